@@ -1,0 +1,241 @@
+"""What each kind of component must satisfy: signatures, shapes and laws.
+
+A component is an ordinary class.  It need not inherit from anything here: these are the words in
+which a component and the pipeline speak to each other, and what type checkers and the engine look at.
+A constructor parameter hinted with one of these protocols takes a component of that kind.
+
+Letters: ``n`` anchors, ``m`` keys, ``d`` embedding, ``f`` features, ``c`` condition, ``u`` anchor views,
+``v`` key views, ``N`` samples of a data set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from torch import Tensor
+from torch.nn import functional
+
+if TYPE_CHECKING:
+    from ccl_plugins.pairs import Pairs
+
+Measure = Literal["categorical", "multi_label", "continuous"]
+"""What the values of a condition are: class ids (long), 0/1 columns (float), or real vectors (float)."""
+
+Life = Literal["static", "refreshed", "online"]
+"""When a condition is computed: once, before every epoch, or in every step from the embedded batch."""
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """A batch as a method sees it.
+
+    Args:
+        features: (u, n, f) backbone features of u views.
+        projections: (u, n, d) what the objective's anchors are made of.
+        keys: (v, n, d) momentum keys, or None where the projections are the keys.
+    """
+
+    features: Tensor
+    projections: Tensor
+    keys: Tensor | None = None
+
+    def normalized(self) -> Embedded:
+        """Projections and keys on the unit sphere, in at least float32."""
+        return replace(
+            self,
+            projections=_unit(self.projections),
+            keys=None if self.keys is None else _unit(self.keys),
+        )
+
+
+def _unit(x: Tensor) -> Tensor:
+    return functional.normalize(x if x.dtype.itemsize >= 4 else x.float(), dim=-1)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A condition's values for a whole data set.
+
+    Args:
+        values: (N,) or (N, c), row i belonging to sample i.
+        extras: further tensors of any shape (centroids, say), given to objectives by name.
+    """
+
+    values: Tensor
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+class Objective(Protocol):
+    """A loss on pairs; in practice a subclass of `ccl_plugins.objectives.ContrastiveObjective`."""
+
+    conditions: Mapping[str, Sequence[Measure]]
+    within_view: bool
+    min_views: int
+    embedding: Literal["sphere", "raw"]
+    distributed: Literal["mean", "replicated"]
+
+    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """Values and weights, (rows, n) each, whose weighted mean is the loss."""
+        ...
+
+    def loss(self, pairs: Pairs) -> Tensor:
+        """The scalar to minimise."""
+        ...
+
+
+class Kernel(Protocol):
+    """A similarity on the conditioning variable."""
+
+    positive_definite: bool
+
+    def __call__(self, a: Tensor, b: Tensor) -> Tensor:
+        """(n, c), (m, c) -> (n, m); (n,), (m,) for class ids and scalars."""
+        ...
+
+
+class Condition(Protocol):
+    """A conditioning variable.
+
+    *static* and *refreshed* ones have ``fit``, *online* ones ``__call__``.  Both are pure, and the
+    constructor reads nothing.
+    """
+
+    life: Life
+
+    @property
+    def measure(self) -> Measure:
+        """What the values are."""
+        ...
+
+
+class FittedCondition(Condition, Protocol):
+    """A condition that is a table with one row per sample."""
+
+    def fit(
+        self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None
+    ) -> Tensor | Table:
+        """One row per sample of ``dataset`` (the training split).
+
+        Args:
+            dataset: A torch Dataset with ``metadata``.
+            embed: Gives the (N, d) unit-norm projections of the un-augmented training set.
+            previous: The table of the epoch before, for a warm start; None at first.
+        """
+        ...
+
+
+class OnlineCondition(Condition, Protocol):
+    """A condition computed from the embedded batch."""
+
+    def __call__(self, embedded: Embedded) -> Tensor:
+        """(n,), (n, c) or, where it differs per view, (u, n, c); without gradient."""
+        ...
+
+
+class Sampler(Protocol):
+    """The order of samples: a pure function of its settings, the seed and the epoch.
+
+    The pipeline supplies ``size``, ``batch_size``, ``seed`` and, where asked for, ``condition``, as
+    keyword-only constructor arguments.
+    """
+
+    def __len__(self) -> int:
+        """Batches per epoch."""
+        ...
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
+        """Global batches of sample indices, (B,) or, for partners, (B, 2), from batch ``start`` on."""
+        ...
+
+
+class Views(Protocol):
+    """The augmentations."""
+
+    count: int
+
+    def __call__(self, image: Any) -> list[Tensor]:
+        """``count`` views of one image, each (channels, height, width)."""
+        ...
+
+    def plain(self, image: Any) -> Tensor:
+        """The image without augmentation, as features are computed from it; takes a batch too."""
+        ...
+
+
+class Method(Protocol):
+    """A lightly-style model: a backbone, its heads, and how pairs are made of their outputs."""
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Backbone features (n, f) of images (n, channels, height, width)."""
+        ...
+
+    def project(self, x: Tensor) -> Tensor:
+        """Projections (n, d) of images, as ``embed()`` of a condition needs them."""
+        ...
+
+    def embed(self, views: Sequence[Tensor]) -> Embedded:
+        """Features, projections and keys of a batch of views, each (n, channels, height, width)."""
+        ...
+
+    def pairs(
+        self, embedded: Embedded, condition: Mapping[str, Tensor], index: Tensor | None
+    ) -> Pairs:
+        """The pairs an objective sees, gathered over processes."""
+        ...
+
+    def enqueue(self, pairs: Pairs) -> None:
+        """Put the batch's keys into the queue, if there is one; called once, after all losses."""
+        ...
+
+    def after_step(self, step: int, total: int) -> None:
+        """Called after each optimiser step (momentum updates)."""
+        ...
+
+
+class Backbone(Protocol):
+    """A network from images to features; the component itself is the ``nn.Module``."""
+
+    num_features: int
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(n, channels, height, width) -> (n, num_features)."""
+        ...
+
+
+class Dataset(Protocol):
+    """A data set by name; calling it gives a split."""
+
+    def __call__(self, split: str) -> Any:
+        """A torch Dataset of ``(image, target)`` with ``metadata``: one row per sample, always ``label``.
+
+        Args:
+            split: ``"train"`` or ``"test"``.
+        """
+        ...
+
+    def schema(self) -> Mapping[str, Measure]:
+        """The metadata columns and what they hold, without reading an image."""
+        ...
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """Frozen features of one split.
+
+    Args:
+        features: (N, f) float32, on the CPU.
+        metadata: The split's columns, (N,) or (N, c) each.
+    """
+
+    features: Tensor
+    metadata: Mapping[str, Tensor]
+
+
+class Evaluator(Protocol):
+    """A measurement on frozen features."""
+
+    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
+        """Metrics by name, as ``"linear/top1"``."""
+        ...
