@@ -1,0 +1,40 @@
+"""The cosine kernel."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor
+from torch.nn import functional
+
+from ccl_plugins.numerics import as_vectors, inner
+
+
+class Cosine:
+    """Cosine of the angle between values of the conditioning variable.
+
+    ``k(a, b) = <a, b> / (|a| |b|)``; of class ids, ``[a = b]``.  A zero vector is like nothing, itself
+    included.
+
+    Shape:
+        (n, c), (m, c) -> (n, m); (n,), (m,) for scalars and class ids
+
+    Source:
+        Tsai et al., Conditional Contrastive Learning with Kernel (2022), their main setting.
+    """
+
+    positive_definite: ClassVar[bool] = True
+
+    def __call__(self, a: Tensor, b: Tensor) -> Tensor:
+        """(n, m) cosines."""
+        x, y = as_vectors(a), as_vectors(b)
+        if not x.dtype.is_floating_point:
+            return inner(x, y)
+        return self.features(x) @ self.features(y).T
+
+    def features(self, a: Tensor) -> Tensor:
+        """(n, c) unit vectors."""
+        return functional.normalize(as_vectors(a), dim=1)
+
+    def __repr__(self) -> str:
+        return "Cosine()"

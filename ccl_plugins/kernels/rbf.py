@@ -1,0 +1,39 @@
+"""The Gaussian kernel."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor
+
+from ccl_plugins.numerics import squared_distance
+from ccl_plugins.ranges import positive
+
+
+class RBF:
+    """Gaussian kernel of the conditioning variable.
+
+    ``k(a, b) = exp(-|a - b|² / scale)``; of class ids, 1 where equal and ``exp(-2 / scale)`` elsewhere.
+
+    Shape:
+        (n, c), (m, c) -> (n, m); (n,), (m,) for scalars and class ids
+
+    Args:
+        scale: In squared units of the condition, above 0; larger means that more samples are alike.
+
+    Source:
+        Tsai et al., Conditional Contrastive Learning with Kernel (2022), Table 7, and their code: the
+        scale is σ², not 2σ².
+    """
+
+    positive_definite: ClassVar[bool] = True
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self.scale = positive("scale", scale)
+
+    def __call__(self, a: Tensor, b: Tensor) -> Tensor:
+        """(n, m) similarities in (0, 1]."""
+        return squared_distance(a, b).div(-self.scale).exp()
+
+    def __repr__(self) -> str:
+        return f"RBF(scale={self.scale})"

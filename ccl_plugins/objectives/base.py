@@ -1,0 +1,113 @@
+"""The base of every objective: a weighted mean of terms, on pairs or on raw embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ccl_plugins.numerics import gather
+from ccl_plugins.objectives.inputs import read_condition, read_views
+from ccl_plugins.pairs import Pairs, in_batch
+from ccl_plugins.protocols import Measure
+
+
+class ContrastiveObjective(nn.Module):
+    """A loss that is a weighted mean over anchors.
+
+    A subclass writes ``terms``.  ``loss(pairs)`` takes what a method built; calling the objective
+    takes raw embeddings, as lightly's losses do: ``objective(z0, z1, condition=z)``.
+
+    Args:
+        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+    """
+
+    within_view: bool = False
+    """Whether keys of an anchor's own view are compared with it."""
+    min_views: ClassVar[int] = 2
+    embedding: ClassVar[Literal["sphere", "raw"]] = "sphere"
+    """Whether embeddings come L2-normalised."""
+    distributed: ClassVar[Literal["mean", "replicated"]] = "mean"
+    """``"mean"``: each process has the terms of its own anchors; ``"replicated"``: all have all."""
+
+    def __init__(self, *, gather_distributed: bool = False) -> None:
+        super().__init__()
+        self.gather_distributed = gather_distributed
+
+    @property
+    def conditions(self) -> Mapping[str, Sequence[Measure]]:
+        """The conditions this objective reads, and the measures it accepts for each."""
+        return {}
+
+    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """Values and weights, both (rows, n): anchor views or pairs of views, by anchor samples.
+
+        A row entry of weight 0 does not count; its value must be finite.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define terms(pairs)")
+
+    def loss(self, pairs: Pairs) -> Tensor:
+        """The weighted mean of the terms of all processes' anchors.
+
+        Each process returns its share times the number of processes, so that the mean of gradients
+        that DistributedDataParallel takes is the gradient of the whole mean.  Values are not looked
+        at: this compiles without graph breaks and without waiting for the device.
+        """
+        return self._mean(pairs, *self.terms(self._seen(pairs)))
+
+    def _seen(self, pairs: Pairs) -> Pairs:
+        """What this process takes the terms of."""
+        return pairs if self.distributed == "mean" else pairs.replicated()
+
+    def _mean(self, pairs: Pairs, values: Tensor, weights: Tensor) -> Tensor:
+        total = weights.detach().sum()
+        share = 1
+        if pairs.processes > 1 and self.distributed == "mean":
+            total, share = gather(total[None]).sum(), pairs.processes
+        return (values * weights).sum() * share / total.clamp_min(torch.finfo(total.dtype).tiny)
+
+    def forward(
+        self,
+        *views: Tensor,
+        condition: Tensor | tuple[Tensor, ...] | Mapping[str, Tensor] | None = None,
+    ) -> Tensor:
+        """The loss of raw embeddings.
+
+        Args:
+            views: Two or more (b, d) embeddings, not normalised; row i of each is one sample.
+            condition: (b,) or (b, c) values, a tuple with one such tensor per view, or a mapping of
+                names for an objective that reads several.
+
+        Raises:
+            TypeError: A condition where none is read, none where one is, or one of another measure.
+            ValueError: Shapes that do not fit, too few views, NaN or inf; anchors for which the loss
+                is undefined, by row.
+        """
+        stacked = read_views(self, views)
+        values = read_condition(self, condition, stacked)
+        with torch.autocast(stacked.device.type, enabled=False):
+            if not stacked.dtype.itemsize >= 4:
+                stacked = stacked.float()
+            if self.embedding == "sphere":
+                stacked = functional.normalize(stacked, dim=-1)
+            pairs = in_batch(stacked, values, gather_distributed=self.gather_distributed)
+            terms, weights = self.terms(self._seen(pairs))
+            if not torch.compiler.is_compiling():
+                self._refuse_undefined(terms)
+            return self._mean(pairs, terms, weights)
+
+    def _refuse_undefined(self, terms: Tensor) -> None:
+        finite = terms.detach().isfinite()
+        if not finite.all():
+            rows = (~finite).reshape(-1, terms.shape[-1]).any(0).nonzero().flatten().tolist()
+            raise ValueError(
+                f"{type(self).__name__} is undefined for {len(rows)} of {terms.shape[-1]} anchors:"
+                f" rows {rows[:8]}{'...' if len(rows) > 8 else ''}{self.undefined_hint()}"
+            )
+
+    def undefined_hint(self) -> str:
+        """What to do where a loss is undefined, as the end of a sentence."""
+        return ""

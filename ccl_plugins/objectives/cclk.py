@@ -1,0 +1,131 @@
+"""What the three objectives of CCL-K share: the conditional expectation of a sample's scores.
+
+``c_i = Σ_j W_ji exp(s_ij)`` is the conditional expectation of eq. (6) by the conditional operator; the
+objectives differ only in whether it is the numerator or the negatives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.numerics import EMPTY, conditional_operator
+from ccl_plugins.objectives.base import ContrastiveObjective
+from ccl_plugins.pairs import Pairs
+from ccl_plugins.protocols import Kernel, Measure
+from ccl_plugins.ranges import non_negative, one_of, positive
+
+
+class CCLK(ContrastiveObjective):
+    """The state that the objectives of CCL-K share.
+
+    Args:
+        kernel: A positive definite similarity of condition values.
+        temperature: τ, above 0.
+        ridge: λ of the conditional operator, 0 or more.
+        symmetric: Every view as anchor once; else only the earlier of two.
+        negative_weights: ``"clip"``: weights below 0 count as 0, so that the loss is always defined;
+            ``"keep"``: the literal equation, an error where it takes the log of a negative number.
+        on: The name of the condition that is read.
+        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+
+    Raises:
+        ValueError: For a value out of range, or a kernel that is not positive definite.
+    """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"kernel": "rbf"}
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        temperature: float = 0.1,
+        *,
+        ridge: float = 0.01,
+        symmetric: bool = True,
+        negative_weights: Literal["clip", "keep"] = "clip",
+        on: str = "condition",
+        gather_distributed: bool = False,
+    ) -> None:
+        super().__init__(gather_distributed=gather_distributed)
+        if not kernel.positive_definite:
+            raise ValueError(
+                f"{type(self).__name__} needs a positive definite kernel, and"
+                f" {type(kernel).__name__} is not: use rbf, laplacian, linear, cosine or polynomial"
+            )
+        self.kernel = kernel
+        self.temperature = positive("temperature", temperature)
+        self.ridge = non_negative("ridge", ridge)
+        self.symmetric = symmetric
+        self.negative_weights = one_of("negative_weights", negative_weights, ("clip", "keep"))
+        self.on = on
+
+    @property
+    def conditions(self) -> Mapping[str, Sequence[Measure]]:
+        """One condition of any measure."""
+        return {self.on: ("categorical", "multi_label", "continuous")}
+
+    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """One value per anchor and pair of views; the operator is solved once for all of them."""
+        per_view = pairs.condition[self.on].ndim == 3
+        weights: dict[int, Tensor] = {}
+        values = []
+        for i, j in pairs.cross(self.symmetric):
+            view = i if per_view else 0
+            if view not in weights:
+                weights[view] = self.weights(pairs, view)
+            values.append(self.values(pairs, i, j, weights[view]))
+        stacked = torch.stack(values)
+        return stacked, torch.ones_like(stacked)
+
+    def weights(self, pairs: Pairs, i: int) -> Tensor:
+        """(n, m + q) rows of the conditional operator, over the batch's samples and the queue's."""
+        z, valid = pairs.condition_of(self.on, i), None
+        if pairs.queue is not None and pairs.queue_valid is not None:
+            z = torch.cat([z, pairs.queue_condition[self.on]])
+            valid = torch.cat([pairs.queue_valid.new_ones(pairs.keys.shape[1]), pairs.queue_valid])
+        return conditional_operator(self.kernel, z, self.ridge, pairs.rows, valid)
+
+    def scores(self, pairs: Pairs, i: int, j: int) -> Tensor:
+        """(n, m + q) logits of anchor view ``i`` with the batch's keys and the queue's."""
+        scores = pairs.sim(i, j)
+        if pairs.queue is not None:
+            queue = pairs.sim_queue(i).masked_fill(~pairs.in_queue(), EMPTY)
+            scores = torch.cat([scores, queue], 1)
+        return scores / self.temperature
+
+    def values(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
+        """(n,) values of one pair of views."""
+        raise NotImplementedError(f"{type(self).__name__} must define values")
+
+    def undefined_hint(self) -> str:
+        """Where weights are kept literally, what would define the loss."""
+        if self.ridge == 0:
+            return ": the kernel matrix is singular, and ridge is 0; use a ridge above 0"
+        if self.negative_weights == "keep":
+            return ': the log of a number not above 0; negative_weights="clip" is always defined'
+        return ""
+
+
+def log_expectation(scores: Tensor, weights: Tensor) -> Tensor:
+    """(n,) ``log Σ_j W_ji exp(s_ij)`` over the positive weights."""
+    return (scores + weights.clamp_min(0).log().clamp_min(EMPTY)).logsumexp(1)
+
+
+def signed_expectation(scores: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """(n,) ``Σ_j W_ji exp(s_ij - shift_i)`` with the signs of the weights, and the shift."""
+    shift = scores.detach().amax(1)
+    return (weights * (scores - shift[:, None]).exp()).sum(1), shift
+
+
+def log_or_nan(x: Tensor) -> Tensor:
+    """``log x``; NaN, in place of minus infinity too, where it is undefined."""
+    return torch.where(x > 0, x, torch.nan).log()
+
+
+def candidates(pairs: Pairs) -> int | Tensor:
+    """How many samples the operator was solved over."""
+    m = pairs.keys.shape[1]
+    return m if pairs.queue_valid is None else m + pairs.queue_valid.sum()

@@ -1,0 +1,54 @@
+"""Fair-CCLK: negatives that share the anchor's sensitive value."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ccl_plugins.objectives.cclk import (
+    CCLK,
+    candidates,
+    log_expectation,
+    log_or_nan,
+    signed_expectation,
+)
+from ccl_plugins.pairs import Pairs
+
+
+class FairCCLK(CCLK):
+    """CCL-K with conditional negatives: a representation that tells less of a sensitive variable.
+
+    ``-log( e_ii / (e_ii + (b - 1) c_i) )``.  Positive: the own other view.  Negatives: the samples
+    weighted by the conditional operator, so that an anchor is told apart only from samples of a like
+    condition, and the condition itself is no help in it.
+
+    Shape:
+        (b, d), (b, d), condition (b,) or (b, c) -> ()
+
+    Args:
+        kernel: A positive definite similarity of condition values.
+        temperature: τ, above 0.
+        ridge: λ of the conditional operator, 0 or more.
+        symmetric: Every view as anchor once; else only the earlier of two.
+        negative_weights: ``"clip"``: weights below 0 count as 0, so that the loss is always defined;
+            ``"keep"``: the literal equation, an error where it takes the log of a negative number.
+        on: The name of the condition that is read.
+        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+
+    Source:
+        Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (8), which is
+        ``symmetric=False, negative_weights="keep"``.
+    """
+
+    def values(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
+        """(n,) softplus of the negatives' log-sum against the own score."""
+        scores, own = self.scores(pairs, i, j), pairs.own_sim(i, j) / self.temperature
+        others = candidates(pairs) - 1
+        if self.negative_weights == "keep":
+            negatives, shift = signed_expectation(scores, weights)
+            return log_or_nan((own - shift).exp() + others * negatives) - (own - shift)
+        log_others = others.log() if isinstance(others, torch.Tensor) else math.log(others)
+        return functional.softplus(log_expectation(scores, weights) + log_others - own)

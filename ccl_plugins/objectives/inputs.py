@@ -1,0 +1,114 @@
+"""Raw embeddings and conditions as a user hands them to an objective, checked where they enter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.protocols import Measure
+
+if TYPE_CHECKING:
+    from ccl_plugins.objectives.base import ContrastiveObjective
+
+
+def read_views(objective: ContrastiveObjective, views: tuple[Tensor, ...]) -> Tensor:
+    """Two or more (b, d) embeddings as one (u, b, d)."""
+    name = type(objective).__name__
+    if len(views) < objective.min_views:
+        raise ValueError(f"{name} needs at least {objective.min_views} views, not {len(views)}")
+    shapes = [tuple(v.shape) for v in views]
+    if len(set(shapes)) > 1 or len(shapes[0]) != 2:
+        raise ValueError(f"the views must be (b, d) embeddings of one shape, not {shapes}")
+    if shapes[0][0] < 2:
+        raise ValueError(f"{name} compares samples: a batch needs at least 2, not {shapes[0][0]}")
+    for number, view in enumerate(views):
+        _refuse_non_finite(f"view {number}", view)
+    return torch.stack(views)
+
+
+def read_condition(
+    objective: ContrastiveObjective,
+    condition: Tensor | tuple[Tensor, ...] | Mapping[str, Tensor] | None,
+    views: Tensor,
+) -> dict[str, Tensor]:
+    """What was given as ``condition``, by the names that the objective reads."""
+    name, wanted = type(objective).__name__, objective.conditions
+    if condition is None:
+        if wanted:
+            raise TypeError(
+                f"{name} needs a condition ({_accepted(wanted)}): call it with condition=..."
+            )
+        return {}
+    if not wanted:
+        raise TypeError(f"{name} reads no condition, but condition= was given")
+    if not isinstance(condition, Mapping):
+        if len(wanted) > 1:
+            raise TypeError(
+                f"{name} reads several conditions ({_accepted(wanted)}): give them by name,"
+                " condition={...}"
+            )
+        condition = {next(iter(wanted)): condition}
+    if missing := [key for key in wanted if key not in condition]:
+        raise TypeError(f"{name} reads the condition {missing[0]!r}, but got {sorted(condition)}")
+    return {key: _values(name, key, condition[key], wanted[key], views) for key in wanted}
+
+
+def _values(name: str, key: str, z: object, accepted: object, views: Tensor) -> Tensor:
+    if isinstance(z, tuple | list):
+        if len(z) != len(views):
+            raise ValueError(
+                f"{key} has {len(z)} tensors for {len(views)} views: give one per view"
+            )
+        parts = [_values(name, key, part, accepted, views) for part in z]
+        if parts[0].ndim != 2:
+            raise ValueError(f"{key} given per view must be (b, c), not {tuple(parts[0].shape)}")
+        return torch.stack(parts)
+    if not isinstance(z, Tensor):
+        raise TypeError(f"{key} must be a tensor, not {type(z).__name__}")
+    if z.ndim not in (1, 2) or z.shape[0] != views.shape[1]:
+        raise ValueError(
+            f"{key} must have one row per sample, (b,) or (b, c) with b = {views.shape[1]},"
+            f" not {tuple(z.shape)}"
+        )
+    if measure_of(z) not in accepted:  # type: ignore[operator]  # a sequence of measures
+        raise TypeError(
+            f"{name} needs a {_or(accepted)} condition, but {key} is {measure_of(z)}"
+            f" ({z.dtype}, {tuple(z.shape)})"
+        )
+    if z.dtype.is_floating_point:
+        _refuse_non_finite(key, z)
+    return z
+
+
+def measure_of(z: Tensor) -> Measure:
+    """What a tensor without a name holds: integers in one dimension are class ids.
+
+    Bool and uint8 columns are 0/1 attributes; floats are continuous, which every objective that takes
+    attributes takes too.
+    """
+    if z.dtype.is_floating_point:
+        return "continuous"
+    return "multi_label" if z.ndim == 2 and z.dtype in (torch.bool, torch.uint8) else "categorical"
+
+
+def _refuse_non_finite(what: str, x: Tensor) -> None:
+    if torch.compiler.is_compiling():
+        return
+    finite = x.detach().isfinite().reshape(len(x), -1).all(1)
+    if not finite.all():
+        rows = (~finite).nonzero().flatten().tolist()
+        raise ValueError(
+            f"{what} holds NaN or inf in {len(rows)} of {len(x)} rows: {rows[:8]}"
+            f"{'...' if len(rows) > 8 else ''}"
+        )
+
+
+def _accepted(wanted: Mapping[str, object]) -> str:
+    return "; ".join(f"{key}: {_or(measures)}" for key, measures in wanted.items())
+
+
+def _or(measures: object) -> str:
+    return " or ".join(measures)  # type: ignore[arg-type]  # a sequence of measures

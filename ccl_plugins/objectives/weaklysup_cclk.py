@@ -1,0 +1,46 @@
+"""WeaklySup-CCLK: positives that share the anchor's auxiliary value."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional
+
+from ccl_plugins.numerics import logsumexp_blocks, masked
+from ccl_plugins.objectives.cclk import CCLK, log_expectation, log_or_nan, signed_expectation
+from ccl_plugins.pairs import Pairs
+
+
+class WeaklySupCCLK(CCLK):
+    """CCL-K with conditional positives: samples of a like condition attract each other.
+
+    ``-log( c_i / (c_i + Σ_{j≠i} e_ij) )``.  Positives: the samples weighted by the conditional
+    operator, the own other view among them.  Negatives: the other samples, of equal weight.
+
+    Shape:
+        (b, d), (b, d), condition (b,) or (b, c) -> ()
+
+    Args:
+        kernel: A positive definite similarity of condition values.
+        temperature: τ, above 0.
+        ridge: λ of the conditional operator, 0 or more.
+        symmetric: Every view as anchor once; else only the earlier of two.
+        negative_weights: ``"clip"``: weights below 0 count as 0, so that the loss is always defined;
+            ``"keep"``: the literal equation, an error where it takes the log of a negative number.
+        on: The name of the condition that is read.
+        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+
+    Source:
+        Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (7), which is
+        ``symmetric=False, negative_weights="keep"``.
+    """
+
+    def values(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
+        """(n,) softplus of the other samples' log-sum against the conditional positives'."""
+        others = [masked(s / self.temperature, keep) for s, keep in pairs.negatives(i, j, False)]
+        negatives, scores = logsumexp_blocks(others), self.scores(pairs, i, j)
+        if self.negative_weights == "keep":
+            positives, shift = signed_expectation(scores, weights)
+            log_positives = log_or_nan(positives) + shift
+        else:
+            log_positives = log_expectation(scores, weights)
+        return functional.softplus(negatives - log_positives)

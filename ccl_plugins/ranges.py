@@ -1,0 +1,39 @@
+"""Range checks of constructor arguments: what was given, and what would be right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+
+def positive(name: str, value: float) -> float:
+    """``value`` if it is a finite number above 0.
+
+    Raises:
+        ValueError: Otherwise.
+    """
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{name} must be a finite number above 0, not {value!r}")
+    return value
+
+
+def non_negative(name: str, value: float) -> float:
+    """``value`` if it is a finite number, 0 or more.
+
+    Raises:
+        ValueError: Otherwise.
+    """
+    if not (math.isfinite(value) and value >= 0):
+        raise ValueError(f"{name} must be a finite number, 0 or more, not {value!r}")
+    return value
+
+
+def one_of(name: str, value: str, choices: Sequence[str]) -> str:
+    """``value`` if it is one of ``choices``.
+
+    Raises:
+        ValueError: Otherwise.
+    """
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
+    return value

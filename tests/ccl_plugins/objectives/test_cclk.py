@@ -1,0 +1,146 @@
+"""CCL-K against the stored numbers and against slow loops, value and gradient."""
+
+from __future__ import annotations
+
+import oracle
+import pytest
+import slow_loops
+import torch
+
+from ccl_plugins.kernels import RBF, Cosine, Laplacian, Linear, Polynomial
+from ccl_plugins.objectives import FairCCLK, HardNegCCLK, WeaklySupCCLK
+
+KERNELS = {
+    "rbf": RBF,
+    "laplacian": Laplacian,
+    "linear": Linear,
+    "polynomial": Polynomial,
+    "cosine": Cosine,
+}
+OBJECTIVES = {"weaklysup": WeaklySupCCLK, "fair": FairCCLK, "hardneg": HardNegCCLK}
+
+
+def make_kernel(name, scale):
+    return Cosine() if name == "cosine" else KERNELS[name](scale=scale)
+
+
+def build(case, negative_weights):
+    p = case["params"]
+    return OBJECTIVES[case["name"].split("_")[1]](
+        make_kernel(p["kernel"], p.get("kernel_scale")),
+        p["tau"],
+        ridge=p["lambda"],
+        symmetric=False,
+        negative_weights=negative_weights,
+    )
+
+
+CASES = oracle.names("cclk_weaklysup_*", "cclk_fair_*", "cclk_hardneg_*")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("name", CASES)
+def test_equals_the_stored_value(name, dtype):
+    case = oracle.case(name)
+    data = oracle.tensors(case["inputs"], dtype)
+    z = (data["z_x"], data["z_y"]) if "z_x" in data else data["z"]
+    tolerance = {torch.float64: 1e-9, torch.float32: 2e-5}[dtype]
+
+    def value(negative_weights):
+        return build(case, negative_weights)(data["x"], data["y"], condition=z).double()
+
+    clipped = case["extras"].get("paper_with_negative_W_clipped_to_0")
+    if clipped is not None:
+        expected = torch.tensor(clipped, dtype=torch.float64)
+        torch.testing.assert_close(value("clip"), expected, rtol=tolerance, atol=0)
+    if dtype == torch.float32:
+        return  # signed sums cancel: the literal form is held to float64
+    if case["expected_paper"] is None:
+        with pytest.raises(ValueError, match=r"undefined for .* anchors: rows \["):
+            value("keep")
+    else:
+        expected = torch.tensor(case["expected_paper"], dtype=torch.float64)
+        torch.testing.assert_close(value("keep"), expected, rtol=tolerance, atol=0)
+
+
+@pytest.mark.parametrize("clip", [True, False], ids=["clip", "keep"])
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kind", OBJECTIVES)
+def test_equals_the_slow_loop_in_value_and_gradient(kind, kernel, clip):
+    generator = torch.Generator().manual_seed(5)
+    b, ridge, tau, scale = 7, 0.3, 0.4, 1.7
+    x, y = (torch.randn(b, 5, generator=generator, dtype=torch.float64) for _ in range(2))
+    z = torch.randn(b, 3, generator=generator, dtype=torch.float64)
+    x.requires_grad_()
+    y.requires_grad_()
+    objective = OBJECTIVES[kind](
+        make_kernel(kernel, scale),
+        tau,
+        ridge=ridge,
+        negative_weights="clip" if clip else "keep",
+    )
+    w = slow_loops.operator(slow_loops.gram(kernel, z, scale=scale), ridge)
+    slow = (
+        slow_loops.cclk(kind, x, y, w, tau, clip) + slow_loops.cclk(kind, y, x, w, tau, clip)
+    ) / 2
+    if not slow.isfinite():
+        with pytest.raises(ValueError, match="negative_weights"):
+            objective(x, y, condition=z)
+        return
+    fast = objective(x, y, condition=z)
+    torch.testing.assert_close(fast, slow, rtol=1e-9, atol=0)
+    torch.testing.assert_close(
+        torch.autograd.grad(fast, (x, y)), torch.autograd.grad(slow, (x, y)), rtol=1e-9, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kind", OBJECTIVES)
+def test_class_ids_count_as_one_hot_vectors(kind, kernel):
+    torch.manual_seed(1)
+    x, y = torch.randn(9, 4).double(), torch.randn(9, 4).double()
+    ids = torch.randint(3, (9,))
+    objective = OBJECTIVES[kind](make_kernel(kernel, 0.7))
+    one_hot = torch.nn.functional.one_hot(ids, 3).double()
+    torch.testing.assert_close(
+        objective(x, y, condition=ids), objective(x, y, condition=one_hot), rtol=1e-6, atol=0
+    )
+
+
+@pytest.mark.parametrize("kind", OBJECTIVES)
+@pytest.mark.parametrize(
+    "batch",
+    ["two samples", "one class", "all distinct", "identical rows", "zero vectors", "cold"],
+)
+def test_degenerate_batches_are_finite(kind, batch):
+    torch.manual_seed(2)
+    b = 2 if batch == "two samples" else 6
+    x, y = torch.randn(b, 4), torch.randn(b, 4)
+    ids = torch.zeros(b).long() if batch == "one class" else torch.arange(b)
+    if batch == "identical rows":
+        x, y = x[:1].repeat(b, 1), x[:1].repeat(b, 1)
+    if batch == "zero vectors":
+        x, y = x * 0, y * 0
+    x.requires_grad_()
+    objective = OBJECTIVES[kind](Linear(), temperature=0.01 if batch == "cold" else 0.1)
+    loss = objective(x, y, condition=ids)
+    loss.backward()
+    assert loss.isfinite()
+    assert x.grad.isfinite().all()
+
+
+def test_ridge_0_with_a_singular_kernel_says_so():
+    x = torch.randn(4, 3)
+    with pytest.raises(ValueError, match="singular, and ridge is 0"):
+        FairCCLK(Linear(), ridge=0.0)(x, x, condition=torch.zeros(4).long())
+
+
+def test_an_indefinite_kernel_is_refused():
+    class Indefinite:
+        positive_definite = False
+
+        def __call__(self, a, b):
+            return a @ b.T
+
+    with pytest.raises(ValueError, match="FairCCLK needs a positive definite kernel"):
+        FairCCLK(Indefinite())
