@@ -1,0 +1,69 @@
+"""Any metadata column of the data set as conditioning variable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.protocols import Dataset, Life, Measure, Table
+
+
+class Column:
+    """A metadata column of the data set.
+
+    Shape:
+        N samples -> (N,) or (N, c)
+
+    Args:
+        name: The column.
+        standardize: Whether each entry of a continuous column is brought to mean 0 and standard
+            deviation 1 over the training set; a constant entry becomes 0.
+        measure: What the column holds; None reads it from the data set's schema.
+        dataset: The data set component whose schema is read; supplied by the pipeline.
+
+    Raises:
+        ValueError: For a column that the data set does not have, or standardising class ids.
+    """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"name": "label", "measure": "categorical"}
+    life: ClassVar[Life] = "static"
+
+    def __init__(
+        self,
+        name: str,
+        standardize: bool = False,
+        measure: Measure | None = None,
+        *,
+        dataset: Dataset | None = None,
+    ) -> None:
+        if measure is None:
+            if dataset is None:
+                raise ValueError(
+                    f"what column {name!r} holds is not known without a data set: give"
+                    " measure='categorical', 'multi_label' or 'continuous'"
+                )
+            measure = _read_schema(dataset.schema(), name)
+        if standardize and measure != "continuous":
+            raise ValueError(f"column {name!r} is {measure}; only a continuous one is standardised")
+        self.name = name
+        self.standardize = standardize
+        self.measure = measure
+
+    def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
+        """The column's values on the training split."""
+        _read_schema(dataset.metadata, self.name)
+        values = torch.as_tensor(dataset.metadata[self.name])
+        if not self.standardize:
+            return values
+        values = values.float()
+        deviation = values.std(0, correction=0)
+        return (values - values.mean(0)) / torch.where(deviation > 0, deviation, 1)
+
+
+def _read_schema(schema: Mapping[str, Any], name: str) -> Any:
+    if name not in schema:
+        raise ValueError(f"the data set has no column {name!r}; it has {', '.join(sorted(schema))}")
+    return schema[name]

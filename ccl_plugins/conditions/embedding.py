@@ -1,0 +1,47 @@
+"""The model's own embedding as conditioning variable."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from ccl_plugins.protocols import Embedded, Life, Measure
+from ccl_plugins.ranges import one_of
+
+
+class Embedding:
+    """The model's own features of the batch, without gradient; one value per view.
+
+    Shape:
+        a batch of u views -> (u, n, c)
+
+    Args:
+        of: ``"projection"``: what is compared (the paper's z = g(x)); ``"backbone"``: the features
+            before the head (the released code's); ``"key"``: the momentum keys.
+
+    Raises:
+        ValueError: For another value of ``of``, and for ``"key"`` under a method without keys.
+
+    Source:
+        Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (9).
+    """
+
+    life: ClassVar[Life] = "online"
+    measure: ClassVar[Measure] = "continuous"
+
+    def __init__(self, of: Literal["projection", "backbone", "key"] = "projection") -> None:
+        self.of = one_of("of", of, ("projection", "backbone", "key"))
+
+    def __call__(self, embedded: Embedded) -> Tensor:
+        """(u, n, c) features, detached."""
+        if self.of == "backbone":
+            return embedded.features.detach()
+        if self.of == "projection":
+            return embedded.projections.detach()
+        if embedded.keys is None:
+            raise ValueError(
+                "embedding(of='key') needs a method with a momentum encoder, as moco_v2; of='projection'"
+                " reads what every method has"
+            )
+        return embedded.keys.detach()

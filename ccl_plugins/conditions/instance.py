@@ -1,0 +1,31 @@
+"""The sample itself as conditioning variable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.protocols import Life, Measure, Table
+
+
+class Instance:
+    """Each sample a class of its own.
+
+    The finest condition there is: clusters of one image each, with which Cl-InfoNCE is InfoNCE.
+
+    Shape:
+        N samples -> (N,) class ids, 0 to N - 1
+
+    Source:
+        Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), section 3.
+    """
+
+    life: ClassVar[Life] = "static"
+    measure: ClassVar[Measure] = "categorical"
+
+    def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
+        """0 to N - 1."""
+        return torch.arange(len(dataset))

@@ -1,0 +1,28 @@
+"""The class label as conditioning variable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.protocols import Life, Measure, Table
+
+
+class Label:
+    """The class label of each sample.
+
+    With it, a supervised objective is what its name says; the column is the data set's ``label``.
+
+    Shape:
+        N samples -> (N,) class ids
+    """
+
+    life: ClassVar[Life] = "static"
+    measure: ClassVar[Measure] = "categorical"
+
+    def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
+        """The column ``label`` of the training split."""
+        return torch.as_tensor(dataset.metadata["label"])
