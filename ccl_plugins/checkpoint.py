@@ -1,0 +1,106 @@
+"""Files of weights and plain data: written whole or not at all, and read without pickle."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+WEIGHTS = "weights.pt"
+"""The file of a finished run's weights, in its folder."""
+
+
+class DamagedCheckpoint(ValueError):
+    """A checkpoint that cannot be read: truncated, overwritten, or no checkpoint at all."""
+
+
+def write(path: Path, data: Mapping[str, Any], keep: Path | None = None) -> None:
+    """Write plain data and tensors to a file, which at no time is there in part.
+
+    Args:
+        path: The file; written under another name, brought to the disk, then renamed.
+        data: Numbers, strings, booleans, None and tensors in lists, tuples and dicts.
+        keep: Where a file that is at ``path`` is moved to.
+
+    Raises:
+        TypeError: For data that only pickle could write, naming its place.
+    """
+    import torch
+
+    _require_plain(data, "")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            torch.save(data, file)
+            file.flush()
+            os.fsync(file.fileno())
+        if keep is not None and path.exists():
+            os.replace(path, keep)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Read what `write` wrote, tensors on the CPU.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        DamagedCheckpoint: If it is truncated or otherwise no such file.
+    """
+    import torch
+
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no checkpoint {path}")
+    try:
+        data = torch.load(path, map_location="cpu", weights_only=True)
+    # What torch raises depends on where a file is damaged: from the zip reader to the unpickler.
+    except Exception as error:
+        raise DamagedCheckpoint(
+            f"the checkpoint {path} is damaged ({path.stat().st_size} bytes):"
+            f" {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+        ) from error
+    if not isinstance(data, dict):
+        raise DamagedCheckpoint(f"{path} is no checkpoint: it holds a {type(data).__name__}")
+    return data
+
+
+def versions() -> dict[str, str]:
+    """The versions of the packages that a result depends on."""
+    names = ("ccl-plugins", "lightly", "pytorch-lightning", "timm", "torch", "torchvision")
+    return {name: metadata.version(name) for name in names}
+
+
+def _require_plain(data: Any, place: str) -> None:
+    import torch
+
+    kind = type(data)
+    if kind in (dict, OrderedDict):
+        for key, value in data.items():
+            if type(key) not in (str, int):
+                raise TypeError(f"the key {key!r} at {place or 'the top'} of a checkpoint is not plain")
+            _require_plain(value, f"{place}/{key}")
+    elif kind in (list, tuple):
+        for i, value in enumerate(data):
+            _require_plain(value, f"{place}/{i}")
+    elif not (data is None or kind in (bool, int, float, str) or isinstance(data, torch.Tensor)):
+        raise TypeError(
+            f"{place} of a checkpoint is a {kind.__module__}.{kind.__qualname__}, which only pickle"
+            " could write; numbers, strings and tensors in lists and dicts are right"
+        )
+
+
+def _sync_folder(folder: Path) -> None:
+    """Bring a renaming to the disk, where the system can."""
+    if os.name != "posix":
+        return
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

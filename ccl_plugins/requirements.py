@@ -1,0 +1,84 @@
+"""What the parts of a pipeline ask of each other, checked when it is composed."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from ccl_plugins._engine import engine
+
+
+def check(objective: Any, views: Any, conditions: Mapping[str, Any]) -> list[str]:
+    """Whether an objective gets the views and the conditions that it needs.
+
+    Returns:
+        The names of the conditions that the objective does not read.
+
+    Raises:
+        ValueError: For too few views, and for a condition that is missing or of another measure.
+    """
+    name = type(objective).__name__
+    if views.count < objective.min_views:
+        raise ValueError(
+            f"{name} needs at least {objective.min_views} views, and these views give {views.count}:"
+            f" use views multi with count={objective.min_views}"
+        )
+    for wanted, measures in objective.conditions.items():
+        if wanted not in conditions:
+            raise ValueError(_missing(name, wanted, measures, list(conditions)))
+        measure = conditions[wanted].measure
+        if measure not in measures:
+            raise ValueError(
+                f"{name} needs a {' or '.join(measures)} condition, and {wanted!r},"
+                f" {type(conditions[wanted]).__name__}, is {measure}{_way_out(measure, measures)}"
+            )
+    return [each for each in conditions if each not in objective.conditions]
+
+
+def _missing(name: str, wanted: str, measures: Any, there: list[str]) -> str:
+    message = f"{name} reads the condition {wanted!r} ({' or '.join(measures)}), and "
+    if not there:
+        return message + "the pipeline has none: give it condition=..."
+    return message + f"the pipeline has {', '.join(map(repr, there))}: give the objective on={there[0]!r}"
+
+
+def _way_out(measure: str, measures: Any) -> str:
+    if measure != "categorical" and "categorical" in measures:
+        return ": make class ids of it with clusters(of=..., k=...)"
+    return ""
+
+
+def reads_condition(sampler: Any) -> bool:
+    """Whether a sampler's constructor asks for the condition."""
+    return "condition" in inspect.signature(sampler.spec.load()).parameters
+
+
+def default_evaluators(dataset: Any) -> list[Any]:
+    """A linear probe, nearest neighbours, and a regression of each continuous column."""
+    continuous = [name for name, measure in dataset.schema().items() if measure == "continuous"]
+    return ["linear", "knn", *({"use": "regression", "column": name} for name in continuous)]
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Whether the ``[fit]`` table has only settings that there are.
+
+    Raises:
+        InvalidConfig: For one that there is not.
+    """
+    from dataclasses import fields
+
+    from ccl_plugins.training.settings import FitSettings
+
+    engine.check_keys(settings, [field.name for field in fields(FitSettings)], "fit")
+    if {"epochs", "batch_size"} <= set(settings):
+        FitSettings(**settings)
+
+
+def complete_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with every default, where they are enough to train with."""
+    from ccl_plugins.training.settings import FitSettings
+
+    if not {"epochs", "batch_size"} <= set(settings):
+        return dict(settings)
+    return FitSettings(**settings).to_dict()
