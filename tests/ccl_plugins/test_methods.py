@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from ccl_plugins.methods import SimCLR
+from ccl_plugins.objectives import InfoNCE
+
+
+class Flat(nn.Module):
+    num_features = 12
+
+    def forward(self, x):
+        return x.flatten(1)
+
+
+def test_simclr_embeds_all_views_and_pairs_them():
+    torch.manual_seed(0)
+    model = SimCLR(hidden=16, dim=8, backbone=Flat())
+    views = [torch.randn(5, 3, 2, 2) for _ in range(3)]
+    embedded = model.embed(views)
+    assert embedded.features.shape == (3, 5, 12)
+    assert embedded.projections.shape == (3, 5, 8)
+    torch.testing.assert_close(embedded.features[1], views[1].flatten(1))
+    pairs = model.pairs(embedded.normalized(), {}, torch.arange(5))
+    torch.testing.assert_close(pairs.keys.norm(dim=-1), torch.ones(3, 5))
+    InfoNCE().loss(pairs).backward()
+    assert all(p.grad is not None for p in model.parameters())
+
+
+def test_encode_gives_features_and_project_projections():
+    model = SimCLR(hidden=16, dim=8, backbone=Flat()).eval()
+    x = torch.randn(4, 3, 2, 2)
+    torch.testing.assert_close(model.encode(x), x.flatten(1))
+    torch.testing.assert_close(model.project(x), model.head(x.flatten(1)))
+
+
+@pytest.mark.parametrize("settings", [{"hidden": 0}, {"dim": -1}, {"layers": 1}])
+def test_sizes_out_of_range_are_named(settings):
+    with pytest.raises(ValueError, match=f"{next(iter(settings))} must be"):
+        SimCLR(**settings, backbone=Flat())
