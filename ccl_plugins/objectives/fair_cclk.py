@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -50,5 +49,5 @@ class FairCCLK(CCLK):
         if self.negative_weights == "keep":
             negatives, shift = signed_expectation(scores, weights)
             return log_or_nan((own - shift).exp() + others * negatives) - (own - shift)
-        log_others = others.log() if isinstance(others, torch.Tensor) else math.log(others)
+        log_others = others.to(own.dtype).log() if isinstance(others, Tensor) else math.log(others)
         return functional.softplus(log_expectation(scores, weights) + log_others - own)
