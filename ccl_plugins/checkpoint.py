@@ -83,7 +83,9 @@ def _require_plain(data: Any, place: str) -> None:
     if kind in (dict, OrderedDict):
         for key, value in data.items():
             if type(key) not in (str, int):
-                raise TypeError(f"the key {key!r} at {place or 'the top'} of a checkpoint is not plain")
+                raise TypeError(
+                    f"the key {key!r} at {place or 'the top'} of a checkpoint is not plain"
+                )
             _require_plain(value, f"{place}/{key}")
     elif kind in (list, tuple):
         for i, value in enumerate(data):

@@ -1,0 +1,102 @@
+"""The order in which samples are seen: which, on which process, and from where after a stop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from ccl_plugins.protocols import Sampler
+
+Key = tuple[int, ...]
+"""(epoch, position in the epoch, index) of a sample; a partner's index follows where it has one."""
+
+
+@dataclass
+class Consumed:
+    """How many global batches training has consumed: with the settings, all that a resume must know."""
+
+    batches: int = 0
+
+
+class Batches:
+    """The keys of one process's part of every global batch.
+
+    Epoch and first batch follow from the batches consumed, so that each epoch has its own order and
+    a run stopped in the middle of one goes on with exactly the samples it would have seen.
+
+    Args:
+        make_sampler: Makes the sampler; called at each epoch's start, since what it samples by may
+            be refreshed then.
+        consumed: Counted by the training loop.
+        batch_size: Samples in a global batch.
+        rank: This process.
+        world_size: How many processes there are.
+
+    Raises:
+        ValueError: For an epoch without batches.
+    """
+
+    def __init__(
+        self,
+        make_sampler: Callable[[], Sampler],
+        consumed: Consumed,
+        batch_size: int,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        check_divisible(batch_size, world_size)
+        self.make_sampler = make_sampler
+        self.consumed = consumed
+        self.batch_size = batch_size
+        self.rank = rank
+        self.world_size = world_size
+        self.length = len(make_sampler())
+        if self.length < 1:
+            raise ValueError(f"the sampler gives no batch of batch_size {batch_size}")
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[list[Key]]:
+        # Read now, not at the first batch: workers fetch ahead of what is counted as consumed.
+        epoch, start = divmod(self.consumed.batches, self.length)
+        return self._keys(epoch, start)
+
+    def _keys(self, epoch: int, start: int) -> Iterator[list[Key]]:
+        for number, batch in enumerate(self.make_sampler().batches(epoch, start), start):
+            mine = rank_slice(batch, self.rank, self.world_size)
+            first = number * self.batch_size + self.rank * len(mine)
+            rows: list[Any] = mine.tolist()
+            yield [
+                (epoch, first + i, *(row if isinstance(row, list) else (row,)))
+                for i, row in enumerate(rows)
+            ]
+
+
+def check_divisible(size: int, world_size: int) -> None:
+    """Refuse a batch that the processes cannot share evenly.
+
+    Raises:
+        ValueError: Naming the nearest sizes that would do.
+    """
+    if size % world_size:
+        below = size - size % world_size
+        near = f"{below} or {below + world_size}" if below else f"{world_size}"
+        raise ValueError(
+            f"a global batch of {size} samples cannot be shared by {world_size} processes;"
+            f" take a multiple of {world_size}, as {near}"
+        )
+
+
+def rank_slice(batch: Tensor, rank: int, world_size: int) -> Tensor:
+    """Process ``rank``'s part of a global batch: (B,) or (B, 2) -> (B / world_size,) or (.., 2).
+
+    Raises:
+        ValueError: For a batch that the processes cannot share evenly.
+    """
+    check_divisible(len(batch), world_size)
+    part = len(batch) // world_size
+    return batch[rank * part : (rank + 1) * part]

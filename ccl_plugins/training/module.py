@@ -1,0 +1,153 @@
+"""The LightningModule: the training step in the hands of Lightning's loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from pytorch_lightning import LightningModule
+from torch import Tensor
+
+from ccl_plugins.training import ranks
+from ccl_plugins.training.batches import Consumed
+from ccl_plugins.training.features import embed_split
+from ccl_plugins.training.items import Batch
+from ccl_plugins.training.loader import Loader
+from ccl_plugins.training.monitor import refuse_non_finite
+from ccl_plugins.training.optimizers import make_optimizer, parameter_groups, warmup_cosine
+from ccl_plugins.training.parts import Parts
+from ccl_plugins.training.randomness import restore_generators, seed_everything
+from ccl_plugins.training.settings import FitSettings
+from ccl_plugins.training.step import take_step
+from ccl_plugins.training.tables import Tables, check_kernel
+
+
+class TrainingModule(LightningModule):
+    """Trains the parts of a pipeline.
+
+    Args:
+        parts: The pipeline's parts.
+        split: The training split.
+        tables: The conditions' tables; those loaded from a checkpoint are not fitted again.
+        settings: The run's settings.
+        make_loader: Makes the loader; called when the processes exist and the tables are fitted.
+        consumed: Counts the batches.
+        generators: The random generators' states of each process in a resumed run.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        split: Any,
+        tables: Tables,
+        settings: FitSettings,
+        make_loader: Callable[[TrainingModule], Loader],
+        consumed: Consumed,
+        generators: list[Mapping[str, Any]],
+    ) -> None:
+        super().__init__()
+        self.method: Any = parts.method
+        self.objective: Any = parts.objective
+        self.parts = parts
+        self.split = split
+        self.tables = tables
+        self.settings = settings
+        self.consumed = consumed
+        self.used_lr = 0.0
+        """The learning rate of the last optimiser step."""
+        self._generators = generators
+        self._make_loader = make_loader
+        self._loader: Loader | None = None
+        self._pairs: Any = None
+
+    @property
+    def total_steps(self) -> int:
+        """Optimiser steps of the whole run; an epoch's last one may be of fewer batches."""
+        return self.settings.epochs * -(-len(self.train_dataloader()) // self.settings.accumulate)
+
+    def setup(self, stage: str) -> None:
+        """Fit the conditions, from which the objective may make parameters of its own."""
+        self._refresh(0)
+        if hasattr(self.objective, "setup"):
+            self.objective.setup(self.tables)
+
+    def train_dataloader(self) -> Loader:
+        """The loader of this process's batches."""
+        if self._loader is None:
+            self._loader = self._make_loader(self)
+        return self._loader
+
+    def configure_optimizers(self) -> Any:
+        """The optimiser, and a learning rate that changes with every step."""
+        optimizer = make_optimizer(
+            parameter_groups(self.method, self.objective), self.settings.optimizer
+        )
+        per_epoch = self.total_steps // self.settings.epochs
+        warmup = round(self.settings.warmup_epochs * per_epoch)
+        scheduler = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, warmup_cosine(self.total_steps, warmup)
+        )
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
+        }
+
+    def on_fit_start(self) -> None:
+        """Refresh the tables where a run is resumed at the start of an epoch."""
+        # Before the loader's first iteration, whose sampler may read the tables.
+        self._refresh(self.consumed.batches // len(self.train_dataloader()))
+
+    def on_train_start(self) -> None:
+        """Set the random generators, when nothing is left that draws from them but training."""
+        if self.global_rank < len(self._generators):
+            restore_generators(self._generators[self.global_rank])
+        else:
+            seed_everything(self.settings.seed, self.consumed.batches, self.global_rank)
+        self._generators = []
+
+    def on_train_epoch_start(self) -> None:
+        """Refresh the tables."""
+        self._refresh(self.current_epoch)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        """The loss of a batch."""
+        loss, self._pairs = take_step(self.parts, self.tables, batch)
+        if self.settings.detect_anomaly:
+            refuse_non_finite(loss, self.objective, self._pairs, batch.index, self.global_step)
+        return loss
+
+    def on_after_backward(self) -> None:
+        """Fill the queue, which the backward pass has read, and count the batch."""
+        self.method.enqueue(self._pairs)
+        self._pairs = None
+        self.consumed.batches += 1
+
+    def optimizer_step(
+        self,
+        epoch: int,
+        batch_idx: int,
+        optimizer: Any,
+        optimizer_closure: Callable[[], Any] | None = None,
+    ) -> None:
+        """One step of the optimiser, and what follows each: momentum encoders, the objective's own."""
+        step = self.global_step
+        self.used_lr = optimizer.param_groups[0]["lr"]
+        super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
+        self.method.after_step(step, self.total_steps)
+        if hasattr(self.objective, "after_step"):
+            self.objective.after_step()
+
+    def _refresh(self, epoch: int) -> None:
+        for name in self.tables.refresh(epoch, self.split, self._embed):
+            kernel = getattr(self.objective, "kernel", None)
+            if kernel is not None and ranks.rank() == 0:
+                found = check_kernel(kernel, self.tables[name], name)
+                if self.logger is not None and found:
+                    logged = {f"condition/{name}/{k}": v for k, v in found.items()}
+                    self.logger.log_metrics(logged, step=self.global_step)
+
+    def _embed(self) -> Tensor:
+        # Conditions are first fitted before Lightning has moved the model.
+        self.method.to(self.trainer.strategy.root_device)
+        return embed_split(self.method, self.split, self.parts.views)

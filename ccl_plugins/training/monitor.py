@@ -1,0 +1,122 @@
+"""What is watched while training: the loss, the rate, the speed, and whether all is finite."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Callback
+from torch import Tensor
+
+from ccl_plugins.training.items import Batch
+
+
+class NonFiniteLoss(ArithmeticError):
+    """The loss became NaN or infinite."""
+
+
+class Monitor(Callback):
+    """Logs loss, learning rate and images per second, and stops a run whose loss is not finite.
+
+    Losses stay on the device until they are logged: the device is waited for once per interval.
+
+    Args:
+        log_every: Optimiser steps between logged values.
+        batch_size: Samples in a global batch.
+    """
+
+    def __init__(self, log_every: int, batch_size: int) -> None:
+        self.log_every = log_every
+        self.batch_size = batch_size
+        self.latest: dict[str, float] = {}
+        """The values that were logged last."""
+        self._losses: list[Tensor] = []
+        self._seen: list[tuple[int, Tensor]] = []
+        self._step = 0
+        self._since = 0.0
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Start the clock."""
+        self._step = trainer.global_step
+        self._since = time.perf_counter()
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int
+    ) -> None:
+        """Keep the loss, and log where an interval is full."""
+        self._losses.append(outputs["loss"].detach())
+        self._seen.append((trainer.global_step, batch.index))
+        if trainer.global_step != self._step:
+            self._step = trainer.global_step
+            if self._step % self.log_every == 0:
+                self.flush(trainer, pl_module)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Log what is left."""
+        self.flush(trainer, pl_module)
+
+    def flush(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Log the steps since the last time.
+
+        Raises:
+            NonFiniteLoss: Naming the first step, and its samples.
+        """
+        if not self._losses:
+            return
+        losses = torch.stack(self._losses).float()
+        whole = trainer.strategy.reduce(losses, reduce_op="mean").tolist()
+        now = time.perf_counter()
+        seen, spent = self._seen, max(now - self._since, 1e-9)
+        self._losses, self._seen, self._since = [], [], now
+        for (step, index), mine, mean in zip(seen, losses.isfinite().tolist(), whole, strict=True):
+            if not mine or mean != mean or abs(mean) == float("inf"):
+                raise NonFiniteLoss(_describe(step, index, mine))
+        self.latest = {
+            "loss": sum(whole) / len(whole),
+            "lr": float(pl_module.used_lr),
+            "images_per_second": len(whole) * self.batch_size / spent,
+        }
+        if trainer.logger is not None:
+            trainer.logger.log_metrics(self.latest, step=self._step)
+
+
+def _describe(step: int, index: Tensor, mine: bool) -> str:
+    if not mine:
+        return (
+            f"the loss is not finite at step {step}; samples {_some(index)} are in its batch."
+            " detect_anomaly=True stops at the first such step and names the samples at fault"
+        )
+    return f"the loss is not finite at step {step}, on another process"
+
+
+def _some(index: Tensor) -> str:
+    rows = index.tolist()
+    return f"{rows[:8]}"[:-1] + (f", ...] ({len(rows)} in all)" if len(rows) > 8 else "]")
+
+
+def refuse_non_finite(loss: Tensor, objective: Any, pairs: Any, index: Tensor, step: int) -> None:
+    """Stop before the gradient of a loss that is not finite is taken.
+
+    Args:
+        loss: The scalar.
+        objective: Its ``terms(pairs)`` say which anchors are at fault.
+        pairs: What the loss was taken on.
+        index: (n,) or (n, 2) dataset indices of the anchors.
+        step: The optimiser step.
+
+    Raises:
+        NonFiniteLoss: Naming the step and the samples whose terms are not finite.
+    """
+    if bool(loss.isfinite()):
+        return
+    with torch.no_grad():
+        values, weights = objective.terms(pairs)
+        bad = ~(values.isfinite() & weights.isfinite())
+    at_fault = bad.reshape(-1, bad.shape[-1]).any(0)
+    if len(at_fault) == len(index) and bool(at_fault.any()):
+        which = f"the terms of samples {_some(index[at_fault])} are not finite"
+    else:
+        which = f"samples {_some(index)} are in its batch"
+    raise NonFiniteLoss(f"the loss is {float(loss):g} at step {step}; {which}")

@@ -1,0 +1,40 @@
+"""The built objects that training works on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ccl_plugins.protocols import Condition, Dataset, Sampler, Views
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A pipeline's parts, built.
+
+    Args:
+        dataset: The data set component; ``dataset("train")`` is trained on.
+        views: The augmentations.
+        method: A `ccl_plugins.protocols.Method`; holds the backbone and the heads.
+        objective: A `ccl_plugins.protocols.Objective`.
+        conditions: The conditioning variables by the name they have in ``pairs.condition``; a single
+            one is called ``"condition"``.
+        sampler: Makes the sampler; called with the keyword arguments ``size``, ``batch_size``, ``seed``
+            and, where its signature has it, ``condition`` (values, one row per sample).
+    """
+
+    dataset: Dataset
+    views: Views
+    method: nn.Module
+    objective: nn.Module
+    sampler: Callable[..., Sampler]
+    conditions: Mapping[str, Condition] = field(default_factory=dict)
+
+    @property
+    def networks(self) -> dict[str, Any]:
+        """What is learned, by the name it has in checkpoints."""
+        return {"method": self.method, "objective": self.objective}

@@ -1,0 +1,81 @@
+"""The global random generators of python, numpy and torch: seeding, saving, restoring.
+
+Lightly's transforms draw from all three, so each must be seeded for a sample to come out the same.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+_MASK = (1 << 64) - 1
+
+
+def mix(*numbers: int) -> int:
+    """A 64-bit seed that depends on every number and on their order (SplitMix64's finaliser)."""
+    x = 0
+    for number in numbers:
+        x = (x ^ number) + 0x9E3779B97F4A7C15 & _MASK
+        x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
+        x = (x ^ (x >> 27)) * 0x94D049BB133111EB & _MASK
+        x ^= x >> 31
+    return x
+
+
+def seed_cpu(seed: int) -> None:
+    """Seed python, numpy and torch's CPU generator, in 8 us.
+
+    ``torch.manual_seed`` would seed every accelerator as well, which takes 0.2 ms.
+    """
+    random.seed(seed)
+    np.random.seed(seed & 0xFFFF_FFFF)
+    torch.default_generator.manual_seed(seed)
+
+
+def seed_everything(seed: int, *stream: int) -> None:
+    """Seed all generators, those of accelerators too, from ``seed`` and the numbers of a stream."""
+    mixed = mix(seed, *stream)
+    seed_cpu(mixed)
+    torch.manual_seed(mixed)
+
+
+def generator_states() -> dict[str, Any]:
+    """The states of all generators as plain data and tensors, as a checkpoint can hold them."""
+    version, words, gauss = random.getstate()
+    state: Any = np.random.get_state(legacy=True)
+    name, keys, *numbers = state
+    return {
+        "python": [version, list(words), gauss],
+        "numpy": [str(name), torch.from_numpy(keys.astype(np.int64)), *map(float, numbers)],
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
+    }
+
+
+def restore_generators(states: Mapping[str, Any]) -> None:
+    """Set all generators to what `generator_states` gave."""
+    version, words, gauss = states["python"]
+    random.setstate((version, tuple(words), gauss))
+    name, keys, position, has_gauss, cached = states["numpy"]
+    words = keys.numpy().astype(np.uint32)
+    np.random.set_state((name, words, int(position), int(has_gauss), cached))
+    torch.set_rng_state(states["torch"].cpu())
+    if states["cuda"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all([state.cpu() for state in states["cuda"]])
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Leave python's, numpy's and torch's CPU generator as they were (0.1 ms)."""
+    python, numpy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        torch.set_rng_state(cpu)

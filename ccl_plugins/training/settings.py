@@ -1,0 +1,133 @@
+"""How a pipeline is trained: the ``[fit]`` table of a configuration."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from ccl_plugins.ranges import non_negative, one_of, positive
+
+OPTIMIZERS: Mapping[str, Mapping[str, float]] = MappingProxyType(
+    {
+        "adamw": {"lr": 3e-3, "weight_decay": 1e-4},
+        "sgd": {"lr": 0.06, "weight_decay": 5e-4, "momentum": 0.9},
+        "lars": {"lr": 0.3, "weight_decay": 1e-6, "momentum": 0.9},
+    }
+)
+"""The optimisers and their settings with the values they have where none is given."""
+
+PRECISIONS = ("32-true", "16-mixed", "bf16-mixed", "64-true")
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """What ``pipeline.fit`` takes, checked.
+
+    Args:
+        epochs: Passes over the training set.
+        batch_size: Samples in a *global* batch, over all devices.
+        seed: The seed of sample order, augmentation and everything else that is random in training.
+        optimizer: ``{"name": "adamw" | "sgd" | "lars", "lr": ..., "weight_decay": ...}``, with
+            ``"momentum"`` for sgd and lars; what is left out has the value in `OPTIMIZERS`.
+        warmup_epochs: Epochs, or parts of one, in which the learning rate rises linearly; then it
+            falls to 0 as a cosine.
+        workers: Processes that load and augment; None chooses by machine and data.
+        devices: GPUs, or CPU processes, that share each batch.
+        precision: ``"32-true"``, ``"bf16-mixed"``, ``"16-mixed"`` or ``"64-true"``; losses are computed
+            in at least float32 whatever it is.
+        accumulate: Batches whose gradients make one optimiser step.
+        clip: Largest norm of the gradient; None leaves it.
+        checkpoint_every: Epochs between checkpoints; one is always written at the end.
+        log_every: Optimiser steps between logged values.
+        detect_anomaly: Whether every step's loss is looked at, and autograd names the operation that
+            made a NaN; slow.
+
+    Raises:
+        TypeError: For a value of another type.
+        ValueError: For one out of range, and for unknown optimisers and optimiser settings.
+    """
+
+    epochs: int
+    batch_size: int
+    seed: int = 0
+    optimizer: Mapping[str, Any] = field(default_factory=lambda: {"name": "adamw"})
+    warmup_epochs: float = 0.0
+    workers: int | None = None
+    devices: int = 1
+    precision: str = "32-true"
+    accumulate: int = 1
+    clip: float | None = None
+    checkpoint_every: int = 10
+    log_every: int = 10
+    detect_anomaly: bool = False
+
+    def __post_init__(self) -> None:
+        for name in (
+            "epochs",
+            "batch_size",
+            "devices",
+            "accumulate",
+            "checkpoint_every",
+            "log_every",
+        ):
+            _whole(name, getattr(self, name), 1)
+        _whole("seed", self.seed, 0)
+        if self.workers is not None:
+            _whole("workers", self.workers, 0)
+        non_negative("warmup_epochs", _number("warmup_epochs", self.warmup_epochs))
+        if self.warmup_epochs > self.epochs:
+            raise ValueError(
+                f"warmup_epochs must not be above epochs, {self.epochs}, not {self.warmup_epochs!r}"
+            )
+        if self.clip is not None:
+            positive("clip", _number("clip", self.clip))
+        if not isinstance(self.detect_anomaly, bool):
+            raise TypeError(f"detect_anomaly must be true or false, not {self.detect_anomaly!r}")
+        one_of("precision", self.precision, PRECISIONS)
+        object.__setattr__(self, "optimizer", _complete(self.optimizer))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every setting as plain data."""
+        return asdict(self)
+
+
+def _complete(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The optimiser's settings with the default of each that is not given."""
+    if not isinstance(given, Mapping):
+        raise TypeError(
+            f'optimizer must be a table as {{name = "adamw", lr = 3e-3}}, not {given!r}'
+        )
+    name = given.get("name", "adamw")
+    if name not in OPTIMIZERS:
+        raise ValueError(f"there is no optimizer {name!r}{_suggest(name, [*OPTIMIZERS])}")
+    settings = OPTIMIZERS[name]
+    for key in given:
+        if key != "name" and key not in settings:
+            raise ValueError(f"{name} has no setting {key!r}{_suggest(key, ['name', *settings])}")
+    values = {k: float(_number(f"optimizer {k}", given.get(k, v))) for k, v in settings.items()}
+    positive("optimizer lr", values["lr"])
+    non_negative("optimizer weight_decay", values["weight_decay"])
+    if not 0 <= values.get("momentum", 0) < 1:
+        raise ValueError(f"optimizer momentum must be in [0, 1), not {values['momentum']!r}")
+    return {"name": name, **values}
+
+
+def _suggest(word: object, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(str(word), known, 1)
+    return (f"; did you mean {near[0]!r}?" if near else "") + f" (there are {', '.join(known)})"
+
+
+def _whole(name: str, value: Any, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a whole number, not {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be {least} or more, not {value!r}")
+
+
+def _number(name: str, value: Any) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number, not {value!r}")
+    return value

@@ -1,0 +1,47 @@
+"""The training step, written once: from a batch of views to the loss."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.protocols import Embedded
+from ccl_plugins.training.items import Batch
+from ccl_plugins.training.parts import Parts
+from ccl_plugins.training.tables import Tables
+
+
+def take_step(parts: Parts, tables: Tables, batch: Batch) -> tuple[Tensor, Any]:
+    """The loss of a batch, and the pairs it was taken on.
+
+    Nothing is stored and no value is looked at.  After ``backward`` the caller gives the pairs to
+    ``method.enqueue``, and after the optimiser's step it calls ``method.after_step``.
+
+    Args:
+        parts: The pipeline's parts; under mixed precision ``embed`` runs in the ambient autocast.
+        tables: The fitted conditions.
+        batch: Views and indices on the method's device.
+    """
+    method: Any = parts.method
+    objective: Any = parts.objective
+    index = batch.index if batch.index.ndim == 1 else batch.index[:, 0]
+    embedded: Embedded = method.embed(batch.views)
+    # Similarities over small temperatures overflow in half precision, so autocast ends here.
+    with torch.autocast(index.device.type, enabled=False):
+        embedded = _at_least_float32(embedded)
+        if objective.embedding != "raw":
+            embedded = embedded.normalized()
+        condition = {**tables.look_up(index), **tables.observe(embedded)}
+        pairs = method.pairs(embedded, condition, index)
+        extras = tables.extras_on(index.device)
+        if extras:
+            pairs = replace(pairs, extras={**pairs.extras, **extras})
+        return objective.loss(pairs), pairs
+
+
+def _at_least_float32(embedded: Embedded) -> Embedded:
+    narrow = {k: x.float() for k, x in vars(embedded).items() if x is not None and x.itemsize < 4}
+    return replace(embedded, **narrow)

@@ -1,0 +1,193 @@
+"""The engine behind conditions: when they are computed, and the values a batch is given."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.protocols import Condition, Embedded, Table
+from ccl_plugins.training import ranks
+from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
+from ccl_plugins.training.values import check_values, describe_kernel
+
+SAMPLED_ROWS = 512
+FAINT_KERNEL = 1e-3
+
+
+class Tables:
+    """The tables of all conditions of a run.
+
+    Static ones are fitted once and refreshed ones at the start of each epoch, on the first process;
+    all processes have the same.  Online ones have no table.
+
+    Args:
+        conditions: By name.
+        size: Number of training samples.
+        seed: A condition's fit draws from a stream of (seed, epoch, its place).
+    """
+
+    def __init__(self, conditions: Mapping[str, Condition], size: int, seed: int = 0) -> None:
+        for name, condition in conditions.items():
+            if condition.life not in ("static", "refreshed", "online"):
+                raise ValueError(
+                    f"condition {name!r} has life {condition.life!r};"
+                    " there are 'static', 'refreshed' and 'online'"
+                )
+        self.conditions = dict(conditions)
+        self.size = size
+        self.seed = seed
+        self.tables: dict[str, Table] = {}
+        self.epochs: dict[str, int] = {}
+        self._near: dict[tuple[str, str], Tensor] = {}
+
+    def __getitem__(self, name: str) -> Table:
+        return self.tables[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tables)
+
+    def refresh(self, epoch: int, split: Any, embed: Callable[[], Tensor]) -> list[str]:
+        """Fit what ``epoch`` needs and lacks, and say which; called by all processes.
+
+        Args:
+            epoch: The epoch about to start.
+            split: The training split.
+            embed: Gives the (N, d) unit-norm projections; all processes take part in each call.
+
+        Raises:
+            ValueError: For a table that is not one row per sample, or has missing values.
+        """
+        fitted = [name for name in self.conditions if self._is_due(name, epoch)]
+        cached: list[Tensor] = []
+
+        def embed_once() -> Tensor:
+            if not cached:
+                cached.append(embed())
+            return cached[0]
+
+        for place, name in enumerate(self.conditions):
+            if name not in fitted:
+                continue
+
+            def fit(ask: Callable[[], Tensor], name: str = name, place: int = place) -> Table:
+                with undisturbed():
+                    seed_cpu(mix(self.seed, epoch, place))
+                    return self._fit(name, split, ask)
+
+            self.tables[name] = ranks.on_first(fit, embed_once)
+            self.epochs[name] = epoch
+            self._near.clear()
+        return fitted
+
+    def _is_due(self, name: str, epoch: int) -> bool:
+        life = self.conditions[name].life
+        if life == "online":
+            return False
+        return name not in self.tables or (life == "refreshed" and self.epochs[name] < epoch)
+
+    def _fit(self, name: str, split: Any, embed: Callable[[], Tensor]) -> Table:
+        condition: Any = self.conditions[name]
+        with torch.no_grad():
+            fitted = condition.fit(split, embed, self.tables.get(name))
+        table = fitted if isinstance(fitted, Table) else Table(fitted)
+        values = check_values(name, table.values, condition.measure, self.size)
+        return Table(values.cpu(), {k: v.detach().cpu() for k, v in table.extras.items()})
+
+    def look_up(self, index: Tensor) -> dict[str, Tensor]:
+        """The values of a batch, by condition.
+
+        Args:
+            index: (n,) dataset indices, on the device where the values are wanted; or (n, 2), whose
+                first column counts: a row's condition is its first image's.
+        """
+        if index.ndim == 2:
+            index = index[:, 0]
+        return {
+            name: self._on(index.device, name, "", table.values)[index]
+            for name, table in self.tables.items()
+        }
+
+    def extras_on(self, device: torch.device) -> dict[str, Tensor]:
+        """The further tensors of all tables, by name, on a device."""
+        return {
+            key: self._on(device, name, key, value)
+            for name, table in self.tables.items()
+            for key, value in table.extras.items()
+        }
+
+    def _on(self, device: torch.device, name: str, key: str, value: Tensor) -> Tensor:
+        """A tensor on a device, moved there once: a copy in every step would wait for it."""
+        near = self._near.get((name, key))
+        if near is None or near.device != device:
+            near = self._near[name, key] = value.to(device)
+        return near
+
+    def observe(self, embedded: Embedded) -> dict[str, Tensor]:
+        """The values of the online conditions on an embedded batch, without gradient."""
+        with torch.no_grad():
+            return {
+                name: condition(embedded)  # type: ignore[operator]  # online ones are called
+                for name, condition in self.conditions.items()
+                if condition.life == "online"
+            }
+
+    def state_dict(self) -> dict[str, Any]:
+        """The tables as plain data and tensors."""
+        return {
+            name: {
+                "values": table.values,
+                "extras": dict(table.extras),
+                "epoch": self.epochs[name],
+            }
+            for name, table in self.tables.items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take the tables of `state_dict`.
+
+        Raises:
+            ValueError: For conditions that this run does not have, or another number of samples.
+        """
+        for name, saved in state.items():
+            if name not in self.conditions:
+                raise ValueError(
+                    f"the checkpoint has a condition {name!r}; this run has"
+                    f" {', '.join(map(repr, self.conditions)) or 'none'}"
+                )
+            check_values(name, saved["values"], self.conditions[name].measure, self.size)
+            self.tables[name] = Table(saved["values"], saved["extras"])
+            self.epochs[name] = saved["epoch"]
+        self._near.clear()
+
+
+def check_kernel(kernel: Any, table: Table, name: str) -> dict[str, float]:
+    """How much of the other samples a kernel sees on a condition, on 512 rows.
+
+    Returns:
+        ``surviving_weight`` and ``effective_neighbours``, as `describe_kernel` defines them.
+
+    Warns:
+        UserWarning: Where almost nothing survives, so that a kernel-weighted loss is near 0.
+    """
+    size = len(table.values)
+    if size < 2:
+        return {}
+    rows = torch.randperm(size, generator=torch.Generator().manual_seed(0))[:SAMPLED_ROWS]
+    values = table.values[rows]
+    with torch.no_grad():
+        surviving, neighbours = describe_kernel(kernel(values, values))
+    if surviving < FAINT_KERNEL:
+        scale = getattr(kernel, "scale", None)
+        warnings.warn(
+            f"{type(kernel).__name__}"
+            + (f" with scale {scale!r}" if scale is not None else "")
+            + f" sees almost nothing on condition {name!r}: the mean weight between two of"
+            f" {len(rows)} samples is {surviving:.2g} of a sample's with itself, so the objective"
+            ' hardly compares them; take another scale, as scale="median"',
+            stacklevel=2,
+        )
+    return {"surviving_weight": surviving, "effective_neighbours": neighbours}

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pytorch_lightning import Callback
+from training_fakes import FakeDataset, make_parts
+
+from ccl_plugins.protocols import Table
+from ccl_plugins.training import FitSettings, Parts, fit
+
+# 44 samples in batches of 8 are 5 batches in an epoch.
+SETTINGS: dict[str, Any] = {"epochs": 3, "batch_size": 8, "workers": 0, "log_every": 2}
+
+
+class StopAfter(Callback):
+    """Sends the process a signal in the midst of a batch."""
+
+    def __init__(self, batch: int, number: int = signal.SIGINT) -> None:
+        self.left = batch
+        self.number = number
+
+    def on_before_zero_grad(self, *_: Any) -> None:
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), self.number)
+
+
+class Drifting:
+    """A refreshed condition that depends on the model, on the table before, and on chance."""
+
+    life = "refreshed"
+    measure = "continuous"
+
+    def fit(self, dataset: Any, embed: Any, previous: Table | None) -> Table:
+        before = 0 if previous is None else previous.values
+        values = embed() + before + torch.rand(len(dataset), 1)
+        return Table(values, {"centre": values.mean(0)})
+
+
+def parts() -> Parts:
+    return make_parts(dataset=FakeDataset(44), conditions={"condition": Drifting()})
+
+
+def run(out: Path, stop: int = 0, resume: bool = False, **changes: Any) -> tuple[Any, Parts]:
+    built = parts()
+    settings = FitSettings(**{**SETTINGS, **changes})
+    stops = [StopAfter(stop)] if stop else []
+    result = fit(built, settings, out, {}, resume=resume, callbacks=stops, progress=False)
+    return result, built
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("stop", [1, 4, 5, 6, 8])
+def test_a_stopped_and_resumed_run_equals_an_unbroken_one(
+    tmp_path: Path, stop: int, accumulate: int
+) -> None:
+    (whole, broken) = (tmp_path / "whole", tmp_path / "broken")
+    whole.mkdir()
+    broken.mkdir()
+    unbroken, expected = run(whole, accumulate=accumulate)
+    first, early = run(broken, stop, accumulate=accumulate)
+    assert not first.finished
+    assert 0 < first.step < unbroken.step
+    second, late = run(broken, resume=True, accumulate=accumulate)
+    assert second == unbroken
+    assert early.objective.seen + late.objective.seen == expected.objective.seen
+    assert early.method.calls + late.method.calls == expected.method.calls
+    for name in ("method", "objective"):
+        torch.testing.assert_close(
+            late.networks[name].state_dict(), expected.networks[name].state_dict(), rtol=0, atol=0
+        )
