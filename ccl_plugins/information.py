@@ -1,0 +1,77 @@
+"""Entropies and mutual information of discrete variables, in bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True)
+class Information:
+    """What a conditioning variable Z tells about a target T, in bits, each 0 or more.
+
+    Args:
+        entropy: H(Z).
+        conditional_entropy: H(Z|T), what Z says beyond T.
+        mutual: I(Z;T), what Z says about T.
+    """
+
+    entropy: float
+    conditional_entropy: float
+    mutual: float
+
+
+def information(
+    z: Tensor | np.ndarray[Any, Any] | Sequence[int],
+    t: Tensor | np.ndarray[Any, Any] | Sequence[int],
+) -> Information:
+    """Entropy and mutual information of two discrete variables, in bits.
+
+    ``H(Z|T) = H(Z, T) - H(T)`` and ``I(Z;T) = H(Z) - H(Z|T)``, from counts, without a correction for
+    their bias: a Z with as many values as samples looks maximally informative.
+
+    Args:
+        z: (N,) ids of the conditioning variable, as clusters; any integers.
+        t: (N,) ids of the target, as classes; any integers.
+
+    Raises:
+        TypeError: If one of them holds no integers.
+        ValueError: If one is empty or not one-dimensional, or if their lengths differ.
+
+    Source:
+        Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), section 3.2.
+    """
+    z_ids, t_ids = _ids("z", z), _ids("t", t)
+    if len(z_ids) != len(t_ids):
+        raise ValueError(f"z and t must be equally long, not {len(z_ids)} and {len(t_ids)}")
+    joint = z_ids * (int(t_ids.max()) + 1) + t_ids  # one id per pair; ids are below N, so it fits
+    h_z, h_t, h_joint = _entropy(z_ids), _entropy(t_ids), _entropy(joint)
+    # Rounding may leave -1e-16 where Z follows from T, or where they are independent.
+    conditional = max(h_joint - h_t, 0.0)
+    return Information(h_z, conditional, max(h_z - conditional, 0.0))
+
+
+def _ids(name: str, values: Any) -> Tensor:
+    """(N,) long tensor of ids 0, 1, ... for the values of one variable."""
+    try:
+        tensor = torch.as_tensor(values)
+    except (TypeError, ValueError) as error:  # strings, ragged lists
+        raise TypeError(f"{name} must hold integers, not {values!r:.80}") from error
+    if tensor.ndim != 1 or len(tensor) == 0:
+        raise ValueError(f"{name} must be (N,) with N > 0, not of shape {tuple(tensor.shape)}")
+    if tensor.is_floating_point() or tensor.is_complex():
+        raise TypeError(f"{name} must hold integers, not {tensor.dtype}; cluster it first")
+    return torch.unique(tensor, return_inverse=True)[1]
+
+
+def _entropy(ids: Tensor) -> float:
+    counts = torch.bincount(torch.unique(ids, return_inverse=True)[1]).double()
+    p = counts / counts.sum()
+    return max(-float((p * p.log2()).sum()), 0.0)
