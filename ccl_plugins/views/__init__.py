@@ -1,0 +1,5 @@
+"""The augmentations: from one image to several views of it."""
+
+from ccl_plugins.views.lightly_views import LightlyViews as LightlyViews
+from ccl_plugins.views.multi import MultiViews as MultiViews
+from ccl_plugins.views.simclr import SimCLRViews as SimCLRViews

@@ -1,0 +1,49 @@
+"""Any number of views."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ccl_plugins.views.lightly_views import IMAGENET_MEAN, IMAGENET_STD, LightlyViews
+from ccl_plugins.views.simclr import simclr_steps
+
+
+class MultiViews(LightlyViews):
+    """Several views by SimCLR's augmentations, drawn independently.
+
+    Args:
+        count: Number of views, 1 or more.
+        size: As of ``simclr``, and so are the rest.
+        min_scale: Smallest part of the image's area that a crop keeps, above 0 and at most 1.
+        flip: Probability of a horizontal flip.
+        jitter: Strength of the color jitter, 0 to 2.5; 0 turns it off.
+        grey: Probability of losing the color.
+        blur: Probability of a Gaussian blur.
+        mean: Of each channel, for pixels in [0, 1].
+        std: Of each channel, above 0, for pixels in [0, 1].
+
+    Raises:
+        ValueError: If a parameter is out of its range; on use, for a wrong shape or mode.
+        TypeError: On use, for an image that is neither PIL's nor a uint8 tensor.
+
+    Source:
+        The 1 + K views of Zheng et al., Contrastive Attraction and Contrastive Repulsion for
+        Representation Learning (2021), with SimCLR's augmentations.
+    """
+
+    def __init__(
+        self,
+        count: int = 4,
+        size: int = 224,
+        min_scale: float = 0.08,
+        flip: float = 0.5,
+        jitter: float = 1.0,
+        grey: float = 0.2,
+        blur: float = 0.5,
+        mean: Sequence[float] = IMAGENET_MEAN,
+        std: Sequence[float] = IMAGENET_STD,
+    ) -> None:
+        if count < 1:
+            raise ValueError(f"count must be 1 or more views, not {count!r}")
+        steps = simclr_steps(size, min_scale, flip, jitter, grey, blur)
+        super().__init__([steps] * count, size=size, mean=mean, std=std)
