@@ -1,0 +1,63 @@
+"""LeNet-5 with batch normalisation."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+
+class LeNet5(nn.Module):
+    """LeNet-5 with batch normalisation, for images of 32x32 pixels.
+
+    Two convolutions (6 and 16 channels of 5x5) and two linear layers (120, 84), each normalised and
+    rectified.  Pooling comes right after the convolution, as in the original, where
+    normalisation has a quarter of the work.
+
+    Shape:
+        (n, in_channels, 32, 32) -> (n, 84)
+
+    Args:
+        in_channels: Channels of the images, 1 or more.
+
+    Raises:
+        ValueError: If ``in_channels`` is below 1; on use, if images have another shape.
+
+    Source:
+        LeCun et al., Gradient-Based Learning Applied to Document Recognition (1998), figure 2, without
+        its output layer, and with maximum pooling and ReLU.
+    """
+
+    num_features = 84
+
+    def __init__(self, in_channels: int = 3) -> None:
+        super().__init__()
+        if in_channels < 1:
+            raise ValueError(f"in_channels must be 1 or more, not {in_channels!r}")
+        self.in_channels = in_channels
+        self.layers = nn.Sequential(
+            *_convolution(in_channels, 6),  # (n, 6, 14, 14)
+            *_convolution(6, 16),  # (n, 16, 5, 5)
+            nn.Flatten(),
+            *_linear(400, 120),
+            *_linear(120, self.num_features),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features (n, 84) of images (n, in_channels, 32, 32)."""
+        if x.shape[1:] != (self.in_channels, 32, 32):
+            raise ValueError(
+                f"LeNet5(in_channels={self.in_channels}) takes images of shape "
+                f"(n, {self.in_channels}, 32, 32), not {tuple(x.shape)}"
+            )
+        features: Tensor = self.layers(x)
+        return features
+
+
+def _convolution(inputs: int, outputs: int) -> list[nn.Module]:
+    # No bias before a normalisation, which would take it out again.
+    convolution = nn.Conv2d(inputs, outputs, 5, bias=False)
+    return [convolution, nn.MaxPool2d(2), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
+
+
+def _linear(inputs: int, outputs: int) -> list[nn.Module]:
+    linear = nn.Linear(inputs, outputs, bias=False)
+    return [linear, nn.BatchNorm1d(outputs), nn.ReLU(inplace=True)]

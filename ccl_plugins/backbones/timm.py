@@ -1,0 +1,138 @@
+"""Any image model of timm."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor, nn
+
+from ccl_plugins.ranges import one_of
+
+OWN = ("num_classes", "pretrained", "checkpoint_path")
+"""What timm takes among its options, but `Timm` sets itself."""
+
+
+class Timm(nn.Module):
+    """A model of timm without its classifier, pooled to one feature vector.
+
+    Args:
+        name: As in ``timm.list_models()``, with or without a tag of weights: ``resnet18``,
+            ``vit_small_patch16_224.augreg_in21k``; or with a source, ``hf-hub:timm/resnet18.a1_in1k``.
+        pretrained: Download timm's weights for it.
+        stem: ``"cifar"`` replaces the first convolution of a ResNet by a new one of 3x3 with stride 1
+            and leaves out the pooling after it, for images of about 32 pixels.
+        checkpoint_path: A file of weights for this architecture and stem, loaded last; a classifier in
+            it is left out.
+        options: Further arguments of the model, as ``{"in_chans": 1, "drop_path_rate": 0.1}``.
+
+    Attributes:
+        num_features: f, the length of a feature vector.
+
+    Raises:
+        ValueError: If timm has no model of this name, the model has no stem to replace, or an option is
+            not the caller's to set.
+        TypeError: If the model does not take an option.
+
+    Source:
+        Wightman, PyTorch Image Models; the stem of Chen et al., A Simple Framework for Contrastive
+        Learning of Visual Representations (2020), appendix B.9.
+    """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"name": "resnet10t"}
+
+    def __init__(
+        self,
+        name: str,
+        pretrained: bool = False,
+        stem: Literal["default", "cifar"] = "default",
+        checkpoint_path: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        one_of("stem", stem, ("default", "cifar"))
+        _check_name(name)
+        self.model: Any = _create(name, pretrained, dict(options or {}))
+        if stem == "cifar":
+            _cifar_stem(self.model, name)
+        if checkpoint_path is not None:
+            _load(self.model, checkpoint_path)
+        self.num_features = _num_features(self.model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features (n, num_features) of images (n, channels, height, width)."""
+        features: Tensor = self.model(x)
+        if features.shape[1:] != (self.num_features,):
+            raise ValueError(
+                f"the model must give (n, {self.num_features}), not {tuple(features.shape)}; "
+                "an option such as global_pool changes that"
+            )
+        return features
+
+    def no_weight_decay(self) -> set[str]:
+        """Names of the parameters of this module that timm trains without weight decay."""
+        named = self.model.no_weight_decay() if hasattr(self.model, "no_weight_decay") else set()
+        # timm names what the class may have, as tokens that this model lacks.
+        return {name for name, _ in self.named_parameters() if name.removeprefix("model.") in named}
+
+
+def _check_name(name: str) -> None:
+    import timm  # takes seconds, and listing the backbones needs none of it
+
+    # A source before the name ("hf-hub:") is timm's to resolve.
+    if ":" in name or timm.is_model(name):
+        return
+    close = get_close_matches(name, timm.list_models(), n=3)
+    hint = f"; did you mean {', '.join(close)}?" if close else "; see timm.list_models()"
+    raise ValueError(f"timm has no model {name!r}{hint}")
+
+
+def _num_features(model: Any) -> int:
+    # Some models (MobileNetV3) widen the features after pooling.
+    return int(getattr(model, "head_hidden_size", model.num_features))
+
+
+def _create(name: str, pretrained: bool, options: dict[str, Any]) -> Any:
+    import timm
+
+    own = sorted(set(options) & set(OWN))
+    if own:
+        raise ValueError(f"options must not hold {', '.join(own)}: Timm sets them itself")
+    try:
+        return timm.create_model(name, pretrained=pretrained, num_classes=0, **options)
+    except TypeError as error:
+        # timm hands options through **kwargs: only the model's class knows which it takes.
+        if "unexpected keyword argument" not in str(error):
+            raise
+        model = timm.create_model(name, num_classes=0)
+        takes = sorted(set(inspect.signature(type(model).__init__).parameters) - {"self", *OWN})
+        raise TypeError(
+            f"timm model {name!r} does not take all of the options {sorted(options)}; "
+            f"{type(model).__name__} takes {', '.join(takes)}"
+        ) from error
+
+
+def _cifar_stem(model: nn.Module, name: str) -> None:
+    first, pool = getattr(model, "conv1", None), getattr(model, "maxpool", None)
+    if not (isinstance(first, nn.Conv2d) and first.kernel_size == (7, 7) and pool is not None):
+        raise ValueError(
+            f"stem='cifar' replaces the 7x7 convolution and pooling of a ResNet such as 'resnet18'; "
+            f"{name!r} does not begin with them, so use stem='default'"
+        )
+    new = nn.Conv2d(first.in_channels, first.out_channels, 3, stride=1, padding=1, bias=False)
+    nn.init.kaiming_normal_(new.weight, mode="fan_out", nonlinearity="relu")  # as timm's ResNet
+    model.conv1 = new
+    model.maxpool = nn.Identity()
+
+
+def _load(model: nn.Module, path: str) -> None:
+    from timm.models import load_state_dict
+
+    weights = load_state_dict(path, weights_only=True)
+    classifier = getattr(model, "default_cfg", {}).get("classifier") or ()
+    heads = (classifier,) if isinstance(classifier, str) else tuple(classifier)
+    prefixes = tuple(f"{head}." for head in heads)
+    # timm names the last layer, which num_classes=0 has removed.
+    model.load_state_dict({k: v for k, v in weights.items() if not k.startswith(prefixes)})
