@@ -1,0 +1,80 @@
+"""Weighted nearest neighbours."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ccl_plugins.evaluators.columns import classes, features, metric_prefix
+from ccl_plugins.protocols import Frozen
+
+
+class KNN:
+    """Accuracy of weighted nearest neighbours in frozen features.
+
+    Each of the k training samples that are most similar votes for its class with weight
+    ``exp(cosine / temperature)``.  Gives ``"knn/top1"``, the fraction of test samples whose
+    class wins, and for another column ``"knn-<column>/top1"``.
+
+    Args:
+        k: Neighbours, 1 to the number of training samples.
+        temperature: 0.002 or more, where votes still fit into a float64.
+        column: Categorical column of the metadata that is predicted.
+
+    Raises:
+        ValueError: If a parameter is out of its range; on use, if there are fewer than k training samples,
+            a column is missing or not categorical, or a feature is not finite.
+
+    Source:
+        Wu et al., Unsupervised Feature Learning via Non-Parametric Instance Discrimination (2018),
+        section 3.4, as in lightly; there ``temperature`` is 0.07.
+    """
+
+    def __init__(self, k: int = 200, temperature: float = 0.1, column: str = "label") -> None:
+        if k < 1:
+            raise ValueError(f"k must be 1 or more neighbours, not {k!r}")
+        if not temperature >= 0.002:
+            raise ValueError(f"temperature must be 0.002 or more, not {temperature!r}")
+        self.k = k
+        self.temperature = temperature
+        self.column = column
+
+    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
+        """``{"knn/top1": fraction}``."""
+        if self.k > len(train.features):
+            raise ValueError(
+                f"k={self.k} neighbours of only {len(train.features)} training samples"
+            )
+        predicted = nearest(
+            features(test), features(train), classes(train, self.column), self.k, self.temperature
+        )
+        right = predicted == classes(test, self.column)
+        return {f"{metric_prefix('knn', self.column)}/top1": right.double().mean().item()}
+
+
+def nearest(x: Tensor, bank: Tensor, ids: Tensor, k: int, temperature: float) -> Tensor:
+    """The class that the k nearest rows of the bank vote for.
+
+    Args:
+        x: (n, f) features to classify.
+        bank: (N, f) features whose classes are known.
+        ids: (N,) their class ids.
+        k: Neighbours, at most N.
+        temperature: Of the votes.
+
+    Returns:
+        (n,) class ids.
+    """
+    # It lies in a package of lightly that imports Lightning.
+    from lightly.utils.benchmarking.knn import knn_predict
+
+    known, index = ids.unique(return_inverse=True)
+    bank = functional.normalize(bank, dim=1).T
+    # lightly's votes take n * k * classes numbers: in parts, they fit.
+    part = max(1, 2**25 // (k * len(known)))
+    predicted = [
+        knn_predict(rows, bank, index, len(known), knn_k=k, knn_t=temperature)[:, 0]
+        for rows in functional.normalize(x, dim=1).split(part)
+    ]
+    return known[torch.cat(predicted)]
