@@ -107,7 +107,7 @@ def softmax_regression(
     # scikit-learn minimises C * sum + |W|² / 2.  Of two classes it keeps one row w, where the penalty of
     # both rows, w/2 and -w/2, is half as large.
     scale = 2 if len(ids) > 2 else 1
-    model = LogisticRegression(C=1 / (scale * reg * len(x)), max_iter=max_iter, tol=1e-6)
+    model = LogisticRegression(C=1 / (scale * reg * len(x)), max_iter=max_iter, tol=1e-8)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # reported by ``converged``
         model.fit((x - center).numpy(), y.numpy())
