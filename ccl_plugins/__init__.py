@@ -1,0 +1,150 @@
+"""Conditional contrastive learning as plug-ins on lightly.
+
+```python
+import ccl_plugins as ccl
+
+ccl.list("kernel")
+ccl.info("objective", "fair_cclk")
+criterion = ccl.create("objective", "fair_cclk", kernel=ccl.kernel("rbf", scale=0.1))
+loss = criterion(x, y, condition=z)
+```
+
+Importing this package imports no torch: listing what there is must stay quick, and a component is
+imported when it is chosen.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from ccl_plugins._engine import engine
+from ccl_plugins.hooks import hookimpl as hookimpl
+from ccl_plugins.kinds import registry as _registry
+
+if TYPE_CHECKING:
+    from ccl_plugins.checkpoint import load as load
+    from ccl_plugins.describe import Description
+    from ccl_plugins.display import Table
+    from ccl_plugins.pipeline import Pipeline as Pipeline
+
+Component = engine.Component
+ComponentSpec = engine.ComponentSpec
+
+RegistryError = engine.RegistryError
+UnknownComponent = engine.UnknownComponent
+AmbiguousName = engine.AmbiguousName
+InvalidSpec = engine.InvalidSpec
+PluginFailed = engine.PluginFailed
+InvalidParameter = engine.InvalidParameter
+InvalidConfig = engine.InvalidConfig
+
+objective = engine.Namespace(_registry(), "objective")
+kernel = engine.Namespace(_registry(), "kernel")
+condition = engine.Namespace(_registry(), "condition")
+sampler = engine.Namespace(_registry(), "sampler")
+views = engine.Namespace(_registry(), "views")
+method = engine.Namespace(_registry(), "method")
+backbone = engine.Namespace(_registry(), "backbone")
+dataset = engine.Namespace(_registry(), "dataset")
+evaluator = engine.Namespace(_registry(), "evaluator")
+
+_LAZY = {"Pipeline": "ccl_plugins.pipeline", "load": "ccl_plugins.checkpoint"}
+
+
+def list(kind: str | None = None) -> Table:
+    """The components on offer, of one kind or of all, as a table.
+
+    Args:
+        kind: A kind, as ``"kernel"``.
+    """
+    from ccl_plugins.describe import listing
+
+    return listing(_registry(), kind)
+
+
+def info(kind: str, name: str) -> Description:
+    """A component's parameters with their defaults, its docstring, and where it comes from.
+
+    Args:
+        kind: Its kind.
+        name: Its name, qualified where that is needed.
+    """
+    from ccl_plugins.describe import describe
+
+    return describe(_registry(), kind, name)
+
+
+def create(kind: str, name: str, /, **params: Any) -> Any:
+    """Build a component.
+
+    Args:
+        kind: Its kind.
+        name: Its name, qualified where that is needed.
+        **params: Its parameters; one that is a component is given as a choice, a name or an object.
+
+    Raises:
+        RegistryError: If there is no such component, or it does not take these parameters.
+    """
+    return _registry().create(kind, name, **params)
+
+
+def local(kind: str, value: Any = None, /, **params: Any) -> Any:
+    """Use a class or an object of your own as a component, known as ``local/<class>``.
+
+    As a decorator, ``@ccl.local("kernel")``, it leaves the class as it is.
+
+    Args:
+        kind: The kind it is of.
+        value: The class or object; none for a decorator.
+        **params: Parameters of the class.
+    """
+    if value is not None:
+        return _registry().local(kind, value, **params)
+
+    def decorate(defined: Any) -> Any:
+        _registry().define(kind, defined)
+        return defined
+
+    return decorate
+
+
+def refresh() -> None:
+    """See what was installed since; for notebooks, after ``%pip install``."""
+    _registry().refresh()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("ccl-plugins")
+    if name in _LAZY:
+        from importlib import import_module
+
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'ccl_plugins' has no attribute {name!r}")
+
+
+def __dir__() -> Sequence[str]:
+    return sorted({*globals(), *_LAZY, "__version__"})
+
+
+class _Face(ModuleType):
+    """This package, in which a kind stays what it is when a sub-package has the same name.
+
+    Importing ``ccl_plugins.views`` sets the attribute ``views`` of the package, whoever imports it
+    and whenever.  The kind is kept, and what the sub-package holds is found through it.
+    """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        kept = self.__dict__.get(name)
+        if isinstance(kept, engine.Namespace) and isinstance(value, ModuleType):
+            kept.shadowed = value
+        else:
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Face

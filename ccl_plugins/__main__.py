@@ -1,0 +1,8 @@
+"""``python -m ccl_plugins`` is ``ccl``."""
+
+import sys
+
+from ccl_plugins.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,114 @@
+"""What there is, and what one component is: the answers of ``list`` and ``info``."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from ccl_plugins._engine import engine
+from ccl_plugins.display import Table
+
+
+def listing(registry: engine.Registry, kind: str | None = None) -> Table:
+    """The components on offer, with plug-ins in trouble below; imports none of them."""
+    rows = [
+        {
+            "kind": spec.kind,
+            "name": spec.name,
+            "plugin": spec.plugin,
+            "version": spec.version,
+            "summary": registry.summary(spec),
+            "note": _note(registry, spec),
+        }
+        for spec in registry.specs(kind)
+    ]
+    notes = []
+    for plugin in registry.plugins:
+        if plugin.state == "failed":
+            notes.append(f"{plugin.name} {plugin.version} failed: {plugin.reason}  (ccl doctor)")
+        elif plugin.state == "disabled":
+            notes.append(f"{plugin.name} {plugin.version} is disabled")
+    return Table(rows, notes)
+
+
+def _note(registry: engine.Registry, spec: engine.ComponentSpec) -> str:
+    if registry.shown(spec) == spec.name:
+        return ""
+    rivals = [s.plugin for s in registry.specs(spec.kind) if s.name == spec.name]
+    built_in = registry.host in rivals
+    return f"say {spec.id}" if built_in else f"ambiguous: say {spec.id}"
+
+
+@dataclass(frozen=True)
+class Description:
+    """A component in full; it prints as text."""
+
+    kind: str
+    name: str
+    plugin: str
+    version: str
+    file: str
+    signature: str
+    supplied: tuple[str, ...]
+    declares: dict[str, Any]
+    doc: str
+
+    def __str__(self) -> str:
+        facts = [f"{self.kind} {self.name}   {self.plugin} {self.version}".rstrip(), self.file, ""]
+        facts.append(self.signature)
+        if self.supplied:
+            facts.append(f"supplied by the pipeline: {', '.join(self.supplied)}")
+        facts += [f"{name}: {value}" for name, value in self.declares.items()]
+        return "\n".join([*facts, "", self.doc]).rstrip()
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+def describe(registry: engine.Registry, kind: str, name: str) -> Description:
+    """The description of a component; this imports it.
+
+    Raises:
+        RegistryError: If it is not found, cannot be imported, or has unnamed parameters.
+    """
+    spec = registry.find(kind, name)
+    schema = registry.schema(spec)
+    target = spec.load()
+    lines = [f"    {parameter}," for parameter in schema.parameters]
+    named = target if hasattr(target, "__name__") else type(target)
+    signature = "\n".join([f"{named.__name__}(", *lines, ")"]) if lines else f"{named.__name__}()"
+    return Description(
+        spec.kind,
+        registry.shown(spec),
+        spec.plugin,
+        spec.version,
+        _place(named),
+        signature,
+        tuple(parameter.name for parameter in schema.supplied),
+        _declared(registry.kind(spec.kind).protocol, target),
+        inspect.getdoc(target) or "",
+    )
+
+
+def _place(target: Any) -> str:
+    try:
+        file = inspect.getsourcefile(target) or ""
+        return f"{file}:{inspect.getsourcelines(target)[1]}"
+    except (OSError, TypeError):  # defined in a notebook, or not in Python
+        return ""
+
+
+def _declared(protocol: str, target: Any) -> dict[str, Any]:
+    """What the class itself says of the attributes that its kind's protocol asks for."""
+    module, _, name = protocol.partition(":")
+    asked = getattr(importlib.import_module(module), name)
+    names = [*inspect.get_annotations(asked)]
+    names += [n for n, v in vars(asked).items() if isinstance(v, property)]
+    found = {n: inspect.getattr_static(target, n, None) for n in names}
+    plain = (bool, int, float, str, list, tuple, dict)
+    return {n: value for n, value in found.items() if isinstance(value, plain)}

@@ -1,0 +1,68 @@
+"""Rows as a table: aligned text, HTML in a notebook, JSON for other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+
+class Table:
+    """Rows of equal keys that print as a table.
+
+    Args:
+        rows: The rows.
+        notes: Lines below the table.
+    """
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]], notes: Sequence[str] = ()) -> None:
+        self.rows = [dict(row) for row in rows]
+        self.notes = list(notes)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.rows[index]
+
+    @property
+    def _cells(self) -> list[list[str]]:
+        """Heading and rows, without columns that are empty throughout."""
+        names = [n for n in (self.rows[0] if self.rows else ()) if any(_text(r[n]) for r in self)]
+        return [[n.upper() for n in names], *([_text(row[n]) for n in names] for row in self)]
+
+    def __str__(self) -> str:
+        cells = self._cells
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = [
+            "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
+            for row in cells
+        ]
+        return "\n".join([*(lines if self.rows else ["(none)"]), *self.notes])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        head, *body = (
+            "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row)
+            for tag, row in zip(["th"] + ["td"] * len(self), self._cells, strict=True)
+        )
+        rows = "".join(f"<tr>{row}</tr>" for row in body)
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{notes}"
+
+    def json(self) -> str:
+        """The rows as a JSON array."""
+        import json
+
+        return json.dumps(self.rows, indent=2)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "" if value is None else str(value)

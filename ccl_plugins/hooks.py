@@ -1,0 +1,66 @@
+"""The three hooks: for what a plug-in does beyond offering components.
+
+A plug-in names one module in the entry-point group ``ccl_plugins.hooks``, and marks functions in it
+with ``hookimpl``.  The module is imported at every start, so it must not import torch at its top.
+A function may leave out arguments that it does not need.
+
+Example:
+    ```python
+    from ccl_plugins import hookimpl
+
+    @hookimpl
+    def ccl_callbacks(pipeline):
+        from my_package.callbacks import Fairness
+        return [Fairness()]
+    ```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+from ccl_plugins._engine import engine
+
+if TYPE_CHECKING:
+    from ccl_plugins.pipeline import Pipeline
+
+PROJECT = "ccl_plugins"
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+class Hooks:
+    """What a plug-in may implement."""
+
+    @hookspec
+    def ccl_components(self) -> Iterable[engine.ComponentSpec]:
+        """Offer components that no entry point can name, such as a computed family.
+
+        Returns:
+            ``ComponentSpec(kind, name, "module:Class")``, whose plug-in and version are filled in.
+        """
+        raise NotImplementedError
+
+    @hookspec
+    def ccl_pipeline_built(self, pipeline: Pipeline) -> None:
+        """Look at a pipeline when its components are built; raise to reject it.
+
+        Args:
+            pipeline: The pipeline.
+        """
+
+    @hookspec
+    def ccl_callbacks(self, pipeline: Pipeline) -> Iterable[Any]:
+        """Offer Lightning callbacks for the training of a pipeline.
+
+        Args:
+            pipeline: The pipeline about to be trained.
+
+        Returns:
+            Instances of ``pytorch_lightning.Callback``; they follow the user's own.
+        """
+        raise NotImplementedError

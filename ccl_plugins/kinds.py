@@ -1,0 +1,37 @@
+"""The kinds of component, one line each, and the one registry of them."""
+
+from __future__ import annotations
+
+import functools
+
+from ccl_plugins._engine import engine
+from ccl_plugins.hooks import PROJECT, Hooks
+
+_P = "ccl_plugins.protocols:"
+
+KINDS = (
+    engine.Kind("objective", "A loss on pairs.", f"{_P}Objective"),
+    engine.Kind("kernel", "A similarity on the conditioning variable.", f"{_P}Kernel"),
+    engine.Kind("condition", "A conditioning variable.", f"{_P}Condition", ("dataset",)),
+    engine.Kind(
+        "sampler",
+        "The order of samples.",
+        f"{_P}Sampler",
+        ("size", "batch_size", "seed", "condition"),
+    ),
+    engine.Kind("views", "The augmentations.", f"{_P}Views"),
+    engine.Kind(
+        "method", "A backbone, its heads and how they make pairs.", f"{_P}Method", ("backbone",)
+    ),
+    engine.Kind("backbone", "A network from images to features.", f"{_P}Backbone"),
+    engine.Kind("dataset", "A data set with its columns.", f"{_P}Dataset"),
+    engine.Kind("evaluator", "A measurement on frozen features.", f"{_P}Evaluator", ("dataset",)),
+)
+
+
+@functools.cache
+def registry() -> engine.Registry:
+    """The registry; it reads nothing before it is first asked."""
+    return engine.Registry(
+        PROJECT, "ccl_plugins", KINDS, Hooks, "ccl_", host="ccl-plugins", env_prefix="CCL"
+    )

@@ -1,0 +1,26 @@
+"""Components by name: found through entry points, chosen with checked parameters, built late.
+
+Standard library and pluggy alone; what kinds of component there are is for the caller to say.
+"""
+
+from .catalog import Registry as Registry
+from .component import Component as Component
+from .config import from_json as from_json
+from .config import known_keys as known_keys
+from .config import read_toml as read_toml
+from .config import to_json as to_json
+from .distributions import Failure as Failure
+from .distributions import Plugin as Plugin
+from .errors import AmbiguousName as AmbiguousName
+from .errors import InvalidConfig as InvalidConfig
+from .errors import InvalidParameter as InvalidParameter
+from .errors import InvalidSpec as InvalidSpec
+from .errors import PluginFailed as PluginFailed
+from .errors import RegistryError as RegistryError
+from .errors import UnknownComponent as UnknownComponent
+from .namespace import Namespace as Namespace
+from .namespace import Offer as Offer
+from .params import Parameter as Parameter
+from .params import Schema as Schema
+from .spec import ComponentSpec as ComponentSpec
+from .spec import Kind as Kind

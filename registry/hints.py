@@ -1,0 +1,144 @@
+"""Whether a value fits a type hint, and what it is read as."""
+
+from __future__ import annotations
+
+import numbers
+import os
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from .errors import RegistryError
+
+SEQUENCES: dict[Any, type] = {list: list, tuple: tuple, Sequence: tuple}
+MAPPINGS = (dict, Mapping)
+NONE = type(None)
+SCALARS = (NONE, bool, str, int, float, Path)
+
+
+class Mismatch(Exception):
+    """The value does not fit."""
+
+
+class Reader(Protocol):
+    """What turns the forms of a choice into one."""
+
+    def kind_of(self, hint: object) -> str | None:
+        """The kind whose protocol a hint is."""
+        ...
+
+    def read(self, kind: str, data: Any, where: str) -> Any:
+        """The choice of this kind that a value stands for."""
+        ...
+
+    def read_loose(self, data: Any, where: str) -> Any:
+        """The choice where a value says itself that it is one, else the value."""
+        ...
+
+
+def accept(value: Any, hint: Any, reader: Reader, where: str) -> Any:
+    """The value as the parameter gets it: 1 as 1.0 for a float, a name as a choice for a kernel.
+
+    A hint that is not understood lets everything pass.
+
+    Raises:
+        Mismatch: If it does not fit.
+    """
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _accept_any(value, arguments, reader, where)
+    if origin is typing.Annotated:
+        return accept(value, arguments[0], reader, where)
+    if origin is typing.Literal:
+        return _need(any(value == a and type(value) is type(a) for a in arguments), value)
+    if hint is None or hint in SCALARS:
+        return _accept_scalar(value, hint)
+    if (origin or hint) in SEQUENCES:
+        return _accept_sequence(value, origin or hint, arguments, reader, where)
+    if (origin or hint) in MAPPINGS:
+        return _accept_mapping(value, arguments, reader, where)
+    kind = reader.kind_of(hint)
+    if kind:
+        plain = value is None or isinstance(value, numbers.Number | list | tuple | bytes)
+        return reader.read(kind, _need(not plain, value), where)
+    return reader.read_loose(value, where)
+
+
+def _need(fits: bool, value: Any) -> Any:
+    if not fits:
+        raise Mismatch
+    return value
+
+
+def _accept_scalar(value: Any, hint: Any) -> Any:
+    number = isinstance(value, numbers.Number) and not isinstance(value, bool)
+    if hint is int:  # numpy's integers too, as plain ones
+        return int(_need(number and isinstance(value, numbers.Integral), value))
+    if hint is float:
+        return float(_need(number and isinstance(value, numbers.Real), value))
+    if hint is Path:
+        return Path(_need(isinstance(value, str | os.PathLike), value))
+    return _need(isinstance(value, NONE if hint is None else hint), value)
+
+
+def _accept_any(value: Any, hints: Sequence[Any], reader: Reader, where: str) -> Any:
+    def rank(hint: Any) -> int:
+        # Words before names of components, as in `Kernel | Literal["median"]`; int before float,
+        # so that 1 stays 1 in `float | int`; last what lets everything pass.
+        plain = (*SCALARS, *SEQUENCES, *MAPPINGS, typing.Literal)
+        if reader.kind_of(hint):
+            return 2
+        return 1 if hint is float else 0 if (typing.get_origin(hint) or hint) in plain else 3
+
+    reason: Exception = Mismatch()
+    for hint in sorted(hints, key=rank):
+        try:
+            return accept(value, hint, reader, where)
+        except Mismatch:
+            continue
+        except RegistryError as error:
+            reason = error
+    raise reason
+
+
+def _accept_sequence(
+    value: Any, base: Any, arguments: tuple[Any, ...], reader: Reader, where: str
+) -> Any:
+    items = list(_need(isinstance(value, list | tuple), value))
+    hints = [*arguments] or [Any]
+    if base is not tuple or hints[-1] is Ellipsis:
+        hints = hints[:1] * len(items)
+    elif not arguments:
+        hints *= len(items)
+    _need(len(hints) == len(items), value)
+    pairs = zip(items, hints, strict=True)
+    return SEQUENCES[base](
+        accept(item, hint, reader, f"{where}[{i}]") for i, (item, hint) in enumerate(pairs)
+    )
+
+
+def _accept_mapping(value: Any, arguments: tuple[Any, ...], reader: Reader, where: str) -> Any:
+    key, item = arguments or (Any, Any)
+    return {
+        accept(k, key, reader, where): accept(v, item, reader, f"{where}.{k}")
+        for k, v in _need(isinstance(value, Mapping), value).items()
+    }
+
+
+def describe(hint: Any, reader: Reader | None = None) -> str:
+    """A hint in the words of a message: ``float | None``, ``a kernel``."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    kind = reader.kind_of(hint) if reader else None
+    if kind:
+        return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+    if origin in (typing.Union, types.UnionType):
+        return " | ".join(describe(argument, reader) for argument in arguments)
+    if hint is type(None):
+        return "None"
+    if hint is Ellipsis:
+        return "..."
+    if arguments and isinstance(origin, type):
+        return f"{origin.__name__}[{', '.join(describe(a, reader) for a in arguments)}]"
+    return hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "")

@@ -1,0 +1,138 @@
+"""A constructor's signature and type hints as the schema of a component's parameters."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from .errors import InvalidParameter, InvalidSpec
+from .hints import Mismatch, Reader, accept, describe
+from .spec import did_you_mean
+
+REQUIRED = inspect.Parameter.empty
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter: its hint as a type, ``Any`` where that cannot be told, and as written."""
+
+    name: str
+    hint: Any
+    text: str
+    default: Any = REQUIRED
+
+    @property
+    def required(self) -> bool:
+        """Whether it has no default."""
+        return self.default is REQUIRED
+
+    def __str__(self) -> str:
+        hint = f": {self.text}" if self.text else ""
+        return f"{self.name}{hint}" + ("" if self.required else f" = {self.default!r}")
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What a component takes: `parameters` to choose, and `supplied` ones, given when it is built."""
+
+    parameters: tuple[Parameter, ...]
+    supplied: tuple[Parameter, ...] = ()
+
+
+def schema(target: Callable[..., Any], supplied: Iterable[str] = ()) -> Schema:
+    """The schema of a class or function.
+
+    Args:
+        target: What is called to build the component.
+        supplied: Names that its pipeline supplies.
+
+    Raises:
+        InvalidSpec: If it takes ``*args`` or ``**kwargs``, whose names nobody can check.
+    """
+    try:
+        signature = inspect.signature(target)
+    except (TypeError, ValueError) as error:
+        raise InvalidSpec(f"{target!r} has no signature to read: {error}") from error
+    found = list(signature.parameters.values())
+    variadic = [p for p in found if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if variadic == found and "__init__" not in vars(target):
+        found = variadic = []  # inherited from nn.Module or Protocol, which take nothing either
+    if variadic:
+        raise InvalidSpec(
+            f"the constructor of {target.__name__} takes {str(variadic[0])!r}; "
+            "every parameter must be named, for names and types to be checked"
+        )
+    names = set(supplied)
+    parameters = [_parameter(p, _globals(target)) for p in found]
+    return Schema(
+        tuple(p for p in parameters if p.name not in names),
+        tuple(p for p in parameters if p.name in names),
+    )
+
+
+def _globals(target: Callable[..., Any]) -> dict[str, Any]:
+    init = inspect.getattr_static(target, "__init__") if isinstance(target, type) else target
+    function = inspect.unwrap(init)
+    return getattr(function, "__globals__", {})
+
+
+def _parameter(found: inspect.Parameter, names: dict[str, Any]) -> Parameter:
+    written = found.annotation
+    if written is REQUIRED:
+        return Parameter(found.name, Any, "", found.default)
+    try:
+        # One at a time, so that a hint imported for type checkers alone costs no other its check.
+        holder = SimpleNamespace(__annotations__={found.name: written})
+        hint = typing.get_type_hints(holder, globalns=names)[found.name]
+    except Exception:  # evaluating a hint can raise anything; one that cannot be read passes
+        hint = Any
+    text = written if isinstance(written, str) else describe(written)
+    return Parameter(found.name, hint, text, found.default)
+
+
+def fill(
+    schema: Schema, given: Mapping[str, Any], reader: Reader, label: str, where: str = ""
+) -> dict[str, Any]:
+    """Every parameter with its value, checked; defaults stand where none is given.
+
+    Args:
+        schema: What the component takes.
+        given: Values by name; those of parameters that take components may be choices of any form.
+        reader: Reads choices.
+        label: The component, for messages.
+        where: The place in a config, for messages.
+
+    Raises:
+        InvalidParameter: For an unknown name, a missing value, or a value of the wrong type.
+    """
+    prefix = f"{where}: {label}" if where else label
+    names = [parameter.name for parameter in schema.parameters]
+    for name in given:
+        if name in (parameter.name for parameter in schema.supplied):
+            raise InvalidParameter(f"{prefix}: {name!r} is supplied when it is built, not chosen")
+        if name not in names:
+            near = did_you_mean(name, names)
+            takes = near or f" It takes {', '.join(names) or 'none'}."
+            raise InvalidParameter(f"{prefix} has no parameter {name!r}.{takes}")
+    missing = [p.name for p in schema.parameters if p.required and p.name not in given]
+    if missing:
+        raise InvalidParameter(f"{prefix} needs {', '.join(map(repr, missing))}")
+    values = {}
+    for parameter in schema.parameters:
+        default = parameter.name not in given
+        value = parameter.default if default else given[parameter.name]
+        place = f"{where}.{parameter.name}" if where else parameter.name
+        try:
+            values[parameter.name] = accept(value, parameter.hint, reader, place)
+        except Mismatch:
+            if not default:  # an author's own default needs no leave: `scale: float = None`
+                wanted = describe(parameter.hint, reader)
+                raise InvalidParameter(
+                    f"{prefix}: {parameter.name} must be {wanted}, not {value!r}"
+                ) from None
+            values[parameter.name] = value
+    return values

@@ -1,0 +1,47 @@
+"""A component's one-line summary, read from its source file without importing it."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
+
+
+def summary(target: str) -> str:
+    """The first line of a docstring; empty where it cannot be read.
+
+    Args:
+        target: ``"module:Class"``; neither the module nor a package above it is imported.
+    """
+    module, _, path = target.partition(":")
+    try:
+        spec = _locate(module)
+        if spec is None or not spec.origin or not spec.origin.endswith(".py"):
+            return ""
+        with open(spec.origin, encoding="utf-8") as file:
+            node = _definition(ast.parse(file.read()).body, path.split("."))
+    except (ImportError, OSError, SyntaxError, ValueError):
+        return ""  # a listing must not fail where choosing the component will say why it does
+    doc = ast.get_docstring(node) if node else None
+    return doc.partition("\n")[0] if doc else ""
+
+
+def _locate(module: str) -> ModuleSpec | None:
+    """Where a module is.  `find_spec` on a dotted name would import its packages."""
+    top, *rest = module.split(".")
+    # A top-level name is looked up without being executed, by the finders of editable installs too.
+    spec = sys.modules[top].__spec__ if top in sys.modules else find_spec(top)
+    for part in rest:
+        if spec is None or spec.submodule_search_locations is None:
+            return None
+        spec = PathFinder.find_spec(f"{spec.name}.{part}", spec.submodule_search_locations)
+    return spec
+
+
+def _definition(body: Iterable[ast.stmt], path: list[str]) -> ast.ClassDef | ast.FunctionDef | None:
+    for node in body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == path[0]:
+            return _definition(node.body, path[1:]) if path[1:] else node
+    return None
