@@ -7,9 +7,11 @@ in which nothing is left has a finite value and a gradient of zero instead of Na
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 EMPTY = -1e30
 """The logit of an entry that does not count."""
@@ -20,9 +22,44 @@ def masked(logits: Tensor, keep: Tensor | None) -> Tensor:
     return logits if keep is None else logits.masked_fill(~keep, EMPTY)
 
 
+def log_weights(weights: Tensor) -> Tensor:
+    """Logarithms of weights; ``EMPTY`` where a weight is not above 0."""
+    tiny = torch.finfo(weights.dtype).tiny  # the logarithm of 0 takes a slow path
+    return weights.clamp_min(tiny).log().masked_fill(weights <= 0, EMPTY)
+
+
+class _LogSumExp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor) -> Tensor:
+        top = logits.amax(-1, keepdim=True)
+        floor = -60.0 if logits.dtype == torch.float32 else -600.0
+        shares = (logits - top).clamp_min_(floor).exp_()
+        total = shares.sum(-1, keepdim=True)
+        ctx.save_for_backward(shares, total)
+        return (total.log() + top).squeeze(-1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        shares, total = ctx.saved_tensors
+        return shares * (grad[..., None] / total)
+
+
+def logsumexp(logits: Tensor) -> Tensor:
+    """Log-sum-exp over the last dimension: (..., m) -> (...).
+
+    As ``Tensor.logsumexp`` in value and gradient, and many times as fast where entries are masked: an
+    exponential that underflows takes the slow path of the vector library, and numbers too small to be
+    normal slow the products of the backward pass.  So shares below ``e⁻⁶⁰`` of the largest (float64:
+    ``e⁻⁶⁰⁰``), which are far below rounding, count as that.
+    """
+    result: Tensor = _LogSumExp.apply(logits)  # type: ignore[no-untyped-call]  # torch's
+    return result
+
+
 def logsumexp_blocks(blocks: Sequence[Tensor]) -> Tensor:
     """Log-sum-exp over the last dimension of blocks (n, m_1), (n, m_2), ... as if side by side: (n,)."""
-    sums = [block.logsumexp(-1) for block in blocks]
+    sums = [logsumexp(block) for block in blocks]
     return sums[0] if len(sums) == 1 else torch.stack(sums).logsumexp(0)
 
 
