@@ -9,16 +9,17 @@ for all their views.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from ccl_plugins.numerics import gather
+from ccl_plugins.samples import Samples
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class Pairs(Samples):
     """Anchors, the keys they are compared with, and what is known of each sample.
 
     Anchor sample ``i`` is key sample ``offset + i``: its *own* keys are those at that position, never
@@ -30,35 +31,20 @@ class Pairs:
         keys: (v, m, d), v views of m samples; ``keys is anchors`` in a batch on one process.
         anchor_views: The number of each anchor view.
         key_views: The number of each key view; two entries of equal number are the same image.
-        offset: Position of the first anchor among the keys.
-        processes: How many processes share these keys; their anchors together are all samples.
-        condition: By name (m,), (m, c) or, where it differs per view, (u, m, c).
-        index: (m,) dataset index of each sample.
         queue: (q, d) earlier keys, without gradient.
-        queue_valid: (q,) False where the queue is not filled yet.
-        queue_condition: By name (q,) or (q, c).
-        queue_index: (q,) dataset indices; None keeps entries of the anchor's own image as negatives.
-        batch_candidates: 0-d bool, whether the batch's other keys count beside the queue; None: yes.
         features: (u, n, f) backbone features, for objectives that ask.
-        draws: (n, k) explicit negatives as key positions, repeats allowed.
+        shared: Whether the keys are the anchors of all processes, with gradient.
         extras: Further tensors by name (the centroids of clusters, say).
+        offset, processes, condition, ...: What is known of each sample: `Samples` has them.
     """
 
     anchors: Tensor
     keys: Tensor
     anchor_views: tuple[int, ...]
     key_views: tuple[int, ...]
-    offset: int = 0
-    processes: int = 1
-    condition: Mapping[str, Tensor] = field(default_factory=dict)
-    index: Tensor | None = None
     queue: Tensor | None = None
-    queue_valid: Tensor | None = None
-    queue_condition: Mapping[str, Tensor] = field(default_factory=dict)
-    queue_index: Tensor | None = None
-    batch_candidates: Tensor | None = None
     features: Tensor | None = None
-    draws: Tensor | None = None
+    shared: bool = False
     extras: Mapping[str, Tensor] = field(default_factory=dict)
     _products: dict[tuple[int, int], Tensor] = field(default_factory=dict, init=False, repr=False)
 
@@ -105,40 +91,115 @@ class Pairs:
         mine = torch.arange(n, device=self.anchors.device) + self.offset
         return mine[:, None] == torch.arange(m, device=self.anchors.device)
 
-    def candidates(self) -> Tensor | None:
-        """(n, m) True at the batch's keys that count, own ones included; None where all do."""
-        return None if self.batch_candidates is None else self.others() | self.own()
-
-    def others(self) -> Tensor:
-        """(n, m) True at the other samples of the batch that count."""
-        others = ~self.own()
-        return others if self.batch_candidates is None else others & self.batch_candidates
-
-    def in_queue(self) -> Tensor:
-        """(n, q) or (1, q) True at the queue's entries that count: filled, and not one's own image."""
-        if self.queue is None or self.queue_valid is None:
-            raise ValueError("these pairs have no queue")
-        if self.queue_index is None or self.index is None:
-            return self.queue_valid[None, :]
-        return self.queue_valid & (self.index[self.rows, None] != self.queue_index)
-
-    def negatives(self, i: int, j: int, within_view: bool) -> list[tuple[Tensor, Tensor]]:
+    def negatives(
+        self, i: int, j: int, within_view: bool, where: Tensor | None = None
+    ) -> list[tuple[Tensor, Tensor]]:
         """The other samples that anchor view ``i`` is compared with beside its positive of view ``j``.
 
         Blocks of inner products (n, ·) and of which of them count: the other samples' keys of view
-        ``j``; those of the anchor's own view where ``within_view``; the queue where there is one.
+        ``j``; those of the anchor's own view where ``within_view``; the queue where there is one; or,
+        where there are ``draws``, these and nothing else.
+
+        Args:
+            i: Anchor view.
+            j: Key view of the positive.
+            within_view: Whether keys of the anchor's own view are negatives.
+            where: (n, m + q), to count those samples alone.
         """
-        blocks = [(self.sim(i, j), self.others())]
-        if within_view and (k := self.within(i)) is not None:
-            blocks.append((self.sim(i, k), self.others()))
+        only = self.negative if where is None else where
+        if where is not None and self.negative is not None:
+            only = where & self.negative
+        own_view = self.within(i) if within_view else None
+        if self.draws is not None:
+            return self._drawn(self.draws, [(i, j), (i, own_view)], only)
+        others = self.others(only)
+        blocks = [(self.sim(i, j), others)]
+        if own_view is not None:
+            blocks.append((self.sim(i, own_view), others))
         if self.queue is not None:
-            blocks.append((self.sim_queue(i), self.in_queue()))
+            blocks.append((self.sim_queue(i), self.in_queue(only)))
         return blocks
 
-    def condition_of(self, name: str, i: int = 0) -> Tensor:
-        """(m,) or (m, c) values of a condition as anchor view ``i`` has them."""
-        values = self.condition[name]
-        return values[i] if values.ndim == 3 else values
+    def contrast(
+        self, i: int, j: int, within_view: bool, where: Tensor | None = None
+    ) -> list[tuple[Tensor, Tensor | None]]:
+        """The own key of view ``j`` and the negatives beside it, in blocks as `negatives` has them.
+
+        Which of them count is None where all do.
+        """
+        (sims, keep), *more = self.negatives(i, j, within_view, where)
+        if self.draws is not None:
+            return [(self.own_sim(i, j)[:, None], None), (sims, keep), *more]
+        masks = (self.batch_candidates, self.positive, self.negative, where)
+        return [(sims, None if all(m is None for m in masks) else keep | self.own()), *more]
+
+    def _drawn(
+        self, draws: Tensor, views: list[tuple[int, int | None]], only: Tensor | None
+    ) -> list[tuple[Tensor, Tensor]]:
+        blocks = []
+        for i, j in views:
+            if j is None:
+                continue
+            keep = torch.ones_like(draws, dtype=torch.bool)
+            if self.anchor_views[i] == self.key_views[j]:  # a draw of itself is no comparison
+                keep = ~self.own().gather(1, draws)
+            if only is not None:
+                keep = keep & only.gather(1, draws)
+            blocks.append((self.sim(i, j).gather(1, draws), keep))
+        return blocks
+
+    def replicated(self) -> Pairs:
+        """These pairs with the anchors of all processes, with gradient, on every process."""
+        if self.processes == 1:
+            return self
+        masks = {name: getattr(self, name) for name in ("draws", "positive", "negative")}
+        return replace(
+            self,
+            anchors=self.keys if self.shared else gather(self.anchors, 1),
+            features=None if self.features is None else gather(self.features, 1),
+            offset=0,
+            processes=1,
+            **{name: None if mask is None else gather(mask) for name, mask in masks.items()},
+        )
+
+    @staticmethod
+    def from_masks(
+        projections: Tensor,
+        positives: Tensor,
+        negatives: Tensor | None = None,
+        condition: Mapping[str, Tensor] | None = None,
+        gather_distributed: bool = False,
+    ) -> Pairs:
+        """Pairs of a batch whose positives and negatives among the other samples a user brings.
+
+        A sample's own other views are positives whatever the masks say.  Other samples that are
+        neither are left out.  Objectives with a single positive read the negatives alone.
+
+        Args:
+            projections: (u, n, d), u views of n samples.
+            positives: (n, m) bool; m is n times the processes whose samples are compared.
+            negatives: (n, m) bool; None: all that are no positives.
+            condition: As `in_batch` takes it, for objectives that weigh these samples by it.
+            gather_distributed: As `in_batch` takes it.
+
+        Raises:
+            TypeError: For masks that are not bool.
+            ValueError: For masks of another shape, or a sample that is both.
+        """
+        pairs = in_batch(projections, condition, gather_distributed=gather_distributed)
+        negatives = ~positives if negatives is None else negatives
+        for name, mask in (("positives", positives), ("negatives", negatives)):
+            if mask.dtype != torch.bool:
+                raise TypeError(f"{name} must be bool, not {mask.dtype}")
+            if mask.shape != pairs.own().shape:
+                wanted = tuple(pairs.own().shape)
+                raise ValueError(f"{name} must be (n, m) = {wanted}, not {tuple(mask.shape)}")
+        if not torch.compiler.is_compiling():
+            both = (positives & negatives & ~pairs.own()).nonzero()
+            if len(both):
+                i, j = both[0].tolist()
+                raise ValueError(f"sample {j} is both a positive and a negative of sample {i}")
+        return replace(pairs, positive=positives, negative=negatives)
 
 
 def in_batch(
@@ -180,5 +241,6 @@ def in_batch(
         condition=condition,
         index=index,
         features=features,
+        shared=True,
         extras=extras or {},
     )
