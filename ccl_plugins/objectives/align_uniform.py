@@ -1,0 +1,83 @@
+"""Alignment and uniformity: the two properties that a contrastive loss asks for, asked for directly."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.numerics import masked
+from ccl_plugins.objectives.base import ContrastiveObjective
+from ccl_plugins.objectives.transport import (
+    other_queries,
+    query_products,
+    squared_distances,
+    with_queue,
+)
+from ccl_plugins.pairs import Pairs
+from ccl_plugins.ranges import non_negative, positive
+
+
+class AlignUniform(ContrastiveObjective):
+    """Alignment of a sample's views and uniformity of all samples on the sphere.
+
+    ``mean d^α + log mean exp(-t d²)``.  Positives: the own sample's keys of the other views, of equal
+    weight.  Negatives: the unordered pairs of different samples within a view, and with the queue where
+    there is one, all of equal weight inside the log of their mean.
+
+    Args:
+        power: α of the alignment, above 0.
+        precision: t of the uniformity, above 0.
+        align_weight: Factor of the alignment, 0 or more.
+        uniform_weight: Factor of the uniformity, 0 or more.
+        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+
+    Source:
+        Wang and Isola, Understanding Contrastive Representation Learning through Alignment and
+        Uniformity on the Hypersphere (2020); AU-CL in Zheng et al. (2023).
+    """
+
+    within_view = True
+    distributed: ClassVar[Literal["mean", "replicated"]] = "replicated"
+
+    def __init__(
+        self,
+        power: float = 2.0,
+        precision: float = 2.0,
+        *,
+        align_weight: float = 1.0,
+        uniform_weight: float = 1.0,
+        gather_distributed: bool = False,
+    ) -> None:
+        super().__init__(gather_distributed=gather_distributed)
+        self.power = positive("power", power)
+        self.precision = positive("precision", precision)
+        self.align_weight = non_negative("align_weight", align_weight)
+        self.uniform_weight = non_negative("uniform_weight", uniform_weight)
+
+    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """One value per sample: its alignment, and the uniformity of them all."""
+        both = pairs.keys is not pairs.anchors  # else a pair and its reverse are at one distance
+        aligned = torch.stack([self._alignment(pairs, i, j) for i, j in pairs.cross(both)]).mean(0)
+        views = range(len(pairs.anchors))
+        uniform = torch.stack([self._uniformity(pairs, i) for i in views]).mean(0)
+        values = self.align_weight * aligned + self.uniform_weight * uniform
+        return values[None], torch.ones_like(values[None])
+
+    def _alignment(self, pairs: Pairs, i: int, j: int) -> Tensor:
+        """(n,) distances of anchor and own key to the power of α."""
+        square = (pairs.anchors[i] - pairs.keys[j, pairs.rows]).square().sum(1)
+        # A power below 1 of 0 has an infinite slope; where two views coincide there is none.
+        return square.clamp_min(torch.finfo(square.dtype).tiny) ** (self.power / 2)
+
+    def _uniformity(self, pairs: Pairs, i: int) -> Tensor:
+        """The log of the mean kernel value of different samples, a scalar."""
+        keep = other_queries(pairs)
+        if pairs.draws is None:
+            keep = keep & keep.T.triu()
+        blocks = with_queue(pairs, i, query_products(pairs, i), keep)
+        logits = [masked(-self.precision * squared_distances(s), keep) for s, keep in blocks]
+        count = torch.stack([keep.sum(dtype=logits[0].dtype) for _, keep in blocks]).sum()
+        total = torch.stack([x.flatten().logsumexp(0) for x in logits]).logsumexp(0)
+        return torch.where(count > 0, total - count.clamp_min(1).log(), torch.zeros_like(total))

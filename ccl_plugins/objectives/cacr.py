@@ -1,0 +1,172 @@
+"""CACR: attraction to far positives and repulsion from near negatives, each weighed on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.objectives import transport
+from ccl_plugins.objectives.base import ContrastiveObjective
+from ccl_plugins.pairs import Pairs
+from ccl_plugins.ranges import non_negative, one_of, positive
+
+Negatives = Literal["same_view", "other_view", "later_view"]
+
+
+class CACR(ContrastiveObjective):
+    """Contrastive attraction and contrastive repulsion: no softmax of one positive against negatives.
+
+    ``E_π⁺[ d² ] - E_π⁻[ d² ]``.  Positives: the own sample's keys of all other views, weighted by
+    ``π⁺ = softmax(t⁺ d²)``: the farthest count most.  Negatives: the other queries, those of the
+    queue too where there is one, weighted by ``π⁻ = softmax(-t⁻ d²)``: the nearest count most.  With
+    one other view π⁺ is 1 and the attraction is the alignment loss.
+
+    Args:
+        t_plus: t⁺ of the positives' weights, above 0.
+        t_minus: t⁻ of the negatives' weights, above 0.
+        positives: K, the number of views beside the query's that there must be; None: any.
+        conditional_positives: Whether π⁺ weighs the positives; else all count alike.
+        conditional_negatives: Whether π⁻ weighs the negatives; else all count alike.  With neither it
+            is UAUR, eq. (11).
+        attraction_weight: Factor of the attraction, 0 or more.
+        repulsion_weight: Factor of the repulsion, 0 or more.
+        cost: What repels: ``"euclidean"`` distances, or ``"rbf"``, the log of the mean kernel value.
+        precision: t of the RBF cost ``exp(-t d²)``, above 0.
+        negatives: Where the other samples come from: the query's own view (``"same_view"``, the
+            paper), every other view, or ``"later_view"``, views after the query's (released code).
+        symmetric: Every view is the query once; else only the first.
+        weight_gradient: Whether π⁺ and π⁻ carry gradient.  Through distances to momentum keys
+            and to the queue they never do, as in Algorithm 3.
+        intra_batch: Beside a queue, whether the batch's other queries are negatives too; else only
+            while the queue is not filled.
+        tau_plus: The share of negatives that are in truth positives, in [0, 1); their part is taken
+            out of the repulsion.  Not in the paper; the released code has it with a wrong sign.
+        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+
+    Raises:
+        ValueError: For a value out of range, or ``tau_plus`` with the RBF cost.
+
+    Source:
+        Zheng et al., Contrastive Attraction and Contrastive Repulsion for Representation Learning
+        (2023), eqs. (2)-(5), with ``symmetric=False``; (14), second line, for the RBF cost; Algorithm
+        3 with a queue.
+    """
+
+    def __init__(
+        self,
+        t_plus: float = 1.0,
+        t_minus: float = 2.0,
+        *,
+        positives: int | None = None,
+        conditional_positives: bool = True,
+        conditional_negatives: bool = True,
+        attraction_weight: float = 1.0,
+        repulsion_weight: float = 1.0,
+        cost: Literal["euclidean", "rbf"] = "euclidean",
+        precision: float = 2.0,
+        negatives: Negatives = "same_view",
+        symmetric: bool = True,
+        weight_gradient: bool = True,
+        intra_batch: bool = True,
+        tau_plus: float = 0.0,
+        gather_distributed: bool = False,
+    ) -> None:
+        super().__init__(gather_distributed=gather_distributed)
+        self.t_plus = positive("t_plus", t_plus)
+        self.t_minus = positive("t_minus", t_minus)
+        if positives is not None and positives < 1:
+            raise ValueError(f"positives must be 1 or more, or None, not {positives!r}")
+        self.positives = positives
+        self.conditional_positives = conditional_positives
+        self.conditional_negatives = conditional_negatives
+        self.attraction_weight = non_negative("attraction_weight", attraction_weight)
+        self.repulsion_weight = non_negative("repulsion_weight", repulsion_weight)
+        self.cost = one_of("cost", cost, ("euclidean", "rbf"))
+        self.precision = positive("precision", precision)
+        self.negatives = one_of("negatives", negatives, ("same_view", "other_view", "later_view"))
+        self.symmetric = symmetric
+        self.weight_gradient = weight_gradient
+        self.intra_batch = intra_batch
+        if not 0 <= tau_plus < 1:
+            raise ValueError(f"tau_plus must be in [0, 1), not {tau_plus!r}")
+        if tau_plus and cost == "rbf":
+            raise ValueError(f"tau_plus corrects the euclidean cost, not rbf; it is {tau_plus!r}")
+        self.tau_plus = tau_plus
+        self.within_view = negatives == "same_view"
+        # The log of a mean over all queries is no mean over each process's own.
+        self.distributed = "replicated" if cost == "rbf" else "mean"  # type: ignore[misc]  # by its cost
+        self.min_views = (positives or 1) + 1  # type: ignore[misc]  # by its positives
+
+    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """One value per sample: its attraction and repulsion, each a mean over the queries' views."""
+        attracted, costs = self._attraction(pairs)
+        repelled = torch.stack([self._repulsion(*block) for block in self._negatives(pairs)]).mean(
+            0
+        )
+        if self.tau_plus:
+            repelled = (repelled + self.tau_plus * costs) / (1 - self.tau_plus)
+        values = self.attraction_weight * attracted + self.repulsion_weight * repelled
+        return values[None], torch.ones_like(values[None])
+
+    def _attraction(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """(n,) expected costs of the positives under π⁺, and under equal weights."""
+        t_plus = self.t_plus if self.conditional_positives else None
+        expected, equal = [], []
+        for i in self._queries(pairs):
+            views = [j for a, j in pairs.cross() if a == i]
+            if len(views) != (self.positives or max(len(views), 1)):
+                raise ValueError(
+                    f"CACR needs {self.positives or 'one or more'} views beside the query's,"
+                    f" not {len(views)}"
+                )
+            keys = torch.stack([pairs.keys[j, pairs.rows] for j in views])
+            costs = transport.squared_distances((pairs.anchors[i] * keys).sum(-1))
+            constant = not (self.weight_gradient and pairs.shared)
+            seen = costs.detach() if constant else costs
+            expected.append((transport.positive_weights(seen, t_plus) * costs).sum(0))
+            equal.append(costs.mean(0))
+        return torch.stack(expected).mean(0), torch.stack(equal).mean(0)
+
+    def _queries(self, pairs: Pairs) -> range:
+        return range(len(pairs.anchors) if self.symmetric else 1)
+
+    def _negatives(self, pairs: Pairs) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Blocks of inner products (n, ·), the same as π⁻ sees them, and which of them count."""
+        own_view = self.negatives == "same_view"
+        keep = pairs.others(pairs.negative)
+        if own_view and self.intra_batch:
+            keep = transport.other_queries(pairs)
+        constant = not self.weight_gradient or not (own_view or pairs.shared)
+        for i in self._queries(pairs):
+            if own_view:
+                yield _side_by_side(pairs, i, transport.query_products(pairs, i), keep, constant)
+                continue
+            for a, j in pairs.cross(symmetric=self.negatives == "other_view"):
+                if a == i:
+                    yield _side_by_side(pairs, i, pairs.sim(i, j), keep, constant)
+
+    def _repulsion(self, products: Tensor, seen: Tensor, keep: Tensor) -> Tensor:
+        """(n,) minus the expected costs under π⁻, or the RBF cost's scalar for all queries."""
+        t_minus = self.t_minus if self.conditional_negatives else None
+        if self.cost == "rbf":
+            log_weights = transport.log_negative_weights(seen, keep, t_minus)
+            return transport.rbf_repulsion(products, log_weights, keep, self.precision)
+        return transport.repulsion(products, transport.negative_weights(seen, keep, t_minus), keep)
+
+
+def _side_by_side(
+    pairs: Pairs, i: int, products: Tensor, keep: Tensor, constant: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    (products, keep), *queue = transport.with_queue(pairs, i, products, keep)
+    seen = products.detach() if constant else products
+    if not queue:
+        return products, seen, keep
+    queued, in_queue = queue[0]
+    return (
+        torch.cat([products, queued], 1),
+        torch.cat([seen, queued.detach()], 1),
+        torch.cat([keep, in_queue], 1),
+    )

@@ -1,0 +1,81 @@
+"""CACR on MoCo v3: the loss of the released ImageNet code, which the paper does not print."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.numerics import masked
+from ccl_plugins.objectives import transport
+from ccl_plugins.objectives.base import ContrastiveObjective
+from ccl_plugins.pairs import Pairs
+from ccl_plugins.ranges import one_of, positive
+
+
+class CACRMoCoV3(ContrastiveObjective):
+    """CACR of the released MoCo v3 code: one weight per positive, for its attraction and repulsion.
+
+    Positives of a key: its sample's embeddings in the other views, weighted by
+    ``π⁺ = softmax(d²/τ)``: the farthest counts most.  Negatives of a positive: the keys of the other
+    samples, all equal under the log of the RBF cost, weighted by ``π⁻ = softmax(-d²/2τ)`` under the
+    Euclidean one.  No weight carries gradient, and π⁺ multiplies both parts.
+
+    Args:
+        temperature: τ, above 0; it sets t⁺ = 1/τ and t⁻ = t = 1/2τ.
+        cost: ``"rbf"``: ``d² + 1/t ln Σ_j exp(-t d²_j)``, own key included, which is 2τ times InfoNCE;
+            ``"euclidean"``: half squared distances, and as released the sum over the batch, not the
+            mean.
+        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+
+    Source:
+        The code released with Zheng et al., Contrastive Attraction and Contrastive Repulsion for
+        Representation Learning (2023); ``cacr`` is the paper's equation.
+    """
+
+    def __init__(
+        self,
+        temperature: float = 1.0,
+        *,
+        cost: Literal["rbf", "euclidean"] = "rbf",
+        gather_distributed: bool = False,
+    ) -> None:
+        super().__init__(gather_distributed=gather_distributed)
+        self.temperature = positive("temperature", temperature)
+        self.cost = one_of("cost", cost, ("rbf", "euclidean"))
+
+    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """One row per key view, the sum over the views that it is compared with."""
+        rows = []
+        for j in range(len(pairs.keys)):
+            views = [i for i, key in pairs.cross() if key == j]
+            if not views:
+                continue
+            own = torch.stack([pairs.own_sim(i, j) for i in views])
+            costs = transport.squared_distances(own)
+            weights = transport.positive_weights(costs.detach(), 1 / self.temperature)
+            value = self._rbf if self.cost == "rbf" else self._euclidean
+            moved = torch.stack([value(pairs, i, j) for i in views])
+            rows.append((weights * moved).sum(0))
+        values = torch.stack(rows)
+        return values, torch.ones_like(values)
+
+    def _rbf(self, pairs: Pairs, i: int, j: int) -> Tensor:
+        products, keep = self._candidates(pairs, i, j)
+        keep[:, : pairs.keys.shape[1]] |= pairs.own()
+        logits = masked(products / self.temperature, keep)
+        return 2 * self.temperature * logits.logsumexp(1) - 2 * pairs.own_sim(i, j)
+
+    def _euclidean(self, pairs: Pairs, i: int, j: int) -> Tensor:
+        products, keep = self._candidates(pairs, i, j)
+        weights = transport.negative_weights(products.detach(), keep, 1 / (2 * self.temperature))
+        attraction = transport.squared_distances(pairs.own_sim(i, j))
+        moved = (attraction + transport.repulsion(products, weights, keep)) / 2
+        return moved * len(moved)
+
+    def _candidates(self, pairs: Pairs, i: int, j: int) -> tuple[Tensor, Tensor]:
+        """(n, m + q) inner products with the keys of view ``j`` and the queue, and which count."""
+        blocks = pairs.negatives(i, j, within_view=False)
+        products = torch.cat([block for block, _ in blocks], 1)
+        return products, torch.cat([keep.expand_as(block) for block, keep in blocks], 1)

@@ -1,0 +1,128 @@
+"""Cross-entropy on class ids: what a conditional objective must beat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ccl_plugins.objectives.base import ContrastiveObjective
+from ccl_plugins.pairs import Pairs
+from ccl_plugins.protocols import Measure, Table
+from ccl_plugins.ranges import one_of
+
+
+class ClusterCrossEntropy(ContrastiveObjective):
+    """Predict the class id of the condition with a linear layer; the baseline without any contrast.
+
+    Positives and negatives: none.  Every view is classified on its own, all of equal weight.  With
+    labels as the condition this is supervised training; with clusters, deep clustering.
+
+    The linear layer is this objective's own parameter.  It exists from construction where ``classes``
+    is given, and else from ``setup`` on, which counts them in the condition's table.
+
+    Args:
+        dim: Width of what is classified: the backbone's ``num_features``, or the projection's.
+        classes: Number of classes, 2 or more; None: as many as the condition has when training starts.
+            A condition that is fitted again during training needs the number.
+        of: What is classified: ``"backbone"`` features or the ``"projection"``.  In a call on raw
+            embeddings it is these.
+        on: The name of the condition that is read.
+
+    Raises:
+        ValueError: For a number out of range, class ids of ``classes`` or more, embeddings of another
+            width, and use before there is a layer.
+
+    Source:
+        Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), section 4, the
+        baseline "clusters + cross-entropy loss".
+    """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"dim": 16, "classes": 10}
+    min_views = 1
+    embedding: ClassVar[Literal["sphere", "raw"]] = "raw"
+
+    def __init__(
+        self,
+        dim: int,
+        classes: int | None = None,
+        *,
+        of: Literal["backbone", "projection"] = "backbone",
+        on: str = "condition",
+    ) -> None:
+        super().__init__()
+        if dim < 1:
+            raise ValueError(f"dim must be 1 or more, not {dim!r}")
+        if classes is not None and classes < 2:
+            raise ValueError(f"classes must be 2 or more, or None, not {classes!r}")
+        self.dim = dim
+        self.of = one_of("of", of, ("backbone", "projection"))
+        self.on = on
+        self.head = None if classes is None else nn.Linear(dim, classes)
+
+    @property
+    def conditions(self) -> Mapping[str, Sequence[Measure]]:
+        """One condition of class ids."""
+        return {self.on: ("categorical",)}
+
+    def setup(self, tables: Mapping[str, Table] | Mapping[str, Tensor]) -> None:
+        """Make the linear layer, where ``classes`` was not given; before the optimiser exists.
+
+        Args:
+            tables: The conditions' values (N,) by name.
+        """
+        table = tables[self.on]
+        ids = table.values if isinstance(table, Table) else table
+        if self.head is None:
+            self.head = nn.Linear(self.dim, max(int(ids.max()) + 1, 2))
+        self._check_ids(ids)
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Load the weights; the layer has as many classes as they have, where none were given."""
+        if self.head is None and "head.weight" in state_dict:
+            self.head = nn.Linear(self.dim, len(state_dict["head.weight"]))
+        return super().load_state_dict(state_dict, *args, **kwargs)
+
+    def forward(
+        self,
+        *views: Tensor,
+        condition: Tensor | tuple[Tensor, ...] | Mapping[str, Tensor] | None = None,
+    ) -> Tensor:
+        """The loss of raw features, (b, dim) each; the condition is (b,) class ids."""
+        ids = condition.get(self.on) if isinstance(condition, Mapping) else condition
+        if isinstance(ids, Tensor) and not torch.compiler.is_compiling():
+            self._check_ids(ids)
+        return super().forward(*views, condition=condition)
+
+    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """Minus the log-probability of the class id, per view."""
+        x = pairs.features
+        if x is None or self.of == "projection":
+            x = pairs.anchors
+        if x.shape[-1] != self.dim:
+            raise ValueError(f"dim is {self.dim}, but what is classified has {x.shape[-1]} columns")
+        ids = pairs.condition_of(self.on)[pairs.rows].expand(x.shape[:2])
+        logits = self._layer()(x)
+        values = functional.cross_entropy(logits.flatten(0, 1), ids.flatten(), reduction="none")
+        values = values.view(x.shape[:2])
+        return values, torch.ones_like(values)
+
+    def _layer(self) -> nn.Linear:
+        if self.head is None:
+            raise ValueError(
+                "ClusterCrossEntropy has no linear layer yet: give classes=..., or call setup(tables)"
+            )
+        return self.head
+
+    def _check_ids(self, ids: Tensor) -> None:
+        classes = self._layer().out_features
+        if ids.ndim != 1 or ids.is_floating_point():
+            raise ValueError(f"class ids must be integers (n,), not {ids.dtype} {tuple(ids.shape)}")
+        if not 0 <= int(ids.min()) <= int(ids.max()) < classes:
+            raise ValueError(
+                f"class ids must be from 0 to {classes - 1}, not {int(ids.min())} to {int(ids.max())}:"
+                f" there are {classes} classes"
+            )

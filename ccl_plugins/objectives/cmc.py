@@ -1,0 +1,54 @@
+"""CMC: contrastive multi-view coding, a contrast for every two views."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.objectives.infonce import InfoNCE
+from ccl_plugins.pairs import Pairs
+from ccl_plugins.ranges import one_of
+
+
+class CMC(InfoNCE):
+    """Contrastive multi-view coding: InfoNCE between every two views, both ways, summed.
+
+    Positive: the own sample's key of the other view.  Negatives: the other samples' keys of that view,
+    and the queue; all of equal weight.  A view may be anything embedded in the same space: another
+    augmentation, another modality, an encoder of attributes.
+
+    Args:
+        temperature: τ, above 0.
+        graph: Which views are compared: ``"full"``, every two; ``"core"``, the first with each other.
+        reduction: ``"sum"`` over the ordered pairs of views, or their ``"mean"``.
+        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+
+    Source:
+        Tian et al., Contrastive Multiview Coding (2020), eqs. (7) and (8).
+    """
+
+    def __init__(
+        self,
+        temperature: float = 0.07,
+        *,
+        graph: Literal["full", "core"] = "full",
+        reduction: Literal["sum", "mean"] = "sum",
+        gather_distributed: bool = False,
+    ) -> None:
+        super().__init__(temperature, gather_distributed=gather_distributed)
+        self.graph = one_of("graph", graph, ("full", "core"))
+        self.reduction = one_of("reduction", reduction, ("sum", "mean"))
+
+    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """Minus the log-probability of the own key, per ordered pair of views."""
+        compared = [(i, j) for i, j in pairs.cross() if self.graph == "full" or _core(pairs, i, j)]
+        values = torch.stack([self._pair(pairs, i, j) for i, j in compared])
+        if self.reduction == "sum":
+            values = values * len(values)
+        return values, torch.ones_like(values)
+
+
+def _core(pairs: Pairs, i: int, j: int) -> bool:
+    return min(pairs.anchor_views + pairs.key_views) in (pairs.anchor_views[i], pairs.key_views[j])

@@ -1,0 +1,130 @@
+"""The mathematics of CACR: what it costs to move a query to its positives and away from its negatives.
+
+Costs are squared distances of unit vectors, ``d² = 2 - 2⟨a, b⟩``, so that inner products are all that
+is needed.  Two conditional distributions weigh them: ``π⁺ = softmax(t⁺ d²)`` prefers far positives,
+``π⁻ = softmax(-t⁻ d²)`` near negatives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ccl_plugins.numerics import gather, masked
+from ccl_plugins.pairs import Pairs
+
+
+def squared_distances(products: Tensor) -> Tensor:
+    """``|a - b|²`` of unit vectors from their inner products; of any shape."""
+    return 2 - 2 * products
+
+
+def positive_weights(costs: Tensor, t_plus: float | None) -> Tensor:
+    """π⁺ (K, n): far positives count more; equal weights where ``t_plus`` is None.
+
+    Args:
+        costs: (K, n) squared distances of n queries to their K positives.
+        t_plus: Above 0, or None.
+    """
+    if t_plus is None:
+        return torch.full_like(costs, 1 / len(costs))
+    return (t_plus * costs).softmax(0)
+
+
+def log_negative_weights(products: Tensor, keep: Tensor, t_minus: float | None) -> Tensor:
+    """``log π⁻`` (n, m): near negatives count more; equal weights where ``t_minus`` is None.
+
+    Args:
+        products: (n, m) inner products of n queries and m negatives.
+        keep: (n, m) True at the negatives that count.
+        t_minus: Above 0, or None.
+    """
+    # softmax(-t⁻ (2 - 2s)) = softmax(2 t⁻ s)
+    logits = torch.zeros_like(products) if t_minus is None else (2 * t_minus) * products
+    return masked(logits, keep).log_softmax(1)
+
+
+def negative_weights(products: Tensor, keep: Tensor, t_minus: float | None) -> Tensor:
+    """π⁻ (n, m), the exponential of `log_negative_weights`."""
+    logits = torch.zeros_like(products) if t_minus is None else (2 * t_minus) * products
+    return masked(logits, keep).softmax(1)
+
+
+def repulsion(products: Tensor, weights: Tensor, keep: Tensor) -> Tensor:
+    """Minus the expected squared distance to the negatives (n,); 0 where a query has none."""
+    # Σ_j π_j (2 - 2 s_j) with Σ_j π_j = 1, which needs no matrix of distances.
+    expected = 2 - 2 * (weights * products).sum(1)
+    return -torch.where(keep.any(1), expected, torch.zeros_like(expected))
+
+
+def rbf_repulsion(products: Tensor, log_weights: Tensor, keep: Tensor, precision: float) -> Tensor:
+    """``ln( 1/n Σ_i Σ_j π⁻_ij exp(-t d²_ij) )``, a scalar; eq. (14), second line.
+
+    Args:
+        products: (n, m).
+        log_weights: (n, m) ``log π⁻``.
+        keep: (n, m) True at the negatives that count.
+        precision: t, above 0.
+    """
+    some = keep.any(1)
+    per_query = (log_weights - precision * squared_distances(products)).logsumexp(1)
+    mean = masked(per_query, some).logsumexp(0) - some.sum(dtype=products.dtype).clamp_min(1).log()
+    return torch.where(some.any(), mean, torch.zeros_like(mean))
+
+
+def query_products(pairs: Pairs, i: int) -> Tensor:
+    """(n, m) inner products of the queries of view ``i`` with the queries of all processes.
+
+    These are the keys, unless those come from a momentum encoder.
+    """
+    j = pairs.within(i)
+    if pairs.shared and j is not None:
+        return pairs.sim(i, j)
+    queries = pairs.anchors[i]
+    return queries @ (queries if pairs.processes == 1 else gather(queries)).T
+
+
+def other_queries(pairs: Pairs) -> Tensor:
+    """(n, m) True at the other samples' queries, which count beside any queue."""
+    return replace(pairs, batch_candidates=None).others(pairs.negative)
+
+
+def with_queue(pairs: Pairs, i: int, products: Tensor, keep: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """The negatives of anchor view ``i``: those given, and the queue; or only what is drawn of them.
+
+    Blocks of inner products (n, ·) and of which of them count.
+    """
+    if pairs.draws is not None:
+        return [(products.gather(1, pairs.draws), keep.gather(1, pairs.draws))]
+    if pairs.queue is None:
+        return [(products, keep)]
+    queue = pairs.sim_queue(i)
+    return [(products, keep), (queue, pairs.in_queue(pairs.negative).expand_as(queue))]
+
+
+def conditional_entropy(embeddings: Tensor, t_minus: float = 1.0) -> Tensor:
+    """The entropy of π⁻, in nats: how evenly a query's negatives surround it; log(M - 1) at most.
+
+    ``mean_i Σ_{j≠i} -π⁻_ij ln π⁻_ij``; a diagnostic, not a loss.  It grows as embeddings spread.
+
+    Args:
+        embeddings: (M, d), M at least 2; normalised here.
+        t_minus: t⁻, above 0.
+
+    Raises:
+        ValueError: For other shapes.
+
+    Source:
+        Zheng et al., Contrastive Attraction and Contrastive Repulsion (2023), eq. (8).
+    """
+    if embeddings.ndim != 2 or len(embeddings) < 2:
+        raise ValueError(
+            f"embeddings must be (M, d) with M of at least 2, not {tuple(embeddings.shape)}"
+        )
+    unit = functional.normalize(embeddings, dim=1)
+    others = ~torch.eye(len(unit), dtype=torch.bool, device=unit.device)
+    log_weights = log_negative_weights(unit @ unit.T, others, t_minus)
+    return -(log_weights.exp() * log_weights).sum(1).mean()
