@@ -25,10 +25,10 @@ from ccl_plugins.hooks import hookimpl as hookimpl
 from ccl_plugins.kinds import registry as _registry
 
 if TYPE_CHECKING:
-    from ccl_plugins.checkpoint import load as load
     from ccl_plugins.describe import Description
     from ccl_plugins.display import Table
     from ccl_plugins.pipeline import Pipeline as Pipeline
+    from ccl_plugins.run import load as load
 
 Component = engine.Component
 ComponentSpec = engine.ComponentSpec
@@ -51,7 +51,7 @@ backbone = engine.Namespace(_registry(), "backbone")
 dataset = engine.Namespace(_registry(), "dataset")
 evaluator = engine.Namespace(_registry(), "evaluator")
 
-_LAZY = {"Pipeline": "ccl_plugins.pipeline", "load": "ccl_plugins.checkpoint"}
+_LAZY = {"Pipeline": "ccl_plugins.pipeline", "load": "ccl_plugins.run"}
 
 
 def list(kind: str | None = None) -> Table:

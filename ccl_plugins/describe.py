@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from ccl_plugins._engine import engine
@@ -67,6 +66,8 @@ class Description:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
+        from html import escape  # 10 ms that a terminal does not need
+
         return f"<pre>{escape(str(self))}</pre>"
 
 

@@ -62,8 +62,9 @@ def schema(target: Callable[..., Any], supplied: Iterable[str] = ()) -> Schema:
     if variadic == found and "__init__" not in vars(target):
         found = variadic = []  # inherited from nn.Module or Protocol, which take nothing either
     if variadic:
+        stars = "*" if variadic[0].kind is inspect.Parameter.VAR_POSITIONAL else "**"
         raise InvalidSpec(
-            f"the constructor of {target.__name__} takes {str(variadic[0])!r}; "
+            f"the constructor of {target.__name__} takes '{stars}{variadic[0].name}'; "
             "every parameter must be named, for names and types to be checked"
         )
     names = set(supplied)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from typing import Any
 
@@ -21,8 +22,8 @@ class Session:
 
     def define(self, kind: str, value: Any) -> LocalSpec:
         """Make a class or object known; a second time, it is what it was."""
-        named = value if hasattr(value, "__qualname__") else type(value)
-        name = re.sub(r"\W", "", fold(named.__name__)).strip("_") or "object"
+        named = value if inspect.isroutine(value) or isinstance(value, type) else type(value)
+        name = re.sub(r"[^a-z0-9_]", "", fold(named.__name__)).strip("_") or "object"
         known = self._known.get((kind, name))
         if known is None or known.value is not value:
             target = f"{named.__module__}:{named.__qualname__}"

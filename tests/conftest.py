@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from installed_plugins import InstalledPlugins
 from two_processes import TwoProcesses
 
 
@@ -14,3 +15,9 @@ def two_processes() -> Iterator[TwoProcesses]:
     ranks = TwoProcesses()
     yield ranks
     ranks.close()
+
+
+@pytest.fixture(scope="session")
+def installed_plugins(tmp_path_factory: pytest.TempPathFactory) -> InstalledPlugins:
+    """The packages of ``tests/plugins``; installing them takes seconds, so a session does it once."""
+    return InstalledPlugins.install(tmp_path_factory.mktemp("plugins"))

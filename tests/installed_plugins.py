@@ -1,0 +1,64 @@
+"""The packages of ``tests/plugins``, installed for real, and processes that see them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+SOURCES = Path(__file__).parent / "plugins"
+
+
+@dataclass(frozen=True)
+class InstalledPlugins:
+    """Plug-ins in folders of their own, one each, to be put on the path of a process."""
+
+    root: Path
+
+    @classmethod
+    def install(cls, root: Path) -> InstalledPlugins:
+        """Install every package; a copy is built, since building leaves files behind."""
+        sources = shutil.copytree(SOURCES, root / "sources")
+        for source in sorted(sources.iterdir()):
+            options = ["--no-deps", "--no-build-isolation", "--quiet", "--disable-pip-version-check"]
+            target = ["--target", str(root / source.name)]
+            command = [sys.executable, "-m", "pip", "install", *options, *target, str(source)]
+            subprocess.run(command, check=True, timeout=120)
+        return cls(root)
+
+    def run(
+        self, *arguments: str, plugins: str = "", cwd: Path | None = None, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run Python with these plug-ins installed.
+
+        Args:
+            arguments: Those of the interpreter, as ``"-c", code``.
+            plugins: Names of folders in ``tests/plugins``, separated by blanks.
+            cwd: Where it runs.
+            variables: Of the environment.
+        """
+        path = os.pathsep.join(str(self.root / name) for name in plugins.split())
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("CCL_")}
+        return subprocess.run(
+            [sys.executable, *arguments],
+            env={**clean, "PYTHONPATH": path, **variables},
+            cwd=cwd or self.root,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    def python(self, code: str, *, plugins: str = "", **variables: str) -> str:
+        """What a piece of code prints; it must succeed."""
+        done = self.run("-c", code, plugins=plugins, **variables)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def ccl(
+        self, *words: str, plugins: str = "", **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """The command line, run."""
+        return self.run("-m", "ccl_plugins", *words, plugins=plugins, **variables)

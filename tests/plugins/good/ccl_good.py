@@ -1,0 +1,30 @@
+"""A plug-in that uses every door: an entry point and the three hooks."""
+
+from ccl_plugins import ComponentSpec, hookimpl
+
+
+class Ring:
+    """A ring around the origin.
+
+    Args:
+        radius: Above 0.
+    """
+
+    def __init__(self, radius: float = 1.0) -> None:
+        self.radius = radius
+
+
+@hookimpl
+def ccl_components():
+    yield ComponentSpec("kernel", "double_ring", "ccl_good:Ring")
+
+
+@hookimpl
+def ccl_pipeline_built(pipeline):
+    if pipeline == "rejected":
+        raise ValueError("not this one")
+
+
+@hookimpl
+def ccl_callbacks():
+    return ["a callback"]

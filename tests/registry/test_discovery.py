@@ -1,0 +1,225 @@
+"""Plug-ins that are really installed, well-behaved and otherwise."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+from toy_registry import new_registry, write_metadata
+
+from registry import PluginFailed, UnknownComponent
+
+REPORT = """
+import json
+from ccl_plugins.kinds import registry
+found = registry()
+print(json.dumps({
+    "plugins": {p.name: [p.version, p.state, p.reason] for p in found.plugins},
+    "failures": [[f.plugin, f.traceback] for f in found.failures],
+    "kernels": [s.id for s in found.specs("kernel") if s.plugin != "ccl-plugins"],
+}))
+"""
+
+
+def report(installed_plugins: Any, plugins: str, **variables: str) -> dict[str, Any]:
+    return json.loads(installed_plugins.python(REPORT, plugins=plugins, **variables))
+
+
+def test_a_plugin_offers_what_its_entry_points_and_its_hook_name(installed_plugins):
+    found = report(installed_plugins, "good")
+    assert found["kernels"] == ["ccl-good/double_ring", "ccl-good/ring"]
+    assert found["plugins"]["ccl-good"] == ["1.2", "ok", ""]
+
+
+def test_no_component_is_imported_to_be_found(installed_plugins):
+    found = report(installed_plugins, "broken_component")
+    assert found["kernels"] == ["ccl-broken-component/gone"]
+    assert not found["failures"]
+
+
+def test_a_component_that_does_not_import_fails_when_chosen_with_its_cause(installed_plugins):
+    code = """
+import ccl_plugins as ccl
+try:
+    ccl.kernel("gone")
+except ccl.PluginFailed as error:
+    print(error, type(error.__cause__).__name__)
+"""
+    assert installed_plugins.python(code, plugins="broken_component").strip() == (
+        "kernel ccl-broken-component/gone 0.3: cannot import ccl_broken_component:Gone "
+        "(ModuleNotFoundError: No module named 'ccl_nosuch_dependency') ModuleNotFoundError"
+    )
+
+
+def test_a_hooks_module_that_raises_costs_its_hooks_alone(installed_plugins):
+    found = report(installed_plugins, "broken_import good")
+    assert found["plugins"]["ccl-good"][1] == "ok"
+    version, state, reason = found["plugins"]["ccl-broken-import"]
+    assert (version, state) == ("0.1", "failed")
+    assert reason == "ModuleNotFoundError: No module named 'ccl_nosuch_dependency'"
+    assert "ccl_broken_import.py" in found["failures"][0][1]
+    assert "ccl-broken-import/spare" in found["kernels"]
+
+
+def test_a_plugin_that_failed_is_named_when_a_name_is_not_found(installed_plugins):
+    code = """
+import ccl_plugins as ccl
+try:
+    ccl.kernel("rgb")
+except KeyError as error:
+    print(error)
+"""
+    assert installed_plugins.python(code, plugins="broken_import").strip() == (
+        "no kernel 'rgb'. Did you mean 'rbf'? 1 plugin failed: ccl-broken-import "
+        "(ModuleNotFoundError: No module named 'ccl_nosuch_dependency')."
+    )
+
+
+def test_a_misspelt_group_and_a_bad_name_are_reported_and_the_rest_is_kept(installed_plugins):
+    found = report(installed_plugins, "typo_group")
+    reason = found["plugins"]["ccl-typo-group"][2]
+    assert "unknown entry-point group 'ccl_plugins.kernell'" in reason
+    assert "Did you mean 'ccl_plugins.kernel'?" in reason
+    assert "ccl_plugins.objective, ccl_plugins.kernel," in reason
+    assert "'Bad-Name' is not valid" in reason
+    assert "'bad_name'" in reason
+    assert found["kernels"] == ["ccl-typo-group/kept"]
+
+
+def test_a_misspelt_hook_is_named(installed_plugins):
+    reason = report(installed_plugins, "typo_hook")["plugins"]["ccl-typo-hook"][2]
+    assert reason == (
+        "ccl_typo_hook: there is no hook 'ccl_pipelin_built'. Did you mean 'ccl_pipeline_built'?"
+    )
+
+
+def test_a_disabled_plugin_is_not_imported(installed_plugins):
+    found = report(installed_plugins, "broken_import good", CCL_DISABLE="CCL_Broken.Import, other")
+    assert found["plugins"]["ccl-broken-import"][1] == "disabled"
+    assert found["plugins"]["ccl-good"][1] == "ok"
+    assert not found["failures"]
+
+
+def test_a_star_disables_all_but_the_host(installed_plugins):
+    found = report(installed_plugins, "broken_import good", CCL_DISABLE="*")
+    states = {name: state for name, (_, state, _) in found["plugins"].items()}
+    assert states == {
+        "ccl-broken-import": "disabled",
+        "ccl-good": "disabled",
+        "ccl-plugins": "ok",
+    }
+
+
+def test_strictness_raises_what_would_be_recorded(installed_plugins):
+    done = installed_plugins.run("-c", REPORT, plugins="broken_import", CCL_STRICT="1")
+    assert done.returncode == 1
+    assert "PluginFailed: plugin ccl-broken-import: ModuleNotFoundError" in done.stderr
+
+
+def test_hooks_are_called_plugin_by_plugin_and_may_take_fewer_arguments(installed_plugins):
+    code = """
+from ccl_plugins.kinds import registry
+print(registry().call("ccl_callbacks", pipeline=None))
+print(registry().call("ccl_pipeline_built", pipeline=None))
+try:
+    registry().call("ccl_pipeline_built", pipeline="rejected")
+except ValueError as error:
+    print(error, error.__notes__)
+"""
+    assert installed_plugins.python(code, plugins="good clash").splitlines() == [
+        "[('ccl-good', ['a callback'])]",
+        "[]",
+        "not this one ['raised by plugin ccl-good in ccl_pipeline_built']",
+    ]
+
+
+def test_of_two_copies_on_the_path_the_first_counts(tmp_path, monkeypatch):
+    write_metadata(tmp_path / "first", "toy_a", "2", "[toy.kernel]\nnew = m:A\n")
+    write_metadata(tmp_path / "second", "toy_a", "1", "[toy.kernel]\nold = m:A\n")
+    monkeypatch.syspath_prepend(tmp_path / "second")
+    monkeypatch.syspath_prepend(tmp_path / "first")
+    assert [(s.id, s.version) for s in new_registry().specs()] == [("toy-a/new", "2")]
+
+
+def test_a_copy_without_components_hides_one_with(tmp_path, monkeypatch):
+    write_metadata(tmp_path / "first", "toy_a", "2", "[console_scripts]\nx = m:main\n")
+    write_metadata(tmp_path / "second", "toy_a", "1", "[toy.kernel]\nold = m:A\n")
+    monkeypatch.syspath_prepend(tmp_path / "second")
+    monkeypatch.syspath_prepend(tmp_path / "first")
+    assert new_registry().specs() == ()
+
+
+def test_what_a_broken_uninstall_left_behind_is_no_plugin(tmp_path, monkeypatch):
+    write_metadata(tmp_path, "~toy_a", "1", "[toy.kernel]\nold = m:A\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert new_registry().plugins == ()
+
+
+def test_order_is_that_of_names_whatever_the_path(tmp_path, monkeypatch):
+    for name in ("toy_b", "toy_a", "toy_c"):
+        write_metadata(tmp_path / name, name, "1", "[toy.kernel]\none = m:A\n")
+        monkeypatch.syspath_prepend(tmp_path / name)
+    assert [p.name for p in new_registry().plugins] == ["toy-a", "toy-b", "toy-c"]
+    assert [s.plugin for s in new_registry().specs()] == ["toy-a", "toy-b", "toy-c"]
+
+
+def test_what_is_installed_later_is_seen_after_a_refresh(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    found = new_registry()
+    assert found.plugins == ()
+    write_metadata(tmp_path, "toy_a", "1", "[toy.kernel]\none = m:A\n")
+    assert found.plugins == ()
+    found.refresh()
+    assert [p.name for p in found.plugins] == ["toy-a"]
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("def components(): pass", "toy_hooks: components is not marked with @hookimpl"),
+        (
+            "import pluggy\nhook = pluggy.HookimplMarker('toy')\n@hook\ndef components(x): pass",
+            "Argument(s) {'x'} are declared in the hookimpl but can not be found in the hookspec",
+        ),
+        (
+            "import pluggy\nhook = pluggy.HookimplMarker('toy')\n@hook\ndef components(): return [3]",
+            "components must give ComponentSpecs, not 3",
+        ),
+        (
+            "import pluggy, registry\nhook = pluggy.HookimplMarker('toy')\n@hook\ndef components():\n"
+            "    yield registry.ComponentSpec('kernel', 'one', 'm:A')",
+            "kernel:toy-a/one is declared twice",
+        ),
+    ],
+)
+def test_what_a_hooks_module_does_wrong_is_on_record(tmp_path, monkeypatch, body, reason):
+    entries = "[toy.hooks]\nmain = toy_hooks\n[toy.kernel]\none = m:A\n"
+    write_metadata(tmp_path, "toy_a", "1", entries)
+    (tmp_path / "toy_hooks.py").write_text(body)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "toy_hooks", raising=False)
+    found = new_registry()
+    assert reason in found.failures[0].reason
+    assert [s.id for s in found.specs()] == ["toy-a/one"]
+    sys.modules.pop("toy_hooks", None)
+    with pytest.raises(PluginFailed, match="plugin toy-a: "):
+        new_registry(strict=True).specs()
+
+
+def test_a_host_that_is_not_installed_says_so():
+    with pytest.raises(UnknownComponent, match="toy-host is not installed itself: run pip"):
+        new_registry().find("kernel", "rbf")
+
+
+def test_a_plugin_that_asks_while_it_is_read_fails_alone(tmp_path, monkeypatch):
+    write_metadata(tmp_path, "toy_a", "1", "[toy.hooks]\nmain = toy_asks\n")
+    (tmp_path / "toy_asks.py").write_text("import toy_asked\ntoy_asked.found.specs()\n")
+    (tmp_path / "toy_asked.py").write_text("found = None\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import toy_asked
+
+    toy_asked.found = found = new_registry()
+    assert found.failures[0].reason == "plugins are still being read; ask for components later"

@@ -1,0 +1,202 @@
+"""The signature as the schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from torch.testing import assert_close
+
+from registry import InvalidConfig, InvalidParameter, InvalidSpec, UnknownComponent
+
+
+def rejected(toy, **params):
+    with pytest.raises(InvalidParameter) as raised:
+        toy.choose("kernel", "many", **{"number": 1, **params})
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"nmae": "b"}, "kernel toy-host/many has no parameter 'nmae'. Did you mean 'name'?"),
+        ({"zzz": 1}, "It takes number, flag, name,"),
+        ({"number": 1.5}, "kernel toy-host/many: number must be int, not 1.5"),
+        ({"number": True}, "number must be int, not True"),
+        ({"number": "1"}, "number must be int, not '1'"),
+        ({"rate": True}, "rate must be float, not True"),
+        ({"rate": 1j}, "rate must be float, not 1j"),
+        ({"flag": 1}, "flag must be bool, not 1"),
+        ({"name": None}, "name must be str, not None"),
+        ({"mode": "odd"}, "mode must be Literal['weak', 'fair'] | None, not 'odd'"),
+        ({"path": 3}, "path must be Path | None, not 3"),
+        ({"sizes": "12"}, "sizes must be Sequence[int], not '12'"),
+        ({"sizes": [1, "2"]}, "sizes must be Sequence[int], not [1, '2']"),
+        ({"pair": [1, 2, 3]}, "pair must be tuple[float, float], not [1, 2, 3]"),
+        ({"options": {"a": "b"}}, "options must be Mapping[str, float] | None, not {'a': 'b'}"),
+        ({"options": {1: 1.0}}, "options must be Mapping[str, float] | None, not {1: 1.0}"),
+    ],
+)
+def test_a_wrong_name_or_type_is_quoted_with_what_would_be_right(toy, params, message):
+    assert message in rejected(toy, **params)
+
+
+def test_a_required_parameter_that_is_missing_is_named(toy):
+    with pytest.raises(InvalidParameter, match="kernel toy-host/many needs 'number'"):
+        toy.choose("kernel", "many")
+
+
+def test_values_arrive_as_the_hint_says(toy):
+    given = {
+        "number": np.int64(3),
+        "rate": 1,
+        "path": "a/b",
+        "sizes": [3, 4],
+        "pair": [1, 2],
+        "options": {"a": 1},
+        "either": 1,
+        "free": [1],
+        "unhinted": "x",
+        "unresolvable": 5,
+    }
+    values = toy.create("kernel", "many", **given).values
+    assert values["path"] == Path("a/b")
+    assert [type(values[k]) for k in ("number", "rate", "either")] == [int, float, int]
+    assert (values["sizes"], values["pair"], values["options"]) == ((3, 4), (1.0, 2.0), {"a": 1.0})
+    assert (values["free"], values["unhinted"], values["unresolvable"]) == ([1], "x", 5)
+
+
+def test_a_float_of_numpy_is_a_float(toy):
+    assert_close(toy.choose("kernel", "rbf", scale=np.float32(0.5)).params["scale"], 0.5)
+
+
+def test_a_word_is_a_literal_before_it_is_anything_else(toy):
+    assert toy.choose("kernel", "rbf", scale="median").params == {"scale": "median"}
+    assert toy.choose("objective", "composed").params["scale"] == "median"
+    assert toy.choose("objective", "composed", scale="rbf").params["scale"].spec.name == "rbf"
+
+
+def test_every_parameter_is_in_the_choice_with_its_default(toy):
+    choice = toy.choose("kernel", "many", number=1)
+    assert list(choice.params)[:4] == ["number", "flag", "name", "rate"]
+    assert choice.params["rate"] is None
+
+
+@pytest.mark.parametrize(
+    "form", ["rbf", {"use": "rbf"}, {"use": "kernel:toy-host/rbf", "scale": 1}]
+)
+def test_a_component_is_given_by_name_table_or_choice(toy, form):
+    wanted = toy.choose("kernel", "rbf", scale=1.0)
+    for value in (form, wanted):
+        params = {"kernel": value, "other": value, "several": [value], "named": {"a": value}}
+        choice = toy.choose("objective", "composed", **params)
+        built = choice.build()
+        found = [built.kernel, built.other, *built.several, built.named["a"]]
+        assert [kernel.scale for kernel in found] == [1.0] * 4
+        assert choice.params["other"] == wanted
+        assert isinstance(built.several, tuple)
+
+
+def test_any_other_object_is_a_component_of_the_session(toy):
+    def mine(a, b):
+        return a
+
+    choice = toy.choose("objective", "composed", kernel=mine)
+    assert choice.build().kernel is mine
+    assert choice.record()["kernel"] == {"use": "kernel:local/mine"}
+
+
+def test_a_choice_in_a_parameter_without_a_hint_is_built_too(toy):
+    kernel = toy.choose("kernel", "rbf")
+    for value in (kernel, kernel.record()):
+        assert toy.create("objective", "composed", free=value).free.scale == 1.0
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "message"),
+    [
+        ({"kernel": "rgb"}, UnknownComponent, "kernel: no kernel 'rgb'. Did you mean 'rbf'?"),
+        ({"kernel": {"scale": 1.0}}, InvalidConfig, 'kernel: a kernel needs use = "its name"'),
+        ({"kernel": 3}, InvalidParameter, "kernel must be a kernel, not 3"),
+        ({"other": 3}, InvalidParameter, "other must be a kernel | None, not 3"),
+        ({"several": "rbf"}, InvalidParameter, "several must be Sequence[a kernel], not 'rbf'"),
+        (
+            {"kernel": {"use": "rbf", "scal": 1}},
+            InvalidParameter,
+            "kernel: kernel toy-host/rbf has no parameter 'scal'. Did you mean 'scale'?",
+        ),
+        ({"several": ["rbf", "rgb"]}, UnknownComponent, "several[1]: no kernel 'rgb'"),
+        ({"named": {"a": "rgb"}}, UnknownComponent, "named.a: no kernel 'rgb'"),
+    ],
+)
+def test_a_mistake_in_a_nested_component_is_placed(toy, params, error, message):
+    with pytest.raises(error) as raised:
+        toy.choose("objective", "composed", **params)
+    assert message in str(raised.value)
+
+
+def test_a_component_of_another_kind_is_rejected(toy):
+    shuffle = toy.choose("sampler", "shuffle")
+    with pytest.raises(InvalidParameter, match="must be a kernel, not the sampler shuffle"):
+        toy.choose("objective", "composed", kernel=shuffle)
+
+
+def test_supplied_names_are_outside_schema_and_record(toy):
+    choice = toy.choose("sampler", "shuffle")
+    assert choice.record() == {"use": "sampler:toy-host/shuffle", "buffer": 8, "kernel": None}
+    with pytest.raises(InvalidParameter, match="'size' is supplied when it is built, not chosen"):
+        toy.choose("sampler", "shuffle", size=3)
+
+
+def test_supplied_values_go_to_those_that_take_them(toy):
+    built = toy.choose("sampler", "shuffle", kernel="rbf").build({"size": 9, "batch_size": 4})
+    assert (built.size, built.seed, built.kernel.scale) == (9, 0, 1.0)
+    assert toy.create("sampler", "shuffle", size=7, buffer=2).size == 7
+
+
+def test_a_supplied_value_that_is_missing_is_named(toy):
+    with pytest.raises(InvalidParameter, match="sampler shuffle cannot be built without size"):
+        toy.choose("sampler", "shuffle").build({"seed": 1})
+
+
+def test_hidden_parameters_are_an_error_of_the_component(toy):
+    with pytest.raises(InvalidSpec, match=r"Variadic takes '\*\*options'"):
+        toy.choose("objective", "variadic")
+
+
+def test_a_class_without_a_constructor_takes_nothing(toy):
+    assert toy.choose("objective", "bare").params == {}
+    with pytest.raises(InvalidParameter, match="It takes none"):
+        toy.choose("objective", "bare", scale=1.0)
+
+
+def test_a_function_is_a_component_too(toy):
+    assert toy.create("kernel", "soft_rbf").scale == 2.0
+
+
+def test_what_a_constructor_raises_says_what_was_being_built(toy):
+    with pytest.raises(ValueError, match="scale must be above 0, not -1.0") as raised:
+        toy.create("kernel", "picky", scale=-1)
+    assert raised.value.__notes__ == ["while building picky(scale=-1.0)"]
+
+
+def test_equal_choices_are_built_once_in_a_cache(toy):
+    cache = {}
+    choice = toy.choose("objective", "composed", kernel={"use": "rbf", "scale": 2}, other="rbf")
+    again = toy.choose("objective", "composed", kernel={"use": "rbf", "scale": 2.0})
+    first, second = choice.build(cache=cache), again.build(cache=cache)
+    assert first is choice.build(cache=cache)
+    assert first is not second
+    assert first.kernel is second.kernel
+    assert first.kernel is not first.other
+    assert choice.build() is not choice.build()
+
+
+def test_objects_of_one_class_are_not_built_as_one(toy):
+    class Mine:
+        pass
+
+    one, two = Mine(), Mine()
+    built = toy.create("objective", "composed", kernel=one, other=two, several=[one])
+    assert (built.kernel, built.other, built.several) == (one, two, (one,))

@@ -1,0 +1,136 @@
+"""Toy kinds, toy components, and a registry of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Optional, Protocol
+
+from registry import Kind, Registry
+
+if TYPE_CHECKING:
+    from nowhere import Unresolvable
+
+
+class Kernel(Protocol):
+    """A kernel."""
+
+    def __call__(self, a: float) -> float:
+        """A number."""
+        ...
+
+
+class RBF:
+    """A kernel of one parameter."""
+
+    def __init__(self, scale: float | Literal["median"] = 1.0) -> None:
+        self.scale = scale
+
+
+class Bare(Kernel):
+    """A kernel that has no constructor and inherits a protocol's."""
+
+
+class Many:
+    """A parameter of every sort."""
+
+    def __init__(
+        self,
+        number: int,
+        flag: bool = False,
+        *,
+        name: str = "a",
+        rate: float = None,  # type: ignore[assignment]  # as authors do write it
+        mode: Literal["weak", "fair"] | None = None,
+        path: Path | None = None,
+        sizes: Sequence[int] = (1, 2),
+        pair: tuple[float, float] = (0.0, 1.0),
+        options: Mapping[str, float] | None = None,
+        either: int | float = 1,
+        free: Any = None,
+        unhinted=None,
+        unresolvable: Unresolvable = None,
+    ) -> None:
+        self.values = {k: v for k, v in locals().items() if k != "self"}
+
+
+class Composed:
+    """Components inside a component."""
+
+    def __init__(
+        self,
+        kernel: Kernel = "rbf",  # type: ignore[assignment]  # a name, as a config has it
+        other: Optional[Kernel] = None,  # noqa: UP045  the older spelling must work too
+        several: Sequence[Kernel] = (),
+        named: Mapping[str, Kernel] | None = None,
+        scale: Kernel | Literal["median"] = "median",
+        free: Any = None,
+    ) -> None:
+        self.kernel, self.other, self.several = kernel, other, several
+        self.named, self.scale, self.free = named, scale, free
+
+
+class Shuffle:
+    """Takes what a pipeline supplies."""
+
+    def __init__(self, buffer: int = 8, *, size: int, seed: int = 0, kernel: Kernel | None = None):
+        self.buffer, self.size, self.seed, self.kernel = buffer, size, seed, kernel
+
+
+class Picky:
+    """Rejects a value in its constructor."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        if scale <= 0:
+            raise ValueError(f"scale must be above 0, not {scale}")
+
+
+class Variadic:
+    """Hides its parameters."""
+
+    def __init__(self, scale: float = 1.0, **options: Any) -> None:
+        self.scale = scale
+
+
+def factory(scale: float = 2.0) -> RBF:
+    """A function can be a component too."""
+    return RBF(scale)
+
+
+KINDS = (
+    Kind("kernel", "A kernel.", f"{__name__}:Kernel"),
+    Kind("objective", "A loss.", f"{__name__}:Objective"),
+    Kind("sampler", "An order.", f"{__name__}:Sampler", ("size", "batch_size", "seed")),
+)
+
+ENTRY_POINTS = {
+    "toy_host": f"""
+[toy.kernel]
+rbf = {__name__}:RBF
+soft_rbf = {__name__}:factory
+many = {__name__}:Many
+picky = {__name__}:Picky
+[toy.objective]
+composed = {__name__}:Composed
+bare = {__name__}:Bare
+variadic = {__name__}:Variadic
+[toy.sampler]
+shuffle = {__name__}:Shuffle
+""",
+    "toy_a": f"[toy.kernel]\nring = {__name__}:RBF\nrbf = {__name__}:RBF\n",
+    "toy_b": f"[toy.kernel]\nring = {__name__}:RBF\n",
+}
+
+
+def write_metadata(folder: Path, name: str, version: str, entry_points: str) -> None:
+    """What an installer leaves of a distribution, for cases that no installer makes."""
+    info = folder / f"{name}-{version}.dist-info"
+    info.mkdir(parents=True)
+    heading = f"Metadata-Version: 2.1\nName: {name.lstrip('~')}\nVersion: {version}\n"
+    (info / "METADATA").write_text(heading)
+    (info / "entry_points.txt").write_text(entry_points)
+
+
+def new_registry(**settings: Any) -> Registry:
+    """A registry of the toy kinds."""
+    return Registry("toy", "toy", KINDS, host="toy-host", **{"disable": [], **settings})
