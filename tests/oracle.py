@@ -29,3 +29,12 @@ def tensors(inputs: dict[str, Any], dtype: torch.dtype = torch.float64) -> dict[
             torch.tensor(value) if ids else torch.tensor(value, dtype=torch.float64).to(dtype)
         )
     return out
+
+
+def assert_gradients(loss: torch.Tensor, stored: dict[str, Any], **inputs: torch.Tensor) -> None:
+    """The gradient for each input has the stored norm and the stored first row."""
+    gradients = torch.autograd.grad(loss, list(inputs.values()))
+    for name, gradient in zip(inputs, gradients, strict=True):
+        expected = {key: torch.tensor(v, dtype=torch.float64) for key, v in stored[name].items()}
+        found = {"l2": gradient.norm(), "row0": gradient[0]}
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
