@@ -7,12 +7,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics import masked
+from ccl_plugins.numerics import logsumexp_blocks, masked
 from ccl_plugins.objectives.base import ContrastiveObjective
 from ccl_plugins.objectives.transport import (
     other_queries,
     query_products,
-    squared_distances,
     with_queue,
 )
 from ccl_plugins.pairs import Pairs
@@ -77,7 +76,8 @@ class AlignUniform(ContrastiveObjective):
         if pairs.draws is None:
             keep = keep & keep.T.triu()
         blocks = with_queue(pairs, i, query_products(pairs, i), keep)
-        logits = [masked(-self.precision * squared_distances(s), keep) for s, keep in blocks]
+        logits = [masked((2 * self.precision) * products, keep) for products, keep in blocks]
         count = torch.stack([keep.sum(dtype=logits[0].dtype) for _, keep in blocks]).sum()
-        total = torch.stack([x.flatten().logsumexp(0) for x in logits]).logsumexp(0)
-        return torch.where(count > 0, total - count.clamp_min(1).log(), torch.zeros_like(total))
+        mean = logsumexp_blocks(logits).logsumexp(0) - count.clamp_min(1).log()
+        # exp(-t d²) = exp(2t s - 2t)
+        return torch.where(count > 0, mean - 2 * self.precision, torch.zeros_like(mean))

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics import masked
+from ccl_plugins.numerics import logsumexp_blocks, masked
 from ccl_plugins.objectives import transport
 from ccl_plugins.objectives.base import ContrastiveObjective
 from ccl_plugins.pairs import Pairs
@@ -62,20 +62,15 @@ class CACRMoCoV3(ContrastiveObjective):
         return values, torch.ones_like(values)
 
     def _rbf(self, pairs: Pairs, i: int, j: int) -> Tensor:
-        products, keep = self._candidates(pairs, i, j)
-        keep[:, : pairs.keys.shape[1]] |= pairs.own()
-        logits = masked(products / self.temperature, keep)
-        return 2 * self.temperature * logits.logsumexp(1) - 2 * pairs.own_sim(i, j)
+        compared = pairs.contrast(i, j, within_view=False)
+        logits = [masked(products / self.temperature, keep) for products, keep in compared]
+        return 2 * self.temperature * logsumexp_blocks(logits) - 2 * pairs.own_sim(i, j)
 
     def _euclidean(self, pairs: Pairs, i: int, j: int) -> Tensor:
-        products, keep = self._candidates(pairs, i, j)
+        blocks = pairs.negatives(i, j, within_view=False)
+        products = torch.cat([block for block, _ in blocks], 1)
+        keep = torch.cat([keep.expand_as(block) for block, keep in blocks], 1)
         weights = transport.negative_weights(products.detach(), keep, 1 / (2 * self.temperature))
         attraction = transport.squared_distances(pairs.own_sim(i, j))
         moved = (attraction + transport.repulsion(products, weights, keep)) / 2
         return moved * len(moved)
-
-    def _candidates(self, pairs: Pairs, i: int, j: int) -> tuple[Tensor, Tensor]:
-        """(n, m + q) inner products with the keys of view ``j`` and the queue, and which count."""
-        blocks = pairs.negatives(i, j, within_view=False)
-        products = torch.cat([block for block, _ in blocks], 1)
-        return products, torch.cat([keep.expand_as(block) for block, keep in blocks], 1)

@@ -1,0 +1,74 @@
+"""CACR with momentum keys and a queue: Algorithm 3."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import oracle
+import pytest
+import sharded_momentum
+import torch
+from sharded_momentum import momentum_pairs
+from slow_cacr import TOLERANCE, assert_gradient, assert_same, distance, random_views, slow_queue
+
+from ccl_plugins.objectives import CACR
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("name", oracle.names("cacr_algorithm3_queue_*"))
+def test_with_a_queue_equals_algorithm_3(name, dtype):
+    case = oracle.case(name)
+    p = case["params"]
+    data = oracle.tensors(case["inputs"], dtype)
+    q, k, queue = data["q_views"].requires_grad_(), data["k_views"], data["queue"]
+    objective = CACR(p["t_plus"], p["t_minus"], intra_batch=p["intra_batch"])
+    loss = objective.loss(momentum_pairs(q, k, queue))
+    torch.testing.assert_close(
+        loss, torch.tensor(case["expected_paper"], dtype=dtype), rtol=TOLERANCE[dtype], atol=0
+    )
+    if dtype == torch.float64:
+        settings = (q, k, queue, p["t_plus"], p["t_minus"], p["intra_batch"])
+        released = slow_queue(*settings, reuse_first_products=True)
+        torch.testing.assert_close(released.item(), case["expected_code"], rtol=1e-9, atol=0)
+        for form, value in (("paper", loss), ("code", released)):
+            stored = [case["extras"][f"grad_{form}_view{v}"] for v in range(2)]
+            assert_gradient(torch.autograd.grad(value, q)[0], stored)
+
+
+@pytest.mark.parametrize("intra_batch", [True, False])
+def test_with_a_queue_equals_the_slow_loop(intra_batch):
+    q, k, queue = random_views(3), random_views(3, seed=1), random_views(1, n=7, seed=2)[0]
+    slow = slow_queue(q, k.detach(), queue.detach(), 0.7, 1.3, intra_batch)
+    pairs = momentum_pairs(q, k.detach(), queue.detach())
+    assert_same(CACR(0.7, 1.3, intra_batch=intra_batch).loss(pairs), slow, q)
+
+
+@pytest.mark.parametrize("cost", ["euclidean", "rbf"])
+def test_without_any_negative_only_attraction_is_left(cost):
+    q, k = random_views(2, n=1), random_views(2, n=1, seed=1).detach()
+    pairs = momentum_pairs(q, k, torch.randn(4, 5, dtype=torch.float64))
+    pairs.queue_valid.fill_(False)
+    loss = CACR(cost=cost).loss(pairs)
+    torch.testing.assert_close(loss, (distance(q[0, 0], k[1, 0]) + distance(q[1, 0], k[0, 0])) / 2)
+    assert torch.autograd.grad(loss, q)[0].isfinite().all()
+
+
+@pytest.mark.parametrize("cost", ["euclidean", "rbf"])
+def test_compiles_without_graph_breaks(cost):
+    q, k, queue = random_views(2), random_views(2, seed=1).detach(), torch.randn(7, 5).double()
+
+    def loss(q):
+        return CACR(cost=cost).loss(momentum_pairs(q, k, queue))
+
+    compiled = torch.compile(loss, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(q), loss(q))
+
+
+@pytest.mark.parametrize("cost", ["euclidean", "rbf"])
+def test_two_processes_equal_one(cost, two_processes):
+    """The batch's other queries are those of both processes."""
+    q, k = random_views(3, n=8).detach(), random_views(3, n=8, seed=1).detach()
+    given = (partial(CACR, cost=cost), q, k, random_views(1, n=5, seed=2)[0].detach())
+    expected = sharded_momentum.whole(*given)
+    for found in two_processes(sharded_momentum.loss_and_gradient, *given):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
