@@ -124,16 +124,22 @@ def fill(
         raise InvalidParameter(f"{prefix} needs {', '.join(map(repr, missing))}")
     values = {}
     for parameter in schema.parameters:
-        default = parameter.name not in given
-        value = parameter.default if default else given[parameter.name]
+        value = given.get(parameter.name, parameter.default)
         place = f"{where}.{parameter.name}" if where else parameter.name
         try:
             values[parameter.name] = accept(value, parameter.hint, reader, place)
         except Mismatch:
-            if not default:  # an author's own default needs no leave: `scale: float = None`
+            if not _is_default(value, parameter):
                 wanted = describe(parameter.hint, reader)
                 raise InvalidParameter(
                     f"{prefix}: {parameter.name} must be {wanted}, not {value!r}"
                 ) from None
             values[parameter.name] = value
     return values
+
+
+def _is_default(value: Any, parameter: Parameter) -> bool:
+    """Whether a value is the author's own, which needs no leave: `scale: float = None`."""
+    default = parameter.default
+    same = type(value) is type(default) and isinstance(value, str | int | float | None)
+    return value is default or (same and bool(value == default))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Iterable
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
@@ -32,7 +31,7 @@ def _locate(module: str) -> ModuleSpec | None:
     """Where a module is.  `find_spec` on a dotted name would import its packages."""
     top, *rest = module.split(".")
     # A top-level name is looked up without being executed, by the finders of editable installs too.
-    spec = sys.modules[top].__spec__ if top in sys.modules else find_spec(top)
+    spec = find_spec(top)
     for part in rest:
         if spec is None or spec.submodule_search_locations is None:
             return None
