@@ -8,13 +8,15 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
 from ccl_plugins.kinds import KINDS, registry
 
 if TYPE_CHECKING:
+    from ccl_plugins.pipeline import Pipeline
+
     # argparse has no public name for what `add_subparsers` returns.
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -22,8 +24,14 @@ if TYPE_CHECKING:
 _KINDS = ", ".join(kind.name for kind in KINDS)
 
 
+class Mistake(ValueError):
+    """What was asked for cannot be done as it was asked; the message says why."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit status is 0, 1 for a failure found, 2 for a mistake in the call.
+    """Run the command line and return its exit status.
+
+    0; 1 for a failure found; 2 for a mistake in the call; 130 where training was interrupted.
 
     Args:
         arguments: The words after ``ccl``; by default those of the process.
@@ -31,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return int(options.run(options))
-    except engine.RegistryError as error:
+    except (engine.RegistryError, Mistake, OSError) as error:
         print(f"ccl: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # `ccl list | head`
@@ -47,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for add in (_add_list, _add_info, _add_doctor):
+    for add in (_add_list, _add_info, _add_doctor, _add_train, _add_evaluate):
         add(commands)
     return parser
 
@@ -134,3 +142,109 @@ def _doctor(options: argparse.Namespace) -> int:
     report = examine(registry(), load=options.load)
     print(report.json() if options.json else report)
     return 0 if report.healthy else 1
+
+
+# train
+
+
+def _add_train(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "train",
+        "Train each FILE into DIR/<name of the file>, evaluate it, and show all in one table.",
+        "ccl train examples/color_digits_infonce.toml examples/color_digits_fair.toml",
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE.toml", help="a pipeline")
+    parser.add_argument(
+        "--out", default="runs", metavar="DIR", help="where the runs go (%(default)s)"
+    )
+    existing = parser.add_mutually_exclusive_group()
+    existing.add_argument("--resume", action="store_true", help="continue runs that were stopped")
+    existing.add_argument("--overwrite", action="store_true", help="delete runs that are there")
+    for name, kind in (("epochs", int), ("seed", int), ("devices", int), ("precision", str)):
+        parser.add_argument(f"--{name}", type=kind, help=f"in place of the file's {name}")
+    parser.add_argument("--detect-anomaly", action="store_true", help="look for NaN in every step")
+    parser.add_argument("--quiet", action="store_true", help="no progress bar")
+    parser.set_defaults(run=_train)
+
+
+def _train(options: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from ccl_plugins.launch import RunInterrupted, check_folder, train
+    from ccl_plugins.run import side_by_side
+
+    named = {Path(file).stem: file for file in options.files}
+    if len(named) < len(options.files):
+        raise Mistake(f"two files of one name would be one run: {', '.join(options.files)}")
+    settings = {
+        name: getattr(options, name)
+        for name in ("epochs", "seed", "devices", "precision")
+        if getattr(options, name) is not None
+    }
+    if options.detect_anomaly:
+        settings["detect_anomaly"] = True
+    # All files and folders are looked at before the first is trained: a mistake costs no hour.
+    pipelines = {name: _compose(file, settings) for name, file in named.items()}
+    existing = {"resume": options.resume, "overwrite": options.overwrite}
+    folders = {name: Path(options.out) / name for name in named}
+    for name, pipeline in pipelines.items():
+        _understood(check_folder, folders[name], pipeline, **existing)
+    runs = []
+    for name, pipeline in pipelines.items():
+        if not options.quiet:
+            print(f"{name}: {pipeline.choices['objective']!r} -> {folders[name]}", file=sys.stderr)
+        try:
+            run = train(pipeline, folders[name], progress=not options.quiet, **existing)
+        except RunInterrupted as stopped:
+            print(f"ccl: {stopped}", file=sys.stderr)
+            return 130
+        run.evaluate()
+        runs.append(run)
+    print(side_by_side(runs))
+    return 0
+
+
+def _compose(file: str, settings: dict[str, Any]) -> Pipeline:
+    from ccl_plugins.pipeline import Pipeline
+
+    try:
+        return _understood(lambda: Pipeline.from_toml(file).with_settings(**settings))
+    except Mistake as mistake:
+        raise Mistake(f"{file}: {mistake}") from mistake
+
+
+def _understood(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """What a function returns; what it says of its input is a mistake in the call, not a crash."""
+    try:
+        return function(*arguments, **options)
+    except engine.RegistryError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise Mistake(str(error)) from error
+
+
+# evaluate
+
+
+def _add_evaluate(commands: Commands) -> None:
+    parser = _command(
+        commands,
+        "evaluate",
+        "Measure the frozen features of finished runs again, and show all in one table.",
+        "ccl evaluate runs/color_digits_fair",
+    )
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="a folder that `ccl train` left")
+    parser.add_argument("--json", action="store_true", help="as a JSON array")
+    parser.set_defaults(run=_evaluate)
+
+
+def _evaluate(options: argparse.Namespace) -> int:
+    from ccl_plugins.run import Run, side_by_side
+
+    runs = [Run(folder) for folder in options.runs]
+    for run in runs:
+        run.evaluate()
+    table = side_by_side(runs)
+    print(table.json() if options.json else table)
+    return 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 import warnings
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ccl_plugins import requirements
 from ccl_plugins._engine import engine
 from ccl_plugins.kinds import registry
+from ccl_plugins.record import plugins_of
 
 if TYPE_CHECKING:
     from ccl_plugins.run import Run
@@ -81,8 +80,7 @@ class Pipeline:
             name: reg.read("condition", choice, where=_place(name, conditions or {}))
             for name, choice in (conditions or {}).items()
         }
-        self.fit_settings = dict(fit or {})
-        requirements.check_settings(self.fit_settings)
+        self.settings = requirements.fit_settings(fit or {})
         self._cache: dict[Any, Any] = {}
         self.dataset = self.choices["dataset"].build(cache=self._cache)
         self.evaluators = [
@@ -155,7 +153,7 @@ class Pipeline:
         Raises:
             RunExists: If the folder holds a run, and neither ``resume`` nor ``overwrite`` is given.
         """
-        from ccl_plugins.run import train
+        from ccl_plugins.launch import train
 
         return train(
             self.with_settings(**settings),
@@ -168,12 +166,11 @@ class Pipeline:
 
     def with_settings(self, **settings: Any) -> Pipeline:
         """The same pipeline with other settings of `fit`."""
-        merged = {**self.fit_settings, **settings}
         return Pipeline(
             **{kind: self.choices[kind] for kind in SINGLE},
             conditions=self.conditions or None,
             evaluate=self.evaluators,
-            fit=merged,
+            fit={**self.settings.to_dict(), **settings},
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -184,20 +181,20 @@ class Pipeline:
             **{kind: choice.record() for kind, choice in self.choices.items()},
             "conditions": {name: choice.record() for name, choice in self.conditions.items()},
             "evaluate": [choice.record() for choice in self.evaluators],
-            "fit": requirements.complete_settings(self.fit_settings),
-            "plugins": engine.plugins_of(choices),
+            "fit": self.settings.to_dict(),
+            "plugins": plugins_of(choices),
         }
 
     def to_json(self) -> str:
         """The record as JSON."""
-        return json.dumps(self.to_dict(), indent=2)
+        return engine.to_json(self.to_dict())
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], where: str = "") -> Pipeline:
         """A pipeline from a record or from the tables of a configuration."""
         allowed = (*SINGLE, "condition", "conditions", "evaluate", "fit")
         tables = {k: v for k, v in data.items() if k not in ("schema", "plugins")}
-        engine.check_keys(tables, allowed, where or "pipeline")
+        engine.known_keys(tables, allowed, where or "pipeline")
         if data.get("schema", SCHEMA) != SCHEMA:
             raise engine.InvalidConfig(
                 f"{where or 'pipeline'}: schema {data['schema']!r} is not known; this version writes"
@@ -216,11 +213,7 @@ class Pipeline:
         Raises:
             InvalidConfig: For a file that is no TOML, or with a table or key that is not known.
         """
-        try:
-            data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except tomllib.TOMLDecodeError as error:
-            raise engine.InvalidConfig(f"{path} is not TOML: {error}") from error
-        return cls.from_dict(data, where=str(path))
+        return cls.from_dict(engine.read_toml(path), where=str(path))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Pipeline) and self.to_dict() == other.to_dict()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
+
+if TYPE_CHECKING:
+    from ccl_plugins.training.settings import FitSettings
 
 
 def check(objective: Any, views: Any, conditions: Mapping[str, Any]) -> list[str]:
@@ -40,7 +43,10 @@ def _missing(name: str, wanted: str, measures: Any, there: list[str]) -> str:
     message = f"{name} reads the condition {wanted!r} ({' or '.join(measures)}), and "
     if not there:
         return message + "the pipeline has none: give it condition=..."
-    return message + f"the pipeline has {', '.join(map(repr, there))}: give the objective on={there[0]!r}"
+    return (
+        message
+        + f"the pipeline has {', '.join(map(repr, there))}: give the objective on={there[0]!r}"
+    )
 
 
 def _way_out(measure: str, measures: Any) -> str:
@@ -60,25 +66,17 @@ def default_evaluators(dataset: Any) -> list[Any]:
     return ["linear", "knn", *({"use": "regression", "column": name} for name in continuous)]
 
 
-def check_settings(settings: Mapping[str, Any]) -> None:
-    """Whether the ``[fit]`` table has only settings that there are.
+def fit_settings(settings: Mapping[str, Any]) -> FitSettings:
+    """The ``[fit]`` table, checked and complete.
 
     Raises:
-        InvalidConfig: For one that there is not.
+        InvalidConfig: For a setting that there is not.
+        TypeError: For a value of another type.
+        ValueError: For a value out of range.
     """
     from dataclasses import fields
 
     from ccl_plugins.training.settings import FitSettings
 
-    engine.check_keys(settings, [field.name for field in fields(FitSettings)], "fit")
-    if {"epochs", "batch_size"} <= set(settings):
-        FitSettings(**settings)
-
-
-def complete_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with every default, where they are enough to train with."""
-    from ccl_plugins.training.settings import FitSettings
-
-    if not {"epochs", "batch_size"} <= set(settings):
-        return dict(settings)
-    return FitSettings(**settings).to_dict()
+    engine.known_keys(settings, [field.name for field in fields(FitSettings)], "fit")
+    return FitSettings(**settings)

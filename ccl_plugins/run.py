@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.checkpoint import check_versions, differences, write_json
+from ccl_plugins import checkpoint
+from ccl_plugins.display import Table
 from ccl_plugins.pipeline import Pipeline
+from ccl_plugins.record import check_plugins, write_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,14 +20,6 @@ if TYPE_CHECKING:
 
 RECORD = "pipeline.json"
 METRICS = "metrics.json"
-
-
-class RunExists(FileExistsError):
-    """A folder already holds a run, and nobody said what is to become of it."""
-
-
-class RunInterrupted(RuntimeError):
-    """Training was stopped before its end, and can be resumed."""
 
 
 class Run:
@@ -48,7 +41,7 @@ class Run:
     @cached_property
     def pipeline(self) -> Pipeline:
         """The pipeline, from its record."""
-        check_versions(self.record.get("plugins", {}))
+        check_plugins(self.record.get("plugins", {}))
         return Pipeline.from_dict(self.record, where=str(self.path / RECORD))
 
     @cached_property
@@ -56,13 +49,27 @@ class Run:
         """The built parts with the weights of the newest readable checkpoint."""
         import torch
 
-        from ccl_plugins.training.checkpointing import load_weights
-
         with torch.random.fork_rng(devices=[]):
             parts = self.pipeline.build()
-        load_weights(self.path / "checkpoints", parts.networks)
+        for name, state in self._weights().items():
+            parts.networks[name].load_state_dict(state)
         parts.method.eval()
         return parts
+
+    def _weights(self) -> dict[str, dict[str, Tensor]]:
+        """The networks' weights, of the finished run or of its newest readable checkpoint."""
+        from ccl_plugins.training.checkpointing import newest
+
+        if (self.path / checkpoint.WEIGHTS).is_file():
+            saved = checkpoint.read(self.path / checkpoint.WEIGHTS)
+            return {name: saved[name] for name in ("method", "objective")}
+        state = newest(self.path / "checkpoints")[1]["state_dict"]
+        return {
+            name: {
+                k.removeprefix(f"{name}."): v for k, v in state.items() if k.startswith(f"{name}.")
+            }
+            for name in ("method", "objective")
+        }
 
     def encode(self, images: Any, batch_size: int = 512) -> Tensor:
         """Features of images, un-augmented, in evaluation mode.
@@ -125,96 +132,23 @@ class Run:
         return f"Run({str(self.path)!r})"
 
 
-def train(
-    pipeline: Pipeline,
-    out: Path,
-    *,
-    resume: bool = False,
-    overwrite: bool = False,
-    callbacks: Iterable[Any] = (),
-    progress: bool = True,
-) -> Run:
-    """Train a pipeline into a folder; see `Pipeline.fit`.
-
-    Raises:
-        RunExists: If the folder holds a run, and neither ``resume`` nor ``overwrite`` is given.
-        RunInterrupted: If training was stopped before its end.
-    """
-    from ccl_plugins.kinds import registry
-    from ccl_plugins.training import FitSettings, fit
-    from ccl_plugins.training.randomness import seed_all
-
-    settings = FitSettings(**pipeline.fit_settings)
-    record = pipeline.to_dict()
-    _prepare(out, record, resume=resume, overwrite=overwrite)
-    seed_all(settings.seed)
-    parts = pipeline.build()
-    hooked: list[Any] = []
-    for _, offered in registry().call("ccl_callbacks", pipeline=pipeline):
-        hooked += offered
-    result = fit(
-        parts,
-        settings,
-        out,
-        record,
-        resume=resume,
-        callbacks=[*callbacks, *hooked],
-        progress=progress,
-    )
-    if not result.finished:
-        raise RunInterrupted(
-            f"stopped at step {result.step}; {out} can be resumed (--resume, or resume=True)"
-        )
-    return Run(out)
-
-
-def _prepare(out: Path, record: Mapping[str, Any], *, resume: bool, overwrite: bool) -> None:
-    """The run's folder with its record, or an error before any work is done or lost."""
-    if resume and overwrite:
-        raise ValueError("resume continues a run and overwrite deletes it: give one of them")
-    existing = out / RECORD
-    if existing.exists() or (out / "checkpoints").exists():
-        if not resume and not overwrite:
-            raise RunExists(
-                f"{out} already holds a run: --resume (resume=True) continues it, --overwrite"
-                " (overwrite=True) deletes it, another output folder leaves it alone"
-            )
-        if overwrite:
-            _delete_run(out)
-        elif existing.exists():
-            saved = json.loads(existing.read_text(encoding="utf-8"))
-            if changed := differences(saved, record):
-                raise ValueError(
-                    f"{out} holds a run of another pipeline, which cannot be resumed by this one:"
-                    f" {'; '.join(changed)}"
-                )
-    elif out.exists() and not out.is_dir():
-        raise RunExists(f"{out} is a file; a run needs a folder")
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(existing, record)
-
-
-def _delete_run(out: Path) -> None:
-    """What a run wrote, and nothing else that may lie in the folder."""
-    for name in (RECORD, METRICS):
-        (out / name).unlink(missing_ok=True)
-    for events in out.glob("events.out.tfevents.*"):
-        events.unlink()
-    for folder in ("checkpoints", "figures"):
-        if (out / folder).is_dir():
-            shutil.rmtree(out / folder)
-
-
-def side_by_side(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """The metrics of several runs as rows of one table, a column per run."""
+def side_by_side(runs: Sequence[Run]) -> Table:
+    """The metrics of several runs as one table, a column per run."""
     names: dict[str, None] = {}
     for run in runs:
         names |= dict.fromkeys(run.metrics)
-    return [
-        {"metric": name, **{run.path.name: _shown(run.metrics.get(name)) for run in runs}}
-        for name in names
-    ]
+    return Table(
+        [
+            {"metric": name, **{run.path.name: run.metrics.get(name) for run in runs}}
+            for name in names
+        ]
+    )
 
 
-def _shown(value: float | None) -> str:
-    return "" if value is None else f"{value:.4g}"
+def load(path: str | Path) -> Run:
+    """A run from its folder: `ccl.load("runs/fair").encode(images)`.
+
+    Raises:
+        FileNotFoundError: If the folder holds no run.
+    """
+    return Run(path)

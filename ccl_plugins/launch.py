@@ -1,0 +1,117 @@
+"""From a pipeline to a run: the folder is checked before anything is done or lost, then trained into."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ccl_plugins import checkpoint
+from ccl_plugins.kinds import registry
+from ccl_plugins.pipeline import Pipeline
+from ccl_plugins.record import differences, write_json
+from ccl_plugins.run import METRICS, RECORD, Run
+
+CHECKPOINTS, FIGURES = "checkpoints", "figures"
+
+FREE = tuple(
+    f"fit.{name}:" for name in ("workers", "log_every", "checkpoint_every", "detect_anomaly")
+)
+"""Settings that may change when a run is resumed: they do not change what is trained."""
+
+
+class RunExists(FileExistsError):
+    """A folder already holds a run, and nobody said what is to become of it."""
+
+
+class RunInterrupted(RuntimeError):
+    """Training was stopped before its end, and can be resumed."""
+
+
+def train(
+    pipeline: Pipeline,
+    out: Path,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    callbacks: Iterable[Any] = (),
+    progress: bool = True,
+) -> Run:
+    """Train a pipeline into a folder; see `Pipeline.fit`.
+
+    A run that was never begun is begun by ``resume`` too.
+
+    Raises:
+        RunExists: If the folder holds a run, and neither ``resume`` nor ``overwrite`` is given.
+        RunInterrupted: If training was stopped before its end.
+    """
+    from ccl_plugins.training import fit
+    from ccl_plugins.training.randomness import seed_everything
+
+    check_folder(out, pipeline, resume=resume, overwrite=overwrite)
+    if overwrite:
+        _delete_run(out)
+    out.mkdir(parents=True, exist_ok=True)
+    record = pipeline.to_dict()
+    write_json(out / RECORD, record)
+    seed_everything(pipeline.settings.seed)
+    hooked = registry().call("ccl_callbacks", pipeline=pipeline)
+    result = fit(
+        pipeline.build(),
+        pipeline.settings,
+        out,
+        record,
+        resume=resume and (out / CHECKPOINTS).is_dir(),
+        callbacks=[*callbacks, *(callback for _, offered in hooked for callback in offered)],
+        progress=progress,
+    )
+    if not result.finished:
+        raise RunInterrupted(
+            f"stopped at step {result.step}; {out} can be resumed (--resume, or resume=True)"
+        )
+    return Run(out)
+
+
+def check_folder(out: Path, pipeline: Pipeline, *, resume: bool, overwrite: bool) -> None:
+    """Whether a pipeline can be trained into a folder; nothing is written or deleted.
+
+    Raises:
+        RunExists: If the folder holds a run, and neither ``resume`` nor ``overwrite`` is given.
+        ValueError: If the run to be resumed is of another pipeline, saying what differs.
+    """
+    if resume and overwrite:
+        raise ValueError("resume continues a run and overwrite deletes it: give one of them")
+    if out.exists() and not out.is_dir():
+        raise RunExists(f"{out} is a file; a run needs a folder")
+    if not (out / RECORD).exists() and not (out / CHECKPOINTS).exists():
+        return
+    if not resume and not overwrite:
+        raise RunExists(
+            f"{out} already holds a run: --resume (resume=True) continues it, --overwrite"
+            " (overwrite=True) deletes it, another output folder leaves it alone"
+        )
+    if resume and (out / RECORD).exists():
+        saved = json.loads((out / RECORD).read_text(encoding="utf-8"))
+        changed = [
+            each
+            for each in differences(saved, json.loads(pipeline.to_json()))
+            if not each.startswith(FREE)
+        ]
+        if changed:
+            raise ValueError(
+                f"{out} holds a run of another pipeline, which this one cannot resume:"
+                f" {'; '.join(changed)}"
+            )
+
+
+def _delete_run(out: Path) -> None:
+    """What a run wrote, and nothing else that may lie in the folder."""
+    for name in (RECORD, METRICS, checkpoint.WEIGHTS):
+        (out / name).unlink(missing_ok=True)
+    for events in out.glob("events.out.tfevents.*"):
+        events.unlink()
+    for folder in (CHECKPOINTS, FIGURES):
+        if (out / folder).is_dir():
+            shutil.rmtree(out / folder)

@@ -1,0 +1,78 @@
+"""The record of a run: plain data that says what was trained, by which plug-ins, in which versions."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ccl_plugins._engine import engine
+from ccl_plugins.kinds import registry
+
+LOCAL = "local"
+"""The plug-in name of what was defined in a session."""
+
+
+def plugins_of(components: Iterable[Any]) -> dict[str, str]:
+    """The plug-ins that components and those nested in them come from, with their versions."""
+    found = {c.spec.plugin: c.spec.version for c in _nested(list(components))}
+    return dict(sorted(found.items()))
+
+
+def _nested(value: Any) -> Iterator[Any]:
+    """The components in a value, at any depth."""
+    if isinstance(value, engine.Component):
+        yield value
+        yield from _nested(value.params)
+    elif isinstance(value, Mapping):
+        yield from _nested(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _nested(item)
+
+
+def check_plugins(plugins: Mapping[str, str]) -> None:
+    """Whether the plug-ins of a record are installed; another version is one warning.
+
+    Raises:
+        PluginFailed: For a plug-in that is not installed, saying what to install.
+    """
+    there = {plugin.name: plugin.version for plugin in registry().plugins}
+    for name, version in plugins.items():
+        if name == LOCAL:
+            raise engine.PluginFailed(
+                "this run was made with objects of a session (local/...), which no installed plug-in"
+                " offers: it can be rebuilt only where they are defined"
+            )
+        if name not in there:
+            raise engine.PluginFailed(
+                f"this run needs the plug-in {name} {version}: pip install {name}=={version}"
+            )
+        if there[name] != version:
+            warnings.warn(
+                f"this run was made with {name} {version}, and {there[name]} is installed",
+                stacklevel=3,
+            )
+
+
+def differences(saved: Any, now: Any, place: str = "") -> Iterator[str]:
+    """Where two records differ, as ``place: saved -> now``."""
+    if isinstance(saved, Mapping) and isinstance(now, Mapping):
+        for key in dict.fromkeys([*saved, *now]):
+            yield from differences(saved.get(key), now.get(key), f"{place}.{key}".lstrip("."))
+    elif saved != now:
+        yield f"{place}: {json.dumps(saved)} -> {json.dumps(now)}"
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write data as JSON under a temporary name, synced, then renamed: never half a file."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(data, file, indent=2)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
