@@ -152,14 +152,15 @@ class Pairs(Samples):
         """These pairs with the anchors of all processes, with gradient, on every process."""
         if self.processes == 1:
             return self
-        masks = {name: getattr(self, name) for name in ("draws", "positive", "negative")}
         return replace(
             self,
             anchors=self.keys if self.shared else gather(self.anchors, 1),
-            features=None if self.features is None else gather(self.features, 1),
+            features=_gathered(self.features, 1),
+            draws=_gathered(self.draws),
+            positive=_gathered(self.positive),
+            negative=_gathered(self.negative),
             offset=0,
             processes=1,
-            **{name: None if mask is None else gather(mask) for name, mask in masks.items()},
         )
 
     @staticmethod
@@ -200,6 +201,10 @@ class Pairs(Samples):
                 i, j = both[0].tolist()
                 raise ValueError(f"sample {j} is both a positive and a negative of sample {i}")
         return replace(pairs, positive=positives, negative=negatives)
+
+
+def _gathered(x: Tensor | None, dim: int = 0) -> Tensor | None:
+    return None if x is None else gather(x, dim)
 
 
 def in_batch(

@@ -105,6 +105,10 @@ class Samples:
         mine, everyone = self.condition[on][self.rows], self.everyone(on)
         return self.counted(mine[:, None] == everyone)
 
+    def contrasted(self, positives: Tensor) -> Tensor:
+        """(n, m + q) True at the other samples that are negatives or among ``positives``."""
+        return self.counted() if self.negative is None else self.counted(self.negative) | positives
+
     def everyone(self, on: str, i: int = 0) -> Tensor:
         """(m + q, ...) values of a condition, of the batch as view ``i`` has them and of the queue."""
         values = self.condition_of(on, i)

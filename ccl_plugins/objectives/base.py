@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from ccl_plugins.numerics import gather
-from ccl_plugins.objectives.inputs import read_condition, read_views
+from ccl_plugins.objectives.inputs import read_condition, read_exclude, read_views
 from ccl_plugins.pairs import Pairs, in_batch
-from ccl_plugins.protocols import Measure
+from ccl_plugins.protocols import Kernel, Measure
+
+Exclude: TypeAlias = tuple[Kernel, float] | tuple[Kernel, float, str]
+"""Likely false negatives: kernel, threshold and the condition they are read from."""
 
 
 class ContrastiveObjective(nn.Module):
@@ -22,7 +25,17 @@ class ContrastiveObjective(nn.Module):
     takes raw embeddings, as lightly's losses do: ``objective(z0, z1, condition=z)``.
 
     Args:
+        exclude: Likely false negatives, ``(kernel, threshold)`` or with the name of a condition as
+            third: another sample whose similarity to the anchor is at or above the threshold is no
+            negative.  It may still be a positive.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+
+    Raises:
+        TypeError: For an ``exclude`` of another form.
+
+    Source:
+        Huynh et al., Boosting Contrastive Self-Supervised Learning with False Negative Cancellation
+        (2022), for ``exclude``.
     """
 
     within_view: bool = False
@@ -33,14 +46,26 @@ class ContrastiveObjective(nn.Module):
     distributed: ClassVar[Literal["mean", "replicated"]] = "mean"
     """``"mean"``: each process has the terms of its own anchors; ``"replicated"``: all have all."""
 
-    def __init__(self, *, gather_distributed: bool = False) -> None:
+    def __init__(self, *, exclude: Exclude | None = None, gather_distributed: bool = False) -> None:
         super().__init__()
+        self.exclude = None if exclude is None else read_exclude(exclude)
         self.gather_distributed = gather_distributed
 
     @property
     def conditions(self) -> Mapping[str, Sequence[Measure]]:
         """The conditions this objective reads, and the measures it accepts for each."""
-        return {}
+        return self.and_excluded({})
+
+    def and_excluded(
+        self, conditions: Mapping[str, Sequence[Measure]]
+    ) -> Mapping[str, Sequence[Measure]]:
+        """A subclass's own conditions, and the one that ``exclude`` reads.
+
+        A method and no ``super().conditions``, which does not compile.
+        """
+        if self.exclude is None:
+            return conditions
+        return {self.exclude[2]: ("categorical", "multi_label", "continuous"), **conditions}
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """Values and weights, both (rows, n): anchor views or pairs of views, by anchor samples.
@@ -59,8 +84,16 @@ class ContrastiveObjective(nn.Module):
         return self._mean(pairs, *self.terms(self._seen(pairs)))
 
     def _seen(self, pairs: Pairs) -> Pairs:
-        """What this process takes the terms of."""
-        return pairs if self.distributed == "mean" else pairs.replicated()
+        """What this process takes the terms of: all anchors or its own, less what is excluded."""
+        pairs = pairs if self.distributed == "mean" else pairs.replicated()
+        if self.exclude is None:
+            return pairs
+        kernel, threshold, on = self.exclude
+        views = range(len(pairs.condition[on])) if pairs.condition[on].ndim == 3 else range(1)
+        with torch.no_grad():
+            values = [pairs.everyone(on, i) for i in views]
+            alike = [kernel(z[pairs.rows], z) >= threshold for z in values]
+        return pairs.excluding(torch.stack(alike).any(0))
 
     def _mean(self, pairs: Pairs, values: Tensor, weights: Tensor) -> Tensor:
         total = weights.detach().sum()

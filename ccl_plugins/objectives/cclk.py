@@ -11,9 +11,11 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ccl_plugins.numerics import EMPTY, conditional_operator
-from ccl_plugins.objectives.base import ContrastiveObjective
+from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
+from ccl_plugins.objectives.cclk_released import released_operator
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import Kernel, Measure
 from ccl_plugins.ranges import non_negative, one_of, positive
@@ -29,7 +31,10 @@ class CCLK(ContrastiveObjective):
         symmetric: Every view as anchor once; else only the earlier of two.
         negative_weights: ``"clip"``: weights below 0 count as 0, so that the loss is always defined;
             ``"keep"``: the literal equation, an error where it takes the log of a negative number.
+        form: ``"paper"`` or ``"released"``, what the authors' code computes (see
+            `ccl_plugins.objectives.cclk_released`).
         on: The name of the condition that is read.
+        exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Raises:
@@ -46,10 +51,12 @@ class CCLK(ContrastiveObjective):
         ridge: float = 0.01,
         symmetric: bool = True,
         negative_weights: Literal["clip", "keep"] = "clip",
+        form: Literal["paper", "released"] = "paper",
         on: str = "condition",
+        exclude: Exclude | None = None,
         gather_distributed: bool = False,
     ) -> None:
-        super().__init__(gather_distributed=gather_distributed)
+        super().__init__(exclude=exclude, gather_distributed=gather_distributed)
         if not kernel.positive_definite:
             raise ValueError(
                 f"{type(self).__name__} needs a positive definite kernel, and"
@@ -60,12 +67,17 @@ class CCLK(ContrastiveObjective):
         self.ridge = non_negative("ridge", ridge)
         self.symmetric = symmetric
         self.negative_weights = one_of("negative_weights", negative_weights, ("clip", "keep"))
+        self.form = one_of("form", form, ("paper", "released"))
+        if form == "released" and negative_weights == "keep":
+            raise ValueError(
+                'form="released" drops negative weights: negative_weights="keep" is for form="paper"'
+            )
         self.on = on
 
     @property
     def conditions(self) -> Mapping[str, Sequence[Measure]]:
         """One condition of any measure."""
-        return {self.on: ("categorical", "multi_label", "continuous")}
+        return self.and_excluded({self.on: ("categorical", "multi_label", "continuous")})
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per anchor and pair of views; the operator is solved once for all of them."""
@@ -82,11 +94,21 @@ class CCLK(ContrastiveObjective):
 
     def weights(self, pairs: Pairs, i: int) -> Tensor:
         """(n, m + q) rows of the conditional operator, over the batch's samples and the queue's."""
-        z, valid = pairs.condition_of(self.on, i), None
-        if pairs.queue is not None and pairs.queue_valid is not None:
-            z = torch.cat([z, pairs.queue_condition[self.on]])
+        z, valid = pairs.everyone(self.on, i), None
+        if pairs.queue_valid is not None:
             valid = torch.cat([pairs.queue_valid.new_ones(pairs.keys.shape[1]), pairs.queue_valid])
-        return conditional_operator(self.kernel, z, self.ridge, pairs.rows, valid)
+        operator = conditional_operator if self.form == "paper" else released_operator
+        weights = operator(self.kernel, z, self.ridge, pairs.rows, valid)
+        weighed = self.weighed(pairs)
+        if weighed is None:
+            return weights
+        own = pairs.own()
+        own = functional.pad(own, (0, weights.shape[1] - own.shape[1]))
+        return weights.masked_fill(~(weighed | own), 0)
+
+    def weighed(self, pairs: Pairs) -> Tensor | None:
+        """(n, m + q) True at the other samples that may have a weight; None: all."""
+        raise NotImplementedError(f"{type(self).__name__} must define weighed")
 
     def scores(self, pairs: Pairs, i: int, j: int) -> Tensor:
         """(n, m + q) logits of anchor view ``i`` with the batch's keys and the queue's."""

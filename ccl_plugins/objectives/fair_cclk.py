@@ -14,6 +14,7 @@ from ccl_plugins.objectives.cclk import (
     log_or_nan,
     signed_expectation,
 )
+from ccl_plugins.objectives.cclk_released import released_negatives
 from ccl_plugins.pairs import Pairs
 
 
@@ -23,6 +24,10 @@ class FairCCLK(CCLK):
     ``-log( e_ii / (e_ii + (b - 1) c_i) )``.  Positive: the own other view.  Negatives: the samples
     weighted by the conditional operator, so that an anchor is told apart only from samples of a like
     condition, and the condition itself is no help in it.
+
+    ``form="released"`` leaves the own pair out of ``c_i``, drops weights below 1e-6 and takes negatives
+    of the anchor's own view too.  Where the kernel is so narrow that no weight survives, as with their
+    settings on colors in 0..255, that loss is 0 and has no gradient.
 
     Shape:
         (b, d), (b, d), condition (b,) or (b, c) -> ()
@@ -34,7 +39,9 @@ class FairCCLK(CCLK):
         symmetric: Every view as anchor once; else only the earlier of two.
         negative_weights: ``"clip"``: weights below 0 count as 0, so that the loss is always defined;
             ``"keep"``: the literal equation, an error where it takes the log of a negative number.
+        form: ``"paper"`` or ``"released"``.
         on: The name of the condition that is read.
+        exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Source:
@@ -42,8 +49,14 @@ class FairCCLK(CCLK):
         ``symmetric=False, negative_weights="keep"``.
     """
 
+    def weighed(self, pairs: Pairs) -> Tensor | None:
+        """The negatives."""
+        return pairs.negative
+
     def values(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
         """(n,) softplus of the negatives' log-sum against the own score."""
+        if self.form == "released":
+            return released_negatives(pairs, i, j, weights, self.temperature, candidates(pairs))
         scores, own = self.scores(pairs, i, j), pairs.own_sim(i, j) / self.temperature
         others = candidates(pairs) - 1
         if self.negative_weights == "keep":

@@ -11,6 +11,7 @@ class HardNegCCLK(FairCCLK):
     ``-log( e_ii / (e_ii + (b - 1) c_i) )`` with z = g(x), the anchor's own embedding: give it the
     condition ``embedding``.  Positive: the own other view.  Negatives: the samples weighted by the
     conditional operator, those near the anchor counting most.
+    ``form="released"`` differs as in `FairCCLK`.
 
     Shape:
         (b, d), (b, d), condition (b, c) or one (b, c) per view -> ()
@@ -22,7 +23,9 @@ class HardNegCCLK(FairCCLK):
         symmetric: Every view as anchor once; else only the earlier of two.
         negative_weights: ``"clip"``: weights below 0 count as 0, so that the loss is always defined;
             ``"keep"``: the literal equation, an error where it takes the log of a negative number.
+        form: ``"paper"`` or ``"released"``.
         on: The name of the condition that is read.
+        exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Source:

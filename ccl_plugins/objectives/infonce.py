@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.numerics import logsumexp_blocks, masked
-from ccl_plugins.objectives.base import ContrastiveObjective
+from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.ranges import positive
 
@@ -15,12 +15,14 @@ class InfoNCE(ContrastiveObjective):
     """InfoNCE; with ``within_view`` it is NT-Xent, SimCLR's loss.
 
     Positive: the own sample's other view.  Negatives: the other samples' keys of that view, of the
-    anchor's own view too where ``within_view``, and the queue; all of equal weight.
+    anchor's own view too where ``within_view``, and the queue; all of equal weight.  An anchor without
+    negatives does not count.
 
     Args:
         temperature: τ, above 0.
         within_view: Whether the anchor's own view gives negatives too.
         symmetric: Every view as anchor once; else only the earlier of two.
+        exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Source:
@@ -35,20 +37,29 @@ class InfoNCE(ContrastiveObjective):
         *,
         within_view: bool = False,
         symmetric: bool = True,
+        exclude: Exclude | None = None,
         gather_distributed: bool = False,
     ) -> None:
-        super().__init__(gather_distributed=gather_distributed)
+        super().__init__(exclude=exclude, gather_distributed=gather_distributed)
         self.temperature = positive("temperature", temperature)
         self.within_view = within_view
         self.symmetric = symmetric
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """Minus the log-probability of the own key, per pair of views."""
-        values = torch.stack([self._pair(pairs, i, j) for i, j in pairs.cross(self.symmetric)])
-        return values, torch.ones_like(values)
+        """Minus the log-probability of the positive, per pair of views."""
+        where = self.where(pairs)
+        rows = [self.values(pairs, i, j, where) for i, j in pairs.cross(self.symmetric)]
+        values, weights = zip(*rows, strict=True)
+        return torch.stack(values), torch.stack(weights)
 
-    def _pair(self, pairs: Pairs, i: int, j: int) -> Tensor:
-        (block, _), *more = pairs.negatives(i, j, self.within_view)
-        logits = [masked(block / self.temperature, pairs.candidates())]
-        logits += [masked(sims / self.temperature, keep) for sims, keep in more]
-        return logsumexp_blocks(logits) - pairs.own_sim(i, j) / self.temperature
+    def where(self, pairs: Pairs) -> Tensor | None:
+        """(n, m + q) True at the other samples that the condition singles out; None: all."""
+        return None
+
+    def values(self, pairs: Pairs, i: int, j: int, where: Tensor | None) -> tuple[Tensor, Tensor]:
+        """(n,) values and weights of one pair of views; ``where`` holds for the negatives."""
+        blocks = pairs.contrast(i, j, self.within_view, where)
+        logits = [masked(sims / self.temperature, keep) for sims, keep in blocks]
+        values = logsumexp_blocks(logits) - pairs.own_sim(i, j) / self.temperature
+        compared = sum(s.shape[1] if keep is None else keep.sum(1) for s, keep in blocks)
+        return values, torch.ones_like(values) * (compared > 1)

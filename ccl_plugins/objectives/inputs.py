@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ccl_plugins.protocols import Measure
+from ccl_plugins.protocols import Kernel, Measure
 
 if TYPE_CHECKING:
-    from ccl_plugins.objectives.base import ContrastiveObjective
+    from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 
 
 def read_views(objective: ContrastiveObjective, views: tuple[Tensor, ...]) -> Tensor:
@@ -44,16 +44,30 @@ def read_condition(
         return {}
     if not wanted:
         raise TypeError(f"{name} reads no condition, but condition= was given")
+    named: Mapping[str, object] = condition if isinstance(condition, Mapping) else {}
     if not isinstance(condition, Mapping):
         if len(wanted) > 1:
             raise TypeError(
                 f"{name} reads several conditions ({_accepted(wanted)}): give them by name,"
                 " condition={...}"
             )
-        condition = {next(iter(wanted)): condition}
-    if missing := [key for key in wanted if key not in condition]:
-        raise TypeError(f"{name} reads the condition {missing[0]!r}, but got {sorted(condition)}")
-    return {key: _values(name, key, condition[key], wanted[key], views) for key in wanted}
+        named = {next(iter(wanted)): condition}
+    if missing := [key for key in wanted if key not in named]:
+        raise TypeError(f"{name} reads the condition {missing[0]!r}, but got {sorted(named)}")
+    return {key: _values(name, key, named[key], wanted[key], views) for key in wanted}
+
+
+def read_exclude(exclude: Exclude) -> tuple[Kernel, float, str]:
+    """Kernel, threshold and condition name of what was given as ``exclude``."""
+    match exclude:
+        case (kernel, int() | float() as threshold) if callable(kernel):
+            return kernel, float(threshold), "condition"
+        case (kernel, int() | float() as threshold, str() as on) if callable(kernel):
+            return kernel, float(threshold), on
+    raise TypeError(
+        "exclude must be (kernel, threshold) or (kernel, threshold, name of a condition),"
+        f" not {exclude!r}"
+    )
 
 
 def _values(name: str, key: str, z: object, accepted: object, views: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from torch.nn import functional
 
 from ccl_plugins.numerics import logsumexp_blocks, masked
 from ccl_plugins.objectives.cclk import CCLK, log_expectation, log_or_nan, signed_expectation
+from ccl_plugins.objectives.cclk_released import released_positives
 from ccl_plugins.pairs import Pairs
 
 
@@ -15,6 +16,12 @@ class WeaklySupCCLK(CCLK):
 
     ``-log( c_i / (c_i + Σ_{j≠i} e_ij) )``.  Positives: the samples weighted by the conditional
     operator, the own other view among them.  Negatives: the other samples, of equal weight.
+
+    Warning:
+        ``form="released"`` repels a sample's own views from each other: it leaves the own pair out of
+        the positives and puts it among the negatives.  Besides it drops weights below 1e-6 and takes
+        other samples of the anchor's own view too, on both sides.  Where no weight survives, it only
+        repels.
 
     Shape:
         (b, d), (b, d), condition (b,) or (b, c) -> ()
@@ -26,7 +33,9 @@ class WeaklySupCCLK(CCLK):
         symmetric: Every view as anchor once; else only the earlier of two.
         negative_weights: ``"clip"``: weights below 0 count as 0, so that the loss is always defined;
             ``"keep"``: the literal equation, an error where it takes the log of a negative number.
+        form: ``"paper"`` or ``"released"``.
         on: The name of the condition that is read.
+        exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Source:
@@ -34,8 +43,14 @@ class WeaklySupCCLK(CCLK):
         ``symmetric=False, negative_weights="keep"``.
     """
 
+    def weighed(self, pairs: Pairs) -> Tensor | None:
+        """The positives, where a user brought them."""
+        return pairs.positive
+
     def values(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
         """(n,) softplus of the other samples' log-sum against the conditional positives'."""
+        if self.form == "released":
+            return released_positives(pairs, i, j, weights, self.temperature)
         others = [masked(s / self.temperature, keep) for s, keep in pairs.negatives(i, j, False)]
         negatives, scores = logsumexp_blocks(others), self.scores(pairs, i, j)
         if self.negative_weights == "keep":

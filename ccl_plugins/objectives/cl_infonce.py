@@ -1,0 +1,76 @@
+"""Cl-InfoNCE: positives from the anchor's cluster."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.numerics import logsumexp_blocks, masked
+from ccl_plugins.objectives.base import Exclude
+from ccl_plugins.objectives.supcon import SupCon
+from ccl_plugins.pairs import Pairs
+from ccl_plugins.ranges import one_of, positive
+
+
+class ClInfoNCE(SupCon):
+    """Clustering InfoNCE: the samples of a cluster attract each other.
+
+    Positives: the own other views, and all views of the other samples of the anchor's cluster, of
+    batch and queue; of equal weight, averaged outside the log.  Negatives: all that is left but the
+    anchor itself; the denominator has positives and negatives.  Clusters of one image make it NT-Xent,
+    labels make it SupCon.
+
+    Eq. (1) is an expectation over pairs drawn from one cluster.  In a batch it is estimated by all of
+    them, in every view, up to the constant log n.  Where pairs have ``draws``, it is computed as
+    printed: the own key, a partner's, over the mean of the drawn keys.
+
+    Shape:
+        (b, d), (b, d), condition (b,) of cluster ids -> ()
+
+    Args:
+        temperature: τ, above 0.
+        form: ``"paper"``; or ``"released"``, with a ``base_temperature`` of 0.07.
+        base_temperature: Multiplies the loss by τ / base_temperature; None, no factor.
+        on: The name of the condition that is read.
+        exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
+        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+
+    Source:
+        Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), eq. (1).
+    """
+
+    def __init__(
+        self,
+        temperature: float = 0.1,
+        *,
+        form: Literal["paper", "released"] = "paper",
+        base_temperature: float | None = None,
+        on: str = "condition",
+        exclude: Exclude | None = None,
+        gather_distributed: bool = False,
+    ) -> None:
+        super().__init__(temperature, on=on, exclude=exclude, gather_distributed=gather_distributed)
+        self.form = one_of("form", form, ("paper", "released"))
+        if base_temperature is None and form == "released":
+            base_temperature = 0.07
+        self.factor = 1.0
+        if base_temperature is not None:
+            self.factor = temperature / positive("base_temperature", base_temperature)
+
+    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """One value per anchor, over all views at once; with draws, per pair of views."""
+        values, weights = super().terms(pairs) if pairs.draws is None else self._printed(pairs)
+        return self.factor * values, weights
+
+    def _printed(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        values = []
+        for i, j in pairs.cross():
+            blocks = pairs.negatives(i, j, within_view=False)
+            logits = [masked(sims / self.temperature, keep) for sims, keep in blocks]
+            number = blocks[0][1].sum(1).clamp_min(1)
+            own = pairs.own_sim(i, j) / self.temperature
+            values.append(logsumexp_blocks(logits) - number.to(own.dtype).log() - own)
+        stacked = torch.stack(values)
+        return stacked, torch.ones_like(stacked)

@@ -1,0 +1,34 @@
+"""NT-Xent: SimCLR's loss."""
+
+from __future__ import annotations
+
+from ccl_plugins.objectives.base import Exclude
+from ccl_plugins.objectives.infonce import InfoNCE
+
+
+class NTXent(InfoNCE):
+    """NT-Xent, SimCLR's loss: InfoNCE with negatives of both views.
+
+    Positive: the own sample's other view.  Negatives: the other samples' keys of that view and of the
+    anchor's own, and the queue; all of equal weight.
+
+    Args:
+        temperature: τ, above 0.
+        exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
+        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+
+    Source:
+        Chen et al., A Simple Framework for Contrastive Learning of Visual Representations (2020),
+        eq. (1).
+    """
+
+    def __init__(
+        self,
+        temperature: float = 0.1,
+        *,
+        exclude: Exclude | None = None,
+        gather_distributed: bool = False,
+    ) -> None:
+        super().__init__(
+            temperature, within_view=True, exclude=exclude, gather_distributed=gather_distributed
+        )

@@ -1,0 +1,126 @@
+"""Soft InfoNCE: targets as alike as the samples' conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.numerics import EMPTY, masked
+from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
+from ccl_plugins.pairs import Pairs
+from ccl_plugins.protocols import Kernel, Measure
+from ccl_plugins.ranges import positive
+
+
+class SoftInfoNCE(ContrastiveObjective):
+    """InfoNCE with soft targets: every key is a positive as far as its condition is the anchor's.
+
+    ``-Σ_j t_ij log( e_ij / Σ_k e_ik )``, ``t_ij = k(z_i, z_j) / Σ_k k(z_i, z_k)``, without gradient.
+    Positives: all candidates, weighted by the targets, which sum to 1.  Negatives: the same, of equal
+    weight.  Candidates: the own sample's other view where ``own``; the other samples' keys of that
+    view, of the anchor's own view too where ``within_view``; and the queue.  Similarities below 0
+    count as 0; an anchor like no candidate does not count.
+
+    Settings: y-Aware InfoNCE is an RBF kernel of the metadata; X-CLR is the cosine kernel of caption
+    embeddings with ``target_temperature``; ReSSL is the cosine kernel of the momentum keys with
+    ``target_temperature`` and ``own=False``.
+
+    Shape:
+        (b, d), (b, d), condition (b,), (b, c) or one (b, c) per view -> ()
+
+    Args:
+        kernel: A similarity of condition values.  Where they differ per view, those of the key's
+            view are compared.
+        temperature: τ, above 0.
+        target_temperature: Above 0: targets are the softmax of similarity / target_temperature; None:
+            they are proportional to the similarity.
+        own: Whether the own key is a candidate.
+        within_view: Whether the anchor's own view gives candidates too.
+        symmetric: Every view as anchor once; else only the earlier of two.
+        on: The name of the condition that is read.
+        exclude: Samples that are left out, ``(kernel, threshold)``, as in `ContrastiveObjective`.
+        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+
+    Raises:
+        ValueError: For a value out of range.
+
+    Source:
+        Dufumier et al., Contrastive Learning with Continuous Proxy Meta-Data for 3D MRI Classification
+        (2021); Sobal et al., X-Sample Contrastive Loss (2024); Zheng et al., ReSSL: Relational
+        Self-Supervised Learning with Weak Augmentation (2021).
+    """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"kernel": "rbf"}
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        temperature: float = 0.1,
+        *,
+        target_temperature: float | None = None,
+        own: bool = True,
+        within_view: bool = False,
+        symmetric: bool = True,
+        on: str = "condition",
+        exclude: Exclude | None = None,
+        gather_distributed: bool = False,
+    ) -> None:
+        super().__init__(exclude=exclude, gather_distributed=gather_distributed)
+        self.kernel = kernel
+        self.temperature = positive("temperature", temperature)
+        if target_temperature is not None:
+            positive("target_temperature", target_temperature)
+        self.target_temperature = target_temperature
+        self.own = own
+        self.within_view = within_view
+        self.symmetric = symmetric
+        self.on = on
+
+    @property
+    def conditions(self) -> Mapping[str, Sequence[Measure]]:
+        """One condition of any measure."""
+        return self.and_excluded({self.on: ("categorical", "multi_label", "continuous")})
+
+    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """The cross-entropy with the targets, per pair of views."""
+        alike: dict[int, Tensor] = {}
+        rows = []
+        for i, j in pairs.cross(self.symmetric):
+            view = j if pairs.condition[self.on].ndim == 3 else 0
+            if view not in alike:
+                alike[view] = self.likeness(pairs, view)
+            rows.append(self.values(pairs, i, j, alike[view]))
+        values, weights = zip(*rows, strict=True)
+        return torch.stack(values), torch.stack(weights)
+
+    def likeness(self, pairs: Pairs, j: int) -> Tensor:
+        """(n, m + q) logits of the targets, before candidates are singled out."""
+        with torch.no_grad():
+            z = pairs.everyone(self.on, j)
+            similarity = self.kernel(z[pairs.rows], z).to(pairs.anchors.dtype)
+            if self.target_temperature is not None:
+                return similarity / self.target_temperature
+            return similarity.clamp_min(0).log().clamp_min(EMPTY)
+
+    def values(self, pairs: Pairs, i: int, j: int, alike: Tensor) -> tuple[Tensor, Tensor]:
+        """(n,) values and weights of one pair of views."""
+        m, brought, own_view = pairs.keys.shape[1], pairs.positive, pairs.within(i)
+        positives = pairs.counted(brought if brought is not None else pairs.negative)
+        shown = pairs.contrasted(positives)
+        own = pairs.own() if self.own else torch.zeros_like(pairs.own())
+        sims = [(pairs.sim(i, j), alike[:, :m], shown[:, :m] | own, positives[:, :m] | own)]
+        if self.within_view and own_view is not None:
+            sims.append((pairs.sim(i, own_view), alike[:, :m], shown[:, :m], positives[:, :m]))
+        if pairs.queue is not None:
+            sims.append((pairs.sim_queue(i), alike[:, m:], shown[:, m:], positives[:, m:]))
+        logits, targets, shown, positives = (
+            torch.cat(parts, 1) for parts in zip(*sims, strict=True)
+        )
+        targets = masked(targets, positives)
+        found = (targets.amax(1) > EMPTY / 2).to(logits.dtype)
+        logits = logits / self.temperature
+        log_all = masked(logits, shown).logsumexp(1)
+        return (log_all - (targets.softmax(1) * logits).sum(1)) * found, found

@@ -1,0 +1,92 @@
+"""SupCon: all samples of the anchor's class are positives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.numerics import logsumexp_blocks, masked
+from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
+from ccl_plugins.pairs import Pairs
+from ccl_plugins.protocols import Measure
+from ccl_plugins.ranges import positive
+
+
+class SupCon(ContrastiveObjective):
+    """Supervised contrastive loss, L_out: every sample of the anchor's class is a positive.
+
+    ``-(1 / |P|) Σ_{p in P} log( e_p / Σ_a e_a )``.  Positives: the own other views, and all views of
+    the other samples of the anchor's class, of batch and queue; of equal weight, averaged outside the
+    log.  Negatives: all that is left but the anchor itself; the denominator has positives and
+    negatives.  An anchor without positives does not count.
+
+    Shape:
+        (b, d), (b, d), condition (b,) of class ids -> ()
+
+    Args:
+        temperature: τ, above 0.
+        on: The name of the condition that is read.
+        exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
+        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+
+    Source:
+        Khosla et al., Supervised Contrastive Learning (2020), eq. (2), without the factor τ / 0.07 of
+        their code.
+    """
+
+    within_view = True
+
+    def __init__(
+        self,
+        temperature: float = 0.1,
+        *,
+        on: str = "condition",
+        exclude: Exclude | None = None,
+        gather_distributed: bool = False,
+    ) -> None:
+        super().__init__(exclude=exclude, gather_distributed=gather_distributed)
+        self.temperature = positive("temperature", temperature)
+        self.on = on
+
+    @property
+    def conditions(self) -> Mapping[str, Sequence[Measure]]:
+        """One categorical condition."""
+        return self.and_excluded({self.on: ("categorical",)})
+
+    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """One value per anchor, over all views at once."""
+        alike = pairs.alike(self.on)
+        shown = pairs.contrasted(alike)
+        own, m = pairs.own(), pairs.keys.shape[1]
+        rows = []
+        for i, number in enumerate(pairs.anchor_views):
+            blocks = []
+            for j, key_number in enumerate(pairs.key_views):
+                masks = shown[:, :m], alike[:, :m]
+                if key_number != number:
+                    masks = masks[0] | own, masks[1] | own
+                blocks.append((pairs.sim(i, j), *masks))
+            if pairs.queue is not None:
+                blocks.append((pairs.sim_queue(i), shown[:, m:], alike[:, m:]))
+            rows.append(log_share(blocks, self.temperature))
+        values, weights = zip(*rows, strict=True)
+        return torch.stack(values), torch.stack(weights)
+
+
+def log_share(
+    blocks: Sequence[tuple[Tensor, Tensor, Tensor]], temperature: float
+) -> tuple[Tensor, Tensor]:
+    """(n,) minus the mean log-probability of the positives, and weights: 1 where there is one.
+
+    Args:
+        blocks: Inner products (n, ·), which of them count, and which of them are positives.
+        temperature: τ.
+    """
+    log_all = logsumexp_blocks([masked(sims / temperature, keep) for sims, keep, _ in blocks])
+    counts = torch.stack([chosen.sum(1) for _, _, chosen in blocks]).sum(0).to(log_all.dtype)
+    sums = torch.stack([(sims * chosen).sum(1) for sims, _, chosen in blocks]).sum(0)
+    values = log_all - sums / (counts.clamp_min(1) * temperature)
+    found = counts > 0
+    return torch.where(found, values, 0), found.to(values.dtype)
