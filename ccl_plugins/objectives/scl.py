@@ -74,7 +74,7 @@ class SCL(HardnessObjective):
     @property
     def conditions(self) -> Mapping[str, Sequence[Measure]]:
         """One condition, class ids, beside what ``exclude`` reads."""
-        return {**super().conditions, self.on: ("categorical",)}
+        return self.and_excluded({self.on: ("categorical",)})
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per anchor and pair of views; weight 0 where no negative is left."""
