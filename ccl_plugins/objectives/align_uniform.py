@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.numerics import logsumexp_blocks, masked
-from ccl_plugins.objectives.base import ContrastiveObjective
+from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.objectives.transport import (
     other_queries,
     query_products,
@@ -30,6 +30,7 @@ class AlignUniform(ContrastiveObjective):
         precision: t of the uniformity, above 0.
         align_weight: Factor of the alignment, 0 or more.
         uniform_weight: Factor of the uniformity, 0 or more.
+        exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Source:
@@ -47,9 +48,10 @@ class AlignUniform(ContrastiveObjective):
         *,
         align_weight: float = 1.0,
         uniform_weight: float = 1.0,
+        exclude: Exclude | None = None,
         gather_distributed: bool = False,
     ) -> None:
-        super().__init__(gather_distributed=gather_distributed)
+        super().__init__(exclude=exclude, gather_distributed=gather_distributed)
         self.power = positive("power", power)
         self.precision = positive("precision", precision)
         self.align_weight = non_negative("align_weight", align_weight)

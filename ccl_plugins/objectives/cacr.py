@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.objectives import transport
-from ccl_plugins.objectives.base import ContrastiveObjective
+from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.ranges import non_negative, one_of, positive
 
@@ -44,6 +44,7 @@ class CACR(ContrastiveObjective):
             while the queue is not filled.
         tau_plus: The share of negatives that are in truth positives, in [0, 1); their part is taken
             out of the repulsion.  Not in the paper; the released code has it with a wrong sign.
+        exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Raises:
@@ -72,9 +73,10 @@ class CACR(ContrastiveObjective):
         weight_gradient: bool = True,
         intra_batch: bool = True,
         tau_plus: float = 0.0,
+        exclude: Exclude | None = None,
         gather_distributed: bool = False,
     ) -> None:
-        super().__init__(gather_distributed=gather_distributed)
+        super().__init__(exclude=exclude, gather_distributed=gather_distributed)
         self.t_plus = positive("t_plus", t_plus)
         self.t_minus = positive("t_minus", t_minus)
         if positives is not None and positives < 1:

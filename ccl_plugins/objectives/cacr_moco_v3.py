@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ccl_plugins.numerics import logsumexp_blocks, masked
 from ccl_plugins.objectives import transport
-from ccl_plugins.objectives.base import ContrastiveObjective
+from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.ranges import one_of, positive
 
@@ -27,6 +27,7 @@ class CACRMoCoV3(ContrastiveObjective):
         cost: ``"rbf"``: ``d² + 1/t ln Σ_j exp(-t d²_j)``, own key included, which is 2τ times InfoNCE;
             ``"euclidean"``: half squared distances, and as released the sum over the batch, not the
             mean.
+        exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Source:
@@ -39,9 +40,10 @@ class CACRMoCoV3(ContrastiveObjective):
         temperature: float = 1.0,
         *,
         cost: Literal["rbf", "euclidean"] = "rbf",
+        exclude: Exclude | None = None,
         gather_distributed: bool = False,
     ) -> None:
-        super().__init__(gather_distributed=gather_distributed)
+        super().__init__(exclude=exclude, gather_distributed=gather_distributed)
         self.temperature = positive("temperature", temperature)
         self.cost = one_of("cost", cost, ("rbf", "euclidean"))
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ccl_plugins.objectives.base import ContrastiveObjective
+from ccl_plugins.objectives.inputs import measure_of
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import Measure, Table
 from ccl_plugins.ranges import one_of
@@ -93,7 +94,7 @@ class ClusterCrossEntropy(ContrastiveObjective):
     ) -> Tensor:
         """The loss of raw features, (b, dim) each; the condition is (b,) class ids."""
         ids = condition.get(self.on) if isinstance(condition, Mapping) else condition
-        if isinstance(ids, Tensor) and not torch.compiler.is_compiling():
+        if isinstance(ids, Tensor) and measure_of(ids) == "categorical":
             self._check_ids(ids)
         return super().forward(*views, condition=condition)
 
@@ -119,6 +120,8 @@ class ClusterCrossEntropy(ContrastiveObjective):
 
     def _check_ids(self, ids: Tensor) -> None:
         classes = self._layer().out_features
+        if torch.compiler.is_compiling():
+            return
         if ids.ndim != 1 or ids.is_floating_point():
             raise ValueError(f"class ids must be integers (n,), not {ids.dtype} {tuple(ids.shape)}")
         if not 0 <= int(ids.min()) <= int(ids.max()) < classes:

@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.infonce import InfoNCE
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.ranges import one_of
@@ -23,6 +24,7 @@ class CMC(InfoNCE):
         temperature: τ, above 0.
         graph: Which views are compared: ``"full"``, every two; ``"core"``, the first with each other.
         reduction: ``"sum"`` over the ordered pairs of views, or their ``"mean"``.
+        exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Source:
@@ -35,19 +37,19 @@ class CMC(InfoNCE):
         *,
         graph: Literal["full", "core"] = "full",
         reduction: Literal["sum", "mean"] = "sum",
+        exclude: Exclude | None = None,
         gather_distributed: bool = False,
     ) -> None:
-        super().__init__(temperature, gather_distributed=gather_distributed)
+        super().__init__(temperature, exclude=exclude, gather_distributed=gather_distributed)
         self.graph = one_of("graph", graph, ("full", "core"))
         self.reduction = one_of("reduction", reduction, ("sum", "mean"))
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """Minus the log-probability of the own key, per ordered pair of views."""
         compared = [(i, j) for i, j in pairs.cross() if self.graph == "full" or _core(pairs, i, j)]
-        values = torch.stack([self._pair(pairs, i, j) for i, j in compared])
-        if self.reduction == "sum":
-            values = values * len(values)
-        return values, torch.ones_like(values)
+        rows = [self.values(pairs, i, j, None) for i, j in compared]
+        values, weights = (torch.stack(each) for each in zip(*rows, strict=True))
+        return values * len(rows) if self.reduction == "sum" else values, weights
 
 
 def _core(pairs: Pairs, i: int, j: int) -> bool:

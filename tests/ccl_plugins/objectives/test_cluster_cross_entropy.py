@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import pytest
+import sharded
+import torch
+from slow_cacr import assert_same, random_views, softmax
+
+from ccl_plugins.objectives import ClusterCrossEntropy
+from ccl_plugins.pairs import in_batch
+from ccl_plugins.protocols import Table
+
+IDS = torch.tensor([0, 2, 1, 1, 0, 2])
+
+
+def with_double_weights(**settings):
+    torch.manual_seed(0)
+    return ClusterCrossEntropy(5, 3, **settings).double()
+
+
+def slow(objective, views):
+    weight, bias, total = objective.head.weight, objective.head.bias, 0.0
+    for view in views:
+        for row, k in zip(view, IDS.tolist(), strict=True):
+            shares = softmax([(w * row).sum() + b for w, b in zip(weight, bias, strict=True)])
+            total = total - torch.log(shares[k])
+    return total / len(views) / len(IDS)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_equals_the_slow_loop_in_value_and_gradient(count):
+    views, objective = random_views(count), with_double_weights()
+    loss = objective(*views, condition=IDS)
+    wanted = (views, objective.head.weight, objective.head.bias)
+    assert_same(loss, slow(objective, views), wanted)
+
+
+def test_classifies_backbone_features_or_projections():
+    features, projections = random_views(2), random_views(2, seed=1)
+    pairs = in_batch(projections, {"condition": IDS}, features=features)
+    for of, chosen in (("backbone", features), ("projection", projections)):
+        objective = with_double_weights(of=of)
+        torch.testing.assert_close(objective.loss(pairs), slow(objective, chosen))
+
+
+@pytest.mark.parametrize("table", [IDS, Table(IDS)])
+def test_setup_makes_a_class_of_every_id(table):
+    objective = ClusterCrossEntropy(5, on="species")
+    assert not list(objective.parameters())
+    objective.setup({"species": table})
+    assert [tuple(p.shape) for p in objective.parameters()] == [(3, 5), (3,)]
+    weight = objective.head.weight
+    objective.setup({"species": table})
+    assert objective.head.weight is weight
+
+
+def test_saved_weights_load_where_the_classes_were_counted():
+    trained = ClusterCrossEntropy(5)
+    trained.setup({"condition": IDS})
+    loaded = ClusterCrossEntropy(5)
+    loaded.load_state_dict(trained.state_dict())
+    torch.testing.assert_close(loaded.state_dict(), trained.state_dict())
+
+
+@pytest.mark.parametrize("batch", ["two samples", "identical rows", "zero vectors"])
+def test_degenerate_batches_are_finite(batch):
+    x = torch.randn(2 if batch == "two samples" else 6, 5)
+    if batch == "identical rows":
+        x = x[:1].repeat(6, 1)
+    if batch == "zero vectors":
+        x = x * 0
+    x.requires_grad_()
+    loss = ClusterCrossEntropy(5, 3)(x, condition=IDS[: len(x)])
+    loss.backward()
+    assert loss.isfinite()
+    assert x.grad.isfinite().all()
+
+
+def test_autocast_computes_in_float32():
+    x, objective = random_views(1)[0].detach().float(), ClusterCrossEntropy(5, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        low = objective(x.bfloat16(), condition=IDS)
+    assert low.dtype == torch.float32
+    torch.testing.assert_close(low, objective(x, condition=IDS), rtol=3e-2, atol=0)
+
+
+def test_compiles_without_graph_breaks():
+    views, objective = random_views(2), with_double_weights()
+    compiled = torch.compile(objective, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(*views, condition=IDS), objective(*views, condition=IDS))
+
+
+def test_two_processes_equal_one(two_processes):
+    views, ids = random_views(2).detach(), {"condition": IDS}
+    expected = sharded.whole(with_double_weights, views, ids)
+    for found in two_processes(sharded.loss_and_gradient, with_double_weights, views, ids):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+X = torch.randn(6, 5)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: ClusterCrossEntropy(0), ValueError, "dim must be 1 or more, not 0"),
+        (lambda: ClusterCrossEntropy(5, 1), ValueError, "classes must be 2 or more, or None"),
+        (lambda: ClusterCrossEntropy(5, 3, of="key"), ValueError, "'backbone', 'projection'"),
+        (lambda: ClusterCrossEntropy(5)(X, condition=IDS), ValueError, "no linear layer yet"),
+        (lambda: ClusterCrossEntropy(5, 2)(X, condition=IDS), ValueError, "0 to 1, not 0 to 2"),
+        (lambda: ClusterCrossEntropy(4, 3)(X, condition=IDS), ValueError, "dim is 4, .* 5 columns"),
+        (lambda: ClusterCrossEntropy(5, 3)(X), TypeError, "needs a condition"),
+        (lambda: ClusterCrossEntropy(5, 3)(X, condition=X), TypeError, "continuous"),
+        (
+            lambda: ClusterCrossEntropy(5, 2).setup({"condition": IDS}),
+            ValueError,
+            "there are 2 classes",
+        ),
+    ],
+)
+def test_bad_input_is_named(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
