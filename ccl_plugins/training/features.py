@@ -58,10 +58,10 @@ def _forward(
     batch_size: int,
     workers: int,
 ) -> Tensor:
-    device = next(method.parameters()).device
+    like = next(method.parameters())
     with evaluating(method), torch.no_grad():
         batches = _plain_batches(split, views, indices, batch_size, workers)
-        return torch.cat([function(batch.to(device)) for batch in batches])
+        return torch.cat([function(batch.to(like)) for batch in batches])
 
 
 def _plain_batches(

@@ -47,8 +47,8 @@ class TrainingModule(LightningModule):
         generators: list[Mapping[str, Any]],
     ) -> None:
         super().__init__()
-        self.method: Any = parts.method
-        self.objective: Any = parts.objective
+        self.method = parts.method
+        self.objective = parts.objective
         self.parts = parts
         self.split = split
         self.tables = tables
@@ -77,6 +77,11 @@ class TrainingModule(LightningModule):
         if self._loader is None:
             self._loader = self._make_loader(self)
         return self._loader
+
+    def close(self) -> None:
+        """End the loader's workers."""
+        if self._loader is not None:
+            self._loader.close()
 
     def configure_optimizers(self) -> Any:
         """The optimiser, and a learning rate that changes with every step."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -71,7 +72,7 @@ class Monitor(Callback):
         seen, spent = self._seen, max(now - self._since, 1e-9)
         self._losses, self._seen, self._since = [], [], now
         for (step, index), mine, mean in zip(seen, losses.isfinite().tolist(), whole, strict=True):
-            if not mine or mean != mean or abs(mean) == float("inf"):
+            if not mine or not math.isfinite(mean):
                 raise NonFiniteLoss(_describe(step, index, mine))
         self.latest = {
             "loss": sum(whole) / len(whole),
@@ -119,4 +120,4 @@ def refuse_non_finite(loss: Tensor, objective: Any, pairs: Any, index: Tensor, s
         which = f"the terms of samples {_some(index[at_fault])} are not finite"
     else:
         which = f"samples {_some(index)} are in its batch"
-    raise NonFiniteLoss(f"the loss is {float(loss):g} at step {step}; {which}")
+    raise NonFiniteLoss(f"the loss is {float(loss.detach()):g} at step {step}; {which}")

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ccl_plugins.protocols import Condition, Dataset, Sampler, Views
-
-if TYPE_CHECKING:
-    from torch import nn
 
 
 @dataclass(frozen=True)
@@ -19,8 +16,8 @@ class Parts:
     Args:
         dataset: The data set component; ``dataset("train")`` is trained on.
         views: The augmentations.
-        method: A `ccl_plugins.protocols.Method`; holds the backbone and the heads.
-        objective: A `ccl_plugins.protocols.Objective`.
+        method: A `ccl_plugins.protocols.Method` and ``nn.Module``; holds the backbone and the heads.
+        objective: A `ccl_plugins.protocols.Objective` and ``nn.Module``.
         conditions: The conditioning variables by the name they have in ``pairs.condition``; a single
             one is called ``"condition"``.
         sampler: Makes the sampler; called with the keyword arguments ``size``, ``batch_size``, ``seed``
@@ -29,8 +26,8 @@ class Parts:
 
     dataset: Dataset
     views: Views
-    method: nn.Module
-    objective: nn.Module
+    method: Any
+    objective: Any
     sampler: Callable[..., Sampler]
     conditions: Mapping[str, Condition] = field(default_factory=dict)
 

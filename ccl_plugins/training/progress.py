@@ -23,7 +23,6 @@ class Progress(ProgressBar):
 
     Args:
         monitor: Knows the loss and the speed.
-        batches: Batches of the whole run.
     """
 
     def __init__(self, monitor: Monitor) -> None:

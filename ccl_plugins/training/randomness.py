@@ -48,10 +48,10 @@ def generator_states() -> dict[str, Any]:
     """The states of all generators as plain data and tensors, as a checkpoint can hold them."""
     version, words, gauss = random.getstate()
     state: Any = np.random.get_state(legacy=True)
-    name, keys, *numbers = state
+    _, keys, *numbers = state  # the first is the generator's name, MT19937
     return {
         "python": [version, list(words), gauss],
-        "numpy": [str(name), torch.from_numpy(keys.astype(np.int64)), *map(float, numbers)],
+        "numpy": [torch.from_numpy(keys.astype(np.int64)), *map(float, numbers)],
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
     }
@@ -61,9 +61,9 @@ def restore_generators(states: Mapping[str, Any]) -> None:
     """Set all generators to what `generator_states` gave."""
     version, words, gauss = states["python"]
     random.setstate((version, tuple(words), gauss))
-    name, keys, position, has_gauss, cached = states["numpy"]
+    keys, position, has_gauss, cached = states["numpy"]
     words = keys.numpy().astype(np.uint32)
-    np.random.set_state((name, words, int(position), int(has_gauss), cached))
+    np.random.set_state(("MT19937", words, int(position), int(has_gauss), cached))
     torch.set_rng_state(states["torch"].cpu())
     if states["cuda"] and torch.cuda.is_available():
         torch.cuda.set_rng_state_all([state.cpu() for state in states["cuda"]])

@@ -50,8 +50,8 @@ class FitSettings:
         ValueError: For one out of range, and for unknown optimisers and optimiser settings.
     """
 
-    epochs: int
-    batch_size: int
+    epochs: int = 100
+    batch_size: int = 256
     seed: int = 0
     optimizer: Mapping[str, Any] = field(default_factory=lambda: {"name": "adamw"})
     warmup_epochs: float = 0.0

@@ -25,8 +25,7 @@ def take_step(parts: Parts, tables: Tables, batch: Batch) -> tuple[Tensor, Any]:
         tables: The fitted conditions.
         batch: Views and indices on the method's device.
     """
-    method: Any = parts.method
-    objective: Any = parts.objective
+    method, objective = parts.method, parts.objective
     index = batch.index if batch.index.ndim == 1 else batch.index[:, 0]
     embedded: Embedded = method.embed(batch.views)
     # Similarities over small temperatures overflow in half precision, so autocast ends here.

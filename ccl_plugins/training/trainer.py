@@ -1,201 +1,56 @@
-"""The Trainer that a pipeline is given, and the run from its start or its checkpoint to its end."""
+"""The Trainer that a pipeline is given, and what surrounds it."""
 
 from __future__ import annotations
 
 import inspect
-import json
 import logging
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ccl_plugins.training.parts import Parts
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import ProgressBar
+from pytorch_lightning.strategies import DDPStrategy
+from torch.nn.parallel import DistributedDataParallel
+
+from ccl_plugins.training.checkpointing import CheckpointFiles
+from ccl_plugins.training.events import Events
+from ccl_plugins.training.loader import default_workers, shared_cores
+from ccl_plugins.training.monitor import Monitor
+from ccl_plugins.training.progress import Progress
 from ccl_plugins.training.settings import FitSettings
 
-if TYPE_CHECKING:
-    import pytorch_lightning as pl
 
-    from ccl_plugins.protocols import Sampler
-    from ccl_plugins.training.loader import Loader
-    from ccl_plugins.training.module import TrainingModule
-    from ccl_plugins.training.tables import Tables
-
-
-@dataclass(frozen=True)
-class FitResult:
-    """How a run ended.
-
-    Args:
-        finished: False where it was stopped on request and can be resumed.
-        step: Optimiser steps taken, those before a resume too.
-    """
-
-    finished: bool
-    step: int
-
-
-def fit(
-    parts: Parts,
+def make_trainer(
     settings: FitSettings,
     out: Path,
-    record: Mapping[str, Any],
-    *,
-    resume: bool = False,
-    callbacks: Sequence[Any] = (),
-    progress: bool = True,
-) -> FitResult:
-    """Train a pipeline's parts.
-
-    Writes TensorBoard events to ``out``, checkpoints to ``out/checkpoints``, and the final weights
-    to ``out/weights.pt``.  Ctrl-C and SIGTERM finish the step and write a checkpoint; a run resumed
-    from it goes on exactly.
-
-    Args:
-        parts: The built parts; their weights are changed in place.
-        settings: How to train.
-        out: The run's folder, which exists.
-        record: What the run is, as plain data; kept in every checkpoint.
-        resume: Go on from the newest readable checkpoint in ``out``.
-        callbacks: Lightning callbacks.
-        progress: Show progress on standard error.
-
-    Raises:
-        FileNotFoundError: If there is nothing to resume.
-        ValueError: If the checkpoint is of a run with other settings, or is damaged; for a batch
-            that the devices cannot share.
-        NonFiniteLoss: If the loss becomes NaN or infinite.
-    """
-    from ccl_plugins import checkpoint
-    from ccl_plugins.training.batches import Consumed, check_divisible
-    from ccl_plugins.training.checkpointing import OURS, Checkpointing, newest
-    from ccl_plugins.training.interrupt import Interrupt
-    from ccl_plugins.training.module import TrainingModule
-    from ccl_plugins.training.monitor import Monitor
-    from ccl_plugins.training.randomness import seed_everything
-    from ccl_plugins.training.tables import Tables
-
-    check_divisible(settings.batch_size, settings.devices)
-    split = parts.dataset("train")
-    tables, consumed = Tables(parts.conditions, len(split), settings.seed), Consumed()
-    source, generators, done = None, [], None
-    folder = out / "checkpoints"
-    if resume:
-        source, saved = newest(folder)
-        _require_same_run(settings, saved[OURS]["settings"], source)
-        tables.load_state_dict(saved[OURS]["tables"])
-        consumed.batches, generators = saved[OURS]["consumed"], saved[OURS]["generators"]
-        done = saved["global_step"]
-    seed_everything(settings.seed)
-    module = TrainingModule(parts, split, tables, settings, _make_loader, consumed, generators)
-    monitor = Monitor(settings.log_every, settings.batch_size)
-    with Interrupt() as interrupt, _quiet():
-        writer = Checkpointing(folder, settings.checkpoint_every, record, interrupt, monitor)
-        trainer = _make_trainer(settings, out, monitor, [*callbacks, writer], progress, done)
-        try:
-            trainer.fit(module, ckpt_path=None if source is None else str(source))
-        except SystemExit as error:
-            # Lightning ends the whole process at a second Ctrl-C; a notebook should live on.
-            raise KeyboardInterrupt from error
-    step = trainer.global_step
-    finished = not writer.stopped or step >= module.total_steps
-    if finished and trainer.is_global_zero:
-        checkpoint.write(out / checkpoint.WEIGHTS, weights(parts, record, step))
-    return FitResult(finished, step)
-
-
-def weights(parts: Parts, record: Mapping[str, Any], step: int) -> dict[str, Any]:
-    """A trained pipeline as plain data: the networks' weights, what they are, and with what made."""
-    from ccl_plugins.checkpoint import versions
-
-    networks = {name: network.state_dict() for name, network in parts.networks.items()}
-    return {**networks, "step": step, "record": json.dumps(record), "versions": versions()}
-
-
-def _require_same_run(settings: FitSettings, saved: Mapping[str, Any], source: Path) -> None:
-    """Refuse to resume with settings under which the run would not go on but become another."""
-    given = settings.to_dict()
-    free = {"epochs", "workers", "devices", "checkpoint_every", "log_every", "detect_anomaly"}
-    for name in given.keys() - free:
-        if given[name] != saved.get(name):
-            raise ValueError(
-                f"{source} is of a run with {name} {saved.get(name)!r}; it cannot be resumed with"
-                f" {given[name]!r}"
-            )
-
-
-def _make_loader(module: TrainingModule) -> Loader:
-    from ccl_plugins.training.batches import Batches
-    from ccl_plugins.training.items import Items
-    from ccl_plugins.training.loader import Loader, default_workers
-
-    settings, parts, trainer = module.settings, module.parts, module.trainer
-    batches = Batches(
-        lambda: _make_sampler(parts, module.tables, settings),
-        module.consumed,
-        settings.batch_size,
-        trainer.global_rank,
-        trainer.world_size,
-    )
-    workers = default_workers(settings.devices) if settings.workers is None else settings.workers
-    on_gpu = trainer.strategy.root_device.type == "cuda"
-    items = Items(module.split, parts.views, settings.seed)
-    return Loader(items, batches, workers, pin_memory=on_gpu)
-
-
-def _make_sampler(parts: Parts, tables: Tables, settings: FitSettings) -> Sampler:
-    """The sampler, with the condition's values where it asks for them."""
-    supplied: dict[str, Any] = {
-        "size": tables.size,
-        "batch_size": settings.batch_size,
-        "seed": settings.seed,
-    }
-    parameters = inspect.signature(parts.sampler).parameters
-    # One that takes any keyword decides for itself; one that names it needs it.
-    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    if "condition" in parameters or open_ended:
-        names = list(tables)
-        name = names[0] if len(names) == 1 else "condition"
-        if name in names:
-            supplied["condition"] = tables[name].values
-        elif not open_ended:
-            raise ValueError(
-                "the sampler reads a static or refreshed condition; with several, that called"
-                f" 'condition': there are {', '.join(map(repr, names)) or 'none'}"
-            )
-    return parts.sampler(**supplied)
-
-
-def _make_trainer(
-    settings: FitSettings,
-    out: Path,
-    monitor: Any,
+    monitor: Monitor,
     callbacks: Sequence[Any],
     progress: bool,
     done: int | None,
 ) -> pl.Trainer:
-    import pytorch_lightning as pl
-    import torch
-    from pytorch_lightning.callbacks import ProgressBar
-    from pytorch_lightning.strategies import DDPStrategy
+    """A Trainer that does what the settings say, and nothing of its own accord.
 
-    from ccl_plugins.training.checkpointing import CheckpointFiles
-    from ccl_plugins.training.events import Events
-    from ccl_plugins.training.progress import Progress
-
+    Args:
+        settings: How to train.
+        out: Where events go.
+        monitor: Knows the loss; comes before the other callbacks.
+        callbacks: Further ones, with a progress bar or without.
+        progress: Whether a bar is shown where none is among them.
+        done: The step of the checkpoint that is resumed, or None.
+    """
     bars = [each for each in callbacks if isinstance(each, ProgressBar)]
     if progress and not bars:
         bars = [Progress(monitor)]
         callbacks = [*callbacks, *bars]
     several = settings.devices > 1
-    # Buffers are the same on all processes by construction (queues) or belong to each (norms).
-    strategy: Any = DDPStrategy(broadcast_buffers=False) if several else "auto"
     return pl.Trainer(
         accelerator="auto",
         devices=settings.devices,
-        strategy=strategy,
+        strategy=_many_processes() if several else "auto",
         precision=settings.precision,  # type: ignore[arg-type]  # one of PRECISIONS
         max_epochs=settings.epochs,
         accumulate_grad_batches=settings.accumulate,
@@ -216,8 +71,30 @@ def _make_trainer(
     )
 
 
+def _many_processes() -> DDPStrategy:
+    # Buffers are the same on all processes by construction (queues) or belong to each (norms).
+    options = inspect.signature(DistributedDataParallel.__init__).parameters
+    name = "forward_sync_buffers" if "forward_sync_buffers" in options else "broadcast_buffers"
+    handed_on: dict[str, Any] = {name: False}
+    return DDPStrategy(**handed_on)
+
+
+def count_workers(settings: FitSettings, trainer: pl.Trainer) -> int:
+    """Processes that load for each that trains."""
+    if settings.workers is not None:
+        return settings.workers
+    return default_workers(settings.devices, trainer.strategy.root_device.type != "cpu")
+
+
+def beside_workers(settings: FitSettings, trainer: pl.Trainer) -> AbstractContextManager[None]:
+    """The cores that training on a CPU has beside its workers."""
+    if trainer.strategy.root_device.type != "cpu":
+        return nullcontext()
+    return shared_cores(count_workers(settings, trainer), settings.devices)
+
+
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without Lightning's news of devices, tips and limits reached, which say nothing of the run."""
     loggers = [logging.getLogger(name) for name in ("pytorch_lightning", "lightning_fabric")]
     levels = [logger.level for logger in loggers]
@@ -228,6 +105,10 @@ def _quiet() -> Iterator[None]:
             # Lightning's walk over a batch asks torch in a way that newer torch versions deprecate.
             warnings.filterwarnings(
                 "ignore", category=FutureWarning, module=r"pytorch_lightning\.utilities\._pytree"
+            )
+            # Frozen encoders are in evaluation mode on purpose.
+            warnings.filterwarnings(
+                "ignore", message=r"Found \d+ module\(s\) in eval", module="pytorch_lightning"
             )
             yield
     finally:

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import torch
+from training_fakes import FakeDataset, FakeMethod, FakeViews
+
+from ccl_plugins.training.features import embed_split, frozen_features
+
+SPLIT = FakeDataset(20)("train")
+
+
+class OneByOne:
+    """A split that is not in memory."""
+
+    metadata = SPLIT.metadata
+
+    def __len__(self) -> int:
+        return len(SPLIT)
+
+    def __getitem__(self, index: int) -> object:
+        return SPLIT[index]
+
+
+def test_features_are_un_augmented_and_in_order() -> None:
+    method = FakeMethod()
+    method.train()
+    found = frozen_features(method, SPLIT, FakeViews(), batch_size=7)
+    assert method.backbone.training
+    torch.testing.assert_close(method.backbone[2].running_mean, torch.zeros(8))
+    method.eval()
+    with torch.no_grad():
+        torch.testing.assert_close(found.features, method.encode(SPLIT.images / 255))
+
+
+def test_a_split_need_not_be_in_memory() -> None:
+    method, views = FakeMethod(), FakeViews()
+    expected = frozen_features(method, SPLIT, views)
+    found = frozen_features(method, OneByOne(), views, batch_size=7)
+    torch.testing.assert_close(found.features, expected.features)
+
+
+def test_metadata_comes_as_tensors_with_words_in_sorted_order() -> None:
+    found = frozen_features(FakeMethod(), SPLIT, FakeViews()).metadata
+    assert found["word"].tolist() == (SPLIT.metadata["label"] % 2).tolist()
+    assert found["label"].dtype == torch.long
+
+
+def test_embeddings_are_on_the_sphere() -> None:
+    method = FakeMethod()
+    found = embed_split(method, SPLIT, FakeViews(), batch_size=6)
+    torch.testing.assert_close(found.norm(dim=1), torch.ones(20))
+    assert not found.requires_grad

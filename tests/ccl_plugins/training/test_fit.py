@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pytorch_lightning import Callback
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch import Tensor
+from training_fakes import FakeDataset, FakeMethod, FakeObjective, FakeViews, make_parts
+
+from ccl_plugins import checkpoint
+from ccl_plugins.protocols import Embedded, Table
+from ccl_plugins.training import FitSettings, Parts, fit
+from ccl_plugins.training.monitor import NonFiniteLoss
+
+
+def run(out: Path, parts: Parts | None = None, callbacks: Any = (), **settings: Any) -> Parts:
+    parts = parts or make_parts()
+    given = {"epochs": 2, "batch_size": 8, "workers": 0, "log_every": 2, **settings}
+    result = fit(parts, FitSettings(**given), out, {}, callbacks=callbacks, progress=False)
+    assert result.finished
+    return parts
+
+
+def test_a_seed_repeats_a_run_to_the_bit(tmp_path: Path) -> None:
+    first, second, other = (run(tmp_path, seed=seed).method.state_dict() for seed in (1, 1, 2))
+    torch.testing.assert_close(first, second, rtol=0, atol=0)
+    assert not torch.equal(first["queue"], other["queue"])
+
+
+def test_the_momentum_encoder_follows_optimiser_steps_and_the_queue_every_batch(
+    tmp_path: Path,
+) -> None:
+    # 44 samples are 5 batches, and the last of an epoch makes a step though it is alone.
+    parts = run(tmp_path, make_parts(dataset=FakeDataset(44)), accumulate=2)
+    assert parts.method.calls == [(step, 6) for step in range(6)]
+    assert len(parts.objective.seen) == 10
+
+
+def test_loss_rate_and_speed_are_logged_by_step(tmp_path: Path) -> None:
+    run(tmp_path, epochs=3, warmup_epochs=1)
+    events = EventAccumulator(str(tmp_path)).Reload()
+    assert {"loss", "lr", "images_per_second"} <= set(events.Tags()["scalars"])
+    assert [e.step for e in events.Scalars("loss")] == [2, 4, 6]
+    rates = [e.value for e in events.Scalars("lr")]
+    torch.testing.assert_close(rates[0], 3e-3, rtol=1e-6, atol=0)
+    assert rates[0] > rates[1] > rates[2] > 0
+    assert not list(tmp_path.glob("*.yaml"))
+
+
+def test_the_final_weights_are_plain_data(tmp_path: Path) -> None:
+    parts = run(tmp_path)
+    saved = checkpoint.read(tmp_path / checkpoint.WEIGHTS)
+    torch.testing.assert_close(saved["method"], dict(parts.method.state_dict()))
+    assert saved["step"] == 4
+    assert saved["record"] == "{}"
+
+
+class Poisoned(FakeObjective):
+    """NaN where sample 11 is in the batch."""
+
+    def terms(self, pairs: Any) -> tuple[Tensor, Tensor]:
+        values, weights = super().terms(pairs)
+        return torch.where(pairs.index == 11, float("nan"), values), weights
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
+    parts = make_parts(objective=Poisoned())
+    with pytest.raises(NonFiniteLoss, match=r"at step \d; samples \[.* detect_anomaly=True"):
+        run(tmp_path, parts, epochs=9, log_every=3)
+    with pytest.raises(NonFiniteLoss, match=r"the terms of samples \[11\] are not finite"):
+        run(tmp_path, make_parts(objective=Poisoned()), epochs=9, detect_anomaly=True)
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_losses_are_computed_in_float32_under_mixed_precision(tmp_path: Path) -> None:
+    seen = []
+
+    class Watching(FakeMethod):
+        def pairs(self, embedded: Embedded, condition: Any, index: Any) -> Any:
+            seen.append((embedded.projections, torch.is_autocast_enabled("cpu")))
+            return super().pairs(embedded, condition, index)
+
+    run(tmp_path, make_parts(method=Watching()), precision="bf16-mixed", epochs=1)
+    for projections, autocast in seen:
+        assert projections.dtype == torch.float32
+        assert not autocast
+        torch.testing.assert_close(projections.norm(dim=-1), torch.ones(2, 8))
+
+
+def test_an_objective_may_have_raw_embeddings(tmp_path: Path) -> None:
+    seen = []
+
+    class Raw(FakeObjective):
+        embedding = "raw"
+
+        def terms(self, pairs: Any) -> tuple[Tensor, Tensor]:
+            seen.append(pairs.projections.detach().norm(dim=-1))
+            return super().terms(pairs)
+
+    run(tmp_path, make_parts(objective=Raw()), epochs=1)
+    assert float((seen[0] - 1).abs().max()) > 0.01
+
+
+class Label:
+    life, measure = "static", "categorical"
+
+    def fit(self, dataset: Any, embed: Any, previous: Any) -> Table:
+        return Table(dataset.metadata["label"], {"centres": embed()[:2]})
+
+
+def test_conditions_and_extras_reach_the_pairs(tmp_path: Path) -> None:
+    seen = []
+
+    class Reads(FakeObjective):
+        def setup(self, tables: Any) -> None:
+            classes = int(tables["condition"].values.max()) + 1
+            self.centres = torch.nn.Parameter(torch.zeros(classes, 4))
+
+        def terms(self, pairs: Any) -> tuple[Tensor, Tensor]:
+            seen.append((pairs.index, pairs.condition["condition"], pairs.extras["centres"]))
+            values, weights = super().terms(pairs)
+            return values + (self.centres - 1).square().mean(), weights
+
+    parts = run(tmp_path, make_parts(objective=Reads(), conditions={"condition": Label()}))
+    for index, labels, centres in seen:
+        assert labels.tolist() == (index % 4).tolist()
+        torch.testing.assert_close(centres.norm(dim=1), torch.ones(2))
+    assert float(parts.objective.centres.detach().min()) > 0
+
+
+def test_fitting_a_condition_leaves_the_model_as_it_was(tmp_path: Path) -> None:
+    method = FakeMethod()
+    method.head.eval()
+
+    class Looks(Callback):
+        def on_fit_start(self, trainer: Any, module: Any) -> None:
+            seen.append(
+                (module.method.backbone[2].running_mean.clone(), module.method.head.training)
+            )
+
+    seen: list[Any] = []
+    run(tmp_path, make_parts(method=method, conditions={"c": Label()}), [Looks()])
+    torch.testing.assert_close(seen, [(torch.zeros(8), False)])
+
+
+def test_a_sampler_that_asks_is_given_the_condition(tmp_path: Path) -> None:
+    given = []
+
+    def sampler(*, size: int, batch_size: int, seed: int, condition: Tensor) -> Any:
+        from ccl_plugins.samplers import Uniform
+
+        given.append(condition)
+        return Uniform(size=size, batch_size=batch_size, seed=seed)
+
+    run(tmp_path, make_parts(sampler=sampler, conditions={"c": Label()}))
+    assert given[0].tolist() == (torch.arange(20) % 4).tolist()
+    with pytest.raises(ValueError, match=r"the sampler reads .* there are none"):
+        run(tmp_path, make_parts(sampler=sampler))
+
+
+def test_lightning_says_nothing_of_its_own(
+    tmp_path: Path, capfd: Any, recwarn: pytest.WarningsRecorder
+) -> None:
+    parts = make_parts(views=FakeViews(count=3))
+    fit(parts, FitSettings(1, 8, workers=0), tmp_path, {})
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("epoch 1/1  step 2  loss ")
+    assert err.count("\n") == 1
+    assert [str(w.message) for w in recwarn] == []
+
+
+def test_the_users_callbacks_are_called(tmp_path: Path) -> None:
+    class Counts(Callback):
+        epochs = 0
+
+        def on_train_epoch_end(self, *_: Any) -> None:
+            self.epochs += 1
+
+        def state_dict(self) -> Mapping[str, Any]:
+            return {"epochs": self.epochs}
+
+    counts = Counts()
+    run(tmp_path, callbacks=[counts])
+    assert counts.epochs == 2

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from training_fakes import FakeDataset, FakeViews, noisy
+
+from ccl_plugins.training.batches import Batches, Consumed
+from ccl_plugins.training.items import Items, collate
+from ccl_plugins.training.loader import Loader
+from ccl_plugins.training.randomness import generator_states
+
+KEYS = [(0, 0, 3), (0, 1, 5), (1, 0, 3)]
+
+
+def items(views: Any = None, seed: int = 0) -> Items:
+    return Items(FakeDataset()("train"), views or FakeViews(), seed)
+
+
+def test_a_sample_is_the_same_whatever_was_drawn_before() -> None:
+    together = items().__getitems__(KEYS)
+    torch.rand(3), np.random.rand(3), random.random()
+    alone = [items()[key] for key in reversed(KEYS)][::-1]
+    torch.testing.assert_close(together, alone, rtol=0, atol=0)
+
+
+def test_samples_differ_by_seed_epoch_position_and_view() -> None:
+    drawn = [items()[0, 0, 3], items()[1, 0, 3], items()[0, 1, 3], items(seed=1)[0, 0, 3]]
+    views = [view for sample, _ in drawn for view in sample]
+    for i, a in enumerate(views):
+        assert not any(torch.equal(a, b) for b in views[i + 1 :])
+
+
+def test_a_view_does_not_depend_on_what_another_draws() -> None:
+    def greedy(image: Tensor) -> Tensor:
+        torch.rand(100), np.random.rand(100), random.random()
+        return noisy(image)
+
+    views = FakeViews()
+    expected = items(views)[KEYS[0]][0][1]
+    views.transforms = [greedy, noisy]
+    torch.testing.assert_close(items(views)[KEYS[0]][0][1], expected, rtol=0, atol=0)
+
+
+def test_views_without_transforms_are_seeded_together() -> None:
+    views = FakeViews(separate=False)
+    torch.testing.assert_close(items(views)[KEYS[1]], items(views)[KEYS[1]], rtol=0, atol=0)
+
+
+def test_drawing_leaves_the_global_generators_alone() -> None:
+    before = generator_states()
+    items().__getitems__(KEYS)
+    torch.testing.assert_close(generator_states(), before, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("separate", [True, False])
+def test_the_views_after_the_first_show_the_partner(separate: bool) -> None:
+    class Plain(FakeViews):
+        def __call__(self, image: Tensor) -> list[Tensor]:
+            return [image, image]
+
+    views = Plain()
+    if separate:
+        views.transforms = [lambda image: image] * 2
+    else:
+        del views.transforms
+    split = FakeDataset()("train")
+    batch = collate(items(views).__getitems__([(0, 0, 3, 7), (0, 1, 4, 8)]))
+    torch.testing.assert_close(batch.views, [split.images[[3, 4]], split.images[[7, 8]]])
+    assert batch.index.tolist() == [[3, 7], [4, 8]]
+
+
+def test_workers_give_what_the_main_process_gives() -> None:
+    from ccl_plugins.samplers import Uniform
+
+    def batches(workers: int) -> list[Any]:
+        def sampler() -> Any:
+            return Uniform(size=20, batch_size=6, seed=3)
+
+        loader = Loader(items(), Batches(sampler, Consumed(), 6), workers, pin_memory=False)
+        try:
+            return [tuple(batch) for batch in loader]
+        finally:
+            loader.close()
+
+    torch.testing.assert_close(batches(2), batches(0), rtol=0, atol=0)

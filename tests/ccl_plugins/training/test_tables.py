@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from training_fakes import FakeDataset
+
+from ccl_plugins.protocols import Embedded, Table
+from ccl_plugins.training.randomness import generator_states
+from ccl_plugins.training.tables import Tables, check_kernel
+
+SPLIT = FakeDataset(6)("train")
+
+
+class Given:
+    """A condition with the values it is given."""
+
+    def __init__(self, values: Any, measure: str = "continuous", life: str = "static") -> None:
+        self.values, self.measure, self.life = values, measure, life
+        self.fits: list[Any] = []
+
+    def fit(self, dataset: Any, embed: Any, previous: Any) -> Any:
+        self.fits.append(previous)
+        return self.values
+
+
+def fitted(*args: Any) -> Tables:
+    tables = Tables({"condition": Given(*args)}, 6)
+    tables.refresh(0, SPLIT, lambda: torch.zeros(6, 2))
+    return tables
+
+
+@pytest.mark.parametrize(
+    ("values", "measure", "message"),
+    [
+        (torch.zeros(5), "continuous", r"shape \(5,\), but the data set has 6 samples"),
+        ([0.0] * 6, "continuous", "must be a tensor, not list"),
+        (
+            torch.tensor([0, 1, float("nan"), 0, 0, float("nan")]),
+            "continuous",
+            r"2 of 6 .*\(2, 5\)",
+        ),
+        (
+            torch.tensor([0, 1, float("inf"), 0, 0, 0]),
+            "continuous",
+            r"infinite .*1 of 6 rows \(2\)",
+        ),
+        (torch.tensor([0, 1, -1, 0, 0, 2]), "categorical", r"missing \(-1\) .*1 of 6 rows \(2\)"),
+        (torch.tensor([0, 1, 0.5, 0, 0, 2]), "categorical", r"fractional .* \(2\)"),
+        (torch.full((6, 2), 2), "multi_label", r"6 of 6 rows \(0, 1, 2, 3, 4, 5\)"),
+        (torch.zeros(6), "ordinal", "measure 'ordinal'"),
+    ],
+)
+def test_bad_values_are_refused_by_row(values: Any, measure: str, message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        fitted(values, measure)
+
+
+@pytest.mark.parametrize(
+    ("values", "measure", "dtype"),
+    [
+        (torch.arange(6.0), "categorical", torch.long),
+        (torch.ones(6, 2, dtype=torch.bool), "multi_label", torch.float32),
+        (torch.ones(6, dtype=torch.float64), "continuous", torch.float32),
+    ],
+)
+def test_values_get_the_type_of_their_measure(values: Tensor, measure: str, dtype: Any) -> None:
+    found = fitted(values, measure).look_up(torch.tensor([4, 1]))["condition"]
+    torch.testing.assert_close(found, values[[4, 1]].to(dtype))
+
+
+def test_static_tables_are_fitted_once_and_refreshed_ones_every_epoch() -> None:
+    static, refreshed = Given(torch.zeros(6)), Given(torch.ones(6), life="refreshed")
+    tables = Tables({"a": static, "b": refreshed}, 6)
+    assert [tables.refresh(e, SPLIT, lambda: torch.zeros(6)) for e in (0, 0, 1)] == [
+        ["a", "b"],
+        [],
+        ["b"],
+    ]
+    assert static.fits == [None]
+    first, second = refreshed.fits
+    assert first is None
+    torch.testing.assert_close(second.values, torch.ones(6))
+    torch.testing.assert_close(tables.look_up(torch.arange(2))["b"], torch.ones(2))
+
+
+def test_embeddings_are_computed_once_for_all_conditions_of_an_epoch() -> None:
+    class Asks(Given):
+        def fit(self, dataset: Any, embed: Any, previous: Any) -> Tensor:
+            return embed()
+
+    calls = []
+    tables = Tables({"a": Asks(None), "b": Asks(None)}, 6)
+    tables.refresh(0, SPLIT, lambda: calls.append(0) or torch.zeros(6, 2))
+    assert calls == [0]
+
+
+def test_a_fit_draws_from_a_stream_of_its_own() -> None:
+    class Random(Given):
+        def fit(self, dataset: Any, embed: Any, previous: Any) -> Tensor:
+            return torch.rand(6)
+
+    def draw(epoch: int) -> Tensor:
+        tables = Tables({"a": Random(None, life="refreshed")}, 6)
+        tables.refresh(epoch, SPLIT, lambda: torch.zeros(6))
+        return tables["a"].values
+
+    before = generator_states()
+    torch.testing.assert_close(draw(1), draw(1), rtol=0, atol=0)
+    assert not torch.equal(draw(1), draw(2))
+    torch.testing.assert_close(generator_states(), before, rtol=0, atol=0)
+
+
+def test_tables_survive_their_state() -> None:
+    tables = fitted(Table(torch.arange(6.0), {"centres": torch.ones(2, 3)}))
+    again = Tables(tables.conditions, 6)
+    again.load_state_dict(tables.state_dict())
+    assert again.refresh(3, SPLIT, lambda: torch.zeros(6)) == []
+    torch.testing.assert_close(again["condition"].values, torch.arange(6.0))
+    torch.testing.assert_close(again.extras_on(torch.device("cpu")), {"centres": torch.ones(2, 3)})
+    with pytest.raises(ValueError, match="condition 'condition'; this run has none"):
+        Tables({}, 6).load_state_dict(tables.state_dict())
+
+
+def test_online_conditions_see_the_batch_without_gradient() -> None:
+    class Online:
+        life, measure = "online", "continuous"
+
+        def __call__(self, embedded: Embedded) -> Tensor:
+            return embedded.projections * 2
+
+    tables = Tables({"a": Online()}, 6)
+    assert tables.refresh(0, SPLIT, lambda: torch.zeros(6)) == []
+    projections = torch.ones(2, 3, 4, requires_grad=True)
+    found = tables.observe(Embedded(projections, projections))["a"]
+    assert not found.requires_grad
+    torch.testing.assert_close(found, torch.full((2, 3, 4), 2.0))
+
+
+class Gaussian:
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+
+    def __call__(self, a: Tensor, b: Tensor) -> Tensor:
+        return torch.exp(-(torch.cdist(a[:, None], b[:, None]) ** 2) / self.scale)
+
+
+def test_a_kernel_that_sees_nothing_is_warned_about() -> None:
+    table = Table(torch.arange(700.0))
+    with pytest.warns(UserWarning, match=r'scale 0.01 .*condition \'z\'.*scale="median"'):
+        found = check_kernel(Gaussian(0.01), table, "z")
+    assert found["surviving_weight"] < 1e-3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = check_kernel(Gaussian(1e9), table, "z")
+    torch.testing.assert_close(found["surviving_weight"], 1.0, rtol=1e-3, atol=0)
+    torch.testing.assert_close(found["effective_neighbours"], 511.0, rtol=1e-3, atol=0)
