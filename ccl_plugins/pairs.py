@@ -123,10 +123,7 @@ class Pairs(Samples):
     def contrast(
         self, i: int, j: int, within_view: bool, where: Tensor | None = None
     ) -> list[tuple[Tensor, Tensor | None]]:
-        """The own key of view ``j`` and the negatives beside it, in blocks as `negatives` has them.
-
-        Which of them count is None where all do.
-        """
+        """Own keys of view ``j`` and negatives, in blocks as in `negatives`; None where all count."""
         (sims, keep), *more = self.negatives(i, j, within_view, where)
         if self.draws is not None:
             return [(self.own_sim(i, j)[:, None], None), (sims, keep), *more]
@@ -184,17 +181,17 @@ class Pairs(Samples):
             gather_distributed: As `in_batch` takes it.
 
         Raises:
-            TypeError: For masks that are not bool.
-            ValueError: For masks of another shape, or a sample that is both.
+            ValueError: For masks of another type or shape, or a sample that is both.
         """
         pairs = in_batch(projections, condition, gather_distributed=gather_distributed)
-        negatives = ~positives if negatives is None else negatives
+        shape = pairs.own().shape
         for name, mask in (("positives", positives), ("negatives", negatives)):
-            if mask.dtype != torch.bool:
-                raise TypeError(f"{name} must be bool, not {mask.dtype}")
-            if mask.shape != pairs.own().shape:
-                wanted = tuple(pairs.own().shape)
-                raise ValueError(f"{name} must be (n, m) = {wanted}, not {tuple(mask.shape)}")
+            if mask is not None and (mask.dtype != torch.bool or mask.shape != shape):
+                raise ValueError(
+                    f"{name} must be bool of shape (n, m) = {tuple(shape)},"
+                    f" not {mask.dtype} of shape {tuple(mask.shape)}"
+                )
+        negatives = ~positives if negatives is None else negatives
         if not torch.compiler.is_compiling():
             both = (positives & negatives & ~pairs.own()).nonzero()
             if len(both):

@@ -70,3 +70,23 @@ def cclk(kind, x, y, w, tau, clip=True):
         else:
             total = total - torch.log(e[i] / (e[i] + (b - 1) * c))
     return total / b
+
+
+def cclk_released(kind, x, y, k, ridge, tau):
+    """What the released code of CCL-K computes with the kernel matrix k, over the anchors of x."""
+    b, total = len(x), 0.0
+    k = k.clone().fill_diagonal_(1)
+    w = operator(k, ridge).fill_diagonal_(0)
+    w = torch.where(w < 1e-6, 0, w)
+    for i in range(b):
+        cross = [torch.exp(cosine(x[i], y[j]) / tau) for j in range(b)]
+        within = [torch.exp(cosine(x[i], x[j]) / tau) for j in range(b)]
+        others = [j for j in range(b) if j != i]
+        c = sum(w[j, i] * (cross[j] + within[j]) for j in others)
+        if kind == "weaklysup":
+            c = c.clamp(1e-7, 1e20)
+            rest = sum(cross) + sum(within[j] for j in others)
+            total = total - torch.log(c / (c + rest).clamp(1e-7, 1e20))
+        else:
+            total = total - torch.log(cross[i] / (cross[i] + (b - 1) * c).clamp(1e-7, 1e20))
+    return total / b

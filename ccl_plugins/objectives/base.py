@@ -26,8 +26,8 @@ class ContrastiveObjective(nn.Module):
 
     Args:
         exclude: Likely false negatives, ``(kernel, threshold)`` or with the name of a condition as
-            third: another sample whose similarity to the anchor is at or above the threshold is no
-            negative.  It may still be a positive.
+            third, ``"condition"`` if none is given: another sample whose similarity to the anchor is
+            at or above the threshold is no negative.  It may still be a positive.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Raises:

@@ -9,7 +9,17 @@ import sharded
 import torch
 
 from ccl_plugins.kernels import RBF, Cosine, Linear
-from ccl_plugins.objectives import FairCCLK, HardNegCCLK, InfoNCE, WeaklySupCCLK
+from ccl_plugins.objectives import (
+    ClInfoNCE,
+    FairCCLK,
+    FairInfoNCE,
+    HardNegCCLK,
+    HardNegInfoNCE,
+    InfoNCE,
+    SoftInfoNCE,
+    WeaklySupCCLK,
+    WeaklySupInfoNCE,
+)
 
 CASES = {
     "infonce": partial(InfoNCE),
@@ -18,6 +28,15 @@ CASES = {
     "fair, continuous": partial(FairCCLK, RBF(2.0)),
     "weaklysup": partial(WeaklySupCCLK, Cosine()),
     "hardneg": partial(HardNegCCLK, RBF(4.0), ridge=0.5),
+    "released fair": partial(FairCCLK, RBF(2.0), form="released"),
+    "released weaklysup": partial(WeaklySupCCLK, RBF(2.0), form="released"),
+    "soft_infonce": partial(SoftInfoNCE, RBF(2.0)),
+    "excluding": partial(InfoNCE, exclude=(Cosine(), 0.9)),
+    "cl_infonce, categorical": partial(ClInfoNCE),
+    "fair_infonce, categorical": partial(FairInfoNCE),
+    "weaklysup_infonce, categorical": partial(WeaklySupInfoNCE),
+    "hardneg_infonce": partial(HardNegInfoNCE, nearest=3),
+    "replicated": partial(sharded.Replicated),
 }
 
 
@@ -26,11 +45,11 @@ def test_two_ranks_equal_one_process(two_processes, name):
     torch.manual_seed(3)
     views = torch.randn(2, 8, 5, dtype=torch.float64)
     condition = {"condition": torch.rand(8, 3, dtype=torch.float64)}
-    if name == "fair, categorical":
+    if name.endswith("categorical"):
         condition = {"condition": torch.randint(3, (8,))}
     if name == "hardneg":
         condition = {"condition": torch.randn(2, 8, 3, dtype=torch.float64)}
-    if name in ("infonce", "nt_xent"):
+    if name in ("infonce", "nt_xent", "hardneg_infonce", "replicated"):
         condition = {}
     expected = sharded.whole(CASES[name], views, condition)
     for found in two_processes(sharded.loss_and_gradient, CASES[name], views, condition):

@@ -1,0 +1,85 @@
+"""What the released code of CCL-K computes, in value and gradient."""
+
+from __future__ import annotations
+
+import oracle
+import pytest
+import slow_loops
+import torch
+from slow_infonce import assert_same, random_batch
+
+from ccl_plugins.kernels import RBF, Cosine, Laplacian, Linear, Polynomial
+from ccl_plugins.objectives import FairCCLK, HardNegCCLK, WeaklySupCCLK
+from ccl_plugins.pairs import in_batch
+
+OBJECTIVES = {"weaklysup": WeaklySupCCLK, "fair": FairCCLK, "hardneg": HardNegCCLK}
+KERNELS = {"rbf": RBF, "laplacian": Laplacian, "linear": Linear, "polynomial": Polynomial}
+CASES = oracle.names("cclk_weaklysup_*", "cclk_fair_*", "cclk_hardneg_*")
+
+
+def make_kernel(name, scale):
+    return Cosine() if name == "cosine" else KERNELS[name](scale=scale)
+
+
+@pytest.mark.parametrize(("dtype", "rtol"), [(torch.float64, 1e-9), (torch.float32, 2e-5)])
+@pytest.mark.parametrize("name", CASES)
+def test_equals_the_stored_value_and_gradient(name, dtype, rtol):
+    case = oracle.case(name)
+    data, p = oracle.tensors(case["inputs"], dtype), case["params"]
+    x, y = data["x"].requires_grad_(), data["y"].requires_grad_()
+    z = (data["z_x"], data["z_y"]) if "z_x" in data else data["z"]
+    kernel = make_kernel(p["kernel"], p.get("kernel_scale"))
+    objective = OBJECTIVES[name.split("_")[1]](kernel, p["tau"], ridge=p["lambda"], form="released")
+    loss = objective(x, y, condition=z)
+    expected = torch.tensor(case["expected_code"], dtype=dtype)
+    torch.testing.assert_close(loss, expected, rtol=rtol, atol=1e-15)
+    for found, key in zip(torch.autograd.grad(loss, (x, y)), "xy", strict=True):
+        stored = case["extras"]["grad_code"][key]
+        row = torch.tensor(stored["row0"], dtype=dtype)
+        atol = 1e-15 + stored["l2"] * rtol / 10
+        torch.testing.assert_close(found[0], row, rtol=rtol, atol=atol)
+        norm = torch.tensor(stored["l2"], dtype=dtype)
+        torch.testing.assert_close(found.norm(), norm, rtol=rtol, atol=1e-15)
+
+
+@pytest.mark.parametrize("tau", [0.4, 0.02])
+@pytest.mark.parametrize("kernel", ["rbf", "polynomial"])
+@pytest.mark.parametrize("kind", ["weaklysup", "fair"])
+def test_equals_the_slow_loop_in_value_and_gradient(kind, kernel, tau):
+    """At 0.02 scores pass 1e20, where the released code's clamp cuts the gradient."""
+    (x, y), _ = random_batch()
+    z = torch.randn(7, 3, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    gram = slow_loops.gram(kernel, z, scale=1.7)
+    objective = OBJECTIVES[kind](
+        make_kernel(kernel, 1.7), tau, ridge=0.3, form="released", symmetric=False
+    )
+    slow = slow_loops.cclk_released(kind, x, y, gram, 0.3, tau)
+    assert_same(objective(x, y, condition=z), slow, (x, y))
+
+
+@pytest.mark.parametrize(("form", "sign"), [("paper", -1), ("released", 1)])
+def test_weaklysup_as_released_repels_a_sample_s_own_views(form, sign):
+    """Along the own key, the anchor's value falls in the paper's form and rises in the released."""
+    (x, y), _ = random_batch()
+    x, y = (torch.nn.functional.normalize(view.detach(), dim=1) for view in (x, y))
+    z = torch.randn(7, 3, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    y.requires_grad_()
+    objective = WeaklySupCCLK(RBF(0.5), 0.4, form=form, symmetric=False)
+    values, _ = objective.terms(in_batch(torch.stack([x, y]), {"condition": z}))
+    for i in range(7):
+        gradient = torch.autograd.grad(values[0, i], y, retain_graph=True)[0]
+        assert sign * (gradient[i] @ x[i]) > 0
+
+
+@pytest.mark.parametrize("kind", OBJECTIVES)
+def test_a_kernel_that_no_weight_survives_gives_no_nan(kind):
+    (x, y), _ = random_batch()
+    loss = OBJECTIVES[kind](RBF(1e-4), form="released")(x, y, condition=torch.arange(7.0))
+    gradient = torch.autograd.grad(loss, x)[0]
+    assert loss.isfinite()
+    assert gradient.isfinite().all()
+
+
+def test_keeping_negative_weights_contradicts_the_released_form():
+    with pytest.raises(ValueError, match='"released" drops negative weights'):
+        FairCCLK(RBF(), form="released", negative_weights="keep")
