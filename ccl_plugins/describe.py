@@ -91,7 +91,7 @@ def describe(registry: engine.Registry, kind: str, name: str) -> Description:
         _place(named),
         signature,
         tuple(parameter.name for parameter in schema.supplied),
-        _declared(registry.kind(spec.kind).protocol, target),
+        _declared(registry, spec, target),
         inspect.getdoc(target) or "",
     )
 
@@ -104,12 +104,23 @@ def _place(target: Any) -> str:
         return ""
 
 
-def _declared(protocol: str, target: Any) -> dict[str, Any]:
-    """What the class itself says of the attributes that its kind's protocol asks for."""
-    module, _, name = protocol.partition(":")
+def _declared(registry: engine.Registry, spec: engine.ComponentSpec, target: Any) -> dict[str, Any]:
+    """What a class says of the attributes that its kind's protocol asks for.
+
+    Some depend on parameters, as the conditions that an objective reads: those are a built one's.
+    """
+    module, _, name = registry.kind(spec.kind).protocol.partition(":")
     asked = getattr(importlib.import_module(module), name)
     names = [*inspect.get_annotations(asked)]
     names += [n for n, v in vars(asked).items() if isinstance(v, property)]
     found = {n: inspect.getattr_static(target, n, None) for n in names}
+    if any(isinstance(value, property) for value in found.values()):
+        try:
+            built = registry.create(spec.kind, spec.id, **getattr(target, "EXAMPLE", {}))
+        except (engine.RegistryError, TypeError, ValueError):  # it cannot be built from defaults
+            built = None
+        found = {
+            n: getattr(built, n, None) if isinstance(v, property) else v for n, v in found.items()
+        }
     plain = (bool, int, float, str, list, tuple, dict)
     return {n: value for n, value in found.items() if isinstance(value, plain)}

@@ -14,7 +14,7 @@ from .loading import Loader
 from .lookup import look_up, shown
 from .namespace import Offer
 from .params import Schema, fill, schema
-from .session import Session
+from .session import Session, local_spec
 from .source import summary
 from .spec import ComponentSpec, Kind, LocalSpec, did_you_mean, fold, normalize
 
@@ -152,7 +152,7 @@ class Registry:
             InvalidParameter: For an unknown name, a missing value, or one of the wrong type.
             RegistryError: What `find` and `schema` raise.
         """
-        return self._choose(self.kind(kind).name, name, params)
+        return self._choose(self.find(kind, name), params)
 
     def create(
         self, kind: str, name: str, /, *, supplied: Mapping[str, Any] | None = None, **params: Any
@@ -167,13 +167,14 @@ class Registry:
         return self.choose(kind, name, **params).build(given, cache)
 
     def define(self, kind: str, value: Any) -> ComponentSpec:
-        """Make a class or object of the session known as ``local/<class>``."""
-        return self._session.define(self.kind(kind).name, value)
+        """Make a class or object of the session known as ``local/<class>``, until another is."""
+        spec = local_spec(self.kind(kind).name, value)
+        self._session.define(spec)
+        return spec
 
     def local(self, kind: str, value: Any, /, **params: Any) -> Component:
         """The choice of something of the session: a class with its parameters, or an object."""
-        spec = self.define(kind, value)
-        return self._choose(spec.kind, spec.id, params)
+        return self._choose(self.define(kind, value), params)
 
     def read(self, kind: str, data: Any, where: str = "") -> Component:
         """The choice that a value stands for.
@@ -195,16 +196,20 @@ class Registry:
                 raise InvalidParameter(f"{place}must be a {kind}, not the {data.kind} {data!r}")
             return data
         if isinstance(data, str):
-            return self._choose(kind, data, {}, where)
+            data = {"use": data}
         if isinstance(data, Mapping):
             if not isinstance(data.get("use"), str):
                 has = ", ".join(map(str, data)) or "nothing"
                 raise InvalidConfig(f'{place}a {kind} needs use = "its name"; there is {has}')
             params = {key: value for key, value in data.items() if key != "use"}
-            return self._choose(kind, data["use"], params, where)
+            try:
+                spec = self.find(kind, data["use"])
+            except RegistryError as error:
+                raise type(error)(f"{place}{error}") from None
+            return self._choose(spec, params, where)
         if data is None or isinstance(data, numbers.Number | list | tuple | bytes):
             raise InvalidConfig(f"{place}must be the name of a {kind} or a table, not {data!r}")
-        return self.local(kind, data)
+        return self._choose(local_spec(kind, data), {}, where)
 
     def read_loose(self, data: Any, where: str = "") -> Any:
         """The choice where a value says itself that it is one, else the value as it is."""
@@ -221,17 +226,14 @@ class Registry:
         names = (f"{base.__module__}:{base.__qualname__}" for base in bases)
         return next((self._protocols[name] for name in names if name in self._protocols), None)
 
-    def _choose(
-        self, kind: str, name: str, params: Mapping[str, Any], where: str = ""
-    ) -> Component:
+    def _choose(self, spec: ComponentSpec, params: Mapping[str, Any], where: str = "") -> Component:
         try:
-            spec = self.find(kind, name)
             found = self.schema(spec)
         except RegistryError as error:
             if not where:
                 raise
             raise type(error)(f"{where}: {error}") from error.__cause__
-        values = fill(found, params, self, f"{kind} {spec.id}", where)
+        values = fill(found, params, self, f"{spec.kind} {spec.id}", where)
         target = None if _is_object(spec) else spec.load()
         return Component(spec, values, target, found, self.shown(spec))
 

@@ -1,7 +1,6 @@
-"""From distributions to plugins: the layer on pluggy.
+"""From distributions to plugins: the layer on pluggy, which gets one object per distribution.
 
-pluggy gets one object per distribution.  Entry points are plain data and become components without
-an import; only a ``hooks`` module is imported.
+Entry points are plain data and become components without an import; only a hooks module is imported.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import pluggy
 
 from .distributions import Ledger, installed
 from .errors import InvalidSpec
-from .spec import ComponentSpec, Kind, did_you_mean
+from .spec import ComponentSpec, Kind, did_you_mean, kind_of_group
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
@@ -86,7 +85,7 @@ class Discovery:
                     if entry.group == f"{self._group}.hooks":
                         hooks |= self._hooks(entry.value)
                     elif f"{entry.group}.".startswith(f"{self._group}."):
-                        kind = self._known(entry.group[len(self._group) + 1 :])
+                        kind = kind_of_group(entry.group, self._group, self._kinds)
                         declared.append(ComponentSpec(kind, entry.name, entry.value))
         more = hooks.get(self._components, tuple)
 
@@ -100,12 +99,11 @@ class Discovery:
     def _hooks(self, name: str) -> Functions:
         """The hooks of a module, validated by a manager that holds nothing else."""
         found: Functions = {}
-        trial = self._new_manager()
+        trial, marker = self._new_manager(), f"{self._project}_impl"
         # The module's own dictionary: reading attributes would set off its lazy imports.
         for attribute, value in vars(importlib.import_module(name)).items():
             if inspect.isfunction(value):
-                known = hasattr(trial.hook, attribute)
-                marked = hasattr(value, f"{self._project}_impl")
+                known, marked = hasattr(trial.hook, attribute), hasattr(value, marker)
                 if known and not marked:
                     raise InvalidSpec(f"{name}: {attribute} is not marked with @hookimpl")
                 if marked and not known:
@@ -116,19 +114,11 @@ class Discovery:
         trial.register(_holder(found), name)
         return found
 
-    def _known(self, kind: str) -> str:
-        if kind not in self._kinds:
-            groups = [f"{self._group}.{known}" for known in (*self._kinds, "hooks")]
-            given = f"{self._group}.{kind}".rstrip(".")
-            near, valid = did_you_mean(given, groups), ", ".join(groups)
-            raise InvalidSpec(f"unknown entry-point group {given!r}.{near} Valid are: {valid}")
-        return kind
-
     def _offer(self, name: str, spec: object) -> None:
         if not isinstance(spec, ComponentSpec):
             raise InvalidSpec(f"{self._components} must give ComponentSpecs, not {spec!r}")
-        version = self._ledger.versions[name]
-        spec = replace(spec, kind=self._known(spec.kind), plugin=name, version=version)
+        kind_of_group(f"{self._group}.{spec.kind}", self._group, self._kinds)
+        spec = replace(spec, plugin=name, version=self._ledger.versions[name])
         if any(spec.use == other.use for other in self.specs):
             raise InvalidSpec(f"{spec.use} is declared twice")
         self.specs.append(spec)

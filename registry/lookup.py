@@ -41,7 +41,7 @@ def look_up(
     parts = [f"no {kind} {name!r}.", _instead(specs, kind, bare)]
     if slash and plugin not in {p.name for p in plugins}:
         parts[1] = (
-            f"It was made in another session; define it with local({kind!r}, ...) first."
+            f"It is defined in no plugin; in this session, local({kind!r}, ...) would define it."
             if plugin == LOCAL
             else f"{plugin} is not installed: pip install {plugin}"
         )
@@ -54,7 +54,7 @@ def shown(specs: Iterable[ComponentSpec], spec: ComponentSpec, host: str) -> str
     """The bare name where that finds it, else the qualified one."""
     rivals = [s for s in specs if (s.kind, s.name) == (spec.kind, spec.name)]
     found = rivals[0] if len(rivals) == 1 else _of_host(rivals, host)
-    return spec.name if found is spec else spec.id
+    return spec.name if found == spec else spec.id
 
 
 def trouble(plugins: Sequence[Plugin], host: str) -> str:

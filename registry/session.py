@@ -20,12 +20,14 @@ class Session:
         """What is known."""
         return list(self._known.values())
 
-    def define(self, kind: str, value: Any) -> LocalSpec:
-        """Make a class or object known; a second time, it is what it was."""
-        named = value if inspect.isroutine(value) or isinstance(value, type) else type(value)
-        name = re.sub(r"[^a-z0-9_]", "", fold(named.__name__)).strip("_") or "object"
-        known = self._known.get((kind, name))
-        if known is None or known.value is not value:
-            target = f"{named.__module__}:{named.__qualname__}"
-            known = self._known[kind, name] = LocalSpec(kind, name, target, LOCAL, "", value)
-        return known
+    def define(self, spec: LocalSpec) -> None:
+        """Make it known."""
+        self._known[spec.kind, spec.name] = spec
+
+
+def local_spec(kind: str, value: Any) -> LocalSpec:
+    """The specification of a class or object."""
+    named = value if inspect.isroutine(value) or isinstance(value, type) else type(value)
+    name = re.sub(r"[^a-z0-9_]", "", fold(named.__name__)).strip("_") or "object"
+    target = f"{named.__module__}:{named.__qualname__}"
+    return LocalSpec(kind, name, target, LOCAL, "", value)

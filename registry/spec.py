@@ -32,6 +32,20 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
+def kind_of_group(group: str, prefix: str, kinds: Iterable[str]) -> str:
+    """The kind in an entry-point group's name, ``<prefix>.<kind>``.
+
+    Raises:
+        InvalidSpec: If there is no such kind; the message lists the groups that are valid.
+    """
+    groups = {f"{prefix}.{kind}": kind for kind in kinds}
+    if group not in groups:
+        valid = [*groups, f"{prefix}.hooks"]
+        near = did_you_mean(group, valid)
+        raise InvalidSpec(f"unknown entry-point group {group!r}.{near} Valid: {', '.join(valid)}")
+    return groups[group]
+
+
 def spoken(error: BaseException) -> str:
     """An error in one line: the message of ours, type and message of others'."""
     return str(error) if isinstance(error, RegistryError) else f"{type(error).__name__}: {error}"
@@ -126,8 +140,13 @@ class LocalSpec(ComponentSpec):
         """Nothing to check: its name is made here, and its target is never imported."""
 
     # Two objects of one class are two components.
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, LocalSpec) and self.value is other.value and self.kind == other.kind
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.kind, id(self.value)))
 
     def load(self) -> Any:
         """The class or object itself."""

@@ -23,7 +23,12 @@ class InstalledPlugins:
         """Install every package; a copy is built, since building leaves files behind."""
         sources = shutil.copytree(SOURCES, root / "sources")
         for source in sorted(sources.iterdir()):
-            options = ["--no-deps", "--no-build-isolation", "--quiet", "--disable-pip-version-check"]
+            options = [
+                "--no-deps",
+                "--no-build-isolation",
+                "--quiet",
+                "--disable-pip-version-check",
+            ]
             target = ["--target", str(root / source.name)]
             command = [sys.executable, "-m", "pip", "install", *options, *target, str(source)]
             subprocess.run(command, check=True, timeout=120)

@@ -40,7 +40,7 @@ class Many:
         flag: bool = False,
         *,
         name: str = "a",
-        rate: float = None,  # type: ignore[assignment]  # as authors do write it
+        rate: float = None,  # type: ignore[assignment]  # noqa: RUF013  as authors do write it
         mode: Literal["weak", "fair"] | None = None,
         path: Path | None = None,
         sizes: Sequence[int] = (1, 2),

@@ -77,12 +77,16 @@ def test_toml_reads_as_choices_with_the_place_of_a_mistake(toy):
 
 @pytest.mark.parametrize("value", [None, 3, True, [1], 0.5])
 def test_what_stands_for_no_component_is_quoted(toy, value):
-    with pytest.raises(InvalidConfig, match="objective: must be the name of a kernel or a table, not"):
+    with pytest.raises(
+        InvalidConfig, match="objective: must be the name of a kernel or a table, not"
+    ):
         toy.read("kernel", value, where="objective")
 
 
 def test_a_table_without_use_says_what_it_has(toy):
-    with pytest.raises(InvalidConfig, match='kernel: a kernel needs use = "its name"; there is name'):
+    with pytest.raises(
+        InvalidConfig, match='kernel: a kernel needs use = "its name"; there is name'
+    ):
         toy.read("kernel", {"name": "rbf"}, where="kernel")
 
 
@@ -103,16 +107,16 @@ def test_a_toml_mistake_is_quoted_with_its_line(tmp_path, text, message):
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
-    with pytest.raises(InvalidConfig, match="nosuch.toml"):
+    with pytest.raises(InvalidConfig, match=r"nosuch\.toml"):
         read_toml(tmp_path / "nosuch.toml")
     (tmp_path / "latin.toml").write_bytes(b"a = '\xe9'")
-    with pytest.raises(InvalidConfig, match="latin.toml"):
+    with pytest.raises(InvalidConfig, match=r"latin\.toml"):
         read_toml(tmp_path / "latin.toml")
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "3"])
 def test_json_that_is_no_record_is_named(text):
-    with pytest.raises(InvalidConfig, match="record.json"):
+    with pytest.raises(InvalidConfig, match=r"record\.json"):
         from_json(text, "record.json")
 
 

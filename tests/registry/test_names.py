@@ -44,7 +44,7 @@ def test_the_shortest_name_that_finds_it_is_shown(toy):
         ("kernel", "zzz", "no kernel 'zzz'. There are: many, picky, rbf, ring, soft_rbf."),
         ("kernel", "shuffle", "There is a sampler of that name."),
         ("kernel", "toy-c/rbf", "toy-c is not installed: pip install toy-c"),
-        ("kernel", "local/mine", "define it with local('kernel', ...) first"),
+        ("kernel", "local/mine", "in this session, local('kernel', ...) would define it"),
         ("kernel", "sampler:toy-host/shuffle", "is of kind 'sampler', and a kernel is wanted"),
         ("kernels", "rbf", "no kind 'kernels'. Did you mean 'kernel'?"),
     ],
@@ -91,3 +91,9 @@ def test_an_object_of_a_session_is_given_back_as_it_is(toy):
     assert choice.build() is thing
     assert choice.record() == {"use": "sampler:local/object"}
     assert choice != toy.local("sampler", object())
+
+
+def test_an_object_given_in_place_is_not_offered_to_others(toy):
+    before = toy.specs()
+    assert toy.read("kernel", object()).record() == {"use": "kernel:local/object"}
+    assert toy.specs() == before

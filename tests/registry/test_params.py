@@ -176,7 +176,7 @@ def test_a_function_is_a_component_too(toy):
 
 
 def test_what_a_constructor_raises_says_what_was_being_built(toy):
-    with pytest.raises(ValueError, match="scale must be above 0, not -1.0") as raised:
+    with pytest.raises(ValueError, match=r"scale must be above 0, not -1\.0") as raised:
         toy.create("kernel", "picky", scale=-1)
     assert raised.value.__notes__ == ["while building picky(scale=-1.0)"]
 

@@ -49,7 +49,9 @@ def test_an_empty_folder_named_registry(run, tmp_path):
     assert run(USE)
 
 
-@pytest.mark.parametrize("strange", ["types.SimpleNamespace(mine=1)", "types.ModuleType('registry')"])
+@pytest.mark.parametrize(
+    "strange", ["types.SimpleNamespace(mine=1)", "types.ModuleType('registry')"]
+)
 def test_something_without_a_spec_in_its_place(run, strange):
     place = f"import sys, types; sys.modules['registry'] = {strange}; "
     assert run(place + USE + "assert not hasattr(sys.modules['registry'], 'Registry'); ")
