@@ -1,0 +1,116 @@
+"""SCL and H-SCL against the stored numbers and a slow loop, value and gradient."""
+
+from __future__ import annotations
+
+import oracle
+import pytest
+import slow_hardness
+import torch
+
+from ccl_plugins.objectives import HSCL, HUCL, SCL
+
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-5}
+
+
+def build(case, o, weight_gradient=True):
+    p, name = case["params"], case["name"]
+    if name == "scl_eq9_threshold":
+        return SCL(p["tau"], o=1)
+    if name == "hscl_eq9_threshold":
+        return HSCL(p["tau"], beta=0, threshold=p["threshold_on_exp_g"], o=1)
+    positives = "all" if "all" in name else "one"
+    if name.startswith("scl"):
+        return SCL(p["tau"], positives=positives, o=o)
+    return HSCL(p["tau"], beta=p["beta"], positives=positives, o=o, weight_gradient=weight_gradient)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("name", oracle.names("scl*", "hscl*"))
+def test_equals_the_stored_values(name, dtype):
+    case = oracle.case(name)
+    data = oracle.tensors(case["inputs"], dtype)
+    for key, o in (("expected_paper", "batch"), ("expected_code", "negatives")):
+        if case[key] is not None:
+            found = build(case, o)(data["x"], data["y"], condition=data["z"]).double()
+            expected = torch.tensor(case[key], dtype=torch.float64)
+            torch.testing.assert_close(found, expected, rtol=TOLERANCE[dtype], atol=0)
+
+
+@pytest.mark.parametrize("name", oracle.names("scl_[as]*", "hscl_[as]*"))
+def test_has_the_stored_gradients(name):
+    case = oracle.case(name)
+    data = oracle.tensors(case["inputs"])
+    x, y = data["x"].requires_grad_(), data["y"].requires_grad_()
+    stored = [key for key in case["extras"] if key.startswith("grad_code")]
+    assert stored
+    for key in stored:
+        # The training script's weights carry gradient, those of the script for figure 4 do not.
+        through = key.endswith("true") or name.startswith("scl")
+        loss = build(case, "negatives", through)(x, y, condition=data["z"])
+        oracle.assert_gradients(loss, case["extras"][key], x=x, y=y)
+
+
+HARD = {"beta": 1.7, "threshold": 0.6}
+
+
+@pytest.mark.parametrize(
+    ("objective", "settings"),
+    [
+        (SCL(0.3), {}),
+        (SCL(0.3, o="negatives", within_view=False), {"o": "negatives", "within": False}),
+        (SCL(0.3, positives="all", o=3), {"all_positives": True, "o": 3}),
+        (SCL(0.3, positives="all", average="anchors"), {"all_positives": True, "by_anchor": True}),
+        (HSCL(0.3, beta=1.7), {"beta": 1.7}),
+        (HSCL(0.3, beta=1.7, weight_gradient=False), {"beta": 1.7, "fixed": True}),
+        (HSCL(0.3, positives="all", **HARD), {"all_positives": True, **HARD}),
+        (
+            HSCL(0.3, positives="all", within_view=False, average="anchors", **HARD),
+            {"all_positives": True, "within": False, "by_anchor": True, **HARD},
+        ),
+    ],
+    ids=[
+        "scl",
+        "cross-view",
+        "all by pairs",
+        "all by anchors",
+        "hscl",
+        "fixed weights",
+        "hard, by pairs",
+        "hard, by anchors",
+    ],
+)
+def test_equals_the_slow_loop_in_value_and_gradient(objective, settings):
+    torch.manual_seed(7)
+    x, y = (torch.randn(7, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    labels = torch.tensor([2, 0, 2, 1, 0, 2, 2])
+    fast = objective(x, y, condition=labels)
+    slow = slow_hardness.two_views(x, y, labels=labels.tolist(), tau=0.3, **settings)
+    torch.testing.assert_close(fast, slow, rtol=1e-9, atol=0)
+    torch.testing.assert_close(
+        torch.autograd.grad(fast, (x, y)), torch.autograd.grad(slow, (x, y)), rtol=1e-9, atol=1e-12
+    )
+
+
+def test_an_anchor_without_other_classes_is_left_out():
+    torch.manual_seed(0)
+    x, y = torch.randn(5, 4), torch.randn(5, 4)
+    x.requires_grad_()
+    for objective in (SCL(), HSCL(beta=5), HSCL(positives="all"), HSCL(beta=0, positives="all")):
+        loss = objective(x, y, condition=torch.zeros(5).long())
+        (gradient,) = torch.autograd.grad(loss, x)
+        assert loss == 0
+        assert gradient.eq(0).all()
+
+
+def test_all_distinct_classes_are_the_unsupervised_loss():
+    torch.manual_seed(0)
+    x, y, ids = torch.randn(5, 4), torch.randn(5, 4), torch.arange(5)
+    for positives in ("one", "all"):
+        loss = HSCL(0.3, beta=2.0, positives=positives)(x, y, condition=ids)
+        torch.testing.assert_close(loss, HUCL(0.3, beta=2.0)(x, y))
+
+
+def test_a_hierarchy_of_ids_is_refused_with_the_way_out():
+    x = torch.randn(4, 3)
+    with pytest.raises(ValueError, match=r"class id per sample, \(b,\), not \(4, 2\)"):
+        SCL()(x, x, condition=torch.zeros(4, 2).long())

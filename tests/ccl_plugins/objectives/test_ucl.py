@@ -1,0 +1,74 @@
+"""UCL and H-UCL against the stored numbers and a slow loop, value and gradient."""
+
+from __future__ import annotations
+
+import oracle
+import pytest
+import slow_hardness
+import torch
+
+from ccl_plugins.objectives import HUCL, UCL, InfoNCE
+
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-5}
+
+
+def build(case, o):
+    p, name = case["params"], case["name"]
+    if name.endswith("eq9_threshold"):
+        if name.startswith("ucl"):
+            return UCL(p["tau"], o=1)
+        return HUCL(p["tau"], beta=0, threshold=p["threshold_on_exp_g"], o=1)
+    return UCL(p["tau"], o=o) if name == "ucl" else HUCL(p["tau"], beta=p["beta"], o=o)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("name", oracle.names("ucl*", "hucl*"))
+def test_equals_the_stored_values(name, dtype):
+    case = oracle.case(name)
+    data = oracle.tensors(case["inputs"], dtype)
+    for key, o in (("expected_paper", "batch"), ("expected_code", "negatives")):
+        if case[key] is not None:
+            found = build(case, o)(data["x"], data["y"]).double()
+            expected = torch.tensor(case[key], dtype=torch.float64)
+            torch.testing.assert_close(found, expected, rtol=TOLERANCE[dtype], atol=0)
+
+
+@pytest.mark.parametrize("name", ["ucl", *oracle.names("hucl_beta*")])
+def test_has_the_stored_gradient(name):
+    case = oracle.case(name)
+    data = oracle.tensors(case["inputs"])
+    x, y = data["x"].requires_grad_(), data["y"].requires_grad_()
+    loss = build(case, "negatives")(x, y)
+    oracle.assert_gradients(loss, case["extras"]["grad_code"], x=x, y=y)
+
+
+@pytest.mark.parametrize(
+    ("objective", "settings"),
+    [
+        (UCL(0.3), {}),
+        (UCL(0.3, o="negatives"), {"o": "negatives"}),
+        (UCL(0.3, o=2.5, within_view=False), {"o": 2.5, "within": False}),
+        (HUCL(0.3, beta=1.7), {"beta": 1.7}),
+        (HUCL(0.3, beta=1.7, weight_gradient=False), {"beta": 1.7, "fixed": True}),
+        (HUCL(0.3, beta=0, threshold=1.5, o=1), {"threshold": 1.5, "o": 1}),
+        (HUCL(0.3, beta=2, threshold=5, o="negatives"), {"beta": 2, "threshold": 5} | {"o": 10}),
+    ],
+    ids=["ucl", "negatives", "cross-view", "hucl", "fixed weights", "threshold", "both"],
+)
+def test_equals_the_slow_loop_in_value_and_gradient(objective, settings):
+    torch.manual_seed(7)
+    x, y = (torch.randn(6, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    fast = objective(x, y)
+    slow = slow_hardness.two_views(x, y, tau=0.3, **settings)
+    torch.testing.assert_close(fast, slow, rtol=1e-9, atol=0)
+    torch.testing.assert_close(
+        torch.autograd.grad(fast, (x, y)), torch.autograd.grad(slow, (x, y)), rtol=1e-9, atol=1e-12
+    )
+
+
+def test_with_the_number_of_negatives_it_is_nt_xent_for_any_number_of_views():
+    torch.manual_seed(0)
+    views = torch.randn(3, 5, 6, dtype=torch.float64)
+    nt_xent = InfoNCE(0.2, within_view=True)(*views)
+    torch.testing.assert_close(UCL(0.2, o="negatives")(*views), nt_xent, rtol=1e-12, atol=0)
+    torch.testing.assert_close(HUCL(0.2, beta=0, o=8)(*views), nt_xent, rtol=1e-12, atol=0)
