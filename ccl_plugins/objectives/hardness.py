@@ -38,6 +38,8 @@ class HardnessObjective(ContrastiveObjective):
         ValueError: For a value out of range.
     """
 
+    within_view = True
+
     def __init__(
         self,
         temperature: float,
