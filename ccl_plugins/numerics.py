@@ -6,7 +6,7 @@ in which nothing is left has a finite value and a gradient of zero instead of Na
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -88,8 +88,16 @@ def inner(a: Tensor, b: Tensor) -> Tensor:
     """Inner products (n, m) of condition values; of class ids, whether they are equal."""
     x, y = as_vectors(a), as_vectors(b)
     if x.dtype.is_floating_point:
-        return x @ y.T
-    return (x[:, None] == y).to(torch.get_default_dtype())
+        return x @ y.mT
+    return equal(x, y).to(torch.get_default_dtype())
+
+
+def equal(a: Tensor, b: Tensor) -> Tensor:
+    """(n, m) whether condition values are equal, vectors in all entries."""
+    x, y = as_vectors(a), as_vectors(b)
+    if x.dtype.is_floating_point:
+        return torch.cdist(x, y, p=0) == 0  # how many entries differ
+    return x[:, None] == y
 
 
 def squared_norm(a: Tensor) -> Tensor:
@@ -104,80 +112,19 @@ def squared_distance(a: Tensor, b: Tensor) -> Tensor:
     """Squared Euclidean distances (n, m) of condition values; of class ids, 0 or 2.
 
     ``|a|² + |b|² - 2ab`` after centring, which keeps the error of far-off-centre values (colors in
-    0..255, say) at the level of their spread; exactly 0 on the diagonal where ``a is b``.
+    0..255, say) at the level of their spread; exactly 0 where no more than rounding is left, as
+    between equal values, and on the diagonal where ``a is b``.
     """
     x, y = as_vectors(a), as_vectors(b)
     if not x.dtype.is_floating_point:
         return 2 * (1 - inner(x, y))
     center = y.mean(0)
     x, y = x - center, y - center
-    square = torch.addmm((x * x).sum(1)[:, None] + (y * y).sum(1), x, y.T, alpha=-2).clamp_min(0)
+    size = (x * x).sum(1)[:, None] + (y * y).sum(1)
+    square = torch.addmm(size, x, y.mT, alpha=-2)
+    rounding = 4 * torch.finfo(x.dtype).eps * x.shape[1] ** 0.5
+    square = square.masked_fill(square <= rounding * size, 0)
     return square.fill_diagonal_(0) if a is b else square
-
-
-def conditional_operator(
-    kernel: Callable[[Tensor, Tensor], Tensor],
-    z: Tensor,
-    ridge: float,
-    rows: slice = slice(None),
-    valid: Tensor | None = None,
-) -> Tensor:
-    """Weights of CCL-K: row i holds what each sample counts for when conditioned on ``z_i``.
-
-    ``W = (K + ridge I)⁻¹ K = I - ridge (K + ridge I)⁻¹``, symmetric, without gradient.  K and its
-    factorisation are in float64.  A kernel with ``features`` of rank r below m is solved in the
-    primal, ``Φ (ΦᵀΦ + ridge I)⁻¹ Φᵀ``, in O(m r²) instead of O(m³).
-
-    Args:
-        kernel: A positive definite similarity of condition values.
-        z: (m, c) or (m,), the condition of the m samples.
-        ridge: λ, 0 or more; 0 needs a kernel matrix of full rank.
-        rows: Which rows are wanted: the samples that are anchors.
-        valid: (m,), False for samples that are not there; their rows and columns are 0.
-
-    Returns:
-        (rows, m) in float32, or float64 where ``z`` is; NaN where K + ridge I is singular.
-
-    Source:
-        Tsai et al., Conditional Contrastive Learning with Kernel (2022), Proposition 2.2.
-    """
-    out = torch.float64 if z.dtype == torch.float64 else torch.float32
-    with torch.no_grad(), torch.autocast(z.device.type, enabled=False):
-        values = as_vectors(z)
-        if values.dtype.is_floating_point:
-            values = values.double()
-        features = getattr(kernel, "features", None)
-        phi = features(values) if features is not None and values.dtype.is_floating_point else None
-        if phi is not None and phi.shape[1] < phi.shape[0]:
-            return _primal(phi, ridge, rows, valid).to(out)
-        return _dual(kernel(values, values).double(), ridge, rows, valid).to(out)
-
-
-def _primal(phi: Tensor, ridge: float, rows: slice, valid: Tensor | None) -> Tensor:
-    if valid is not None:
-        phi = phi * valid[:, None]
-    gram = phi.T @ phi
-    gram.diagonal().add_(ridge)
-    factor, info = torch.linalg.cholesky_ex(gram)
-    weights = phi[rows] @ torch.cholesky_solve(phi.T, factor)
-    return torch.where(info == 0, weights, torch.nan)
-
-
-def _dual(gram: Tensor, ridge: float, rows: slice, valid: Tensor | None) -> Tensor:
-    if valid is not None:
-        gram = gram * valid * valid[:, None]
-    if ridge == 0:
-        # K⁻¹K: the identity, provided that K has an inverse.
-        weights = torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-        info = torch.linalg.cholesky_ex(gram).info
-    else:
-        gram.diagonal().add_(ridge)
-        factor, info = torch.linalg.cholesky_ex(gram)
-        weights = torch.cholesky_inverse(factor).mul_(-ridge)
-        weights.diagonal().add_(1)
-        if valid is not None:
-            weights = weights * valid
-    return torch.where(info == 0, weights[rows], torch.nan)
 
 
 def gather(x: Tensor, dim: int = 0) -> Tensor:

@@ -24,17 +24,22 @@ class Cosine:
     """
 
     positive_definite: ClassVar[bool] = True
+    one_hot: ClassVar[bool] = True
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         """(n, m) cosines."""
         x, y = as_vectors(a), as_vectors(b)
         if not x.dtype.is_floating_point:
             return inner(x, y)
-        return self.features(x) @ self.features(y).T
+        return self.features(x) @ self.features(y).mT
 
     def features(self, a: Tensor) -> Tensor:
         """(n, c) unit vectors."""
         return functional.normalize(as_vectors(a), dim=1)
+
+    def rank(self, a: Tensor) -> int:
+        """c, the width of the features."""
+        return as_vectors(a).shape[1]
 
     def __repr__(self) -> str:
         return "Cosine()"

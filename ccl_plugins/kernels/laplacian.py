@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from ccl_plugins.kernels.scale import read_scale, resolve
 from ccl_plugins.numerics import as_vectors, squared_distance
-from ccl_plugins.ranges import positive
 
 
 class Laplacian:
@@ -21,6 +21,7 @@ class Laplacian:
 
     Args:
         scale: In units of the condition, above 0; larger means that more samples are alike.
+            ``"median"``: of the distances between values of ``b`` that differ, in every call anew.
         norm: 2, Euclidean, or 1, the sum of absolute differences.
 
     Raises:
@@ -31,24 +32,26 @@ class Laplacian:
     """
 
     positive_definite: ClassVar[bool] = True
+    one_hot: ClassVar[bool] = True
 
-    def __init__(self, scale: float = 1.0, norm: Literal[1, 2] = 2) -> None:
-        self.scale = positive("scale", scale)
+    def __init__(self, scale: float | Literal["median"] = 1.0, norm: Literal[1, 2] = 2) -> None:
+        self.scale = read_scale(scale)
         if norm not in (1, 2):
             raise ValueError(f"norm must be 1 or 2, not {norm!r}")
         self.norm = norm
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         """(n, m) similarities in (0, 1]."""
-        return self._distance(a, b).div(-self.scale).exp()
+        return self._distance(a, b).div(-resolve(self.scale, self._distance, b)).exp_()
 
     def _distance(self, a: Tensor, b: Tensor) -> Tensor:
         x, y = as_vectors(a), as_vectors(b)
-        if self.norm == 2:
-            return squared_distance(a, b).sqrt()
+        if self.norm == 2:  # the root of 0 has no gradient
+            square = squared_distance(a, b)
+            return square.clamp_min(torch.finfo(square.dtype).tiny).sqrt()
         if not x.dtype.is_floating_point:
             return squared_distance(a, b)  # of one-hot vectors, both are 2 where ids differ
         return torch.cdist(x, y, p=1)
 
     def __repr__(self) -> str:
-        return f"Laplacian(scale={self.scale}, norm={self.norm})"
+        return f"Laplacian(scale={self.scale!r}, norm={self.norm})"

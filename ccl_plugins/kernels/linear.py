@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from torch import Tensor
+from torch.nn import functional
 
+from ccl_plugins.kernels.scale import refuse_median
 from ccl_plugins.numerics import as_vectors, inner
-from ccl_plugins.ranges import positive
 
 
 class Linear:
@@ -20,24 +21,38 @@ class Linear:
 
     Args:
         scale: In squared units of the condition, above 0.
+        normalize: ``k(a, b) / sqrt(k(a, a) k(b, b))``, in which the scale cancels: the cosine kernel.
+
+    Raises:
+        ValueError: For a scale that is not a number above 0.
 
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022).  Their code overwrites the
-        diagonal with 1, which makes the kernel indefinite; here it is kept.
+        diagonal with 1, which makes the kernel indefinite; here it is kept, or normalised to 1.
     """
 
     positive_definite: ClassVar[bool] = True
+    one_hot: ClassVar[bool] = True
 
-    def __init__(self, scale: float = 1.0) -> None:
-        self.scale = positive("scale", scale)
+    def __init__(self, scale: float = 1.0, *, normalize: bool = False) -> None:
+        self.scale = refuse_median(scale, "linear")
+        self.normalize = normalize
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         """(n, m) inner products."""
-        return inner(a, b) / self.scale
+        x, y = as_vectors(a), as_vectors(b)
+        if x.dtype.is_floating_point:
+            return self.features(x) @ self.features(y).mT
+        return inner(x, y) if self.normalize else inner(x, y) / self.scale
 
     def features(self, a: Tensor) -> Tensor:
         """(n, c) vectors whose inner products are the kernel's."""
-        return as_vectors(a) / self.scale**0.5
+        x = as_vectors(a)
+        return functional.normalize(x, dim=1) if self.normalize else x / self.scale**0.5
+
+    def rank(self, a: Tensor) -> int:
+        """c, the width of the features."""
+        return as_vectors(a).shape[1]
 
     def __repr__(self) -> str:
-        return f"Linear(scale={self.scale})"
+        return f"Linear(scale={self.scale}, normalize={self.normalize})"

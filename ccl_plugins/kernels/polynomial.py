@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
+import torch
 from torch import Tensor
+from torch.nn import functional
 
-from ccl_plugins.numerics import inner
-from ccl_plugins.ranges import non_negative, positive
+from ccl_plugins.kernels.scale import refuse_median
+from ccl_plugins.numerics import as_vectors, inner, squared_norm
+from ccl_plugins.ranges import non_negative
 
 
 class Polynomial:
@@ -22,27 +26,78 @@ class Polynomial:
         degree: A whole number, 1 or more.
         coef0: In squared units of the condition, 0 or more; 0 is the homogeneous kernel.
         scale: Divides the power, above 0.
+        normalize: ``k(a, b) / sqrt(k(a, a) k(b, b))``, in which the scale cancels; a value that is not
+            like itself is like nothing.
 
     Raises:
         ValueError: For a value out of range.
 
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022); their code has degree 3 and
-        coef0 0, and overwrites the diagonal with 1, which makes the kernel indefinite; here it is kept.
+        coef0 0, and overwrites the diagonal with 1, which makes the kernel indefinite; here it is
+        kept, or normalised to 1.
     """
 
     positive_definite: ClassVar[bool] = True
+    one_hot: ClassVar[bool] = True
 
-    def __init__(self, degree: int = 3, coef0: float = 0.0, scale: float = 1.0) -> None:
+    def __init__(
+        self, degree: int = 3, coef0: float = 0.0, scale: float = 1.0, *, normalize: bool = False
+    ) -> None:
         if degree < 1 or degree != int(degree):
             raise ValueError(f"degree must be a whole number, 1 or more, not {degree!r}")
-        self.degree = degree
+        self.degree = int(degree)
         self.coef0 = non_negative("coef0", coef0)
-        self.scale = positive("scale", scale)
+        self.scale = refuse_median(scale, "polynomial")
+        self.normalize = normalize
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         """(n, m) powers of inner products."""
-        return (inner(a, b) + self.coef0) ** self.degree / self.scale
+        base = inner(a, b) + self.coef0
+        if not self.normalize:
+            return base**self.degree / self.scale
+        return (base / (self._length(a)[:, None] * self._length(b))) ** self.degree
+
+    def _length(self, a: Tensor) -> Tensor:
+        """``k(a, a)`` without power and scale, its root; 0 where a division by it gives 0 / inf."""
+        length = (squared_norm(a) + self.coef0).sqrt()
+        return length.masked_fill(length == 0, torch.inf)
+
+    def features(self, a: Tensor) -> Tensor:
+        """(n, r) monomials of the given degree, whose inner products are the kernel's."""
+        x = as_vectors(a)
+        if self.coef0:
+            x = functional.pad(x, (0, 1), value=self.coef0**0.5)
+        if self.normalize:
+            x = functional.normalize(x, dim=1)
+        factors = _monomials(x.shape[1], self.degree, x.device)
+        features = x.new_full((), 1 if self.normalize else self.scale**-0.5)
+        before, run = factors[0], torch.zeros_like(factors[0])
+        for place, factor in enumerate(factors, 1):
+            # A monomial occurs degree! / Π exponent! times in the power.
+            run = torch.where(factor == before, run + 1, 1)
+            features = features * x[:, factor] * (place / run.to(x.dtype)).sqrt()
+            before = factor
+        return features
+
+    def rank(self, a: Tensor) -> int:
+        """How many monomials there are: the width of the features."""
+        c = as_vectors(a).shape[1] + (1 if self.coef0 else 0)
+        return math.comb(c + self.degree - 1, self.degree)
 
     def __repr__(self) -> str:
-        return f"Polynomial(degree={self.degree}, coef0={self.coef0}, scale={self.scale})"
+        return (
+            f"Polynomial(degree={self.degree}, coef0={self.coef0}, scale={self.scale},"
+            f" normalize={self.normalize})"
+        )
+
+
+def _monomials(c: int, degree: int, device: torch.device) -> list[Tensor]:
+    """The factors of all r monomials of c variables, in order: as many tensors (r,) as the degree."""
+    factors: list[Tensor] = []
+    sizes = [1] * c  # how many monomials there are of the variables from each one on
+    for _ in range(degree):
+        first = torch.cat([torch.full((size,), i, device=device) for i, size in enumerate(sizes)])
+        factors = [first, *(torch.cat([rest[-size:] for size in sizes]) for rest in factors)]
+        sizes = [sum(sizes[i:]) for i in range(c)]
+    return factors

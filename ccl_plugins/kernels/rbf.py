@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
+from ccl_plugins.kernels.scale import read_scale, resolve
 from ccl_plugins.numerics import squared_distance
-from ccl_plugins.ranges import positive
 
 
 class RBF:
@@ -20,6 +20,8 @@ class RBF:
 
     Args:
         scale: In squared units of the condition, above 0; larger means that more samples are alike.
+            ``"median"``: of the squared distances between values of ``b`` that differ, in every call
+            anew.
 
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), Table 7, and their code: the
@@ -27,13 +29,14 @@ class RBF:
     """
 
     positive_definite: ClassVar[bool] = True
+    one_hot: ClassVar[bool] = True
 
-    def __init__(self, scale: float = 1.0) -> None:
-        self.scale = positive("scale", scale)
+    def __init__(self, scale: float | Literal["median"] = 1.0) -> None:
+        self.scale = read_scale(scale)
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         """(n, m) similarities in (0, 1]."""
-        return squared_distance(a, b).div(-self.scale).exp()
+        return squared_distance(a, b).div_(-resolve(self.scale, squared_distance, b)).exp_()
 
     def __repr__(self) -> str:
-        return f"RBF(scale={self.scale})"
+        return f"RBF(scale={self.scale!r})"

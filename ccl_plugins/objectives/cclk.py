@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.numerics import EMPTY, conditional_operator
+from ccl_plugins.conditioning import conditional_operator
+from ccl_plugins.numerics import EMPTY, log_weights, logsumexp
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.objectives.cclk_released import released_operator
 from ccl_plugins.pairs import Pairs
@@ -33,6 +34,8 @@ class CCLK(ContrastiveObjective):
             ``"keep"``: the literal equation, an error where it takes the log of a negative number.
         form: ``"paper"`` or ``"released"``, what the authors' code computes (see
             `ccl_plugins.objectives.cclk_released`).
+        landmarks: How many samples stand for all where the operator is solved approximately (see
+            `ccl_plugins.conditioning`), for a large queue; None: exactly.
         on: The name of the condition that is read.
         exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
@@ -52,6 +55,7 @@ class CCLK(ContrastiveObjective):
         symmetric: bool = True,
         negative_weights: Literal["clip", "keep"] = "clip",
         form: Literal["paper", "released"] = "paper",
+        landmarks: int | None = None,
         on: str = "condition",
         exclude: Exclude | None = None,
         gather_distributed: bool = False,
@@ -72,6 +76,12 @@ class CCLK(ContrastiveObjective):
             raise ValueError(
                 'form="released" drops negative weights: negative_weights="keep" is for form="paper"'
             )
+        if landmarks is not None and (landmarks < 1 or form == "released"):
+            raise ValueError(
+                'landmarks must be None, or 1 or more with form="paper", not'
+                f" {landmarks!r} with form={form!r}"
+            )
+        self.landmarks = landmarks
         self.on = on
 
     @property
@@ -97,8 +107,18 @@ class CCLK(ContrastiveObjective):
         z, valid = pairs.everyone(self.on, i), None
         if pairs.queue_valid is not None:
             valid = torch.cat([pairs.queue_valid.new_ones(pairs.keys.shape[1]), pairs.queue_valid])
-        operator = conditional_operator if self.form == "paper" else released_operator
-        weights = operator(self.kernel, z, self.ridge, pairs.rows, valid)
+        if self.form == "released":
+            weights = released_operator(self.kernel, z, self.ridge, pairs.rows, valid)
+        else:
+            weights = conditional_operator(
+                self.kernel,
+                z,
+                self.ridge,
+                pairs.rows,
+                valid,
+                landmarks=self.landmarks,
+                dtype=pairs.anchors.dtype,
+            )
         weighed = self.weighed(pairs)
         if weighed is None:
             return weights
@@ -133,7 +153,7 @@ class CCLK(ContrastiveObjective):
 
 def log_expectation(scores: Tensor, weights: Tensor) -> Tensor:
     """(n,) ``log Σ_j W_ji exp(s_ij)`` over the positive weights."""
-    return (scores + weights.clamp_min(0).log().clamp_min(EMPTY)).logsumexp(1)
+    return logsumexp(scores + log_weights(weights))
 
 
 def signed_expectation(scores: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ import math
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics import EMPTY, as_vectors, logsumexp_blocks, masked
+from ccl_plugins.numerics import as_vectors, log_weights, logsumexp_blocks, masked
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import Kernel
 
@@ -31,7 +31,7 @@ def released_operator(
     rows: slice = slice(None),
     valid: Tensor | None = None,
 ) -> Tensor:
-    """Weights of the released code, arguments and shapes as in `numerics.conditional_operator`.
+    """Weights of the released code, arguments and shapes as in `conditioning.conditional_operator`.
 
     Returns:
         (rows, m), 0 or above 1e-6, without gradient; NaN where K + ridge I is singular.
@@ -74,11 +74,11 @@ def released_negatives(
 def _log_expectation(pairs: Pairs, i: int, j: int, weights: Tensor, temperature: float) -> Tensor:
     """(n,) log of the weighed sum over the others' keys of view ``j``, of view ``i``, and the queue."""
     m, own_view = pairs.keys.shape[1], pairs.within(i)
-    log_weights = weights.log().clamp_min(EMPTY)
-    blocks = [pairs.sim(i, j) / temperature + log_weights[:, :m]]
+    logs = log_weights(weights)
+    blocks = [pairs.sim(i, j) / temperature + logs[:, :m]]
     if own_view is not None:
-        blocks.append(pairs.sim(i, own_view) / temperature + log_weights[:, :m])
+        blocks.append(pairs.sim(i, own_view) / temperature + logs[:, :m])
     if pairs.queue is not None:
         queue = masked(pairs.sim_queue(i) / temperature, pairs.in_queue())
-        blocks.append(queue + log_weights[:, m:])
+        blocks.append(queue + logs[:, m:])
     return logsumexp_blocks(blocks)

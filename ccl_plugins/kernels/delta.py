@@ -1,0 +1,31 @@
+"""The kernel of equality."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.numerics import as_vectors, equal
+
+
+class Delta:
+    """Equality of the conditioning variable.
+
+    ``k(a, b) = [a = b]``: of vectors, whether all entries are equal; of class ids, whether these are.
+
+    Shape:
+        (n, c), (m, c) -> (n, m); (n,), (m,) for scalars and class ids
+    """
+
+    positive_definite: ClassVar[bool] = True
+    one_hot: ClassVar[bool] = True
+
+    def __call__(self, a: Tensor, b: Tensor) -> Tensor:
+        """(n, m) ones and zeros."""
+        x = as_vectors(a)
+        return equal(a, b).to(x.dtype if x.is_floating_point() else torch.get_default_dtype())
+
+    def __repr__(self) -> str:
+        return "Delta()"

@@ -1,0 +1,37 @@
+"""The Jaccard kernel of attribute sets."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from torch import Tensor
+
+from ccl_plugins.numerics import inner, squared_norm
+
+
+class Jaccard:
+    """Attributes that two samples share, among those that either has.
+
+    ``k(a, b) = |a ∧ b| / |a ∨ b|`` of 0/1 vectors, 1 where both are empty; of class ids, ``[a = b]``.
+    Of vectors that are not 0/1 it is ``<a, b> / (|a|² + |b|² - <a, b>)``.
+
+    Shape:
+        (n, c), (m, c) of 0/1 -> (n, m); (n,), (m,) for class ids
+
+    Source:
+        Ralaivola et al., Graph Kernels for Chemical Informatics (2005), the Tanimoto kernel, which is
+        positive definite.
+    """
+
+    positive_definite: ClassVar[bool] = True
+    one_hot: ClassVar[bool] = True
+
+    def __call__(self, a: Tensor, b: Tensor) -> Tensor:
+        """(n, m) shares in [0, 1]."""
+        both = inner(a, b)
+        either = squared_norm(a)[:, None] + squared_norm(b) - both
+        empty = either == 0
+        return (both + empty) / (either + empty)
+
+    def __repr__(self) -> str:
+        return "Jaccard()"

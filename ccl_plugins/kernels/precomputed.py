@@ -1,0 +1,120 @@
+"""A kernel that is looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class Precomputed:
+    """A matrix of similarities, or a sparse graph, looked up by the samples' indices.
+
+    ``k(i, j) = matrix[i, j]``.  The condition it is given is the sample's index: ``instance``.
+
+    Shape:
+        (n,), (m,) indices of samples -> (n, m)
+
+    Args:
+        matrix: (N, N): a tensor, dense or sparse; rows of numbers; or a file, which is read at the
+            first look-up: ``.npy``, ``.npz`` with one array, or ``.npz`` as ``scipy.sparse.save_npz``
+            writes it.
+        positive_definite: Whether the matrix is known to be (a graph's adjacency rarely is).
+
+    Raises:
+        ValueError: For a matrix that is not square or a file of another kind.
+        TypeError: At a look-up by anything but indices.
+    """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "matrix": [[1.0, 0.5], [0.5, 1.0]],
+        "positive_definite": True,
+    }
+
+    def __init__(
+        self, matrix: str | Sequence[Sequence[float]] | Tensor, *, positive_definite: bool = False
+    ) -> None:
+        self.matrix = matrix
+        self.positive_definite = positive_definite
+        self._loaded: Tensor | None = None
+        if not isinstance(matrix, str):
+            self._loaded = _prepare(torch.as_tensor(matrix))
+        elif Path(matrix).suffix not in (".npy", ".npz"):
+            raise ValueError(f"matrix must be a tensor, a .npy or a .npz file, not {matrix!r}")
+        self._placed: dict[torch.device, _Dense | _Sparse] = {}
+
+    def __call__(self, a: Tensor, b: Tensor) -> Tensor:
+        """(n, m) entries of the matrix."""
+        for index in (a, b):
+            if index.ndim != 1 or index.dtype.is_floating_point or index.dtype == torch.bool:
+                raise TypeError(
+                    f"precomputed is looked up by indices of samples, (n,) whole numbers, not"
+                    f' {tuple(index.shape)} {index.dtype}: give it the condition "instance"'
+                )
+        if self._loaded is None:
+            self._loaded = _prepare(_read(Path(str(self.matrix))))
+        if a.device not in self._placed:
+            table = _Sparse if self._loaded.is_sparse else _Dense
+            self._placed[a.device] = table(self._loaded.to(a.device))
+        return self._placed[a.device](a.long(), b.long())
+
+    def __repr__(self) -> str:
+        what = repr(self.matrix) if isinstance(self.matrix, str) else "..."
+        return f"Precomputed({what}, positive_definite={self.positive_definite})"
+
+
+class _Dense:
+    def __init__(self, matrix: Tensor) -> None:
+        self.matrix = matrix
+
+    def __call__(self, a: Tensor, b: Tensor) -> Tensor:
+        return self.matrix[a[:, None], b]
+
+
+class _Sparse:
+    """Entries found by bisection: nothing of size N² is formed, and the device is not waited for."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        size = matrix.shape[0]
+        rows, columns = matrix.indices()
+        self.places, self.values = rows * size + columns, matrix.values()
+        self.column = torch.arange(size, device=matrix.device)
+        self.row = self.column * size
+
+    def __call__(self, a: Tensor, b: Tensor) -> Tensor:
+        wanted = self.row[a][:, None] + self.column[b]
+        found = torch.searchsorted(self.places, wanted).clamp_max(len(self.places) - 1)
+        return torch.where(self.places[found] == wanted, self.values[found], 0)
+
+
+def _prepare(matrix: Tensor) -> Tensor:
+    """The matrix as floats; a sparse one with its entries in order."""
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"matrix must be square, (N, N), not {tuple(matrix.shape)}")
+    if matrix.layout != torch.strided:
+        matrix = matrix.to_sparse_coo().coalesce()
+    return matrix if matrix.dtype.is_floating_point else matrix.float()
+
+
+def _read(file: Path) -> Tensor:
+    """A stored matrix; pickled objects are refused."""
+    loaded = np.load(file, allow_pickle=False)
+    if file.suffix == ".npy":
+        return torch.from_numpy(loaded)
+    with loaded:
+        if "format" in loaded.files:
+            from scipy import sparse  # type: ignore[import-untyped]  # it ships no types
+
+            entries = sparse.load_npz(file).tocoo()
+            indices = torch.from_numpy(np.stack([entries.row, entries.col]).astype(np.int64))
+            values = torch.from_numpy(entries.data)
+            return torch.sparse_coo_tensor(indices, values, entries.shape, check_invariants=True)
+        if len(loaded.files) != 1:
+            raise ValueError(
+                f"{file} holds {loaded.files}: give one array, or what scipy.sparse.save_npz writes"
+            )
+        return torch.from_numpy(loaded[loaded.files[0]])

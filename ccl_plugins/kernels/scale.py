@@ -1,0 +1,68 @@
+"""The scale of a kernel of distances: a number, or the median distance of the samples at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.numerics import as_vectors, equal
+from ccl_plugins.ranges import positive
+
+Scale = float | Literal["median"]
+
+SAMPLES = 512
+"""How many samples a median is taken over, which bounds its cost."""
+
+
+def read_scale(scale: Scale) -> Scale:
+    """``scale`` if it is "median" or a finite number above 0.
+
+    Raises:
+        ValueError: Otherwise.
+    """
+    if isinstance(scale, str):
+        if scale != "median":
+            raise ValueError(f'scale must be a number above 0 or "median", not {scale!r}')
+        return scale
+    return positive("scale", scale)
+
+
+def refuse_median(scale: float, kernel: str) -> float:
+    """``scale`` if it is a number above 0; "median" has no meaning without distances.
+
+    Raises:
+        ValueError: Otherwise.
+    """
+    if isinstance(scale, str):
+        raise ValueError(
+            f"scale must be a number above 0, not {scale!r}: the {kernel} kernel has no distances"
+            " to take a median of; normalize=True makes it free of scale"
+        )
+    return positive("scale", scale)
+
+
+def resolve(
+    scale: Scale, distance: Callable[[Tensor, Tensor], Tensor], b: Tensor
+) -> float | Tensor:
+    """``scale``, or where it is "median" the median distance of the pairs in ``b`` that differ.
+
+    Of at most 512 samples, evenly spaced.  Pairs at a distance of 0 are left out, so that repeated
+    values do not make it 0; where all are equal it is 1.  Of class ids it is that of two that differ.
+    Without gradient, and without waiting for the device.
+
+    Args:
+        scale: A number or "median".
+        distance: (n, c), (m, c) -> (n, m); the median is in its units.
+        b: (m, c) or (m,) condition values.
+    """
+    if isinstance(scale, float | int):
+        return scale
+    with torch.no_grad():
+        if not as_vectors(b).dtype.is_floating_point:
+            b = torch.eye(2, device=b.device)  # two class ids as one-hot vectors
+        b = b[:: -(-len(b) // SAMPLES)]
+        median = distance(b, b).masked_fill(equal(b, b), torch.nan).nanmedian()
+        return torch.where(median.isnan(), 1.0, median)

@@ -1,0 +1,60 @@
+"""Sums of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.kernels.parts import Combined, features_of, rank_of
+from ccl_plugins.protocols import Kernel
+from ccl_plugins.ranges import positive
+
+
+class Sum(Combined):
+    """Weighted sum of kernels of one conditioning variable: alike in any of several ways.
+
+    ``k(a, b) = Σ_p weight_p k_p(a, b)``.  It has exact features, its kernels' side by side, where all
+    of these have some.
+
+    Shape:
+        (n, c), (m, c) -> (n, m); (n,), (m,) for scalars and class ids
+
+    Args:
+        kernels: One or more.
+        weights: One for each, above 0; None: all 1.
+
+    Raises:
+        ValueError: For no kernels, or weights that do not fit.
+    """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"kernels": ["rbf", "linear"]}
+
+    def __init__(self, kernels: Sequence[Kernel], weights: Sequence[float] | None = None) -> None:
+        super().__init__(kernels)
+        self.weights = [1.0] * len(kernels) if weights is None else list(weights)
+        if len(self.weights) != len(kernels):
+            raise ValueError(
+                f"weights must hold one number for each of {len(kernels)} kernels, not {weights!r}"
+            )
+        for place, weight in enumerate(self.weights):
+            positive(f"weights[{place}]", weight)
+
+    def __call__(self, a: Tensor, b: Tensor) -> Tensor:
+        """(n, m) weighted sums."""
+        parts = zip(self.weights, self.kernels, strict=True)
+        return reduce(Tensor.add, [weight * kernel(a, b) for weight, kernel in parts])
+
+    def _features(self, a: Tensor) -> Tensor:
+        """(n, Σ r_p), those of all kernels side by side."""
+        parts = zip(self.weights, self.kernels, strict=True)
+        return torch.cat([weight**0.5 * features_of(kernel, a) for weight, kernel in parts], 1)
+
+    def _rank(self, a: Tensor) -> int:
+        return sum(rank_of(kernel, a) for kernel in self.kernels)
+
+    def __repr__(self) -> str:
+        return f"Sum({self.kernels!r}, weights={self.weights})"

@@ -1,0 +1,42 @@
+"""Kernels in every setting that makes a difference, and values to compare with them."""
+
+from __future__ import annotations
+
+import torch
+
+from ccl_plugins.kernels import (
+    RBF,
+    Cosine,
+    Delta,
+    Jaccard,
+    Laplacian,
+    Linear,
+    Polynomial,
+    Product,
+    Sum,
+)
+
+KERNELS = {
+    "rbf": RBF(3.0),
+    "rbf median": RBF("median"),
+    "laplacian": Laplacian(2.0),
+    "laplacian L1": Laplacian(2.0, norm=1),
+    "laplacian median": Laplacian("median"),
+    "laplacian L1 median": Laplacian("median", norm=1),
+    "linear": Linear(2.0),
+    "linear normalised": Linear(2.0, normalize=True),
+    "cosine": Cosine(),
+    "polynomial": Polynomial(3, 0.0, 2.0),
+    "polynomial with coef0": Polynomial(2, 0.7, 2.0),
+    "polynomial normalised": Polynomial(3, 0.7, 2.0, normalize=True),
+    "delta": Delta(),
+    "jaccard": Jaccard(),
+    "product": Product([RBF(3.0), Linear()]),
+    "product with features": Product([Linear(), Polynomial(2, 1.0), Cosine()]),
+    "sum": Sum([RBF(3.0), Delta()], [0.5, 2.0]),
+    "sum with features": Sum([Linear(), Cosine()], [0.5, 2.0]),
+}
+
+
+def values(n=12, c=3, seed=0, dtype=torch.float64):
+    return torch.randn(n, c, generator=torch.Generator().manual_seed(seed), dtype=dtype)
