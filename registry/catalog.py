@@ -158,13 +158,15 @@ class Registry:
         self, kind: str, name: str, /, *, supplied: Mapping[str, Any] | None = None, **params: Any
     ) -> Any:
         """Choose and build; what a pipeline would supply may stand among the parameters."""
-        takes = {p.name for p in self.schema(self.find(kind, name)).supplied}
-        given = {key: params.pop(key) for key in takes & set(params)} | dict(supplied or {})
-        cache: dict[Any, Any] = {}
+        spec = self.find(kind, name)
+        taken = [p for p in self.schema(spec).supplied if p.name in params]
+        given = {p.name: params.pop(p.name) for p in taken}
+        given = fill(Schema(tuple(taken)), given, self, f"{spec.kind} {spec.id}")
+        given |= dict(supplied or {})
         for key, value in given.items():
             if isinstance(value, Component):
-                given[key] = value.build(given, cache)
-        return self.choose(kind, name, **params).build(given, cache)
+                given[key] = value.build(given)
+        return self._choose(spec, params).build(given)
 
     def define(self, kind: str, value: Any) -> ComponentSpec:
         """Make a class or object of the session known as ``local/<class>``, until another is."""

@@ -59,7 +59,7 @@ def schema(target: Callable[..., Any], supplied: Iterable[str] = ()) -> Schema:
         raise InvalidSpec(f"{target!r} has no signature to read: {error}") from error
     found = list(signature.parameters.values())
     variadic = [p for p in found if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    if variadic == found and "__init__" not in vars(target):
+    if variadic == found and isinstance(target, type) and "__init__" not in vars(target):
         found = variadic = []  # inherited from nn.Module or Protocol, which take nothing either
     if variadic:
         stars = "*" if variadic[0].kind is inspect.Parameter.VAR_POSITIONAL else "**"
@@ -132,7 +132,7 @@ def fill(
             if not _is_default(value, parameter):
                 wanted = describe(parameter.hint, reader)
                 raise InvalidParameter(
-                    f"{prefix}: {parameter.name} must be {wanted}, not {value!r}"
+                    f"{prefix}: {parameter.name} must be {wanted}, not {value!r:.200}"
                 ) from None
             values[parameter.name] = value
     return values

@@ -77,6 +77,13 @@ class Shuffle:
         self.buffer, self.size, self.seed, self.kernel = buffer, size, seed, kernel
 
 
+class Picked:
+    """Is supplied with a component."""
+
+    def __init__(self, *, base: Kernel, seed: int) -> None:
+        self.base = base
+
+
 class Picky:
     """Rejects a value in its constructor."""
 
@@ -100,7 +107,7 @@ def factory(scale: float = 2.0) -> RBF:
 KINDS = (
     Kind("kernel", "A kernel.", f"{__name__}:Kernel"),
     Kind("objective", "A loss.", f"{__name__}:Objective"),
-    Kind("sampler", "An order.", f"{__name__}:Sampler", ("size", "batch_size", "seed")),
+    Kind("sampler", "An order.", f"{__name__}:Sampler", ("size", "batch_size", "seed", "base")),
 )
 
 ENTRY_POINTS = {
@@ -116,6 +123,7 @@ bare = {__name__}:Bare
 variadic = {__name__}:Variadic
 [toy.sampler]
 shuffle = {__name__}:Shuffle
+picked = {__name__}:Picked
 """,
     "toy_a": f"[toy.kernel]\nring = {__name__}:RBF\nrbf = {__name__}:RBF\n",
     "toy_b": f"[toy.kernel]\nring = {__name__}:RBF\n",

@@ -152,7 +152,15 @@ def test_supplied_names_are_outside_schema_and_record(toy):
 def test_supplied_values_go_to_those_that_take_them(toy):
     built = toy.choose("sampler", "shuffle", kernel="rbf").build({"size": 9, "batch_size": 4})
     assert (built.size, built.seed, built.kernel.scale) == (9, 0, 1.0)
+
+
+def test_creating_takes_what_a_pipeline_would_supply_among_the_parameters(toy):
     assert toy.create("sampler", "shuffle", size=7, buffer=2).size == 7
+    assert toy.create("sampler", "picked", base={"use": "rbf", "scale": 2}, seed=3).base.scale == 2
+    with pytest.raises(
+        InvalidParameter, match="sampler toy-host/shuffle: size must be int, not 'x'"
+    ):
+        toy.create("sampler", "shuffle", size="x")
 
 
 def test_a_supplied_value_that_is_missing_is_named(toy):
