@@ -60,7 +60,7 @@ def test_a_run_is_rebuilt_by_name(finished):
 
 def test_a_folder_with_a_run_is_refused_and_left_alone(finished):
     before = {p: p.stat().st_mtime_ns for p in finished.path.rglob("*")}
-    with pytest.raises(RunExists, match="already holds a run: --resume .* --overwrite"):
+    with pytest.raises(RunExists, match=r"already holds a run: --resume .* --overwrite"):
         finished.pipeline.fit(out=finished.path)
     with pytest.raises(ValueError, match="give one of them"):
         finished.pipeline.fit(out=finished.path, resume=True, overwrite=True)
@@ -89,7 +89,7 @@ def test_a_folder_without_a_run_is_named(tmp_path):
 def test_a_record_of_a_plug_in_that_is_not_installed_says_what_to_install(tmp_path, finished):
     record = dict(finished.record, plugins={"ccl-plugins": "0.1.0", "ccl-foo": "2.3"})
     (tmp_path / "pipeline.json").write_text(json.dumps(record))
-    with pytest.raises(ccl.PluginFailed, match="pip install ccl-foo==2.3"):
+    with pytest.raises(ccl.PluginFailed, match=r"pip install ccl-foo==2\.3"):
         _ = ccl.load(tmp_path).pipeline
 
 
