@@ -132,6 +132,14 @@ class ContrastiveObjective(nn.Module):
                 self._refuse_undefined(terms)
             return self._mean(pairs, terms, weights)
 
+    def refuse_draws(self, pairs: Pairs) -> None:
+        """An error for explicit negatives, where an objective weighs all samples there are."""
+        if pairs.draws is not None:
+            raise ValueError(
+                f"{type(self).__name__} compares an anchor with all samples of batch and queue, so it"
+                " cannot take explicit draws: use infonce, or bring masks (Pairs.from_masks)"
+            )
+
     def _refuse_undefined(self, terms: Tensor) -> None:
         finite = terms.detach().isfinite()
         if not finite.all():

@@ -91,6 +91,7 @@ class CCLK(ContrastiveObjective):
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per anchor and pair of views; the operator is solved once for all of them."""
+        self.refuse_draws(pairs)
         per_view = pairs.condition[self.on].ndim == 3
         weights: dict[int, Tensor] = {}
         values = []
@@ -107,18 +108,12 @@ class CCLK(ContrastiveObjective):
         z, valid = pairs.everyone(self.on, i), None
         if pairs.queue_valid is not None:
             valid = torch.cat([pairs.queue_valid.new_ones(pairs.keys.shape[1]), pairs.queue_valid])
+        solved = (self.kernel, z, self.ridge, pairs.rows, valid)
+        dtype = pairs.anchors.dtype
         if self.form == "released":
-            weights = released_operator(self.kernel, z, self.ridge, pairs.rows, valid)
+            weights = released_operator(*solved, dtype=dtype)
         else:
-            weights = conditional_operator(
-                self.kernel,
-                z,
-                self.ridge,
-                pairs.rows,
-                valid,
-                landmarks=self.landmarks,
-                dtype=pairs.anchors.dtype,
-            )
+            weights = conditional_operator(*solved, landmarks=self.landmarks, dtype=dtype)
         weighed = self.weighed(pairs)
         if weighed is None:
             return weights

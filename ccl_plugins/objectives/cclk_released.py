@@ -30,13 +30,13 @@ def released_operator(
     ridge: float,
     rows: slice = slice(None),
     valid: Tensor | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> Tensor:
     """Weights of the released code, arguments and shapes as in `conditioning.conditional_operator`.
 
     Returns:
         (rows, m), 0 or above 1e-6, without gradient; NaN where K + ridge I is singular.
     """
-    out = torch.float64 if z.dtype == torch.float64 else torch.float32
     with torch.no_grad(), torch.autocast(z.device.type, enabled=False):
         values = as_vectors(z)
         if values.dtype.is_floating_point:
@@ -49,7 +49,7 @@ def released_operator(
         inverse, info = torch.linalg.inv_ex(shifted)
         weights = (inverse @ gram).fill_diagonal_(0)
         weights = weights.masked_fill(weights < LEAST_WEIGHT, 0)
-        return torch.where(info == 0, weights[rows], torch.nan).to(out)
+        return torch.where(info == 0, weights[rows], torch.nan).to(dtype)
 
 
 def released_positives(pairs: Pairs, i: int, j: int, weights: Tensor, temperature: float) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics import EMPTY, masked
+from ccl_plugins.numerics import EMPTY, logsumexp, masked
 from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.infonce import InfoNCE
 from ccl_plugins.pairs import Pairs
@@ -67,4 +67,4 @@ class HardNegInfoNCE(InfoNCE):
         hardest = sims.topk(min(self.nearest, sims.shape[1])).values
         logits = torch.cat([own[:, None], hardest], 1) / self.temperature
         found = (hardest[:, 0] > EMPTY / 2).to(own.dtype)
-        return logits.logsumexp(1) - own / self.temperature, found
+        return logsumexp(logits) - own / self.temperature, found

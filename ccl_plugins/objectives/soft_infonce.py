@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics import EMPTY, masked
+from ccl_plugins.numerics import EMPTY, log_weights, logsumexp, masked
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import Kernel, Measure
@@ -86,6 +86,7 @@ class SoftInfoNCE(ContrastiveObjective):
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """The cross-entropy with the targets, per pair of views."""
+        self.refuse_draws(pairs)
         alike: dict[int, Tensor] = {}
         rows = []
         for i, j in pairs.cross(self.symmetric):
@@ -103,7 +104,7 @@ class SoftInfoNCE(ContrastiveObjective):
             similarity = self.kernel(z[pairs.rows], z).to(pairs.anchors.dtype)
             if self.target_temperature is not None:
                 return similarity / self.target_temperature
-            return similarity.clamp_min(0).log().clamp_min(EMPTY)
+            return log_weights(similarity)
 
     def values(self, pairs: Pairs, i: int, j: int, alike: Tensor) -> tuple[Tensor, Tensor]:
         """(n,) values and weights of one pair of views."""
@@ -122,5 +123,5 @@ class SoftInfoNCE(ContrastiveObjective):
         targets = masked(targets, positives)
         found = (targets.amax(1) > EMPTY / 2).to(logits.dtype)
         logits = logits / self.temperature
-        log_all = masked(logits, shown).logsumexp(1)
+        log_all = logsumexp(masked(logits, shown))
         return (log_all - (targets.softmax(1) * logits).sum(1)) * found, found

@@ -57,6 +57,7 @@ class SupCon(ContrastiveObjective):
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per anchor, over all views at once."""
+        self.refuse_draws(pairs)
         alike = pairs.alike(self.on)
         shown = pairs.contrasted(alike)
         own, m = pairs.own(), pairs.keys.shape[1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import slow_infonce
 import torch
@@ -151,6 +153,14 @@ def test_an_anchor_without_any_negative_left_does_not_count():
 def test_an_exclude_of_another_form_is_named(exclude):
     with pytest.raises(TypeError, match=r"exclude must be .* not "):
         InfoNCE(exclude=exclude)
+
+
+@pytest.mark.parametrize("name", ["supcon", "soft_infonce", "fair_cclk", "weaklysup_cclk"])
+def test_draws_are_refused_where_all_samples_are_weighed(name):
+    (x, y), ids = random_batch()
+    pairs = replace(in_batch(unit(x, y), {"condition": ids}), draws=torch.zeros(7, 2).long())
+    with pytest.raises(ValueError, match="cannot take explicit draws"):
+        OBJECTIVES[name](0.3).loss(pairs)
 
 
 def test_draws_take_the_place_of_all_other_negatives_repeats_included():
