@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import Any
@@ -45,7 +46,7 @@ class Progress(ProgressBar):
         """Open the bar."""
         if not self.enabled:
             return
-        if sys.stderr.isatty():
+        if _in_terminal():
             whole = (trainer.max_epochs or 0) * int(trainer.num_training_batches)
             done = pl_module.consumed.batches
             self._bar = tqdm(total=whole, initial=done, unit="batch", dynamic_ncols=True)
@@ -94,3 +95,11 @@ class Progress(ProgressBar):
         if not latest:
             return ""
         return f"loss {latest['loss']:.4f}  {latest['images_per_second']:,.0f} images/s"
+
+
+def _in_terminal() -> bool:
+    """Whether a bar would be seen: tqdm draws none where a terminal does not say how large it is."""
+    try:
+        return sys.stderr.isatty() and os.get_terminal_size(sys.stderr.fileno()).lines > 1
+    except OSError:
+        return False

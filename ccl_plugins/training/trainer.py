@@ -65,7 +65,6 @@ def make_trainer(
         sync_batchnorm=several and torch.cuda.is_available(),
         enable_progress_bar=bool(bars),
         enable_model_summary=False,
-        enable_autolog_hparams=False,
         num_sanity_val_steps=0,
         log_every_n_steps=1,
     )

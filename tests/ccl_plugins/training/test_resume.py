@@ -74,3 +74,42 @@ def test_a_stopped_and_resumed_run_equals_an_unbroken_one(
         torch.testing.assert_close(
             late.networks[name].state_dict(), expected.networks[name].state_dict(), rtol=0, atol=0
         )
+
+
+def test_a_run_stopped_with_workers_resumes_exactly_without(tmp_path: Path) -> None:
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "broken").mkdir()
+    _, expected = run(tmp_path / "whole")
+    run(tmp_path / "broken", 7, workers=2)
+    _, late = run(tmp_path / "broken", resume=True)
+    torch.testing.assert_close(
+        late.method.state_dict(), expected.method.state_dict(), rtol=0, atol=0
+    )
+
+
+def test_a_refresh_at_an_epochs_start_is_not_missed_by_a_resume(tmp_path: Path) -> None:
+    """A run stopped after an epoch's last batch refreshes the tables before its sampler reads them."""
+    seen: list[torch.Tensor] = []
+
+    def sampler(*, size: int, batch_size: int, seed: int, condition: torch.Tensor) -> Any:
+        from ccl_plugins.samplers import Uniform
+
+        seen.append(condition.clone())
+        return Uniform(size=size, batch_size=batch_size, seed=seed)
+
+    def train(out: Path, stop: int = 0, resume: bool = False) -> None:
+        built = make_parts(
+            dataset=FakeDataset(44), conditions={"condition": Drifting()}, sampler=sampler
+        )
+        settings = FitSettings(**{**SETTINGS, "epochs": 2})
+        stops = [StopAfter(stop)] if stop else []
+        fit(built, settings, out, {}, resume=resume, callbacks=stops, progress=False)
+
+    for name in ("whole", "broken"):
+        (tmp_path / name).mkdir()
+    train(tmp_path / "whole")
+    expected = seen[-1]
+    train(tmp_path / "broken", stop=5)
+    assert not torch.equal(seen[-1], expected)
+    train(tmp_path / "broken", resume=True)
+    torch.testing.assert_close(seen[-1], expected, rtol=0, atol=0)
