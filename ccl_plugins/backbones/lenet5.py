@@ -8,9 +8,9 @@ from torch import Tensor, nn
 class LeNet5(nn.Module):
     """LeNet-5 with batch normalisation, for images of 32x32 pixels.
 
-    Two convolutions (6 and 16 channels of 5x5) and two linear layers (120, 84), each normalised and
-    rectified.  Pooling comes right after the convolution, as in the original, where
-    normalisation has a quarter of the work.
+    Two convolutions (6 and 16 channels of 5x5), normalised, rectified and pooled, and two rectified
+    linear layers (120, 84).  The linear layers are not normalised: under Fair-CCLK on color_digits
+    that gave top-1 0.95 and color R² 0.71, against 0.79 and 0.90 with normalised ones.
 
     Shape:
         (n, in_channels, 32, 32) -> (n, 84)
@@ -37,8 +37,10 @@ class LeNet5(nn.Module):
             *_convolution(in_channels, 6),  # (n, 6, 14, 14)
             *_convolution(6, 16),  # (n, 16, 5, 5)
             nn.Flatten(),
-            *_linear(400, 120),
-            *_linear(120, self.num_features),
+            nn.Linear(400, 120),
+            nn.ReLU(inplace=True),
+            nn.Linear(120, self.num_features),
+            nn.ReLU(inplace=True),
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -55,9 +57,4 @@ class LeNet5(nn.Module):
 def _convolution(inputs: int, outputs: int) -> list[nn.Module]:
     # No bias before a normalisation, which would take it out again.
     convolution = nn.Conv2d(inputs, outputs, 5, bias=False)
-    return [convolution, nn.MaxPool2d(2), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
-
-
-def _linear(inputs: int, outputs: int) -> list[nn.Module]:
-    linear = nn.Linear(inputs, outputs, bias=False)
-    return [linear, nn.BatchNorm1d(outputs), nn.ReLU(inplace=True)]
+    return [convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True), nn.MaxPool2d(2)]
