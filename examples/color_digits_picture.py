@@ -1,0 +1,18 @@
+"""The README's picture: what InfoNCE and Fair-CCLK learned from digits on colored grounds.
+
+After `ccl train examples/color_digits_infonce.toml examples/color_digits_fair.toml`.
+"""
+
+import sys
+
+import ccl_plugins as ccl
+from ccl_plugins.figures import embedding_map
+
+runs = sys.argv[1] if len(sys.argv) > 1 else "runs"
+embedding_map(
+    {
+        "InfoNCE": ccl.load(f"{runs}/color_digits_infonce"),
+        "Fair-CCLK": ccl.load(f"{runs}/color_digits_fair"),
+    },
+    "docs/color_digits.png",
+)
