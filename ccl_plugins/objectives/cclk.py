@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ccl_plugins.conditioning import conditional_operator
-from ccl_plugins.numerics import EMPTY, log_weights, logsumexp
+from ccl_plugins.numerics import EMPTY, in_order_of, log_weights, logsumexp
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.objectives.cclk_released import released_operator
 from ccl_plugins.pairs import Pairs
@@ -148,7 +148,7 @@ class CCLK(ContrastiveObjective):
 
 def log_expectation(scores: Tensor, weights: Tensor) -> Tensor:
     """(n,) ``log Σ_j W_ji exp(s_ij)`` over the positive weights."""
-    return logsumexp(scores + log_weights(weights))
+    return logsumexp(scores + in_order_of(scores, log_weights(weights)))
 
 
 def signed_expectation(scores: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:

@@ -56,6 +56,12 @@ def test_log_weights_are_empty_where_a_weight_is_not_above_0_and_nan_where_it_is
     torch.testing.assert_close(log_weights(weights), expected, equal_nan=True)
 
 
+@pytest.mark.parametrize("keep", [torch.rand(6, 6) < 0.5, torch.rand(1, 6) < 0.5, None])
+def test_a_mask_is_the_same_on_a_transposed_product(keep):
+    x = torch.randn(6, 6)
+    torch.testing.assert_close(masked(x.T, keep), masked(x.T.contiguous(), keep))
+
+
 @pytest.mark.parametrize("c", [1, 3, 2048])
 def test_squared_distance_far_off_centre_is_that_of_differences(c):
     torch.manual_seed(0)
