@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ccl_plugins.metadata import tensor_columns
 from ccl_plugins.protocols import Dataset, Life, Measure, Table
 
 
@@ -55,7 +56,7 @@ class Column:
     def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """The column's values on the training split."""
         _read_schema(dataset.metadata, self.name)
-        values = torch.as_tensor(dataset.metadata[self.name])
+        values = tensor_columns({self.name: dataset.metadata[self.name]})[self.name]
         if not self.standardize:
             return values
         values = values.float()

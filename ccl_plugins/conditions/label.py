@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
+from ccl_plugins.metadata import tensor_columns
 from ccl_plugins.protocols import Life, Measure, Table
 
 
@@ -25,4 +25,4 @@ class Label:
 
     def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """The column ``label`` of the training split."""
-        return torch.as_tensor(dataset.metadata["label"])
+        return tensor_columns({"label": dataset.metadata["label"]})["label"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ccl_plugins.metadata import tensor_columns
 from ccl_plugins.protocols import Frozen, Views
 from ccl_plugins.training import ranks
 
@@ -38,17 +39,6 @@ def embed_split(method: Any, split: Any, views: Views, batch_size: int = 512) ->
     return ranks.gather_rows(functional.normalize(projected.float(), dim=1), len(split)).cpu()
 
 
-def tensor_columns(metadata: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Metadata columns as tensors; strings become their place in sorted order."""
-    columns = {}
-    for name, column in metadata.items():
-        if not isinstance(column, Tensor) and len(column) and isinstance(column[0], str):
-            places = {word: i for i, word in enumerate(sorted(set(column)))}
-            column = [places[word] for word in column]
-        columns[name] = torch.as_tensor(column)
-    return columns
-
-
 def _forward(
     method: nn.Module,
     function: Callable[[Tensor], Tensor],
@@ -67,7 +57,7 @@ def _forward(
 def _plain_batches(
     split: Any, views: Views, indices: range, batch_size: int, workers: int
 ) -> Iterator[Tensor]:
-    images = getattr(split, "images", None)
+    images = getattr(split, "images", getattr(split, "vectors", None))
     if isinstance(images, Tensor) and len(images) == len(split):
         for piece in ranks.slices(indices, batch_size):
             yield views.plain(images[piece.start : piece.stop])
