@@ -82,13 +82,14 @@ def default_workers(devices: int, on_gpu: bool) -> int:
 
 
 @contextmanager
-def shared_cores(workers: int, devices: int) -> Iterator[None]:
-    """Leave torch the cores that workers do not need, where training itself is on the CPU.
+def half_the_cores(devices: int) -> Iterator[None]:
+    """Leave torch half of the cores, where training is on the CPU, and the workers the others.
 
-    With as many threads as cores, torch's wait for the workers' and each step takes twice as long.
+    With a thread per core, torch's threads and the workers wait for each other.  The number does not
+    depend on that of the workers: sums would be rounded differently.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(max(1, min(threads, _cores() // devices - workers)))
+    threads, cores = torch.get_num_threads(), _cores() // devices
+    torch.set_num_threads(max(1, min(threads, cores - cores // 2)))
     try:
         yield
     finally:

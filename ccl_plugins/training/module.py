@@ -13,6 +13,7 @@ from ccl_plugins.training import ranks
 from ccl_plugins.training.batches import Consumed
 from ccl_plugins.training.features import embed_split
 from ccl_plugins.training.items import Batch
+from ccl_plugins.training.kernel_check import check_kernel
 from ccl_plugins.training.loader import Loader
 from ccl_plugins.training.monitor import refuse_non_finite
 from ccl_plugins.training.optimizers import make_optimizer, parameter_groups, warmup_cosine
@@ -20,7 +21,7 @@ from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.randomness import restore_generators, seed_everything
 from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.training.step import take_step
-from ccl_plugins.training.tables import Tables, check_kernel
+from ccl_plugins.training.tables import Tables
 
 
 class TrainingModule(LightningModule):
@@ -101,7 +102,9 @@ class TrainingModule(LightningModule):
     def on_fit_start(self) -> None:
         """Refresh the tables where a run is resumed at the start of an epoch."""
         # Before the loader's first iteration, whose sampler may read the tables.
-        self._refresh(self.consumed.batches // len(self.train_dataloader()))
+        epoch = self.consumed.batches // len(self.train_dataloader())
+        if epoch < self.settings.epochs:
+            self._refresh(epoch)
 
     def on_train_start(self) -> None:
         """Set the random generators, when nothing is left that draws from them but training."""
@@ -146,8 +149,8 @@ class TrainingModule(LightningModule):
     def _refresh(self, epoch: int) -> None:
         for name in self.tables.refresh(epoch, self.split, self._embed):
             kernel = getattr(self.objective, "kernel", None)
-            if kernel is not None and ranks.rank() == 0:
-                found = check_kernel(kernel, self.tables[name], name)
+            if kernel is not None and name in self.objective.conditions and ranks.rank() == 0:
+                found = check_kernel(kernel, self.tables.present(name), name)
                 if self.logger is not None and found:
                     logged = {f"condition/{name}/{k}": v for k, v in found.items()}
                     self.logger.log_metrics(logged, step=self.global_step)

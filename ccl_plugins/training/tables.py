@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ccl_plugins.missing import check_policy, missing_rows
 from ccl_plugins.protocols import Condition, Embedded, Table
 from ccl_plugins.training import ranks
 from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
-from ccl_plugins.training.values import check_values, describe_kernel
-
-SAMPLED_ROWS = 512
-FAINT_KERNEL = 1e-3
+from ccl_plugins.training.values import check_values
 
 
 class Tables:
@@ -25,7 +22,8 @@ class Tables:
     all processes have the same.  Online ones have no table.
 
     Args:
-        conditions: By name.
+        conditions: By name.  What becomes of missing values is said by a condition's attribute
+            ``missing``, a `ccl_plugins.missing.Missing`; without one they are an error.
         size: Number of training samples.
         seed: A condition's fit draws from a stream of (seed, epoch, its place).
     """
@@ -37,14 +35,19 @@ class Tables:
                     f"condition {name!r} has life {condition.life!r};"
                     " there are 'static', 'refreshed' and 'online'"
                 )
+            check_policy(_policy(condition), condition.measure)
         self.conditions = dict(conditions)
         self.size = size
         self.seed = seed
         self.tables: dict[str, Table] = {}
         self.epochs: dict[str, int] = {}
+        self.missing: dict[str, int] = {}
+        """How many samples lacked a value when a condition was fitted; on the first process."""
         self._near: dict[tuple[str, str], Tensor] = {}
 
     def __getitem__(self, name: str) -> Table:
+        if name not in self.tables:
+            raise KeyError(self._not_there(name))
         return self.tables[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -59,7 +62,8 @@ class Tables:
             embed: Gives the (N, d) unit-norm projections; all processes take part in each call.
 
         Raises:
-            ValueError: For a table that is not one row per sample, or has missing values.
+            ValueError: For a table that is not one row per sample, or has missing values that its
+                condition does not allow; for a refreshed one that leaves out other samples than before.
         """
         fitted = [name for name in self.conditions if self._is_due(name, epoch)]
         cached: list[Tensor] = []
@@ -78,9 +82,16 @@ class Tables:
                     seed_cpu(mix(self.seed, epoch, place))
                     return self._fit(name, split, ask)
 
+            before = self.left_out()
+            had = name in self.tables
             self.tables[name] = ranks.on_first(fit, embed_once)
             self.epochs[name] = epoch
             self._near.clear()
+            if had and not torch.equal(before, self.left_out()):
+                raise ValueError(
+                    f"condition {name!r} lacks values of other samples than an epoch before; with"
+                    " missing='drop' an epoch would have another length"
+                )
         return fitted
 
     def _is_due(self, name: str, epoch: int) -> bool:
@@ -94,8 +105,24 @@ class Tables:
         with torch.no_grad():
             fitted = condition.fit(split, embed, self.tables.get(name))
         table = fitted if isinstance(fitted, Table) else Table(fitted)
-        values = check_values(name, table.values, condition.measure, self.size)
+        policy = _policy(condition)
+        values = check_values(name, table.values, condition.measure, self.size, policy)
+        self.missing[name] = int(missing_rows(table.values, condition.measure).sum())
         return Table(values.cpu(), {k: v.detach().cpu() for k, v in table.extras.items()})
+
+    def left_out(self) -> Tensor:
+        """(N,) True at samples that are not trained on: what a condition with ``"drop"`` lacks."""
+        out = torch.zeros(self.size, dtype=torch.bool)
+        for name, table in self.tables.items():
+            condition = self.conditions[name]
+            if _policy(condition) == "drop":
+                out |= missing_rows(table.values, condition.measure)
+        return out
+
+    def present(self, name: str) -> Table:
+        """A condition's table without the samples that are left out."""
+        table, out = self[name], self.left_out()
+        return Table(table.values[~out], table.extras) if out.any() else table
 
     def look_up(self, index: Tensor) -> dict[str, Tensor]:
         """The values of a batch, by condition.
@@ -103,7 +130,13 @@ class Tables:
         Args:
             index: (n,) dataset indices, on the device where the values are wanted; or (n, 2), whose
                 first column counts: a row's condition is its first image's.
+
+        Raises:
+            RuntimeError: For a condition that is not fitted yet.
         """
+        for name, condition in self.conditions.items():
+            if condition.life != "online" and name not in self.tables:
+                raise RuntimeError(self._not_there(name))
         if index.ndim == 2:
             index = index[:, 0]
         return {
@@ -112,9 +145,9 @@ class Tables:
         }
 
     def extras_on(self, device: torch.device) -> dict[str, Tensor]:
-        """The further tensors of all tables, by name, on a device."""
+        """The further tensors of all tables, as ``"<condition>/<name>"``, on a device."""
         return {
-            key: self._on(device, name, key, value)
+            f"{name}/{key}": self._on(device, name, key, value)
             for name, table in self.tables.items()
             for key, value in table.extras.items()
         }
@@ -158,36 +191,22 @@ class Tables:
                     f"the checkpoint has a condition {name!r}; this run has"
                     f" {', '.join(map(repr, self.conditions)) or 'none'}"
                 )
-            check_values(name, saved["values"], self.conditions[name].measure, self.size)
+            condition = self.conditions[name]
+            check_values(
+                name, saved["values"], condition.measure, self.size, _policy(condition)
+            )
             self.tables[name] = Table(saved["values"], saved["extras"])
             self.epochs[name] = saved["epoch"]
         self._near.clear()
 
+    def _not_there(self, name: str) -> str:
+        if name not in self.conditions:
+            there = ", ".join(map(repr, self.conditions)) or "none"
+            return f"there is no condition {name!r}; there are {there}"
+        if self.conditions[name].life == "online":
+            return f"condition {name!r} is computed in every step and has no table"
+        return f"condition {name!r} is asked for before it was fitted: call refresh first"
 
-def check_kernel(kernel: Any, table: Table, name: str) -> dict[str, float]:
-    """How much of the other samples a kernel sees on a condition, on 512 rows.
 
-    Returns:
-        ``surviving_weight`` and ``effective_neighbours``, as `describe_kernel` defines them.
-
-    Warns:
-        UserWarning: Where almost nothing survives, so that a kernel-weighted loss is near 0.
-    """
-    size = len(table.values)
-    if size < 2:
-        return {}
-    rows = torch.randperm(size, generator=torch.Generator().manual_seed(0))[:SAMPLED_ROWS]
-    values = table.values[rows]
-    with torch.no_grad():
-        surviving, neighbours = describe_kernel(kernel(values, values))
-    if surviving < FAINT_KERNEL:
-        scale = getattr(kernel, "scale", None)
-        warnings.warn(
-            f"{type(kernel).__name__}"
-            + (f" with scale {scale!r}" if scale is not None else "")
-            + f" sees almost nothing on condition {name!r}: the mean weight between two of"
-            f" {len(rows)} samples is {surviving:.2g} of a sample's with itself, so the objective"
-            ' hardly compares them; take another scale, as scale="median"',
-            stacklevel=2,
-        )
-    return {"surviving_weight": surviving, "effective_neighbours": neighbours}
+def _policy(condition: Any) -> Any:
+    return getattr(condition, "missing", "error")

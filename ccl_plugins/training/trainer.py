@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ccl_plugins.training.checkpointing import CheckpointFiles
 from ccl_plugins.training.events import Events
-from ccl_plugins.training.loader import default_workers, shared_cores
+from ccl_plugins.training.loader import default_workers, half_the_cores
 from ccl_plugins.training.monitor import Monitor
 from ccl_plugins.training.progress import Progress
 from ccl_plugins.training.settings import FitSettings
@@ -89,7 +89,7 @@ def beside_workers(settings: FitSettings, trainer: pl.Trainer) -> AbstractContex
     """The cores that training on a CPU has beside its workers."""
     if trainer.strategy.root_device.type != "cpu":
         return nullcontext()
-    return shared_cores(count_workers(settings, trainer), settings.devices)
+    return half_the_cores(settings.devices)
 
 
 @contextmanager

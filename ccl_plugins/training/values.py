@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
+from ccl_plugins.missing import Missing, check_policy, missing_entries, own_classes
 from ccl_plugins.protocols import Measure
 
 
-def check_values(name: str, values: Tensor, measure: Measure, size: int) -> Tensor:
+def check_values(
+    name: str, values: Tensor, measure: Measure, size: int, missing: Missing = "error"
+) -> Tensor:
     """A condition's values in the type its measure has: long, or float32.
 
     Args:
@@ -17,6 +19,8 @@ def check_values(name: str, values: Tensor, measure: Measure, size: int) -> Tens
         measure: ``"categorical"`` class ids, 0 or more; ``"multi_label"`` 0/1 columns;
             ``"continuous"`` finite numbers.
         size: N.
+        missing: What becomes of missing values: refused; under ``"own"`` new classes; under
+            ``"drop"`` they stay -1 or NaN, since their samples are left out of training.
 
     Raises:
         TypeError: For values that are no tensor.
@@ -30,56 +34,53 @@ def check_values(name: str, values: Tensor, measure: Measure, size: int) -> Tens
             f"condition {name!r} has shape {tuple(values.shape)}, but the data set has {size} samples:"
             f" ({size},) or ({size}, c) is right"
         )
-    if values.is_complex():
-        raise ValueError(f"condition {name!r} has complex values; its measure is {measure}")
-    _refuse(values.isnan(), name, "missing (NaN)", "drop these samples or fill them in")
-    if measure == "continuous":
-        _refuse(values.isinf(), name, "infinite", "continuous values must be finite")
-        return values.detach().float()
-    if measure == "multi_label":
-        _refuse(
-            (values != 0) & (values != 1), name, "neither 0 nor 1", "multi_label values are 0 or 1"
-        )
-        return values.detach().float()
-    if measure != "categorical":
+    if measure not in ("categorical", "multi_label", "continuous"):
         raise ValueError(
             f"condition {name!r} has measure {measure!r};"
             " there are 'categorical', 'multi_label' and 'continuous'"
         )
-    _refuse(values == -1, name, "missing (-1)", "drop these samples or give them a class")
-    _refuse(values < 0, name, "negative", "class ids are 0 or more")
+    if values.is_complex():
+        raise ValueError(f"condition {name!r} has complex values; its measure is {measure}")
+    check_policy(missing, measure)
+    values = values.detach()
+    gone = missing_entries(values, measure)
+    if missing == "error":
+        _refuse_missing(gone, values, name, measure)
+    elif len(values) and _rows(gone).all():
+        raise ValueError(f"condition {name!r} is missing in all of its {size} rows")
+    if measure == "continuous":
+        _refuse(values.isinf(), name, "infinite", "continuous values must be finite")
+        return values.float()
+    if measure == "multi_label":
+        odd = (values != 0) & (values != 1) & ~gone
+        _refuse(odd, name, "neither 0 nor 1", "multi_label values are 0 or 1")
+        return values.float().masked_fill(gone, float("nan"))
+    _refuse((values < 0) & ~gone, name, "negative", "class ids are 0 or more")
     if values.is_floating_point():
-        _refuse(values != values.round(), name, "fractional", "class ids are whole numbers")
-    return values.detach().long()
+        odd = (values != values.round()) & ~gone
+        _refuse(odd, name, "fractional", "class ids are whole numbers")
+    ids = values.masked_fill(gone, -1).long()
+    return own_classes(ids, gone) if missing == "own" else ids
+
+
+def _refuse_missing(gone: Tensor, values: Tensor, name: str, measure: Measure) -> None:
+    ways = "'own' (positive with their own views only) or 'drop'"
+    remedy = f"give these samples a value, or the condition missing={ways}"
+    if measure != "categorical":
+        remedy = "fill these samples in, or give the condition missing='drop'"
+    _refuse(gone & values.isnan(), name, "missing (NaN)", remedy)
+    _refuse(gone, name, "missing (-1)", remedy)
+
+
+def _rows(entries: Tensor) -> Tensor:
+    return entries.reshape(len(entries), -1).any(1)
 
 
 def _refuse(bad: Tensor, name: str, what: str, remedy: str) -> None:
-    rows = bad.reshape(len(bad), -1).any(1).nonzero().flatten()
+    rows = _rows(bad).nonzero().flatten() if bad.numel() else bad.new_zeros(0)
     if len(rows):
         first = ", ".join(str(i) for i in rows[:8].tolist())
         raise ValueError(
             f"condition {name!r} has {what} values in {len(rows)} of {len(bad)} rows"
             f" ({first}{', ...' if len(rows) > 8 else ''}): {remedy}"
         )
-
-
-def describe_kernel(kernel: torch.Tensor) -> tuple[float, float]:
-    """What a kernel matrix leaves of the other samples.
-
-    Args:
-        kernel: (r, r) kernel values of r samples with themselves.
-
-    Returns:
-        The surviving weight, mean off-diagonal ``|K_ij|`` over mean ``K_ii``; and the effective
-        number of neighbours: the mean over rows of ``(sum w)^2 / sum w^2`` of the off-diagonal
-        weights ``w = |K_ij|``, between 1 (or 0 where a row has none) and r - 1.
-    """
-    count = len(kernel)
-    diagonal = kernel.diagonal().double()
-    others = kernel.double().abs()
-    others = others - torch.diag(others.diagonal())
-    surviving = others.sum() / (count * (count - 1)) / diagonal.mean().clamp_min(1e-300)
-    # Scaled by each row's largest weight, since squares of tiny weights underflow.
-    scaled = others / others.amax(1, keepdim=True).clamp_min(1e-300)
-    neighbours = scaled.sum(1).square() / scaled.square().sum(1).clamp_min(1e-300)
-    return float(surviving), float(neighbours.mean())

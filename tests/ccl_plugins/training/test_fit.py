@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -187,3 +187,16 @@ def test_the_users_callbacks_are_called(tmp_path: Path) -> None:
     counts = Counts()
     run(tmp_path, callbacks=[counts])
     assert counts.epochs == 2
+
+
+def test_what_a_kernel_sees_of_a_condition_is_logged(tmp_path: Path) -> None:
+    class Kernelled(FakeObjective):
+        conditions: ClassVar[Any] = {"condition": ("categorical",)}
+
+        def kernel(self, a: Tensor, b: Tensor) -> Tensor:
+            return (a[:, None] == b).float()
+
+    run(tmp_path, make_parts(objective=Kernelled(), conditions={"condition": Label()}))
+    events = EventAccumulator(str(tmp_path)).Reload()
+    (surviving,) = events.Scalars("condition/condition/surviving_weight")
+    torch.testing.assert_close(surviving.value, 4 / 19, rtol=1e-6, atol=0)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from training_fakes import FakeDataset
 
 from ccl_plugins.protocols import Embedded, Table
 from ccl_plugins.training.randomness import generator_states
-from ccl_plugins.training.tables import Tables, check_kernel
+from ccl_plugins.training.tables import Tables
 
 SPLIT = FakeDataset(6)("train")
 
@@ -138,23 +137,3 @@ def test_online_conditions_see_the_batch_without_gradient() -> None:
     found = tables.observe(Embedded(projections, projections))["a"]
     assert not found.requires_grad
     torch.testing.assert_close(found, torch.full((2, 3, 4), 2.0))
-
-
-class Gaussian:
-    def __init__(self, scale: float) -> None:
-        self.scale = scale
-
-    def __call__(self, a: Tensor, b: Tensor) -> Tensor:
-        return torch.exp(-(torch.cdist(a[:, None], b[:, None]) ** 2) / self.scale)
-
-
-def test_a_kernel_that_sees_nothing_is_warned_about() -> None:
-    table = Table(torch.arange(700.0))
-    with pytest.warns(UserWarning, match=r'scale 0.01 .*condition \'z\'.*scale="median"'):
-        found = check_kernel(Gaussian(0.01), table, "z")
-    assert found["surviving_weight"] < 1e-3
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        found = check_kernel(Gaussian(1e9), table, "z")
-    torch.testing.assert_close(found["surviving_weight"], 1.0, rtol=1e-3, atol=0)
-    torch.testing.assert_close(found["effective_neighbours"], 511.0, rtol=1e-3, atol=0)
