@@ -19,7 +19,7 @@ KernelFunction = Callable[[Tensor, Tensor], Tensor]
 def conditional_operator(
     kernel: KernelFunction,
     z: Tensor,
-    ridge: float,
+    ridge: float | Tensor,
     rows: slice = slice(None),
     valid: Tensor | None = None,
     *,
@@ -41,7 +41,8 @@ def conditional_operator(
     Args:
         kernel: A positive definite similarity of condition values.
         z: (m, c) or (m,), the condition of the m samples.
-        ridge: λ, 0 or more; 0 needs a kernel matrix of full rank.
+        ridge: λ, 0 or more; 0 needs a kernel matrix of full rank.  Where it changes over training,
+            a 0-d tensor, above 0, whose value is not looked at.
         rows: Which n rows are wanted: the samples that are anchors.
         valid: (m,), False for samples that are not there; their rows and columns are 0.  The first
             sample is there.
@@ -76,7 +77,7 @@ def conditional_operator(
 
 
 def _of_classes(
-    kernel: KernelFunction, ids: Tensor, ridge: float, rows: slice, valid: Tensor | None
+    kernel: KernelFunction, ids: Tensor, ridge: float | Tensor, rows: slice, valid: Tensor | None
 ) -> Tensor:
     """Of K = α [a = b] + β, with n_a samples of a's class and u_a = 1 / (ridge + α n_a).
 
@@ -93,12 +94,16 @@ def _of_classes(
     if valid is not None:
         u = u * valid
     share = ridge * beta / (1 + beta * u.sum())
-    if ridge == 0:
+    if _is_zero(ridge):
         alone = count == 1 if valid is None else (count == 1) | ~valid
         share = torch.where(alone.all() & (alpha != 0), share, torch.nan)
     own = (alpha * u[rows])[:, None]
-    weights = torch.where(ids[rows, None] == ids, own, 0.0)
+    weights = (ids[rows, None] == ids) * own
     return weights.addr_(share * u[rows], u)
+
+
+def _is_zero(ridge: float | Tensor) -> bool:
+    return not isinstance(ridge, Tensor) and ridge == 0
 
 
 def _rank(kernel: KernelFunction, values: Tensor) -> int:
@@ -133,11 +138,13 @@ def _nystroem(
     return phi, (diagonal - phi.square().sum(1)).clamp_min(0)
 
 
-def _primal(phi: Tensor, ridge: float, rows: slice, valid: Tensor | None) -> Tensor:
+def _primal(phi: Tensor, ridge: float | Tensor, rows: slice, valid: Tensor | None) -> Tensor:
     if valid is not None:
         phi = phi * valid[:, None]
     gram = phi.mT @ phi
-    gram.diagonal().add_(ridge if ridge else torch.nan)  # of rank r below m: singular without ridge
+    gram.diagonal().add_(
+        torch.nan if _is_zero(ridge) else ridge
+    )  # of rank r below m: singular without ridge
     factor, info = torch.linalg.cholesky_ex(gram)
     # Solved for the n anchors; what is as large as (n, m) is the result alone.
     solved = torch.cholesky_solve(phi[rows].mT, factor)
@@ -145,7 +152,7 @@ def _primal(phi: Tensor, ridge: float, rows: slice, valid: Tensor | None) -> Ten
 
 
 def _primal_and_rest(
-    phi: Tensor, rest: Tensor, ridge: float, rows: slice, valid: Tensor | None
+    phi: Tensor, rest: Tensor, ridge: float | Tensor, rows: slice, valid: Tensor | None
 ) -> Tensor:
     """Of K = ΦΦᵀ + diag(rest), which gives samples that no landmark is like their own weight.
 
@@ -153,7 +160,7 @@ def _primal_and_rest(
     + ridge / √(ν_i ν_j) ψ_iᵀ (ΨᵀΨ + I)⁻¹ ψ_j``.
     """
     there = rest.new_ones(len(rest)) if valid is None else valid.to(rest)
-    noise = rest + (ridge or torch.nan)
+    noise = rest + (torch.nan if _is_zero(ridge) else ridge)
     psi = phi * (there / noise.sqrt())[:, None]
     gram = psi.mT @ psi
     gram.diagonal().add_(1)
@@ -165,17 +172,17 @@ def _primal_and_rest(
     return weights
 
 
-def _dual(gram: Tensor, ridge: float, rows: slice, valid: Tensor | None) -> Tensor:
+def _dual(gram: Tensor, ridge: float | Tensor, rows: slice, valid: Tensor | None) -> Tensor:
     if valid is not None:
         gram = gram * valid * valid[:, None]
-    if ridge == 0:
+    if _is_zero(ridge):
         # K⁻¹K: the identity, provided that K has an inverse.
         there = gram.new_ones(len(gram)) if valid is None else valid.to(gram)
         info = torch.linalg.cholesky_ex(gram + torch.diag(1 - there)).info
         return (torch.diag(there) * torch.where(info == 0, 1.0, torch.nan))[rows]
     gram = gram.diagonal_scatter(gram.diagonal() + ridge)  # the kernel may have kept its matrix
     factor, info = torch.linalg.cholesky_ex(gram)
-    share = torch.where(info == 0, gram.new_full((), -ridge), torch.nan)
+    share = torch.where(info == 0, gram.new_ones(()) * -ridge, torch.nan)
     weights = torch.cholesky_inverse(factor).mul_(share)
     diagonal = weights.diagonal().add_(1)
     if valid is not None:

@@ -1,0 +1,128 @@
+"""One cell of the benchmark, in a process of its own: ``python benchmarks/measuring.py '{...}'``."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightly.loss import NTXentLoss
+
+import ccl_plugins as ccl
+from ccl_plugins.pairs import Pairs
+
+DIM, TEMPERATURE = 128, 0.1
+Step = Callable[[], None]
+
+
+def measure(cell: dict[str, Any]) -> dict[str, float]:
+    """Peak memory in bytes of one part of a cell; of the objective, seconds of both too."""
+    torch.set_num_threads(cell["threads"])
+    name = cell["part"]
+    small = {**cell, "b": 16, **({"q": 64} if "q" in cell else {}), "landmarks": None}
+    for step in steps(small).values():
+        step()  # what is loaded once is no part of the peak
+    both = steps(cell)
+    found = {f"{name}_bytes": peak(both[name], cell["device"])}
+    if name == "objective":
+        times: dict[str, list[float]] = {part: [] for part in both}
+        for _ in range(cell["repeats"]):
+            for part, step in both.items():
+                times[part].append(seconds(step, cell["device"]))
+        found |= {f"{part}_seconds": statistics.median(t) for part, t in times.items()}
+    return found
+
+
+def steps(cell: dict[str, Any]) -> dict[str, Step]:
+    """Forward and backward of the objective and of NTXentLoss, on the same embeddings."""
+    torch.manual_seed(0)
+    b, c, q = cell["b"], cell["c"], cell.get("q")
+    options = {"device": cell["device"], "dtype": getattr(torch, cell["dtype"])}
+    views = [torch.randn(b, DIM, **options).requires_grad_() for _ in range(2)]
+    objective = build(cell).to(**options)
+    names = list(objective.conditions)
+    ids = cell["kernel"] == "class ids" or (
+        names and "continuous" not in objective.conditions[names[0]]
+    )
+    rows = b + (q or 0)
+    z = torch.arange(rows, device=cell["device"]) % c if ids else torch.randn(rows, c, **options)
+
+    def loss() -> torch.Tensor:
+        if q is None:
+            return objective(*views, **({"condition": z} if names else {}))
+        queue = {"queue": bank, "queue_valid": torch.ones(q, device=bank.device).bool()}
+        anchors = torch.nn.functional.normalize(torch.stack(views), dim=-1)
+        condition = {name: z[:b] for name in names}
+        conditions = {"condition": condition, "queue_condition": {name: z[b:] for name in names}}
+        return objective.loss(Pairs(anchors, anchors, (0, 1), (0, 1), **queue, **conditions))
+
+    bank = torch.nn.functional.normalize(torch.randn(q or 1, DIM, **options), dim=-1)
+    reference = NTXentLoss(TEMPERATURE, memory_bank_size=(q, DIM) if q else 0).to(**options)
+    return {
+        "objective": lambda: backward(loss, views),
+        "reference": lambda: backward(lambda: reference(*views), views),
+    }
+
+
+def build(cell: dict[str, Any]) -> Any:
+    """The objective, at its defaults except for what has a size."""
+    (entry,) = entry_points(group="ccl_plugins.objective", name=cell["objective"])
+    target = entry.load()
+    given = dict(getattr(target, "EXAMPLE", {}))
+    sizes = {"dim": DIM, "classes": cell["c"]}
+    given |= {name: size for name, size in sizes.items() if name in given}
+    if cell.get("landmarks"):
+        given["landmarks"] = cell["landmarks"]
+    if "kernel" in given:
+        cosine = cell["kernel"] == "cosine"
+        given["kernel"] = (
+            ccl.kernel("cosine") if cosine else ccl.kernel("rbf", scale=2.0 * cell["c"])
+        )
+    return ccl.create("objective", cell["objective"], **given)
+
+
+def backward(loss: Callable[[], torch.Tensor], views: list[torch.Tensor]) -> None:
+    """One step, from gradients that are not there."""
+    for view in views:
+        view.grad = None
+    loss().backward()
+
+
+def seconds(step: Step, device: str) -> float:
+    """How long a step takes."""
+    start = time.perf_counter()
+    step()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def peak(step: Step, device: str) -> int:
+    """Bytes that a step needs at most, above what is held before it."""
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        step()
+        return torch.cuda.max_memory_allocated() - before
+    Path("/proc/self/clear_refs").write_text("5")  # starts the high-water mark anew
+    before = status("VmRSS")
+    step()
+    return status("VmHWM") - before
+
+
+def status(field: str) -> int:
+    """A number of bytes in Linux's account of this process."""
+    line = next(
+        s for s in Path("/proc/self/status").read_text().splitlines() if s.startswith(field)
+    )
+    return int(line.split()[1]) * 1024
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(json.loads(sys.argv[1]))))
