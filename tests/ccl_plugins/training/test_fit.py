@@ -121,7 +121,9 @@ def test_conditions_and_extras_reach_the_pairs(tmp_path: Path) -> None:
             self.centres = torch.nn.Parameter(torch.zeros(classes, 4))
 
         def terms(self, pairs: Any) -> tuple[Tensor, Tensor]:
-            seen.append((pairs.index, pairs.condition["condition"], pairs.extras["centres"]))
+            seen.append(
+                (pairs.index, pairs.condition["condition"], pairs.extras["condition/centres"])
+            )
             values, weights = super().terms(pairs)
             return values + (self.centres - 1).square().mean(), weights
 

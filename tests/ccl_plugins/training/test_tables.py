@@ -119,7 +119,8 @@ def test_tables_survive_their_state() -> None:
     again.load_state_dict(tables.state_dict())
     assert again.refresh(3, SPLIT, lambda: torch.zeros(6)) == []
     torch.testing.assert_close(again["condition"].values, torch.arange(6.0))
-    torch.testing.assert_close(again.extras_on(torch.device("cpu")), {"centres": torch.ones(2, 3)})
+    extras = again.extras_on(torch.device("cpu"))
+    torch.testing.assert_close(extras, {"condition/centres": torch.ones(2, 3)})
     with pytest.raises(ValueError, match="condition 'condition'; this run has none"):
         Tables({}, 6).load_state_dict(tables.state_dict())
 
