@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.metadata import tensor_columns
+from ccl_plugins.missing import Missing, check_policy, missing_entries
 from ccl_plugins.protocols import Dataset, Life, Measure, Table
 
 
@@ -23,6 +24,8 @@ class Column:
         standardize: Whether each entry of a continuous column is brought to mean 0 and standard
             deviation 1 over the training set; a constant entry becomes 0.
         measure: What the column holds; None reads it from the data set's schema.
+        missing: What becomes of samples without a value (-1, NaN, an empty word): ``"error"``,
+            ``"own"``: positives of their own views only, or ``"drop"``: left out of training.
         dataset: The data set component whose schema is read; supplied by the pipeline.
 
     Raises:
@@ -37,6 +40,7 @@ class Column:
         name: str,
         standardize: bool = False,
         measure: Measure | None = None,
+        missing: Missing = "error",
         *,
         dataset: Dataset | None = None,
     ) -> None:
@@ -52,6 +56,7 @@ class Column:
         self.name = name
         self.standardize = standardize
         self.measure = measure
+        self.missing = check_policy(missing, measure)
 
     def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """The column's values on the training split."""
@@ -59,9 +64,11 @@ class Column:
         values = tensor_columns({self.name: dataset.metadata[self.name]})[self.name]
         if not self.standardize:
             return values
-        values = values.float()
-        deviation = values.std(0, correction=0)
-        return (values - values.mean(0)) / torch.where(deviation > 0, deviation, 1)
+        values = values.double()  # in which the mean of equal numbers is that number
+        there = (~missing_entries(values, "continuous")).sum(0)
+        centered = values - values.nanmean(0)
+        deviation = (centered.square().nansum(0) / there).sqrt()
+        return (centered / torch.where(deviation > 0, deviation, 1)).float()
 
 
 def _read_schema(schema: Mapping[str, Any], name: str) -> Any:

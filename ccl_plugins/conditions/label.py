@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from ccl_plugins.metadata import tensor_columns
+from ccl_plugins.missing import Missing, check_policy
 from ccl_plugins.protocols import Life, Measure, Table
 
 
@@ -18,10 +19,17 @@ class Label:
 
     Shape:
         N samples -> (N,) class ids
+
+    Args:
+        missing: What becomes of samples without a label (-1): ``"error"``, ``"own"``: positives of
+            their own views only, or ``"drop"``: left out of training.
     """
 
     life: ClassVar[Life] = "static"
     measure: ClassVar[Measure] = "categorical"
+
+    def __init__(self, missing: Missing = "error") -> None:
+        self.missing = check_policy(missing, self.measure)
 
     def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """The column ``label`` of the training split."""

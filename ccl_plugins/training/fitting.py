@@ -145,9 +145,12 @@ def _make_loader(module: TrainingModule) -> Loader:
 
 
 def _make_sampler(parts: Parts, tables: Tables, settings: FitSettings) -> Sampler:
-    """The sampler, with the condition's values where it asks for them."""
+    """The sampler of the samples that are trained on, with the condition's values if it asks."""
+    from ccl_plugins.training.remaining import Remaining
+
+    rows = (~tables.left_out()).nonzero().flatten()
     supplied: dict[str, Any] = {
-        "size": tables.size,
+        "size": len(rows),
         "batch_size": settings.batch_size,
         "seed": settings.seed,
     }
@@ -158,10 +161,11 @@ def _make_sampler(parts: Parts, tables: Tables, settings: FitSettings) -> Sample
         names = list(tables)
         name = names[0] if len(names) == 1 else "condition"
         if name in names:
-            supplied["condition"] = tables[name].values
+            supplied["condition"] = tables.present(name).values
         elif not open_ended:
             raise ValueError(
                 "the sampler reads a static or refreshed condition; with several, that called"
                 f" 'condition': there are {', '.join(map(repr, names)) or 'none'}"
             )
-    return parts.sampler(**supplied)
+    sampler = parts.sampler(**supplied)
+    return sampler if len(rows) == tables.size else Remaining(sampler, rows)

@@ -192,9 +192,7 @@ class Tables:
                     f" {', '.join(map(repr, self.conditions)) or 'none'}"
                 )
             condition = self.conditions[name]
-            check_values(
-                name, saved["values"], condition.measure, self.size, _policy(condition)
-            )
+            check_values(name, saved["values"], condition.measure, self.size, _policy(condition))
             self.tables[name] = Table(saved["values"], saved["extras"])
             self.epochs[name] = saved["epoch"]
         self._near.clear()

@@ -1,0 +1,114 @@
+"""What is missing is never made up: refused, a class of its own, or left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from training_fakes import FakeDataset, make_parts, shuffled
+
+from ccl_plugins.training.fitting import _make_sampler
+from ccl_plugins.training.settings import FitSettings
+from ccl_plugins.training.tables import Tables
+
+SPLIT = FakeDataset(6)("train")
+IDS = torch.tensor([0, -1, 2, 0, -1, 1])
+
+
+class Given:
+    def __init__(self, values: Tensor, missing: str, measure: str = "categorical") -> None:
+        self.values, self.missing, self.measure, self.life = values, missing, measure, "static"
+
+    def fit(self, dataset: Any, embed: Any, previous: Any) -> Tensor:
+        return self.values
+
+
+def fitted(**conditions: Any) -> Tables:
+    tables = Tables(conditions, 6)
+    tables.refresh(0, SPLIT, lambda: torch.zeros(6, 2))
+    return tables
+
+
+def test_own_gives_each_missing_sample_a_class_that_nothing_else_has():
+    tables = fitted(z=Given(IDS, "own"))
+    torch.testing.assert_close(tables["z"].values, torch.tensor([0, 3, 2, 0, 4, 1]))
+    assert tables.missing == {"z": 2}
+    assert not tables.left_out().any()
+
+
+def test_in_a_hierarchy_only_the_missing_level_is_its_own():
+    levels = torch.tensor([[0, 0], [0, -1], [1, 2], [-1, -1], [1, 1], [0, 0]])
+    expected = torch.tensor([[0, 0], [0, 3], [1, 2], [2, 4], [1, 1], [0, 0]])
+    torch.testing.assert_close(fitted(z=Given(levels, "own"))["z"].values, expected)
+
+
+def test_drop_leaves_the_samples_out_of_every_batch():
+    seen = {}
+
+    def sampler(*, size: int, batch_size: int, seed: int, condition: Tensor) -> Any:
+        seen.update(size=size, condition=condition)
+        return shuffled(size=size, batch_size=batch_size, seed=seed)
+
+    tables = fitted(z=Given(IDS, "drop"))
+    made = _make_sampler(make_parts(sampler=sampler), tables, FitSettings(batch_size=2))
+    assert seen["size"] == 4
+    torch.testing.assert_close(seen["condition"], torch.tensor([0, 2, 0, 1]))
+    assert sorted(torch.cat(list(made.batches(0))).tolist()) == [0, 2, 3, 5]
+    torch.testing.assert_close(tables["z"].values, IDS)
+
+
+@pytest.mark.parametrize(
+    ("values", "measure"),
+    [
+        (torch.tensor([[1.0], [2.0], [float("nan")], [0.0], [1.0], [1.0]]), "continuous"),
+        (torch.tensor([1, 0, -1, 0, 1, 1.0])[:, None], "multi_label"),
+    ],
+)
+def test_vectors_can_be_left_out_but_have_no_class_of_their_own(values, measure):
+    tables = fitted(z=Given(values, "drop", measure))
+    assert tables.left_out().nonzero().flatten().tolist() == [2]
+    assert tables.present("z").values.isfinite().all()
+    with pytest.raises(ValueError, match=f"condition is {measure}: missing='drop'"):
+        fitted(z=Given(values, "own", measure))
+
+
+def test_samples_that_any_condition_drops_are_left_out_for_all():
+    other = Given(torch.tensor([-1, 0, 0, 0, 0, 0]), "drop")
+    tables = fitted(z=Given(IDS, "drop"), other=other, plain=Given(torch.arange(6), "error"))
+    assert tables.left_out().nonzero().flatten().tolist() == [0, 1, 4]
+    torch.testing.assert_close(tables.present("plain").values, torch.tensor([2, 3, 5]))
+
+
+def test_a_refreshed_condition_must_drop_the_same_samples():
+    condition = Given(IDS, "drop")
+    condition.life = "refreshed"
+    tables = fitted(z=condition)
+    condition.values = IDS.roll(1)
+    with pytest.raises(ValueError, match="lacks values of other samples"):
+        tables.refresh(1, SPLIT, lambda: torch.zeros(6, 2))
+
+
+def test_nothing_left_and_unknown_policies_are_refused():
+    with pytest.raises(ValueError, match="missing in all of its 6 rows"):
+        fitted(z=Given(torch.full((6,), -1), "drop"))
+    with pytest.raises(ValueError, match="'error', 'own', 'drop', not 'guess'"):
+        fitted(z=Given(IDS, "guess"))
+
+
+def test_a_dropped_table_survives_its_state():
+    tables = fitted(z=Given(IDS, "drop"))
+    again = Tables(tables.conditions, 6)
+    again.load_state_dict(tables.state_dict())
+    torch.testing.assert_close(again.left_out(), tables.left_out())
+
+
+def test_a_condition_asked_for_before_it_was_fitted_is_named():
+    tables = Tables({"z": Given(IDS, "drop")}, 6)
+    with pytest.raises(RuntimeError, match="'z' is asked for before it was fitted"):
+        tables.look_up(torch.arange(2))
+    with pytest.raises(KeyError, match="'z' is asked for before it was fitted"):
+        tables["z"]
+    with pytest.raises(KeyError, match="no condition 'y'; there are 'z'"):
+        tables["y"]
