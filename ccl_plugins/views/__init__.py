@@ -2,4 +2,5 @@
 
 from ccl_plugins.views.lightly_views import LightlyViews as LightlyViews
 from ccl_plugins.views.multi import MultiViews as MultiViews
+from ccl_plugins.views.noise import NoiseViews as NoiseViews
 from ccl_plugins.views.simclr import SimCLRViews as SimCLRViews

@@ -1,0 +1,61 @@
+"""A multi-layer perceptron."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+
+class MLP(nn.Module):
+    """A multi-layer perceptron, for vectors.
+
+    Shape:
+        (n, in_features) -> (n, hidden[-1])
+
+    Args:
+        in_features: Length of a vector, 1 or more.  A tensor of another shape is made flat: an image
+            has channels * height * width.
+        hidden: Widths of the layers, one or more, each rectified; the last is the features'.
+        batch_norm: Whether each layer is normalised over the batch before it is rectified.
+
+    Attributes:
+        num_features: The last of ``hidden``.
+
+    Raises:
+        ValueError: If a width is below 1, or there is none; on use, if vectors have another length.
+    """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"in_features": 8, "hidden": [16, 16]}
+
+    def __init__(
+        self, in_features: int, hidden: Sequence[int] = (256, 256), batch_norm: bool = True
+    ) -> None:
+        super().__init__()
+        widths = [in_features, *hidden]
+        if not hidden or min(widths) < 1:
+            raise ValueError(
+                "in_features and each of hidden, one at least, must be 1 or more, not"
+                f" {in_features!r} and {list(hidden)!r}"
+            )
+        self.in_features = in_features
+        self.num_features = widths[-1]
+        layers: list[nn.Module] = []
+        for inputs, outputs in pairwise(widths):
+            layers.append(nn.Linear(inputs, outputs, bias=not batch_norm))
+            layers += [nn.BatchNorm1d(outputs)] if batch_norm else []
+            layers.append(nn.ReLU(inplace=True))
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features (n, num_features) of vectors (n, in_features)."""
+        flat = x.flatten(1)
+        if flat.shape[1] != self.in_features:
+            raise ValueError(
+                f"MLP(in_features={self.in_features}) got {tuple(x.shape)}: give it"
+                f" in_features={flat.shape[1]}"
+            )
+        features: Tensor = self.layers(flat)
+        return features

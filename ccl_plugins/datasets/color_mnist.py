@@ -1,0 +1,126 @@
+"""MNIST's digits on colored grounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.datasets.idx import find_idx, read_idx
+from ccl_plugins.datasets.in_memory import InMemory
+from ccl_plugins.ranges import one_of
+
+if TYPE_CHECKING:
+    from ccl_plugins.protocols import Measure
+
+PALETTE = (
+    (31, 119, 180),
+    (255, 127, 14),
+    (44, 160, 44),
+    (214, 39, 40),
+    (148, 103, 189),
+    (140, 86, 75),
+    (227, 119, 194),
+    (127, 127, 127),
+    (188, 189, 34),
+    (23, 190, 207),
+)
+"""The ten colors of the released generator."""
+
+STEMS = {"train": "train", "test": "t10k"}
+
+
+class ColorMNIST:
+    """MNIST's digits in black on grounds of one random color each, independent of the digit.
+
+    28x28 pixels, three channels, in memory.  The color is drawn once for each image and kept.
+
+    Columns: ``label`` and ``digit`` (the same; one to evaluate on, one to condition on), ``color``,
+    (N, 3) float32 in [0, 1], and for the mixture ``palette``, which of its ten colors was drawn.
+
+    Args:
+        root: The folder with MNIST's four idx files, packed (``.gz``) or not; those of Fashion-MNIST and
+            others of the same names will do.
+        colors: ``"uniform"``: continuous, uniform in the RGB cube.  ``"mixture"``: as the released
+            generator draws them, one of ten colors with normal noise of standard deviation 40 of 255
+            on each channel, cut to whole numbers in 0 to 255.
+        seed: Of the colors, 0 or more.
+
+    Raises:
+        ValueError: If a parameter is out of its range; on use, for a file that is damaged.
+        FileNotFoundError: On use, for a file that is not there.
+
+    Source:
+        Tsai et al., Conditional Contrastive Learning with Kernel (2022), appendix F.4, and its released
+        code, whose colors are a mixture though the paper has them continuous.
+    """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"root": "mnist"}
+
+    def __init__(
+        self,
+        root: str | Path,
+        colors: Literal["uniform", "mixture"] = "uniform",
+        seed: int = 0,
+    ) -> None:
+        if seed < 0:
+            raise ValueError(f"seed must be 0 or more, not {seed!r}")
+        self.root = root
+        self.colors = one_of("colors", colors, ("uniform", "mixture"))
+        self.seed = seed
+
+    def __call__(self, split: str) -> InMemory:
+        """The ``"train"`` or ``"test"`` split.
+
+        Raises:
+            ValueError: For another split, or a file that is damaged.
+            FileNotFoundError: For a file that is not there.
+        """
+        stem = STEMS[one_of("split", split, tuple(STEMS))]
+        pixels = read_idx(find_idx(self.root, f"{stem}-images", 3))
+        label = read_idx(find_idx(self.root, f"{stem}-labels", 1)).long()
+        if len(pixels) != len(label):
+            raise ValueError(
+                f"{self.root}: {len(pixels)} images, but {len(label)} labels of {split}"
+            )
+        # A stream of its own for each seed and split.
+        generator = torch.Generator().manual_seed(2 * self.seed + (split == "test"))
+        columns = {"label": label, "digit": label}
+        if self.colors == "uniform":
+            color = 255 * torch.rand(len(label), 3, generator=generator)
+        else:
+            columns["palette"] = torch.randint(len(PALETTE), (len(label),), generator=generator)
+            color = mixture(columns["palette"], generator)
+        return InMemory(on_ground(pixels, color), label, {**columns, "color": color / 255})
+
+    def schema(self) -> Mapping[str, Measure]:
+        """The columns of the metadata and what they hold."""
+        columns: dict[str, Measure] = {"label": "categorical", "digit": "categorical"}
+        if self.colors == "mixture":
+            columns["palette"] = "categorical"
+        return {**columns, "color": "continuous"}
+
+
+def mixture(palette: Tensor, generator: torch.Generator) -> Tensor:
+    """(N, 3) noisy colors, whole numbers in 0 to 255, of places (N,) in the palette."""
+    noise = (40 * torch.randn(len(palette), 3, generator=generator)).trunc()
+    return (torch.tensor(PALETTE)[palette] + noise).clamp(0, 255)
+
+
+def on_ground(pixels: Tensor, color: Tensor) -> Tensor:
+    """Black strokes on colored grounds, cut to whole numbers, (N, 3, height, width) uint8.
+
+    Args:
+        pixels: (N, height, width) uint8, 255 where the stroke is.
+        color: (N, 3) in 0 to 255.
+    """
+    images = torch.empty(len(pixels), 3, *pixels.shape[1:], dtype=torch.uint8)
+    # In float64, since whole numbers are cut: 254.99999 is 254.  In pieces, since 60,000 images in
+    # float64 are more than a gigabyte.
+    for part in torch.arange(len(pixels)).split(4096):
+        ground = (255 - pixels[part].double()) / 255
+        images[part] = (ground[:, None] * color[part].double()[:, :, None, None]).to(torch.uint8)
+    return images

@@ -1,0 +1,163 @@
+"""A table of image files, labels and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ccl_plugins.datasets.columns import check_rows, choose_columns
+from ccl_plugins.datasets.image_files import ImageFiles, Mode, OnError
+from ccl_plugins.datasets.splitting import check_fraction, hold_out
+from ccl_plugins.metadata import Encoded, encode
+from ccl_plugins.ranges import one_of
+from ccl_plugins.tabular import read_table
+
+if TYPE_CHECKING:
+    from ccl_plugins.protocols import Measure
+
+
+class ImageTable:
+    """A CSV or Parquet table with a row per image: its file, its label, its attributes.
+
+    Every other column is metadata under its name.  Words become their place in sorted order; words,
+    whole numbers and truth values are ``"categorical"``, other numbers ``"continuous"``; an empty cell
+    is missing.  Columns side by side make one of vectors (``blocks``), of 0 and 1 ``"multi_label"``; a
+    column of vectors in a Parquet file is one already.
+
+    Args:
+        path: The table, ``.csv`` or ``.parquet``.
+        image: The column of image files.
+        label: The column of labels; its name in the metadata is ``label``.
+        root: The folder that files are relative to; None: the table's own.
+        split: The column that says of each row ``train`` or ``test``; rows of others are not used.
+        test: The table of the test images, where it is another with the same columns.
+        test_fraction: Part of each class that is for testing, between 0 and 1, where neither says it.
+        seed: Of that choice.
+        columns: The columns that are metadata beside the label; None: all.
+        blocks: Columns that are put side by side, by the new column's name; names or patterns, as
+            ``{"attributes": ["has_*"]}``, in the table's order.
+        measures: What columns hold, where it is not what their values say.
+        mode: ``"RGB"``, or ``"L"`` for gray images of one channel; images are converted.
+        on_error: What becomes of images that are missing, unreadable or truncated: ``"error"``: an
+            error, before training for missing ones, else when one is asked for.  ``"skip"``: every
+            image is decoded once before training, and those that cannot be are left out, with a warning;
+            they are listed in the split's ``skipped``.
+
+    Raises:
+        ValueError: If a parameter is out of its range, or not exactly one of ``split``, ``test`` and
+            ``test_fraction`` is given; on use, for a table that is not right, naming column and row.
+        FileNotFoundError: On use, for a table that is not there.
+        ImportError: On use, for Parquet, if pyarrow is not installed.
+    """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"path": "images.csv", "split": "split"}
+
+    def __init__(
+        self,
+        path: str | Path,
+        image: str = "image",
+        label: str = "label",
+        root: str | Path | None = None,
+        split: str | None = None,
+        test: str | Path | None = None,
+        test_fraction: float | None = None,
+        seed: int = 0,
+        columns: Sequence[str] | None = None,
+        blocks: Mapping[str, Sequence[str]] | None = None,
+        measures: Mapping[str, Measure] | None = None,
+        mode: Mode = "RGB",
+        on_error: OnError = "error",
+    ) -> None:
+        given = {"split": split, "test": test, "test_fraction": test_fraction}
+        if sum(value is not None for value in given.values()) != 1:
+            raise ValueError(
+                "which rows are for testing must be said by one of split (a column), test (another"
+                f" table) and test_fraction, not by {given}"
+            )
+        check_fraction(test_fraction, seed)
+        self.path = Path(path)
+        self.image = image
+        self.label = label
+        self.root = self.path.parent if root is None else Path(root)
+        self.split = split
+        self.test = None if test is None else Path(test)
+        self.test_fraction = test_fraction
+        self.seed = seed
+        self.columns = columns
+        self.blocks = dict(blocks or {})
+        self.measures = dict(measures or {})
+        self.mode: Mode = mode
+        self.on_error: OnError = on_error
+        one_of("mode", mode, ("RGB", "L"))
+        one_of("on_error", on_error, ("error", "skip"))
+
+    def __call__(self, split: str) -> ImageFiles:
+        """The ``"train"`` or ``"test"`` split.
+
+        Raises:
+            ValueError: For another split, or a table that is not right.
+        """
+        one_of("split", split, ("train", "test"))
+        place = int(split == "test" and self.test is not None)
+        table, columns = self._tables[place], self._encoded.tables[place]
+        rows = self._rows(split)
+        files = ImageFiles(
+            [str(self.root / table[self.image][row]) for row in rows],
+            {name: column[rows] for name, column in columns.items()},
+            self._encoded.vocabulary,
+            mode=self.mode,
+            source=str(self._paths[place]),
+            rows=rows,
+        )
+        return files.checked(self.on_error)
+
+    def schema(self) -> Mapping[str, Measure]:
+        """The columns of the metadata and what they hold; reads the table."""
+        return self._encoded.schema
+
+    @property
+    def _paths(self) -> list[Path]:
+        return [self.path] if self.test is None else [self.path, self.test]
+
+    @cached_property
+    def _tables(self) -> list[dict[str, Any]]:
+        """The tables, read once."""
+        words = [name for name, measure in self.measures.items() if measure == "categorical"]
+        words += [self.label] if self.measures.get("label") == "categorical" else []
+        tables = [read_table(path, [self.image, *words]) for path in self._paths]
+        for path, table in zip(self._paths, tables, strict=True):
+            check_rows(path, table, self.image, self.label)
+        return tables
+
+    @cached_property
+    def _encoded(self) -> Encoded:
+        return encode(*map(self._metadata, self._tables), measures=self.measures)
+
+    def _metadata(self, table: Mapping[str, Any]) -> dict[str, Any]:
+        own = (self.image, self.label, self.split)
+        rest = {name: column for name, column in table.items() if name not in own}
+        chosen = choose_columns(rest, self.columns, self.blocks)
+        if "label" in chosen:
+            raise ValueError(
+                f"the column {self.label!r} is the label, and there is another of the name 'label':"
+                " choose the others with columns"
+            )
+        return {"label": table[self.label], **chosen}
+
+    def _rows(self, split: str) -> list[int]:
+        table = self._tables[0]
+        if self.test is not None:
+            return list(range(len(self._tables[split == "test"][self.image])))
+        if self.test_fraction is not None:
+            label = self._encoded.tables[0]["label"]
+            rows: list[int] = hold_out(label, self.test_fraction, self.seed)[split].tolist()
+            return rows
+        if self.split not in table:
+            raise ValueError(f"{self.path} has no column {self.split!r}; it has {', '.join(table)}")
+        rows = [row for row, value in enumerate(table[self.split]) if value == split]
+        if not rows:
+            values = ", ".join(sorted({repr(value) for value in table[self.split]}))
+            raise ValueError(f"{self.path}: no row has {split!r} in {self.split!r}, but {values}")
+        return rows

@@ -1,0 +1,113 @@
+"""Any torch Dataset that a user already has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from ccl_plugins.datasets.annotated import Annotated, find_labels
+from ccl_plugins.metadata import Encoded, encode
+from ccl_plugins.ranges import one_of
+
+if TYPE_CHECKING:
+    from ccl_plugins.protocols import Measure
+
+_PIXELS = torch.arange(4 * 3 * 64).reshape(4, 3, 8, 8).to(torch.uint8)
+
+
+class TorchDataset:
+    """Datasets of your own, one to train and one to test on, with a table of metadata for each.
+
+    Objects cannot be written to a configuration: give the pipeline the data set, made by
+    ``ccl.create("dataset", "torch", train=..., ...)``, and its record says that it is local.
+
+    Args:
+        train: A map-style Dataset of images, or of tuples that begin with one: PIL images, or what else
+            the views take.  Its transform, if it has one, must not augment.
+        test: Likewise.
+        metadata: Columns of the training samples by name, as a mapping or a data frame: numbers, words,
+            or one vector per row.  Without a column ``label``, and without metadata, the labels are
+            what ``train`` has as ``targets``, ``labels`` or ``samples``.
+        test_metadata: Those of the test samples; the same columns.
+        measures: What columns hold, where it is not what their values say: words, whole numbers and
+            truth values are ``"categorical"``, 0 and 1 side by side ``"multi_label"``, other numbers
+            ``"continuous"``.
+
+    Raises:
+        TypeError: For a Dataset without length.
+        ValueError: For a table of another length, without labels, or with values that its measure does
+            not allow.
+    """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "train": list(_PIXELS),
+        "test": list(_PIXELS),
+        "metadata": {"label": [0, 0, 1, 1]},
+        "test_metadata": {"label": [0, 0, 1, 1]},
+    }
+
+    def __init__(
+        self,
+        train: Any,
+        test: Any,
+        metadata: Any = None,
+        test_metadata: Any = None,
+        measures: Mapping[str, Measure] | None = None,
+    ) -> None:
+        self.samples = {"train": train, "test": test}
+        tables = [_table("train", train, metadata), _table("test", test, test_metadata)]
+        self.encoded: Encoded = encode(*tables, measures=measures)
+        self.splits = {
+            split: Annotated(samples, columns, self.encoded.vocabulary)
+            for (split, samples), columns in zip(
+                self.samples.items(), self.encoded.tables, strict=True
+            )
+        }
+
+    def __call__(self, split: str) -> Annotated:
+        """The ``"train"`` or ``"test"`` split.
+
+        Raises:
+            ValueError: For another split.
+        """
+        return self.splits[one_of("split", split, ("train", "test"))]
+
+    def schema(self) -> Mapping[str, Measure]:
+        """The columns of the metadata and what they hold."""
+        return self.encoded.schema
+
+
+def _table(split: str, samples: Any, metadata: Any) -> dict[str, Any]:
+    """The columns of a split, always with labels."""
+    if not (hasattr(samples, "__len__") and hasattr(samples, "__getitem__")):
+        raise TypeError(
+            f"{split} must have a length and give a sample for an index, which a"
+            f" {type(samples).__name__} does not"
+        )
+    columns = _columns(getattr(samples, "metadata", None) if metadata is None else metadata)
+    if "label" not in columns:
+        labels = find_labels(samples)
+        if labels is None:
+            raise ValueError(
+                f"{split}: a {type(samples).__name__} has neither targets nor labels nor samples, and"
+                f" the metadata's columns are {sorted(columns)}: give them a column 'label'"
+            )
+        columns = {"label": labels, **columns}
+    wrong = {name: len(column) for name, column in columns.items() if len(column) != len(samples)}
+    if wrong:
+        raise ValueError(f"{split} has {len(samples)} samples, but there are rows in {wrong}")
+    return columns
+
+
+def _columns(metadata: Any) -> dict[str, Any]:
+    """The columns of a mapping, or of a data frame of pandas or polars."""
+    if metadata is None:
+        return {}
+    names = metadata if isinstance(metadata, Mapping) else getattr(metadata, "columns", None)
+    if names is None:
+        raise TypeError(
+            f"metadata must be a mapping of columns or a data frame, not {type(metadata).__name__}"
+        )
+    return {str(name): metadata[name] for name in names}

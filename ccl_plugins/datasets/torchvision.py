@@ -1,0 +1,123 @@
+"""The data sets of torchvision, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ccl_plugins.datasets.annotated import Annotated, find_labels
+from ccl_plugins.datasets.in_memory import InMemory
+from ccl_plugins.ranges import one_of
+
+if TYPE_CHECKING:
+    from ccl_plugins.protocols import Measure
+
+_BY_FLAG = ({"train": True}, {"train": False})
+_BY_NAME = ({"split": "train"}, {"split": "test"})
+_TRAINVAL = ({"split": "trainval"}, {"split": "test"})
+_TO_VAL = ({"split": "train"}, {"split": "val"})
+
+SPLITS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
+    "CIFAR10": _BY_FLAG,
+    "CIFAR100": _BY_FLAG,
+    "Country211": _BY_NAME,
+    "DTD": _BY_NAME,
+    "FGVCAircraft": _TRAINVAL,
+    "FashionMNIST": _BY_FLAG,
+    "Flowers102": _BY_NAME,
+    "Food101": _BY_NAME,
+    "GTSRB": _BY_NAME,
+    "ImageNet": _TO_VAL,
+    "Imagenette": _TO_VAL,
+    "KMNIST": _BY_FLAG,
+    "MNIST": _BY_FLAG,
+    "OxfordIIITPet": _TRAINVAL,
+    "STL10": _BY_NAME,
+    "SVHN": _BY_NAME,
+    "USPS": _BY_FLAG,
+}
+"""What torchvision calls train and test: its classification data sets that have both."""
+
+
+class TorchVision:
+    """A classification data set of torchvision by its name there: CIFAR10, STL10, MNIST, ...
+
+    Columns: ``label``.  Small images are kept in memory as torchvision keeps them; gray ones have one
+    channel, which the views repeat where three are wanted.
+
+    Args:
+        name: As torchvision writes it: CIFAR10, CIFAR100, Country211, DTD, FGVCAircraft, FashionMNIST,
+            Flowers102, Food101, GTSRB, ImageNet, Imagenette, KMNIST, MNIST, OxfordIIITPet, STL10, SVHN
+            or USPS.
+        root: The folder that holds it, in the layout that torchvision expects.
+        download: Whether torchvision may download what is missing.
+
+    Raises:
+        ValueError: For another name.
+        FileNotFoundError: On use, if the data is not there, or not whole.
+
+    Source:
+        torchvision, which compares the checksums of CIFAR's files before it reads them.
+    """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"name": "CIFAR10"}
+
+    def __init__(self, name: str, root: str | Path = "data", download: bool = False) -> None:
+        if name not in SPLITS:
+            known = {each.lower(): each for each in SPLITS}
+            close = get_close_matches(name.lower().replace("-", ""), known, n=3)
+            near = f"did you mean {', '.join(known[c] for c in close)}? " if close else ""
+            raise ValueError(
+                f"torchvision's {name!r} is not on offer here; {near}there are {', '.join(SPLITS)};"
+                " the data set 'torch' takes any other"
+            )
+        self.name = name
+        self.root = root
+        self.download = download
+
+    def __call__(self, split: str) -> InMemory | Annotated:
+        """The ``"train"`` or ``"test"`` split.
+
+        Raises:
+            ValueError: For another split.
+            FileNotFoundError: If the data is not there, or not whole.
+        """
+        train, test = SPLITS[self.name]
+        options = train if one_of("split", split, ("train", "test")) == "train" else test
+        samples = self._open(dict(options))
+        label = torch.as_tensor(np.asarray(find_labels(samples))).long()
+        pixels = getattr(samples, "data", None)
+        if pixels is None:
+            return Annotated(samples, {"label": label}, {})
+        return InMemory(channels_first(torch.as_tensor(pixels)), label, {"label": label})
+
+    def schema(self) -> Mapping[str, Measure]:
+        """The columns of the metadata and what they hold."""
+        return {"label": "categorical"}
+
+    def _open(self, options: dict[str, Any]) -> Any:
+        from torchvision import datasets  # takes a second, and composing needs none of it
+
+        if self.name != "ImageNet":  # which nobody may download
+            options["download"] = self.download
+        elif self.download:
+            raise ValueError("ImageNet cannot be downloaded: see image-net.org, and give its root")
+        try:
+            return getattr(datasets, self.name)(self.root, **options)
+        except (RuntimeError, FileNotFoundError) as error:
+            raise FileNotFoundError(
+                f"torchvision does not find the whole of {self.name} in {str(self.root)!r}: {error}"
+            ) from error
+
+
+def channels_first(pixels: Tensor) -> Tensor:
+    """(N, channels, height, width), of that, of (N, height, width, 3) or of gray (N, height, width)."""
+    if pixels.ndim == 3:
+        return pixels[:, None]
+    return pixels.permute(0, 3, 1, 2).contiguous() if pixels.shape[-1] == 3 else pixels

@@ -1,0 +1,49 @@
+"""Views of vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.ranges import non_negative
+
+
+class NoiseViews:
+    """Views of a vector: normal noise, and entries left out at random.
+
+    For vectors of any length, and tensors of any shape.  Noise is as large as it says: bring features
+    to a common scale first (``features`` has ``standardize``).  Entries left out are 0, and the rest is
+    not made larger.
+
+    Args:
+        std: Standard deviation of the noise on each entry, 0 or more.
+        drop: Probability that an entry is left out, at least 0 and below 1.
+        count: Number of views, 1 or more.
+
+    Raises:
+        ValueError: If a parameter is out of its range.
+    """
+
+    def __init__(self, std: float = 0.1, drop: float = 0.2, count: int = 2) -> None:
+        if not 0 <= drop < 1:
+            raise ValueError(f"drop must be a probability, 0 or more and below 1, not {drop!r}")
+        if count < 1:
+            raise ValueError(f"count must be 1 or more views, not {count!r}")
+        self.std = non_negative("std", std)
+        self.drop = drop
+        self.count = count
+
+    def __call__(self, image: Any) -> list[Tensor]:
+        """The views, float32, each of the vector's shape."""
+        vector = self.plain(image)
+        return [self._view(vector) for _ in range(self.count)]
+
+    def plain(self, image: Any) -> Tensor:
+        """The vector, or a batch of them, as float32."""
+        return torch.as_tensor(image).float()
+
+    def _view(self, vector: Tensor) -> Tensor:
+        noisy = vector + self.std * torch.randn(vector.shape)
+        return noisy * (torch.rand(vector.shape) >= self.drop)
