@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
+from ccl_plugins import timm_models
 from ccl_plugins.ranges import one_of
-
-OWN = ("num_classes", "pretrained", "checkpoint_path")
-"""What timm takes among its options, but `Timm` sets itself."""
 
 
 class Timm(nn.Module):
@@ -53,12 +49,11 @@ class Timm(nn.Module):
     ) -> None:
         super().__init__()
         one_of("stem", stem, ("default", "cifar"))
-        _check_name(name)
-        self.model: Any = _create(name, pretrained, dict(options or {}))
+        self.model: Any = timm_models.create(name, pretrained, options or {})
         if stem == "cifar":
             _cifar_stem(self.model, name)
         if checkpoint_path is not None:
-            _load(self.model, checkpoint_path)
+            timm_models.load_weights(self.model, checkpoint_path)
         self.num_features = _num_features(self.model)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -78,40 +73,9 @@ class Timm(nn.Module):
         return {name for name, _ in self.named_parameters() if name.removeprefix("model.") in named}
 
 
-def _check_name(name: str) -> None:
-    import timm  # takes seconds, and listing the backbones needs none of it
-
-    # A source before the name ("hf-hub:") is timm's to resolve.
-    if ":" in name or timm.is_model(name):
-        return
-    close = get_close_matches(name, timm.list_models(), n=3)
-    hint = f"; did you mean {', '.join(close)}?" if close else "; see timm.list_models()"
-    raise ValueError(f"timm has no model {name!r}{hint}")
-
-
 def _num_features(model: Any) -> int:
     # Some models (MobileNetV3) widen the features after pooling.
     return int(getattr(model, "head_hidden_size", model.num_features))
-
-
-def _create(name: str, pretrained: bool, options: dict[str, Any]) -> Any:
-    import timm
-
-    own = sorted(set(options) & set(OWN))
-    if own:
-        raise ValueError(f"options must not hold {', '.join(own)}: Timm sets them itself")
-    try:
-        return timm.create_model(name, pretrained=pretrained, num_classes=0, **options)
-    except TypeError as error:
-        # timm hands options through **kwargs: only the model's class knows which it takes.
-        if "unexpected keyword argument" not in str(error):
-            raise
-        model = timm.create_model(name, num_classes=0)
-        takes = sorted(set(inspect.signature(type(model).__init__).parameters) - {"self", *OWN})
-        raise TypeError(
-            f"timm model {name!r} does not take all of the options {sorted(options)}; "
-            f"{type(model).__name__} takes {', '.join(takes)}"
-        ) from error
 
 
 def _cifar_stem(model: nn.Module, name: str) -> None:
@@ -125,14 +89,3 @@ def _cifar_stem(model: nn.Module, name: str) -> None:
     nn.init.kaiming_normal_(new.weight, mode="fan_out", nonlinearity="relu")  # as timm's ResNet
     model.conv1 = new
     model.maxpool = nn.Identity()
-
-
-def _load(model: nn.Module, path: str) -> None:
-    from timm.models import load_state_dict
-
-    weights = load_state_dict(path, weights_only=True)
-    classifier = getattr(model, "default_cfg", {}).get("classifier") or ()
-    heads = (classifier,) if isinstance(classifier, str) else tuple(classifier)
-    prefixes = tuple(f"{head}." for head in heads)
-    # timm names the last layer, which num_classes=0 has removed.
-    model.load_state_dict({k: v for k, v in weights.items() if not k.startswith(prefixes)})

@@ -1,5 +1,6 @@
 """The conditions: what is known of each sample beside its image."""
 
+from ccl_plugins.conditions.attributes import Attributes as Attributes
 from ccl_plugins.conditions.column import Column as Column
 from ccl_plugins.conditions.embedding import Embedding as Embedding
 from ccl_plugins.conditions.instance import Instance as Instance
