@@ -31,7 +31,7 @@ class KNN:
         section 3.4, as in lightly; there ``temperature`` is 0.07.
     """
 
-    def __init__(self, k: int = 200, temperature: float = 0.1, column: str = "label") -> None:
+    def __init__(self, k: int = 20, temperature: float = 0.1, column: str = "label") -> None:
         if k < 1:
             raise ValueError(f"k must be 1 or more neighbours, not {k!r}")
         if not temperature >= 0.002:

@@ -92,8 +92,8 @@ def test_lenet5_maps_32_pixels_to_84_features():
     model = LeNet5()
     assert model(torch.randn(4, 3, 32, 32)).shape == (4, model.num_features) == (4, 84)
     assert LeNet5(in_channels=1)(torch.randn(4, 1, 32, 32)).shape == (4, 84)
-    # 75 + 6 ... weights of 5x5 convolutions and linear layers, two numbers for each normalised channel.
-    expected = 25 * (3 * 6 + 6 * 16) + 400 * 120 + 120 * 84 + 2 * (6 + 16 + 120 + 84)
+    # Filters and two numbers for each normalised channel; matrices with their biases.
+    expected = 25 * (3 * 6 + 6 * 16) + 2 * (6 + 16) + 401 * 120 + 121 * 84
     assert sum(p.numel() for p in model.parameters()) == expected
 
 
