@@ -173,7 +173,7 @@ def _add_train(commands: Commands) -> None:
 def _train(options: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from ccl_plugins.launch import RunInterrupted, check_folder, train
+    from ccl_plugins.launch import RunInterrupted, check_folder, is_first, train
     from ccl_plugins.run import side_by_side
 
     named = {Path(file).stem: file for file in options.files}
@@ -191,7 +191,8 @@ def _train(options: argparse.Namespace) -> int:
     existing = {"resume": options.resume, "overwrite": options.overwrite}
     folders = {name: Path(options.out) / name for name in named}
     for name, pipeline in pipelines.items():
-        _understood(check_folder, folders[name], pipeline, **existing)
+        if is_first():
+            _understood(check_folder, folders[name], pipeline, **existing)
     runs = []
     for name, pipeline in pipelines.items():
         if not options.quiet:
@@ -201,9 +202,11 @@ def _train(options: argparse.Namespace) -> int:
         except RunInterrupted as stopped:
             print(f"ccl: {stopped}", file=sys.stderr)
             return 130
-        run.evaluate()
-        runs.append(run)
-    print(side_by_side(runs))
+        if is_first():
+            run.evaluate()
+            runs.append(run)
+    if is_first():
+        print(side_by_side(runs))
     return 0
 
 

@@ -50,12 +50,13 @@ def train(
     from ccl_plugins.training import fit
     from ccl_plugins.training.randomness import seed_everything
 
-    check_folder(out, pipeline, resume=resume, overwrite=overwrite)
-    if overwrite:
-        _delete_run(out)
-    out.mkdir(parents=True, exist_ok=True)
     record = pipeline.to_dict()
-    write_json(out / RECORD, record)
+    if is_first():
+        check_folder(out, pipeline, resume=resume, overwrite=overwrite)
+        if overwrite:
+            _delete_run(out)
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(out / RECORD, record)
     seed_everything(pipeline.settings.seed)
     hooked = registry().call("ccl_callbacks", pipeline=pipeline)
     result = fit(
@@ -72,6 +73,13 @@ def train(
             f"stopped at step {result.step}; {out} can be resumed (--resume, or resume=True)"
         )
     return Run(out)
+
+
+def is_first() -> bool:
+    """Whether this is the process that speaks for all: Lightning starts the same script for each."""
+    from pytorch_lightning.utilities.rank_zero import rank_zero_only
+
+    return rank_zero_only.rank == 0
 
 
 def check_folder(out: Path, pipeline: Pipeline, *, resume: bool, overwrite: bool) -> None:
