@@ -75,7 +75,8 @@ class Pairs(Samples):
 
     def own_sim(self, i: int, j: int) -> Tensor:
         """(n,) inner products of anchor view ``i`` with each sample's own key of view ``j``."""
-        return self.sim(i, j).diagonal(self.offset)
+        # Not the diagonal of ``sim``, whose gradient would be a matrix of zeros beside it.
+        return (self.anchors[i] * self.keys[j, self.rows]).sum(1)
 
     def sim_queue(self, i: int) -> Tensor:
         """(n, q) inner products of anchor view ``i`` and the queue."""

@@ -86,7 +86,13 @@ class Objective(Protocol):
 
 
 class Kernel(Protocol):
-    """A similarity on the conditioning variable."""
+    """A similarity on the conditioning variable.
+
+    A kernel may have more, which makes CCL-K's operator cheaper and changes no value:
+    ``features(a) -> (n, r)``, vectors whose inner products are the kernel's, with ``rank(a) -> r``,
+    known before they are computed; and ``one_hot = True`` where class ids count as one-hot vectors, of
+    which every kernel has two values, one for equal ids and one for others.
+    """
 
     positive_definite: bool
 
@@ -137,12 +143,13 @@ class OnlineCondition(Condition, Protocol):
 class Sampler(Protocol):
     """The order of samples: a pure function of its settings, the seed and the epoch.
 
-    The pipeline supplies ``size``, ``batch_size``, ``seed`` and, where asked for, ``condition``, as
-    keyword-only constructor arguments.
+    The pipeline supplies ``size``, ``batch_size``, ``seed`` and, where asked for, ``condition`` (the
+    values of one condition, a row per sample), as keyword-only constructor arguments.  Which condition
+    that is says a parameter ``on``, and what it may be a static method ``measures(parameters)``.
     """
 
     def __len__(self) -> int:
-        """Batches per epoch."""
+        """Batches per epoch, whatever values a condition has."""
         ...
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
