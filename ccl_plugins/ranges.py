@@ -28,6 +28,28 @@ def non_negative(name: str, value: float) -> float:
     return value
 
 
+def below_one(name: str, value: float) -> float:
+    """``value`` if it is a number from 0 to below 1.
+
+    Raises:
+        ValueError: Otherwise.
+    """
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} must be from 0 to below 1, not {value!r}")
+    return value
+
+
+def finite(name: str, value: float) -> float:
+    """``value`` if it is a finite number.
+
+    Raises:
+        ValueError: Otherwise.
+    """
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, not {value!r}")
+    return value
+
+
 def one_of(name: str, value: str, choices: Sequence[str]) -> str:
     """``value`` if it is one of ``choices``.
 

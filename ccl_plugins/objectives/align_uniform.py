@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from ccl_plugins.numerics import logsumexp_blocks, masked
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
+from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.objectives.transport import (
     other_queries,
     query_products,
@@ -39,23 +40,27 @@ class AlignUniform(ContrastiveObjective):
     """
 
     within_view = True
-    distributed: ClassVar[Literal["mean", "replicated"]] = "replicated"
+    distributed: Literal["mean", "replicated"] = "replicated"
+    power = ScalarAttribute(positive)
+    precision = ScalarAttribute(positive)
+    align_weight = ScalarAttribute(non_negative)
+    uniform_weight = ScalarAttribute(non_negative)
 
     def __init__(
         self,
-        power: float = 2.0,
-        precision: float = 2.0,
+        power: Scalar = 2.0,
+        precision: Scalar = 2.0,
         *,
-        align_weight: float = 1.0,
-        uniform_weight: float = 1.0,
+        align_weight: Scalar = 1.0,
+        uniform_weight: Scalar = 1.0,
         exclude: Exclude | None = None,
         gather_distributed: bool = False,
     ) -> None:
         super().__init__(exclude=exclude, gather_distributed=gather_distributed)
-        self.power = positive("power", power)
-        self.precision = positive("precision", precision)
-        self.align_weight = non_negative("align_weight", align_weight)
-        self.uniform_weight = non_negative("uniform_weight", uniform_weight)
+        self.power = power
+        self.precision = precision
+        self.align_weight = align_weight
+        self.uniform_weight = uniform_weight
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per sample: its alignment, and the uniformity of them all."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -11,10 +11,12 @@ from torch.nn import functional
 
 from ccl_plugins.numerics import gather
 from ccl_plugins.objectives.inputs import read_condition, read_exclude, read_views
+from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, changing, progress
 from ccl_plugins.pairs import Pairs, in_batch
 from ccl_plugins.protocols import Kernel, Measure
+from ccl_plugins.ranges import finite
 
-Exclude: TypeAlias = tuple[Kernel, float] | tuple[Kernel, float, str]
+Exclude: TypeAlias = tuple[Kernel, Scalar] | tuple[Kernel, Scalar, str]
 """Likely false negatives: kernel, threshold and the condition they are read from."""
 
 
@@ -40,15 +42,17 @@ class ContrastiveObjective(nn.Module):
 
     within_view: bool = False
     """Whether keys of an anchor's own view are compared with it."""
-    min_views: ClassVar[int] = 2
-    embedding: ClassVar[Literal["sphere", "raw"]] = "sphere"
+    min_views: int = 2
+    embedding: Literal["sphere", "raw"] = "sphere"
     """Whether embeddings come L2-normalised."""
-    distributed: ClassVar[Literal["mean", "replicated"]] = "mean"
+    distributed: Literal["mean", "replicated"] = "mean"
     """``"mean"``: each process has the terms of its own anchors; ``"replicated"``: all have all."""
+    exclude_threshold = ScalarAttribute(finite, optional=True)
 
     def __init__(self, *, exclude: Exclude | None = None, gather_distributed: bool = False) -> None:
         super().__init__()
         self.exclude = None if exclude is None else read_exclude(exclude)
+        self.exclude_threshold = None if self.exclude is None else self.exclude[1]
         self.gather_distributed = gather_distributed
 
     @property
@@ -66,6 +70,19 @@ class ContrastiveObjective(nn.Module):
         if self.exclude is None:
             return conditions
         return {self.exclude[2]: ("categorical", "multi_label", "continuous"), **conditions}
+
+    def progress(self, step: int, total: int) -> None:
+        """Bring the scheduled numbers to where training is; called before each step.
+
+        Args:
+            step: Optimiser steps taken before.
+            total: Those of the whole run; its last step has the schedules' ends.
+        """
+        progress(self, step, total)
+
+    def scalars(self) -> dict[str, Tensor]:
+        """The current values of the numbers that are scheduled or learned, 0-d, by name."""
+        return {name: scalar().detach() for name, scalar in changing(self).items()}
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """Values and weights, both (rows, n): anchor views or pairs of views, by anchor samples.
@@ -88,7 +105,7 @@ class ContrastiveObjective(nn.Module):
         pairs = pairs if self.distributed == "mean" else pairs.replicated()
         if self.exclude is None:
             return pairs
-        kernel, threshold, on = self.exclude
+        (kernel, _, on), threshold = self.exclude, self.exclude_threshold
         views = range(len(pairs.condition[on])) if pairs.condition[on].ndim == 3 else range(1)
         with torch.no_grad():
             values = [pairs.everyone(on, i) for i in views]
@@ -127,10 +144,17 @@ class ContrastiveObjective(nn.Module):
             if self.embedding == "sphere":
                 stacked = functional.normalize(stacked, dim=-1)
             pairs = in_batch(stacked, values, gather_distributed=self.gather_distributed)
-            terms, weights = self.terms(self._seen(pairs))
-            if not torch.compiler.is_compiling():
-                self._refuse_undefined(terms)
-            return self._mean(pairs, terms, weights)
+            return self.loss(pairs) if torch.compiler.is_compiling() else self.defined_loss(pairs)
+
+    def defined_loss(self, pairs: Pairs) -> Tensor:
+        """As ``loss``, and an error where it is undefined, which waits for the device.
+
+        Raises:
+            ValueError: Naming the anchors.
+        """
+        terms, weights = self.terms(self._seen(pairs))
+        self._refuse_undefined(terms)
+        return self._mean(pairs, terms, weights)
 
     def refuse_draws(self, pairs: Pairs) -> None:
         """An error for explicit negatives, where an objective weighs all samples there are."""

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from ccl_plugins.objectives import transport
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
+from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, is_zero
 from ccl_plugins.pairs import Pairs
-from ccl_plugins.ranges import non_negative, one_of, positive
+from ccl_plugins.ranges import below_one, non_negative, one_of, positive
 
 Negatives = Literal["same_view", "other_view", "later_view"]
 
@@ -56,51 +57,56 @@ class CACR(ContrastiveObjective):
         3 with a queue.
     """
 
+    t_plus = ScalarAttribute(positive)
+    t_minus = ScalarAttribute(positive)
+    attraction_weight = ScalarAttribute(non_negative)
+    repulsion_weight = ScalarAttribute(non_negative)
+    precision = ScalarAttribute(positive)
+    tau_plus = ScalarAttribute(below_one)
+
     def __init__(
         self,
-        t_plus: float = 1.0,
-        t_minus: float = 2.0,
+        t_plus: Scalar = 1.0,
+        t_minus: Scalar = 2.0,
         *,
         positives: int | None = None,
         conditional_positives: bool = True,
         conditional_negatives: bool = True,
-        attraction_weight: float = 1.0,
-        repulsion_weight: float = 1.0,
+        attraction_weight: Scalar = 1.0,
+        repulsion_weight: Scalar = 1.0,
         cost: Literal["euclidean", "rbf"] = "euclidean",
-        precision: float = 2.0,
+        precision: Scalar = 2.0,
         negatives: Negatives = "same_view",
         symmetric: bool = True,
         weight_gradient: bool = True,
         intra_batch: bool = True,
-        tau_plus: float = 0.0,
+        tau_plus: Scalar = 0.0,
         exclude: Exclude | None = None,
         gather_distributed: bool = False,
     ) -> None:
         super().__init__(exclude=exclude, gather_distributed=gather_distributed)
-        self.t_plus = positive("t_plus", t_plus)
-        self.t_minus = positive("t_minus", t_minus)
+        self.t_plus = t_plus
+        self.t_minus = t_minus
         if positives is not None and positives < 1:
             raise ValueError(f"positives must be 1 or more, or None, not {positives!r}")
         self.positives = positives
         self.conditional_positives = conditional_positives
         self.conditional_negatives = conditional_negatives
-        self.attraction_weight = non_negative("attraction_weight", attraction_weight)
-        self.repulsion_weight = non_negative("repulsion_weight", repulsion_weight)
+        self.attraction_weight = attraction_weight
+        self.repulsion_weight = repulsion_weight
         self.cost = one_of("cost", cost, ("euclidean", "rbf"))
-        self.precision = positive("precision", precision)
+        self.precision = precision
         self.negatives = one_of("negatives", negatives, ("same_view", "other_view", "later_view"))
         self.symmetric = symmetric
         self.weight_gradient = weight_gradient
         self.intra_batch = intra_batch
-        if not 0 <= tau_plus < 1:
-            raise ValueError(f"tau_plus must be in [0, 1), not {tau_plus!r}")
         if tau_plus and cost == "rbf":
             raise ValueError(f"tau_plus corrects the euclidean cost, not rbf; it is {tau_plus!r}")
         self.tau_plus = tau_plus
         self.within_view = negatives == "same_view"
         # The log of a mean over all queries is no mean over each process's own.
-        self.distributed = "replicated" if cost == "rbf" else "mean"  # type: ignore[misc]  # by its cost
-        self.min_views = (positives or 1) + 1  # type: ignore[misc]  # by its positives
+        self.distributed = "replicated" if cost == "rbf" else "mean"
+        self.min_views = (positives or 1) + 1
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per sample: its attraction and repulsion, each a mean over the queries' views."""
@@ -108,7 +114,7 @@ class CACR(ContrastiveObjective):
         repelled = torch.stack([self._repulsion(*block) for block in self._negatives(pairs)]).mean(
             0
         )
-        if self.tau_plus:
+        if not is_zero(self.tau_plus):
             repelled = (repelled + self.tau_plus * costs) / (1 - self.tau_plus)
         values = self.attraction_weight * attracted + self.repulsion_weight * repelled
         return values[None], torch.ones_like(values[None])

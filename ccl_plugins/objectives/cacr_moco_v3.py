@@ -10,6 +10,7 @@ from torch import Tensor
 from ccl_plugins.numerics import logsumexp_blocks, masked
 from ccl_plugins.objectives import transport
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
+from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.ranges import one_of, positive
 
@@ -35,16 +36,19 @@ class CACRMoCoV3(ContrastiveObjective):
         Representation Learning (2023); ``cacr`` is the paper's equation.
     """
 
+    # The loss grows with it, so it cannot be learned.
+    temperature = ScalarAttribute(positive)
+
     def __init__(
         self,
-        temperature: float = 1.0,
+        temperature: Scalar = 1.0,
         *,
         cost: Literal["rbf", "euclidean"] = "rbf",
         exclude: Exclude | None = None,
         gather_distributed: bool = False,
     ) -> None:
         super().__init__(exclude=exclude, gather_distributed=gather_distributed)
-        self.temperature = positive("temperature", temperature)
+        self.temperature = temperature
         self.cost = one_of("cost", cost, ("rbf", "euclidean"))
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:

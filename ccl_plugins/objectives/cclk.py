@@ -17,6 +17,7 @@ from ccl_plugins.conditioning import conditional_operator
 from ccl_plugins.numerics import EMPTY, in_order_of, log_weights, logsumexp
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.objectives.cclk_released import released_operator
+from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import Kernel, Measure
 from ccl_plugins.ranges import non_negative, one_of, positive
@@ -45,13 +46,15 @@ class CCLK(ContrastiveObjective):
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"kernel": "rbf"}
+    temperature = ScalarAttribute(positive, learnable=True)
+    ridge = ScalarAttribute(non_negative)
 
     def __init__(
         self,
         kernel: Kernel,
-        temperature: float = 0.1,
+        temperature: Scalar = 0.1,
         *,
-        ridge: float = 0.01,
+        ridge: Scalar = 0.01,
         symmetric: bool = True,
         negative_weights: Literal["clip", "keep"] = "clip",
         form: Literal["paper", "released"] = "paper",
@@ -67,8 +70,8 @@ class CCLK(ContrastiveObjective):
                 f" {type(kernel).__name__} is not: use rbf, laplacian, linear, cosine or polynomial"
             )
         self.kernel = kernel
-        self.temperature = positive("temperature", temperature)
-        self.ridge = non_negative("ridge", ridge)
+        self.temperature = temperature
+        self.ridge = ridge
         self.symmetric = symmetric
         self.negative_weights = one_of("negative_weights", negative_weights, ("clip", "keep"))
         self.form = one_of("form", form, ("paper", "released"))

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.numerics import as_vectors, log_weights, logsumexp_blocks, masked
+from ccl_plugins.objectives.scalars import Number
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import Kernel
 
@@ -27,7 +28,7 @@ LOG_RANGE = (math.log(1e-7), math.log(1e20))
 def released_operator(
     kernel: Kernel,
     z: Tensor,
-    ridge: float,
+    ridge: Number,
     rows: slice = slice(None),
     valid: Tensor | None = None,
     dtype: torch.dtype = torch.float32,
@@ -52,7 +53,9 @@ def released_operator(
         return torch.where(info == 0, weights[rows], torch.nan).to(dtype)
 
 
-def released_positives(pairs: Pairs, i: int, j: int, weights: Tensor, temperature: float) -> Tensor:
+def released_positives(
+    pairs: Pairs, i: int, j: int, weights: Tensor, temperature: Number
+) -> Tensor:
     """(n,) minus log of the weighed other samples' share among these, all others and the own key."""
     blocks = pairs.contrast(i, j, within_view=True)
     rest = [masked(sims / temperature, keep) for sims, keep in blocks]
@@ -62,7 +65,7 @@ def released_positives(pairs: Pairs, i: int, j: int, weights: Tensor, temperatur
 
 
 def released_negatives(
-    pairs: Pairs, i: int, j: int, weights: Tensor, temperature: float, samples: int | Tensor
+    pairs: Pairs, i: int, j: int, weights: Tensor, temperature: Number, samples: int | Tensor
 ) -> Tensor:
     """(n,) minus log of the own key's share among it and b - 1 times the weighed other samples."""
     others = torch.as_tensor(samples - 1, dtype=weights.dtype, device=weights.device)
@@ -71,7 +74,7 @@ def released_negatives(
     return torch.logaddexp(own, log_negatives).clamp(*LOG_RANGE) - own
 
 
-def _log_expectation(pairs: Pairs, i: int, j: int, weights: Tensor, temperature: float) -> Tensor:
+def _log_expectation(pairs: Pairs, i: int, j: int, weights: Tensor, temperature: Number) -> Tensor:
     """(n,) log of the weighed sum over the others' keys of view ``j``, of view ``i``, and the queue."""
     m, own_view = pairs.keys.shape[1], pairs.within(i)
     logs = log_weights(weights)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ccl_plugins.numerics import logsumexp_blocks, masked
 from ccl_plugins.objectives.base import Exclude
+from ccl_plugins.objectives.scalars import Learned, Scalar, ScalarAttribute
 from ccl_plugins.objectives.supcon import SupCon
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.ranges import one_of, positive
@@ -41,12 +42,14 @@ class ClInfoNCE(SupCon):
         Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), eq. (1).
     """
 
+    base_temperature = ScalarAttribute(positive, optional=True)
+
     def __init__(
         self,
-        temperature: float = 0.1,
+        temperature: Scalar = 0.1,
         *,
         form: Literal["paper", "released"] = "paper",
-        base_temperature: float | None = None,
+        base_temperature: Scalar | None = None,
         on: str = "condition",
         exclude: Exclude | None = None,
         gather_distributed: bool = False,
@@ -55,14 +58,19 @@ class ClInfoNCE(SupCon):
         self.form = one_of("form", form, ("paper", "released"))
         if base_temperature is None and form == "released":
             base_temperature = 0.07
-        self.factor = 1.0
-        if base_temperature is not None:
-            self.factor = temperature / positive("base_temperature", base_temperature)
+        self.base_temperature = base_temperature
+        if base_temperature is not None and isinstance(self._temperature, Learned):
+            raise ValueError(
+                "a temperature that is learned would also be the factor τ / base_temperature, which"
+                " falls as it does: give a number or a schedule"
+            )
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per anchor, over all views at once; with draws, per pair of views."""
         values, weights = super().terms(pairs) if pairs.draws is None else self._printed(pairs)
-        return self.factor * values, weights
+        if self.base_temperature is not None:
+            values = values * (self.temperature / self.base_temperature)
+        return values, weights
 
     def _printed(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         values = []

@@ -44,7 +44,7 @@ class ClusterCrossEntropy(ContrastiveObjective):
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"dim": 16, "classes": 10}
     min_views = 1
-    embedding: ClassVar[Literal["sphere", "raw"]] = "raw"
+    embedding: Literal["sphere", "raw"] = "raw"
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.infonce import InfoNCE
+from ccl_plugins.objectives.scalars import Scalar
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.ranges import one_of
 
@@ -33,7 +34,7 @@ class CMC(InfoNCE):
 
     def __init__(
         self,
-        temperature: float = 0.07,
+        temperature: Scalar = 0.07,
         *,
         graph: Literal["full", "core"] = "full",
         reduction: Literal["sum", "mean"] = "sum",

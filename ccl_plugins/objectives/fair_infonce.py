@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.infonce import InfoNCE
+from ccl_plugins.objectives.scalars import Scalar
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import Measure
 
@@ -39,7 +40,7 @@ class FairInfoNCE(InfoNCE):
 
     def __init__(
         self,
-        temperature: float = 0.1,
+        temperature: Scalar = 0.1,
         *,
         within_view: bool = False,
         symmetric: bool = True,

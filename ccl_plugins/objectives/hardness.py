@@ -16,8 +16,16 @@ from torch.nn import functional
 
 from ccl_plugins.numerics import logsumexp_blocks, masked
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
+from ccl_plugins.objectives.scalars import (
+    Number,
+    Scalar,
+    ScalarAttribute,
+    is_zero,
+    log,
+    plus,
+)
 from ccl_plugins.pairs import Pairs
-from ccl_plugins.ranges import non_negative, one_of, positive
+from ccl_plugins.ranges import non_negative, positive
 
 Blocks = Sequence[tuple[Tensor, Tensor]]
 """Inner products (n, ·) of anchors and keys, and which of them count."""
@@ -39,28 +47,32 @@ class HardnessObjective(ContrastiveObjective):
     """
 
     within_view = True
+    temperature = ScalarAttribute(positive, learnable=True)
+    o = ScalarAttribute(positive, words=("batch", "negatives"))
+    beta = ScalarAttribute(non_negative)
+    threshold = ScalarAttribute(positive, optional=True)
 
     def __init__(
         self,
-        temperature: float,
+        temperature: Scalar,
         *,
-        o: float | Literal["batch", "negatives"],
+        o: Scalar | Literal["batch", "negatives"],
         within_view: bool,
         exclude: Exclude | None,
         gather_distributed: bool,
     ) -> None:
         super().__init__(exclude=exclude, gather_distributed=gather_distributed)
-        self.temperature = positive("temperature", temperature)
-        self.o = one_of("o", o, ("batch", "negatives")) if isinstance(o, str) else positive("o", o)
+        self.temperature = temperature
+        self.o = o
         self.within_view = within_view
         self.harden(0.0)
 
     def harden(
-        self, beta: float, threshold: float | None = None, weight_gradient: bool = True
+        self, beta: Scalar, threshold: Scalar | None = None, weight_gradient: bool = True
     ) -> None:
         """Weigh negatives by ``e^(βg)``, and leave those with ``e^g`` below the threshold out."""
-        self.beta = non_negative("beta", beta)
-        self.threshold = None if threshold is None else positive("threshold", threshold)
+        self.beta = beta
+        self.threshold = threshold
         self.weight_gradient = weight_gradient
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
@@ -99,16 +111,16 @@ class HardnessObjective(ContrastiveObjective):
     def log_mean(self, negatives: Blocks) -> tuple[Tensor, Tensor]:
         """(n,) ``log E_q[e^g]``, and 1 where there is a negative, 0 where there is none."""
         if self.threshold is not None:
-            bound = self.temperature * math.log(self.threshold)
+            bound = self.temperature * log(self.threshold)
             negatives = [(sims, keep & (sims.detach() >= bound)) for sims, keep in negatives]
         number = count(negatives)
         mean = log_expectation(negatives, number, self.temperature, self.beta, self.weight_gradient)
         return mean, number.clamp_max(1)
 
-    def log_o(self, pairs: Pairs, others: Blocks) -> Tensor | float:
+    def log_o(self, pairs: Pairs, others: Blocks) -> Number:
         """The log of ``o``, a number or (n,)."""
         if not isinstance(self.o, str):
-            return math.log(self.o)
+            return log(self.o)
         if self.o == "batch":
             return math.log(pairs.keys.shape[1])
         return count(others).clamp_min(1).log()
@@ -123,8 +135,8 @@ def count(blocks: Blocks) -> Tensor:
 def log_expectation(
     blocks: Blocks,
     number: Tensor,
-    temperature: float,
-    beta: float,
+    temperature: Number,
+    beta: Number,
     weight_gradient: bool = True,
 ) -> Tensor:
     """``log E_q[e^g]`` with ``q ∝ e^(βg)`` over the entries that count, as ``LSE((1+β)g) - LSE(βg)``.
@@ -136,12 +148,13 @@ def log_expectation(
         beta: β, 0 or more; at 0 one log-sum-exp is enough.
         weight_gradient: Whether the gradient flows through q too.
     """
+    even = is_zero(beta)
     upper, lower = [], []
     for sims, keep in blocks:
         tilt = sims if weight_gradient else sims.detach()
-        tilted = torch.add(sims, tilt, alpha=beta) if beta else sims
+        tilted = sims if even else plus(sims, beta, tilt)
         upper.append(masked(tilted / temperature, keep))
-        if beta:
+        if not even:
             lower.append(masked(tilt * (beta / temperature), keep))
-    log_norm = logsumexp_blocks(lower) if beta else number.clamp_min(1).log()
+    log_norm = number.clamp_min(1).log() if even else logsumexp_blocks(lower)
     return logsumexp_blocks(upper) - log_norm

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
 from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.hardness import HardnessObjective
+from ccl_plugins.objectives.scalars import Number, Scalar, ScalarAttribute, is_zero, log
+from ccl_plugins.ranges import below_one
 
 
 class HCL(HardnessObjective):
@@ -41,12 +41,14 @@ class HCL(HardnessObjective):
         objective; the floor ``e^(-1/τ)`` is their code's.
     """
 
+    tau_plus = ScalarAttribute(below_one)
+
     def __init__(
         self,
-        temperature: float = 0.5,
+        temperature: Scalar = 0.5,
         *,
-        beta: float = 1.0,
-        tau_plus: float = 0.1,
+        beta: Scalar = 1.0,
+        tau_plus: Scalar = 0.1,
         weight_gradient: bool = True,
         within_view: bool = True,
         exclude: Exclude | None = None,
@@ -60,8 +62,6 @@ class HCL(HardnessObjective):
             gather_distributed=gather_distributed,
         )
         self.harden(beta, weight_gradient=weight_gradient)
-        if not 0 <= tau_plus < 1:
-            raise ValueError(f"tau_plus must be from 0 to below 1, not {tau_plus!r}")
         self.tau_plus = tau_plus
 
     def correct(self, log_mean: Tensor, own: Tensor) -> Tensor:
@@ -69,12 +69,12 @@ class HCL(HardnessObjective):
         return debias(log_mean, own, self.tau_plus, -1 / self.temperature)
 
 
-def debias(log_mean: Tensor, own: Tensor, tau_plus: float, floor: float) -> Tensor:
+def debias(log_mean: Tensor, own: Tensor, tau_plus: Number, floor: Number) -> Tensor:
     """``log max((e^log_mean - τ⁺ e^own) / (1 - τ⁺), e^floor)``; no gradient where the floor holds."""
-    if tau_plus == 0:
+    if is_zero(tau_plus):
         return log_mean
-    share = own + math.log(tau_plus) - log_mean
+    share = own + log(tau_plus) - log_mean
     # The log of 1 - e^share, away from where it is undefined: there its gradient would be NaN.
     rest = (-torch.expm1(share.masked_fill(share >= 0, -1))).log()
-    debiased = log_mean + rest - math.log1p(-tau_plus)
+    debiased = log_mean + rest - log(1 - tau_plus)
     return torch.where((share < 0) & (debiased > floor), debiased, floor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from ccl_plugins.objectives.base import Exclude
+from ccl_plugins.objectives.scalars import Scalar
 from ccl_plugins.objectives.scl import SCL
 
 
@@ -47,14 +48,14 @@ class HSCL(SCL):
 
     def __init__(
         self,
-        temperature: float = 0.5,
+        temperature: Scalar = 0.5,
         *,
-        beta: float = 1.0,
-        threshold: float | None = None,
+        beta: Scalar = 1.0,
+        threshold: Scalar | None = None,
         weight_gradient: bool = True,
         positives: Literal["one", "all"] = "one",
         average: Literal["pairs", "anchors"] = "pairs",
-        o: float | Literal["batch", "negatives"] = "batch",
+        o: Scalar | Literal["batch", "negatives"] = "batch",
         within_view: bool = True,
         on: str = "condition",
         exclude: Exclude | None = None,

@@ -6,6 +6,7 @@ from typing import Literal
 
 from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.hardness import HardnessObjective
+from ccl_plugins.objectives.scalars import Scalar
 
 
 class HUCL(HardnessObjective):
@@ -41,12 +42,12 @@ class HUCL(HardnessObjective):
 
     def __init__(
         self,
-        temperature: float = 0.5,
+        temperature: Scalar = 0.5,
         *,
-        beta: float = 1.0,
-        threshold: float | None = None,
+        beta: Scalar = 1.0,
+        threshold: Scalar | None = None,
         weight_gradient: bool = True,
-        o: float | Literal["batch", "negatives"] = "batch",
+        o: Scalar | Literal["batch", "negatives"] = "batch",
         within_view: bool = True,
         exclude: Exclude | None = None,
         gather_distributed: bool = False,

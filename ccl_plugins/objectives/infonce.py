@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ccl_plugins.numerics import logsumexp_blocks, masked
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
+from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.ranges import positive
 
@@ -31,9 +32,11 @@ class InfoNCE(ContrastiveObjective):
         their code computes ``within_view=True``.
     """
 
+    temperature = ScalarAttribute(positive, learnable=True)
+
     def __init__(
         self,
-        temperature: float = 0.1,
+        temperature: Scalar = 0.1,
         *,
         within_view: bool = False,
         symmetric: bool = True,
@@ -41,7 +44,7 @@ class InfoNCE(ContrastiveObjective):
         gather_distributed: bool = False,
     ) -> None:
         super().__init__(exclude=exclude, gather_distributed=gather_distributed)
-        self.temperature = positive("temperature", temperature)
+        self.temperature = temperature
         self.within_view = within_view
         self.symmetric = symmetric
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ccl_plugins.objectives.scalars import Scalar
 from ccl_plugins.protocols import Kernel, Measure
 
 if TYPE_CHECKING:
@@ -57,13 +58,13 @@ def read_condition(
     return {key: _values(name, key, named[key], wanted[key], views) for key in wanted}
 
 
-def read_exclude(exclude: Exclude) -> tuple[Kernel, float, str]:
+def read_exclude(exclude: Exclude) -> tuple[Kernel, Scalar, str]:
     """Kernel, threshold and condition name of what was given as ``exclude``."""
     match exclude:
-        case (kernel, int() | float() as threshold) if callable(kernel):
-            return kernel, float(threshold), "condition"
-        case (kernel, int() | float() as threshold, str() as on) if callable(kernel):
-            return kernel, float(threshold), on
+        case (kernel, int() | float() | Mapping() as threshold) if callable(kernel):
+            return kernel, threshold, "condition"
+        case (kernel, int() | float() | Mapping() as threshold, str() as on) if callable(kernel):
+            return kernel, threshold, on
     raise TypeError(
         "exclude must be (kernel, threshold) or (kernel, threshold, name of a condition),"
         f" not {exclude!r}"

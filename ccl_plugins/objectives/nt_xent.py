@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.infonce import InfoNCE
+from ccl_plugins.objectives.scalars import Scalar
 
 
 class NTXent(InfoNCE):
@@ -24,7 +25,7 @@ class NTXent(InfoNCE):
 
     def __init__(
         self,
-        temperature: float = 0.1,
+        temperature: Scalar = 0.1,
         *,
         exclude: Exclude | None = None,
         gather_distributed: bool = False,

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.hardness import Blocks, HardnessObjective
+from ccl_plugins.objectives.scalars import Scalar
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import Measure
 from ccl_plugins.ranges import one_of
@@ -50,11 +51,11 @@ class SCL(HardnessObjective):
 
     def __init__(
         self,
-        temperature: float = 0.5,
+        temperature: Scalar = 0.5,
         *,
         positives: Literal["one", "all"] = "one",
         average: Literal["pairs", "anchors"] = "pairs",
-        o: float | Literal["batch", "negatives"] = "batch",
+        o: Scalar | Literal["batch", "negatives"] = "batch",
         within_view: bool = True,
         on: str = "condition",
         exclude: Exclude | None = None,

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ccl_plugins.numerics import EMPTY, log_weights, logsumexp, masked
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
+from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import Kernel, Measure
 from ccl_plugins.ranges import positive
@@ -54,13 +55,15 @@ class SoftInfoNCE(ContrastiveObjective):
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"kernel": "rbf"}
+    temperature = ScalarAttribute(positive, learnable=True)
+    target_temperature = ScalarAttribute(positive, optional=True)
 
     def __init__(
         self,
         kernel: Kernel,
-        temperature: float = 0.1,
+        temperature: Scalar = 0.1,
         *,
-        target_temperature: float | None = None,
+        target_temperature: Scalar | None = None,
         own: bool = True,
         within_view: bool = False,
         symmetric: bool = True,
@@ -70,9 +73,7 @@ class SoftInfoNCE(ContrastiveObjective):
     ) -> None:
         super().__init__(exclude=exclude, gather_distributed=gather_distributed)
         self.kernel = kernel
-        self.temperature = positive("temperature", temperature)
-        if target_temperature is not None:
-            positive("target_temperature", target_temperature)
+        self.temperature = temperature
         self.target_temperature = target_temperature
         self.own = own
         self.within_view = within_view

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ccl_plugins.numerics import logsumexp_blocks, masked
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
+from ccl_plugins.objectives.scalars import Number, Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import Measure
 from ccl_plugins.ranges import positive
@@ -37,17 +38,18 @@ class SupCon(ContrastiveObjective):
     """
 
     within_view = True
+    temperature = ScalarAttribute(positive, learnable=True)
 
     def __init__(
         self,
-        temperature: float = 0.1,
+        temperature: Scalar = 0.1,
         *,
         on: str = "condition",
         exclude: Exclude | None = None,
         gather_distributed: bool = False,
     ) -> None:
         super().__init__(exclude=exclude, gather_distributed=gather_distributed)
-        self.temperature = positive("temperature", temperature)
+        self.temperature = temperature
         self.on = on
 
     @property
@@ -77,7 +79,7 @@ class SupCon(ContrastiveObjective):
 
 
 def log_share(
-    blocks: Sequence[tuple[Tensor, Tensor, Tensor]], temperature: float
+    blocks: Sequence[tuple[Tensor, Tensor, Tensor]], temperature: Number
 ) -> tuple[Tensor, Tensor]:
     """(n,) minus the mean log-probability of the positives, and weights: 1 where there is one.
 

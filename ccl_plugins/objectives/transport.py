@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ccl_plugins.numerics import gather, masked
+from ccl_plugins.objectives.scalars import Number
 from ccl_plugins.pairs import Pairs
 
 
@@ -22,7 +23,7 @@ def squared_distances(products: Tensor) -> Tensor:
     return 2 - 2 * products
 
 
-def positive_weights(costs: Tensor, t_plus: float | None) -> Tensor:
+def positive_weights(costs: Tensor, t_plus: Number | None) -> Tensor:
     """π⁺ (K, n): far positives count more; equal weights where ``t_plus`` is None.
 
     Args:
@@ -34,7 +35,7 @@ def positive_weights(costs: Tensor, t_plus: float | None) -> Tensor:
     return (t_plus * costs).softmax(0)
 
 
-def log_negative_weights(products: Tensor, keep: Tensor, t_minus: float | None) -> Tensor:
+def log_negative_weights(products: Tensor, keep: Tensor, t_minus: Number | None) -> Tensor:
     """``log π⁻`` (n, m): near negatives count more; equal weights where ``t_minus`` is None.
 
     Args:
@@ -47,7 +48,7 @@ def log_negative_weights(products: Tensor, keep: Tensor, t_minus: float | None) 
     return masked(logits, keep).log_softmax(1)
 
 
-def negative_weights(products: Tensor, keep: Tensor, t_minus: float | None) -> Tensor:
+def negative_weights(products: Tensor, keep: Tensor, t_minus: Number | None) -> Tensor:
     """π⁻ (n, m), the exponential of `log_negative_weights`."""
     logits = torch.zeros_like(products) if t_minus is None else (2 * t_minus) * products
     return masked(logits, keep).softmax(1)
@@ -60,7 +61,7 @@ def repulsion(products: Tensor, weights: Tensor, keep: Tensor) -> Tensor:
     return -torch.where(keep.any(1), expected, torch.zeros_like(expected))
 
 
-def rbf_repulsion(products: Tensor, log_weights: Tensor, keep: Tensor, precision: float) -> Tensor:
+def rbf_repulsion(products: Tensor, log_weights: Tensor, keep: Tensor, precision: Number) -> Tensor:
     """``ln( 1/n Σ_i Σ_j π⁻_ij exp(-t d²_ij) )``, a scalar; eq. (14), second line.
 
     Args:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.hardness import HardnessObjective
+from ccl_plugins.objectives.scalars import Scalar
 
 
 class UCL(HardnessObjective):
@@ -35,9 +36,9 @@ class UCL(HardnessObjective):
 
     def __init__(
         self,
-        temperature: float = 0.5,
+        temperature: Scalar = 0.5,
         *,
-        o: float | Literal["batch", "negatives"] = "batch",
+        o: Scalar | Literal["batch", "negatives"] = "batch",
         within_view: bool = True,
         exclude: Exclude | None = None,
         gather_distributed: bool = False,

@@ -120,6 +120,8 @@ class TrainingModule(LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The loss of a batch."""
+        if hasattr(self.objective, "progress"):
+            self.objective.progress(self.global_step, self.total_steps)
         loss, self._pairs = take_step(self.parts, self.tables, batch)
         if self.settings.detect_anomaly:
             refuse_non_finite(loss, self.objective, self._pairs, batch.index, self.global_step)
@@ -148,12 +150,18 @@ class TrainingModule(LightningModule):
 
     def _refresh(self, epoch: int) -> None:
         for name in self.tables.refresh(epoch, self.split, self._embed):
-            kernel = getattr(self.objective, "kernel", None)
-            if kernel is not None and name in self.objective.conditions and ranks.rank() == 0:
+            for kernel in self._kernels(name) if ranks.rank() == 0 else ():
                 found = check_kernel(kernel, self.tables.present(name), name)
                 if self.logger is not None and found:
                     logged = {f"condition/{name}/{k}": v for k, v in found.items()}
                     self.logger.log_metrics(logged, step=self.global_step)
+
+    def _kernels(self, name: str) -> list[Any]:
+        """The kernels through which the objective, or those it is made of, reads a condition."""
+        readers = [each for each in self.objective.modules() if hasattr(each, "kernel")]
+        return [
+            r.kernel for r in readers if name in r.conditions and getattr(r, "on", name) == name
+        ]
 
     def _embed(self) -> Tensor:
         # Conditions are first fitted before Lightning has moved the model.

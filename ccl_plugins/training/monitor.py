@@ -19,7 +19,7 @@ class NonFiniteLoss(ArithmeticError):
 
 
 class Monitor(Callback):
-    """Logs loss, learning rate and images per second, and stops a run whose loss is not finite.
+    """Logs loss, rates and the objective's changing numbers, and stops a run whose loss is not finite.
 
     Losses stay on the device until they are logged: the device is waited for once per interval.
 
@@ -78,9 +78,19 @@ class Monitor(Callback):
             "loss": sum(whole) / len(whole),
             "lr": float(pl_module.used_lr),
             "images_per_second": len(whole) * self.batch_size / spent,
+            **_scalars(pl_module.objective),
         }
         if trainer.logger is not None:
             trainer.logger.log_metrics(self.latest, step=self._step)
+
+
+def _scalars(objective: Any) -> dict[str, float]:
+    """The objective's scheduled and learned numbers, in one transfer."""
+    found = objective.scalars() if hasattr(objective, "scalars") else {}
+    if not found:
+        return {}
+    values = torch.stack([value.float() for value in found.values()]).tolist()
+    return {f"objective/{name}": value for name, value in zip(found, values, strict=True)}
 
 
 def _describe(step: int, index: Tensor, mine: bool) -> str:

@@ -1,0 +1,189 @@
+"""The numbers of an objective: fixed, scheduled over training, or learned.
+
+Wherever a constructor takes a `Scalar`, a number can be given, or a table that says how it changes:
+``{schedule = "cosine", start = 0.5, end = 0.1}`` or ``{learn = true, start = 0.07}``.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from ccl_plugins.ranges import one_of
+
+Scalar: TypeAlias = float | Mapping[str, Any]
+"""What is given for a number: itself, or how it is scheduled or learned."""
+
+Number: TypeAlias = float | Tensor
+"""What an objective reckons with: a float where it is fixed, 0-d where it changes."""
+
+Check: TypeAlias = Callable[[str, float], float]
+"""A range check of `ccl_plugins.ranges`."""
+
+SCHEDULES = ("constant", "linear", "cosine")
+
+
+class Scheduled(nn.Module):
+    """A number that runs from ``start`` to ``end`` over training.
+
+    It is a buffer and not a float, so that a compiled objective need not be compiled for each value.
+    """
+
+    value: Tensor
+
+    def __init__(self, schedule: str, start: float, end: float) -> None:
+        super().__init__()
+        self.schedule, self.start, self.end = schedule, start, end
+        self.register_buffer("value", torch.tensor(float(start)))
+
+    def forward(self) -> Tensor:
+        """The current value, 0-d."""
+        return self.value
+
+    def progress(self, done: float) -> None:
+        """Take the value that belongs to a share of training, from 0 to 1; waits for no device."""
+        if self.schedule == "cosine":
+            done = (1 - math.cos(math.pi * done)) / 2
+        self.value.fill_(self.start + (self.end - self.start) * done)
+
+    def extra_repr(self) -> str:
+        """The schedule, for printing."""
+        return f"{self.schedule}, {self.start} to {self.end}"
+
+
+class Learned(nn.Module):
+    """A number above 0 that is learned, as its logarithm."""
+
+    def __init__(self, start: float) -> None:
+        super().__init__()
+        self.log = nn.Parameter(torch.tensor(float(start)).log())
+
+    def forward(self) -> Tensor:
+        """The current value, 0-d, with gradient."""
+        return self.log.exp()
+
+
+def read_scalar(
+    name: str, given: Scalar | str | None, check: Check, learnable: bool = False
+) -> float | Scheduled | Learned:
+    """What was given for a number, checked at both ends where it is scheduled.
+
+    Args:
+        name: The parameter, for messages.
+        given: A number; or ``schedule`` with ``start`` and ``end``; or ``learn`` with ``start``.
+        check: The range.
+        learnable: Whether it makes sense to learn it.
+
+    Raises:
+        TypeError: For anything else.
+        ValueError: For a number out of range, and for one to learn that cannot be learned.
+    """
+    if not isinstance(given, Mapping):
+        return check(name, _number(name, given))
+    match dict(given):
+        case {"schedule": str() as schedule, "start": start, **rest} if rest.keys() <= {"end"}:
+            one_of(f"{name}.schedule", schedule, SCHEDULES)
+            start = check(f"{name}.start", _number(f"{name}.start", start))
+            if schedule == "constant" and rest.get("end", start) == start:
+                return start
+            if schedule != "constant" and "end" in rest:
+                end = check(f"{name}.end", _number(f"{name}.end", rest["end"]))
+                return Scheduled(schedule, start, end)
+        case {"learn": bool() as learn, "start": start, **rest} if not rest:
+            start = check(f"{name}.start", _number(f"{name}.start", start))
+            if learn and not learnable:
+                raise ValueError(f"{name} cannot be learned: give a number or a schedule")
+            return Learned(start) if learn else start
+    raise TypeError(
+        f'{name} must be a number, {{schedule = "linear" or "cosine", start = ..., end = ...}}'
+        f"{' or {learn = true, start = ...}' if learnable else ''}, not {given!r}"
+    )
+
+
+def _number(name: str, value: Any) -> float:
+    if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number, not {value!r}")
+    return value  # type: ignore[return-value]  # ints and numpy's numbers reckon as floats do
+
+
+class ScalarAttribute:
+    """An attribute of an objective that is set to a `Scalar` and read as a `Number`.
+
+    ``temperature = ScalarAttribute(positive, learnable=True)`` in the class, and in the constructor
+    ``self.temperature = temperature``, which checks it.
+
+    Args:
+        check: The range.
+        learnable: Whether it makes sense to learn it.
+        optional: Whether it may be None.
+        words: What else it may be.
+    """
+
+    def __init__(
+        self,
+        check: Check,
+        *,
+        learnable: bool = False,
+        optional: bool = False,
+        words: Sequence[str] = (),
+    ) -> None:
+        self.check, self.learnable, self.optional, self.words = check, learnable, optional, words
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name, self.held = name, f"_{name}"
+
+    def __get__(self, objective: nn.Module | None, owner: type | None = None) -> Any:
+        if objective is None:
+            return self
+        held = getattr(objective, self.held)
+        return held() if isinstance(held, nn.Module) else held
+
+    def __set__(self, objective: nn.Module, given: Scalar | str | None) -> None:
+        held: Any = given
+        if isinstance(given, str) and self.words:
+            one_of(self.name, given, self.words)
+        elif given is not None or not self.optional:
+            held = read_scalar(self.name, given, self.check, self.learnable)
+        if self.held in objective._modules:
+            delattr(objective, self.held)  # a number may take the place of what changes
+        setattr(objective, self.held, held)
+
+
+def changing(objective: nn.Module) -> dict[str, Scheduled | Learned]:
+    """An objective's own numbers that are scheduled or learned, by the parameter's name."""
+    children = objective.named_children()
+    return {n.lstrip("_"): c for n, c in children if isinstance(c, Scheduled | Learned)}
+
+
+def progress(objective: nn.Module, step: int, total: int) -> None:
+    """Bring an objective's own scheduled numbers to where training is.
+
+    Args:
+        objective: What has the numbers.
+        step: Optimiser steps taken before.
+        total: Those of the whole run; its last step has the schedules' ends.
+    """
+    done = min(step / max(total - 1, 1), 1.0)
+    for scalar in changing(objective).values():
+        if isinstance(scalar, Scheduled):
+            scalar.progress(done)
+
+
+def is_zero(number: Number) -> bool:
+    """Whether a number is 0 and stays it; one that changes is never looked at."""
+    return not isinstance(number, Tensor) and number == 0
+
+
+def log(number: Number) -> Number:
+    """The logarithm, of a float too."""
+    return number.log() if isinstance(number, Tensor) else math.log(number)
+
+
+def plus(x: Tensor, number: Number, y: Tensor) -> Tensor:
+    """``x + number · y``, in one pass where the number is fixed."""
+    return x + number * y if isinstance(number, Tensor) else torch.add(x, y, alpha=number)

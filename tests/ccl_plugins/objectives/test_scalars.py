@@ -1,0 +1,141 @@
+"""Numbers of an objective that are scheduled over training, or learned."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from slow_infonce import random_batch
+
+from ccl_plugins.kernels import RBF, Linear
+from ccl_plugins.objectives import CACR, HSCL, CACRMoCoV3, ClInfoNCE, FairCCLK, InfoNCE
+
+
+def scheduled(schedule, start=0.5, end=0.1):
+    return {"schedule": schedule, "start": start, "end": end}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ("linear", [0.5, 0.4, 0.3, 0.2, 0.1]),
+        ("cosine", [0.1 + 0.2 * (1 + math.cos(math.pi * k / 4)) for k in range(5)]),
+    ],
+)
+def test_a_schedule_runs_from_its_start_in_the_first_step_to_its_end_in_the_last(
+    schedule, expected
+):
+    objective, found = InfoNCE(scheduled(schedule)), []
+    for step in range(5):
+        objective.progress(step, 5)
+        found.append(objective.scalars()["temperature"].item())
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
+
+
+def test_before_any_progress_it_has_its_start_and_beyond_the_last_step_its_end():
+    objective = InfoNCE(scheduled("linear"))
+    torch.testing.assert_close(objective.temperature, torch.tensor(0.5))
+    objective.progress(7, 5)
+    torch.testing.assert_close(objective.temperature, torch.tensor(0.1))
+
+
+def test_a_run_of_one_step_has_the_start():
+    objective = InfoNCE(scheduled("linear"))
+    objective.progress(0, 1)
+    torch.testing.assert_close(objective.temperature, torch.tensor(0.5))
+
+
+@pytest.mark.parametrize(
+    "given", [0.2, {"schedule": "constant", "start": 0.2}, {"learn": False, "start": 0.2}]
+)
+def test_what_does_not_change_is_a_plain_number(given):
+    objective = InfoNCE(given)
+    assert objective.temperature == 0.2
+    assert not objective.scalars()
+    assert not objective.state_dict()
+
+
+def test_a_learned_temperature_is_a_parameter_that_stays_above_0():
+    (x, y), _ = random_batch()
+    objective = InfoNCE({"learn": True, "start": 0.07})
+    (parameter,) = objective.parameters()
+    optimizer = torch.optim.SGD([parameter], lr=1.0)
+    torch.testing.assert_close(parameter.exp(), torch.tensor(0.07))
+    for _ in range(3):
+        optimizer.zero_grad()
+        objective(x, y).backward()
+        assert parameter.grad != 0
+        optimizer.step()
+        assert 0 < objective.temperature != 0.07
+    assert objective.scalars()["temperature"] == parameter.exp()
+
+
+def test_the_gradient_of_a_learned_temperature_is_that_of_the_loss():
+    (x, y), _ = random_batch()
+    objective = InfoNCE({"learn": True, "start": 0.3}).double()
+    (parameter,) = objective.parameters()
+    (gradient,) = torch.autograd.grad(objective(x, y), parameter)
+    step, start = 1e-6, parameter.exp().item()
+    up, down = (InfoNCE(start * math.exp(sign * step))(x, y) for sign in (1, -1))
+    torch.testing.assert_close(gradient, (up - down) / (2 * step), rtol=1e-6, atol=0)
+
+
+def test_the_threshold_of_what_is_excluded_takes_a_schedule():
+    (x, y), ids = random_batch()
+    objective = InfoNCE(exclude=(Linear(), scheduled("linear", 2, 1)))
+    torch.testing.assert_close(objective(x, y, condition=ids), InfoNCE()(x, y))
+    objective.progress(9, 10)
+    expected = InfoNCE(exclude=(Linear(), 1))(x, y, condition=ids)
+    torch.testing.assert_close(objective(x, y, condition=ids), expected)
+    assert expected != InfoNCE()(x, y)
+
+
+def test_a_number_can_be_set_anew():
+    objective = InfoNCE(scheduled("linear"))
+    objective.temperature = 0.3
+    assert objective.temperature == 0.3
+    assert not objective.scalars()
+    with pytest.raises(ValueError, match=r"temperature must be .* above 0, not -1"):
+        objective.temperature = -1
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "words"),
+    [
+        (
+            lambda: InfoNCE(scheduled("linear", end=0)),
+            ValueError,
+            "temperature.end .* above 0, not",
+        ),
+        (lambda: InfoNCE(scheduled("linear", start=-1)), ValueError, "temperature.start .* not -1"),
+        (lambda: InfoNCE(scheduled("step")), ValueError, "'linear', 'cosine', not 'step'"),
+        (lambda: InfoNCE({"learn": True, "start": 0}), ValueError, "temperature.start .* not 0"),
+        (lambda: InfoNCE({"schedule": "linear", "start": 1}), TypeError, "end = ...} or {learn"),
+        (lambda: InfoNCE({"start": 1}), TypeError, "temperature must be a number, {schedule"),
+        (lambda: InfoNCE({**scheduled("linear"), "warmup": 3}), TypeError, "'warmup': 3"),
+        (lambda: InfoNCE("0.1"), TypeError, "temperature must be a number, not '0.1'"),
+        (lambda: InfoNCE(None), TypeError, "temperature must be a number, not None"),
+        (lambda: HSCL(o=scheduled("linear", -1)), ValueError, "o.start .* above 0, not -1"),
+        (lambda: HSCL(o=True), TypeError, "o must be a number, not True"),
+        (lambda: CACR(tau_plus=scheduled("linear", 0, 1)), ValueError, "tau_plus.end .* below 1"),
+        (
+            lambda: FairCCLK(RBF(), ridge={"learn": True, "start": 1}),
+            ValueError,
+            "ridge cannot be learned: give a number or a schedule",
+        ),
+        (
+            lambda: CACRMoCoV3({"learn": True, "start": 1}),
+            ValueError,
+            "temperature cannot be learned",
+        ),
+        (
+            lambda: ClInfoNCE({"learn": True, "start": 1}, form="released"),
+            ValueError,
+            "would also be the factor",
+        ),
+    ],
+)
+def test_what_cannot_be_is_named(build, error, words):
+    with pytest.raises(error, match=words):
+        build()

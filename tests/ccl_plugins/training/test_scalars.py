@@ -1,0 +1,68 @@
+"""The changing numbers of an objective in a run: they follow its steps, are logged and are saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from training_fakes import FakeDataset, FakeMethod, make_parts
+
+from ccl_plugins import checkpoint
+from ccl_plugins.conditions import Label
+from ccl_plugins.kernels import Linear
+from ccl_plugins.objectives import FairCCLK, InfoNCE, Mixture
+from ccl_plugins.pairs import Pairs, in_batch
+from ccl_plugins.training import FitSettings, fit
+
+
+class PairsMethod(FakeMethod):
+    def pairs(self, embedded: Any, condition: Any, index: Any) -> Pairs:
+        return in_batch(embedded.projections, condition, index)
+
+    def enqueue(self, pairs: Pairs) -> None:
+        pass
+
+
+def logged(out: Path, objective: Any, **settings: Any) -> dict[str, list[float]]:
+    conditions = {"condition": Label()} if objective.conditions else {}
+    parts = make_parts(
+        method=PairsMethod(), objective=objective, dataset=FakeDataset(44), conditions=conditions
+    )
+    given = {"epochs": 2, "batch_size": 8, "workers": 0, "log_every": 1, **settings}
+    assert fit(parts, FitSettings(**given), out, {}, progress=False).finished
+    events = EventAccumulator(str(out)).Reload()
+    return {
+        tag: [event.value for event in events.Scalars(tag)]
+        for tag in events.Tags()["scalars"]
+        if tag.startswith(("objective/", "condition/"))
+    }
+
+
+@pytest.mark.parametrize(("accumulate", "steps"), [(1, 10), (2, 6)])
+def test_a_schedule_follows_optimiser_steps_to_its_end(
+    tmp_path: Path, accumulate: int, steps: int
+) -> None:
+    falling = {"schedule": "linear", "start": 0.6, "end": 0.1}
+    found = logged(tmp_path, InfoNCE(falling), accumulate=accumulate)
+    expected = torch.linspace(0.6, 0.1, steps).tolist()
+    torch.testing.assert_close(found, {"objective/temperature": expected}, rtol=1e-5, atol=0)
+
+
+def test_a_learned_temperature_moves_without_weight_decay_and_is_saved(tmp_path: Path) -> None:
+    objective = InfoNCE({"learn": True, "start": 0.5})
+    found = logged(tmp_path, objective)["objective/temperature"]
+    assert len(set(found)) == len(found) == 10
+    saved = checkpoint.read(tmp_path / checkpoint.WEIGHTS)["objective"]
+    torch.testing.assert_close(saved, dict(objective.state_dict()))
+    torch.testing.assert_close(found[-1], objective.temperature.item(), rtol=1e-6, atol=0)
+
+
+def test_kernels_of_a_mixture_s_objectives_are_checked(tmp_path: Path) -> None:
+    found = logged(tmp_path, Mixture([InfoNCE(), FairCCLK(Linear())]))
+    assert set(found) == {
+        "condition/condition/surviving_weight",
+        "condition/condition/effective_neighbours",
+    }
