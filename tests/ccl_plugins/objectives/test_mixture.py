@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import pytest
+import sharded
+import torch
+from slow_infonce import random_batch
+from torch.nn.functional import normalize
+
+import ccl_plugins as ccl
+from ccl_plugins.kernels import RBF
+from ccl_plugins.objectives import (
+    CACR,
+    SCL,
+    AlignUniform,
+    ClusterCrossEntropy,
+    FairCCLK,
+    InfoNCE,
+    Mixture,
+    SupCon,
+    WeaklySupCCLK,
+)
+from ccl_plugins.pairs import Pairs, in_batch
+
+Z = torch.rand(7, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def members():
+    return {"fair": FairCCLK(RBF(), on="color"), "class": SupCon(0.2, on="label")}
+
+
+def unlike():
+    """Of rows of one and of two views' length, of means and of what needs all ranks' anchors."""
+    return Mixture([SCL(on="label"), CACR(cost="rbf"), AlignUniform()], [0.5, 2, 1])
+
+
+def test_is_the_weighted_sum_of_losses_that_read_their_own_conditions():
+    (x, y), ids = random_batch()
+    parts = members()
+    mixture = Mixture(parts, {"class": 0.3, "fair": 2})
+    expected = 2 * parts["fair"](x, y, condition=Z) + 0.3 * parts["class"](x, y, condition=ids)
+    found = mixture(x, y, condition={"color": Z, "label": ids})
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(torch.autograd.grad(found, x), torch.autograd.grad(expected, x))
+    assert dict(mixture.conditions) == {
+        "color": ("categorical", "multi_label", "continuous"),
+        "label": ("categorical",),
+    }
+
+
+def test_takes_inner_products_once(monkeypatch):
+    (x, y), ids = random_batch()
+    views = normalize(torch.stack([x, y]), dim=-1)
+    pairs = in_batch(views, {"color": Z, "label": ids})
+    Mixture(members()).loss(pairs)
+    before = dict(pairs._products)
+    assert before
+    InfoNCE().loss(pairs)
+    assert all(pairs._products[key] is product for key, product in before.items())
+    assert pairs._products.keys() == before.keys()
+
+
+def test_its_terms_have_the_loss_as_their_mean():
+    (x, y), ids = random_batch()
+    pairs = in_batch(normalize(torch.stack([x, y]), dim=-1), {"label": ids})
+    mixture = unlike()
+    values, weights = mixture.terms(pairs)
+    torch.testing.assert_close((values * weights).sum() / weights.sum(), mixture.loss(pairs))
+
+
+def test_an_objective_without_any_anchor_adds_nothing():
+    (x, y), ids = random_batch()
+    views, one_class = normalize(torch.stack([x, y]), dim=-1), {"condition": ids * 0}
+    pairs = in_batch(views, one_class)
+    mixture = Mixture([InfoNCE(), SCL()], [2, 1])
+    torch.testing.assert_close(mixture.loss(pairs), 2 * InfoNCE().loss(pairs))
+    values, weights = mixture.terms(pairs)
+    torch.testing.assert_close((values * weights).sum() / weights.sum(), mixture.loss(pairs))
+
+
+def test_two_processes_equal_one_for_unlike_objectives(two_processes):
+    views = torch.randn(2, 8, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    condition = {"label": torch.arange(8) % 3}
+    expected = sharded.whole(unlike, views, condition)
+    for found in two_processes(sharded.loss_and_gradient, unlike, views, condition):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_its_declarations_follow_from_its_objectives():
+    plain, wide = Mixture([InfoNCE(), CACR(positives=3)]), unlike()
+    assert (plain.min_views, plain.within_view, plain.distributed) == (4, True, "mean")
+    assert (wide.min_views, wide.embedding, wide.distributed) == (2, "sphere", "replicated")
+    raw = Mixture([ClusterCrossEntropy(5, 3), ClusterCrossEntropy(5, 4)])
+    assert raw.embedding == "raw"
+
+
+def test_setup_progress_and_after_step_reach_the_objectives():
+    class Counting(InfoNCE):
+        steps = 0
+
+        def after_step(self):
+            self.steps += 1
+
+    counting = Counting({"schedule": "linear", "start": 0.5, "end": 0.1})
+    head = ClusterCrossEntropy(5)
+    head.embedding = "sphere"
+    rising = {"schedule": "linear", "start": 0, "end": 1}
+    mixture = Mixture({"contrast": counting, "head": head}, {"contrast": 1, "head": rising})
+    mixture.setup({"condition": torch.arange(3)})
+    assert len(list(mixture.parameters())) == 2
+    mixture.progress(9, 10)
+    mixture.after_step()
+    assert counting.steps == 1
+    expected = {"contrast/temperature": torch.tensor(0.1), "head/weight": torch.tensor(1.0)}
+    torch.testing.assert_close(mixture.scalars(), expected)
+
+
+def test_is_read_from_a_config_and_recorded(tmp_path):
+    color = {"use": "fair_cclk", "kernel": {"use": "rbf", "scale": 0.1}, "on": "color"}
+    learned = {"learn": True, "start": 0.07}
+    choice = ccl.objective(
+        "mixture", objectives=[color, {"use": "supcon", "temperature": learned}], weights=[1, 0.5]
+    )
+    record = choice.record()
+    assert record["weights"] == [1.0, 0.5]
+    assert record["objectives"][1]["temperature"] == learned
+    again = ccl.objective("mixture", **{k: v for k, v in record.items() if k != "use"})
+    assert again == choice
+    assert set(again.build().scalars()) == {"1/temperature"}
+
+
+def test_what_is_undefined_names_the_objective_and_the_rows():
+    (x, y), _ = random_batch()
+    literal = WeaklySupCCLK(RBF(1e-9), 0.1, ridge=0.0)
+    mixture = Mixture([InfoNCE(), literal])
+    with pytest.raises(ValueError, match=r"WeaklySupCCLK is undefined for 7 of 7 anchors: rows \["):
+        mixture(x, y, condition=Z * 0)
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (lambda: Mixture([]), r"objectives must be one or more, not \[\]"),
+        (lambda: Mixture([InfoNCE()], [1, 2]), r"one number for each of 0, not \[1, 2\]"),
+        (lambda: Mixture(members(), [1, 2]), r"each of fair, class, not \[1, 2\]"),
+        (lambda: Mixture([InfoNCE()], [-1]), "weight must be .* 0 or more, not -1"),
+        (
+            lambda: Mixture([InfoNCE(), ClusterCrossEntropy(5, 3)]),
+            "embeddings of one kind, not {'0': 'sphere', '1': 'raw'}",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_named(build, words):
+    with pytest.raises(ValueError, match=words):
+        build()
+
+
+def test_objectives_that_read_one_condition_must_agree_on_its_measure():
+    class Continuous(InfoNCE):
+        conditions = {"condition": ("continuous",)}  # noqa: RUF012  # a stand-in for a stranger's
+
+    with pytest.raises(ValueError, match=r"one measure of the condition 'condition', not .* on="):
+        Mixture([SupCon(), Continuous()])
+
+
+def test_pairs_of_a_user_reach_every_objective():
+    (x, y), ids = random_batch()
+    alike = ids[:, None] == ids
+    pairs = Pairs.from_masks(normalize(torch.stack([x, y]), dim=-1), alike, ~alike)
+    expected = InfoNCE().loss(pairs) + SupCon().loss(pairs)
+    torch.testing.assert_close(Mixture([InfoNCE(), SupCon()]).loss(pairs), expected)
