@@ -100,8 +100,10 @@ class Pipeline:
         with torch.random.fork_rng(devices=[]):
             objective = self.choices["objective"].build(cache={})
         views = self.choices["views"].build(cache={})
-        unread = requirements.check(objective, views, self._conditions())
-        if unread and not requirements.reads_condition(self.choices["sampler"]):
+        conditions = self._conditions()
+        unread = requirements.check(objective, views, conditions)
+        by_sampler = requirements.read_by_sampler(self.choices["sampler"], conditions)
+        if unread := [name for name in unread if name != by_sampler]:
             warnings.warn(
                 f"nothing in this pipeline reads the condition {', '.join(unread)}", stacklevel=3
             )
@@ -117,13 +119,15 @@ class Pipeline:
         supplied: dict[str, Any] = {"dataset": self.dataset}
         cache: dict[Any, Any] = {}
         supplied["backbone"] = self.choices["backbone"].build(cache=cache)
+        conditions = self._conditions()
         return Parts(
             dataset=self.dataset,
             views=self.choices["views"].build(cache=cache),
             method=self.choices["method"].build(supplied, cache=cache),
             objective=self.choices["objective"].build(cache=cache),
-            conditions=self._conditions(),
+            conditions=conditions,
             sampler=partial(_make_sampler, self.choices["sampler"]),
+            sampler_on=requirements.read_by_sampler(self.choices["sampler"], conditions),
         )
 
     def build_evaluators(self) -> list[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -55,9 +54,44 @@ def _way_out(measure: str, measures: Any) -> str:
     return ""
 
 
-def reads_condition(sampler: Any) -> bool:
-    """Whether a sampler's constructor asks for the condition."""
-    return "condition" in inspect.signature(sampler.spec.load()).parameters
+def read_by_sampler(sampler: Any, conditions: Mapping[str, Any]) -> str | None:
+    """The name of the condition that a sampler reads, or None.
+
+    Args:
+        sampler: The choice.  One whose class asks for ``condition`` reads that called ``on``, if it
+            has such a parameter; its static method ``measures(parameters)`` says what it takes.
+        conditions: The built conditions of the pipeline, by name.
+
+    Raises:
+        ValueError: For a condition that is missing, that has no table, or of another measure.
+    """
+    if "condition" not in sampler.supplied:
+        return None
+    name = sampler.spec.name
+    on: str = sampler.params.get("on") or (
+        next(iter(conditions)) if len(conditions) == 1 else "condition"
+    )
+    if on not in conditions:
+        there = ", ".join(map(repr, conditions))
+        raise ValueError(
+            f"the sampler {name} reads the condition {on!r}, and the pipeline has "
+            + (f"{there}: give the sampler on={next(iter(conditions))!r}" if there else "none")
+        )
+    condition = conditions[on]
+    if condition.life == "online":
+        raise ValueError(
+            f"the sampler {name} reads the condition {on!r}, {type(condition).__name__}, which is known"
+            " of embedded batches only: batches are made of static and refreshed ones"
+        )
+    measures = getattr(sampler.spec.load(), "measures", None)
+    accepted = None if measures is None else measures(sampler.params)
+    if accepted is not None and condition.measure not in accepted:
+        raise ValueError(
+            f"the sampler {sampler!r} needs a {' or '.join(accepted)} condition, and {on!r},"
+            f" {type(condition).__name__}, is {condition.measure}"
+            f"{_way_out(condition.measure, accepted)}"
+        )
+    return on
 
 
 def default_evaluators(dataset: Any) -> list[Any]:

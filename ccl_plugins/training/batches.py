@@ -36,7 +36,7 @@ class Batches:
         world_size: How many processes there are.
 
     Raises:
-        ValueError: For an epoch without batches.
+        ValueError: For an epoch without batches, or of another number of batches than the first.
     """
 
     def __init__(
@@ -66,7 +66,13 @@ class Batches:
         return self._keys(epoch, start)
 
     def _keys(self, epoch: int, start: int) -> Iterator[list[Key]]:
-        for number, batch in enumerate(self.make_sampler().batches(epoch, start), start):
+        sampler = self.make_sampler()
+        if len(sampler) != self.length:
+            raise ValueError(
+                f"the sampler has {len(sampler)} batches in epoch {epoch} and had {self.length} before:"
+                " epochs must be equally long, whatever condition is refreshed"
+            )
+        for number, batch in enumerate(sampler.batches(epoch, start), start):
             mine = rank_slice(batch, self.rank, self.world_size)
             first = number * self.batch_size + self.rank * len(mine)
             rows: list[Any] = mine.tolist()

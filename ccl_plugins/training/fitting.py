@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +12,8 @@ from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.settings import FitSettings
 
 if TYPE_CHECKING:
-    from ccl_plugins.protocols import Sampler
     from ccl_plugins.training.loader import Loader
     from ccl_plugins.training.module import TrainingModule
-    from ccl_plugins.training.tables import Tables
 
 
 @dataclass(frozen=True)
@@ -129,11 +126,12 @@ def _make_loader(module: TrainingModule) -> Loader:
     from ccl_plugins.training.batches import Batches
     from ccl_plugins.training.items import Items
     from ccl_plugins.training.loader import Loader
+    from ccl_plugins.training.sampling import EpochSampler
     from ccl_plugins.training.trainer import count_workers
 
     settings, parts, trainer = module.settings, module.parts, module.trainer
     batches = Batches(
-        lambda: _make_sampler(parts, module.tables, settings),
+        EpochSampler(parts, module.tables, settings),
         module.consumed,
         settings.batch_size,
         trainer.global_rank,
@@ -142,30 +140,3 @@ def _make_loader(module: TrainingModule) -> Loader:
     items = Items(module.split, parts.views, settings.seed)
     on_gpu = trainer.strategy.root_device.type == "cuda"
     return Loader(items, batches, count_workers(settings, trainer), pin_memory=on_gpu)
-
-
-def _make_sampler(parts: Parts, tables: Tables, settings: FitSettings) -> Sampler:
-    """The sampler of the samples that are trained on, with the condition's values if it asks."""
-    from ccl_plugins.training.remaining import Remaining
-
-    rows = (~tables.left_out()).nonzero().flatten()
-    supplied: dict[str, Any] = {
-        "size": len(rows),
-        "batch_size": settings.batch_size,
-        "seed": settings.seed,
-    }
-    parameters = inspect.signature(parts.sampler).parameters
-    # One that takes any keyword decides for itself; one that names it needs it.
-    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    if "condition" in parameters or open_ended:
-        names = list(tables)
-        name = names[0] if len(names) == 1 else "condition"
-        if name in names:
-            supplied["condition"] = tables.present(name).values
-        elif not open_ended:
-            raise ValueError(
-                "the sampler reads a static or refreshed condition; with several, that called"
-                f" 'condition': there are {', '.join(map(repr, names)) or 'none'}"
-            )
-    sampler = parts.sampler(**supplied)
-    return sampler if len(rows) == tables.size else Remaining(sampler, rows)

@@ -21,7 +21,10 @@ class Parts:
         conditions: The conditioning variables by the name they have in ``pairs.condition``; a single
             one is called ``"condition"``.
         sampler: Makes the sampler; called with the keyword arguments ``size``, ``batch_size``, ``seed``
-            and, where its signature has it, ``condition`` (values, one row per sample).
+            and, where its signature has it or ``sampler_on`` is given, ``condition`` (values, one row
+            per sample).
+        sampler_on: The condition that the sampler reads.  None: the only one, or that called
+            ``"condition"``, where the sampler's signature asks for one.
     """
 
     dataset: Dataset
@@ -30,6 +33,7 @@ class Parts:
     objective: Any
     sampler: Callable[..., Sampler]
     conditions: Mapping[str, Condition] = field(default_factory=dict)
+    sampler_on: str | None = None
 
     @property
     def networks(self) -> dict[str, Any]:

@@ -1,20 +1,109 @@
+"""The samplers.  Draws are fixed by their seed; a statistical test accepts what is not rejected with an
+error rate of 1e-4: of ten thousand seeds, one would fail a sampler that is right."""
+
 from __future__ import annotations
 
+from contextlib import nullcontext
+
+import numpy as np
+import oracle
 import pytest
 import torch
+from scipy import stats
 
-from ccl_plugins.samplers import Uniform
+import ccl_plugins as ccl
+from ccl_plugins.kernels import RBF, Delta, Precomputed
+from ccl_plugins.samplers import ConditionalPair, Imbalanced, SameCondition, Uniform
+from ccl_plugins.samplers.groups import Groups
+from ccl_plugins.samplers.imbalanced import kept_counts
+from ccl_plugins.samplers.partners import ByKernel
+from ccl_plugins.training.batches import Batches, Consumed
+
+ERROR_RATE = 1e-4
+CLASSES = torch.arange(96) % 8 // 3  # 36, 36 and 24 samples
+COLORS = torch.rand(96, 3, generator=torch.Generator().manual_seed(0))
+
+MAKE = {
+    "uniform": lambda **given: Uniform(**given),
+    "same_condition": lambda **given: SameCondition(condition=CLASSES, **given),
+    "imbalanced": lambda **given: Imbalanced(condition=CLASSES, **given),
+    "conditional_pair": lambda **given: ConditionalPair(condition=CLASSES, **given),
+    "by_kernel": lambda **given: ConditionalPair(kernel=RBF(0.1), condition=COLORS, **given),
+    "nearest": lambda **given: ConditionalPair(nearest=5, condition=COLORS, **given),
+}
+every = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 
 
 def epoch(sampler, number, start=0):
     return list(sampler.batches(number, start))
 
 
-def test_every_sample_comes_once_per_epoch():
-    sampler = Uniform(drop_last=False, size=10, batch_size=4, seed=0)
-    assert [len(b) for b in epoch(sampler, 0)] == [4, 4, 2]
-    assert sorted(torch.cat(epoch(sampler, 0)).tolist()) == list(range(10))
-    assert len(sampler) == 3
+def assert_distributed(counts, expected):
+    """The counts are such as draws with these expected counts give."""
+    counts, expected = np.asarray(counts, float), np.asarray(expected, float)
+    assert counts[expected == 0].sum() == 0
+    possible = expected > 0
+    chance = stats.chisquare(counts[possible], expected[possible]).pvalue
+    assert chance > ERROR_RATE
+
+
+# what every sampler must hold
+
+
+@every
+def test_the_order_depends_on_epoch_and_seed_and_nothing_else(make):
+    sampler = make(size=96, batch_size=8, seed=0)
+    torch.manual_seed(99), np.random.seed(99)
+    again = make(size=96, batch_size=8, seed=0)
+    torch.testing.assert_close(epoch(sampler, 3), epoch(again, 3))
+    others = [epoch(sampler, e) for e in range(3)]
+    others += [epoch(make(size=96, batch_size=8, seed=s), 0) for s in (1, 2)]
+    assert len({str(torch.cat(each).tolist()) for each in others}) == 5
+
+
+@every
+def test_a_start_skips_what_came_before(make):
+    sampler = make(size=96, batch_size=8, seed=0)
+    torch.testing.assert_close(epoch(sampler, 1, start=3), epoch(sampler, 1)[3:])
+
+
+@every
+def test_an_epoch_is_as_long_as_it_says_and_its_batches_are_full(make):
+    for size in (8, 10):
+        sampler = make(size=96, batch_size=size, seed=0)
+        for number in range(4):
+            assert [len(batch) for batch in sampler.batches(number)] == [size] * len(sampler)
+
+
+@every
+def test_two_ranks_see_the_slices_of_one_processs_batches(make):
+    def keys(rank, world):
+        batches = Batches(lambda: make(size=96, batch_size=8, seed=0), Consumed(), 8, rank, world)
+        return list(batches)
+
+    first, second = keys(0, 2), keys(1, 2)
+    assert [a + b for a, b in zip(first, second, strict=True)] == keys(0, 1)
+    assert {len(batch) for batch in first} == {4}
+
+
+@every
+def test_a_batch_larger_than_the_data_set_is_refused(make):
+    with pytest.raises(ValueError, match="batch_size must be 1 to 96"):
+        make(size=96, batch_size=97, seed=0)
+
+
+@pytest.mark.parametrize("name", ["same_condition", "imbalanced", "conditional_pair", "nearest"])
+def test_values_of_another_data_set_are_refused(name):
+    with pytest.raises(ValueError, match="a row for each of 97 samples, not 96"):
+        MAKE[name](size=97, batch_size=8, seed=0)
+
+
+@pytest.mark.parametrize("name", ["uniform", "imbalanced"])
+def test_every_sample_comes_once_per_epoch(name):
+    sampler = MAKE[name](drop_last=False, size=96, batch_size=7, seed=0)
+    expected = sorted(sampler.kept.tolist()) if name == "imbalanced" else list(range(96))
+    assert sorted(torch.cat(epoch(sampler, 0)).tolist()) == expected
+    assert len(epoch(sampler, 0)) == len(sampler) == -(-len(expected) // 7)
 
 
 def test_the_last_batch_is_left_out_where_it_is_not_full():
@@ -23,24 +112,280 @@ def test_the_last_batch_is_left_out_where_it_is_not_full():
     assert len(sampler) == 2
 
 
-def test_the_order_depends_on_epoch_and_seed_and_nothing_else():
-    a = Uniform(size=100, batch_size=10, seed=0)
-    torch.manual_seed(99)
-    again = Uniform(size=100, batch_size=10, seed=0)
-    torch.testing.assert_close(epoch(a, 3), epoch(again, 3))
-    orders = {tuple(torch.cat(epoch(a, e)).tolist()) for e in range(5)}
-    orders |= {
-        tuple(torch.cat(epoch(Uniform(size=100, batch_size=10, seed=s), 0)).tolist())
-        for s in (1, 2)
-    }
-    assert len(orders) == 7
+def test_groups_are_the_samples_of_each_value():
+    values = torch.tensor([7, -1, 7, 3, -1, 7])
+    groups = Groups(values)
+    assert [groups.members(i).tolist() for i in range(len(groups))] == [[1, 4], [3], [0, 2, 5]]
+    assert groups.order[groups.place].tolist() == list(range(6))
+    hierarchy = Groups(torch.stack([values, torch.tensor([0, 0, 1, 5, 0, 0])], 1))
+    assert [hierarchy.members(i).tolist() for i in range(4)] == [[1, 4], [3], [0, 5], [2]]
 
 
-def test_a_start_skips_what_came_before():
-    sampler = Uniform(size=100, batch_size=10, seed=0)
-    torch.testing.assert_close(epoch(sampler, 1, start=7), epoch(sampler, 1)[7:])
+# conditional_pair
 
 
-def test_a_batch_larger_than_the_data_set_is_refused():
-    with pytest.raises(ValueError, match="batch_size must be 1 to 10"):
-        Uniform(size=10, batch_size=11, seed=0)
+def pair_counts(sampler, size, epochs):
+    rows = torch.cat([batch for e in range(epochs) for batch in sampler.batches(e)])
+    return torch.bincount(rows[:, 0] * size + rows[:, 1], minlength=size**2).view(size, size)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_pairs_are_distributed_as_their_equation(own):
+    classes = torch.tensor([4, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2, 2])
+    sampler = ConditionalPair(own, condition=classes, size=12, batch_size=6, seed=0)
+    same = (classes[:, None] == classes).double()
+    if not own:
+        same[1:] -= torch.eye(12)[1:]  # the first is alone, and so is its own partner
+    counts = pair_counts(sampler, 12, 2000)
+    assert_distributed(counts, 2000 * same / same.sum(1, keepdim=True))
+
+
+def test_partners_in_a_batch_are_drawn_independently():
+    sampler = ConditionalPair(condition=torch.zeros(4).long(), size=4, batch_size=4, seed=0)
+    drawn = torch.cat([batch for e in range(5000) for batch in sampler.batches(e)])
+    partner = drawn[:, 1][drawn[:, 0].view(-1, 4).argsort(1) + 4 * torch.arange(5000)[:, None]]
+    assert_distributed(
+        torch.bincount(partner[:, 0] * 4 + partner[:, 1], minlength=16), [5000 / 16] * 16
+    )
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("candidates_for", [2, 64])
+def test_partners_are_distributed_as_the_kernel(own, candidates_for):
+    """Among few candidates, accepted or not, and among all samples."""
+    values = torch.linspace(-1, 1, 100)[:, None] ** 3
+    kernel = RBF(scale=0.05)
+    partners = ByKernel(values, own, kernel)
+    draws = np.random.default_rng(0)
+    anchors = torch.tensor([0, 50] * (candidates_for // 2))
+    drawn = torch.cat([partners.draw(anchors, draws) for _ in range(3000 // candidates_for)])
+    for place, anchor in enumerate([0, 50]):
+        weights = kernel(values[anchor : anchor + 1], values)[0].double()
+        weights[anchor] *= own
+        chosen = torch.bincount(drawn[place::2], minlength=100)
+        expected = len(drawn) / 2 * weights / weights.sum()
+        rare = expected < 5
+        assert_distributed(
+            [*chosen[~rare], chosen[rare].sum()], [*expected[~rare], expected[rare].sum()]
+        )
+
+
+def test_a_kernel_may_be_unbounded_negative_or_zero():
+    values = torch.tensor([[3.0], [1.0], [-2.0], [0.0]])
+    linear = ccl.create("kernel", "linear")
+    sampler = ConditionalPair(
+        kernel=linear, own_pair=False, condition=values, size=4, batch_size=2, seed=0
+    )
+    # The third is likened to none but itself, the last to none at all: they are their own partners.
+    expected = [[0, 600, 0, 0], [600, 0, 0, 0], [0, 0, 600, 0], [0, 0, 0, 600]]
+    assert pair_counts(sampler, 4, 600).tolist() == expected
+
+
+def test_a_delta_kernel_is_the_classes():
+    sampler = ConditionalPair(kernel=Delta(), condition=CLASSES, size=96, batch_size=8, seed=0)
+    pairs = torch.cat(epoch(sampler, 0))
+    assert torch.equal(CLASSES[pairs[:, 0]], CLASSES[pairs[:, 1]])
+    assert (pairs[:, 0] != pairs[:, 1]).float().mean() > 0.9
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_partners_are_among_the_nearest(own):
+    sampler = ConditionalPair(own, nearest=4, condition=COLORS, size=96, batch_size=96, seed=0)
+    distance = torch.cdist(COLORS, COLORS) + (0 if own else torch.eye(96) * 9)
+    near = torch.zeros(96, 96).scatter_(1, distance.topk(4, largest=False).indices, 1)
+    assert_distributed(pair_counts(sampler, 96, 400), 100 * near)
+
+
+def test_equal_values_are_each_others_nearest_and_never_their_own():
+    sampler = ConditionalPair(
+        own_pair=False, nearest=2, condition=torch.zeros(9, 2), size=9, batch_size=9, seed=0
+    )
+    for e in range(50):
+        pairs = epoch(sampler, e)[0]
+        assert bool((pairs[:, 0] != pairs[:, 1]).all())
+
+
+@pytest.mark.parametrize(
+    ("given", "condition", "words"),
+    [
+        ({}, COLORS, "holds numbers.* by kernel= or nearest="),
+        ({"nearest": 3}, CLASSES, "holds class ids.* without nearest="),
+        ({"nearest": 3, "kernel": RBF(1.0)}, COLORS, "not both"),
+        ({"nearest": 97}, COLORS, "nearest must be 1 to 96.* not 97"),
+        ({"kernel": Precomputed([[1.0]])}, CLASSES, "needs a positive definite kernel"),
+    ],
+)
+def test_what_partners_cannot_be_drawn_by_is_refused(given, condition, words):
+    with pytest.raises(ValueError, match=words):
+        ConditionalPair(**given, condition=condition, size=96, batch_size=8, seed=0)
+
+
+# same_condition
+
+
+def test_every_batch_has_one_value_and_no_sample_twice():
+    sampler = SameCondition(condition=CLASSES, size=96, batch_size=10, seed=0)
+    for batch in epoch(sampler, 0) + epoch(sampler, 1):
+        assert len(CLASSES[batch].unique()) == 1
+        assert len(batch.unique()) == 10
+
+
+def test_values_have_their_share_of_batches():
+    """Each epoch within one batch, and on average: 6 batches for 11, 17 and 32 of 60 samples."""
+    classes = torch.tensor([0] * 11 + [1] * 17 + [2] * 32)
+    sampler = SameCondition(condition=classes, size=60, batch_size=10, seed=0)
+    share = torch.tensor([1.1, 1.7, 3.2])
+    counts = torch.stack(
+        [classes[torch.stack(epoch(sampler, e))[:, 0]].bincount(minlength=3) for e in range(1000)]
+    )
+    assert bool(((counts - share).abs() < 1).all())
+    deviation = (counts.float().mean(0) - share) / counts.float().std(0) * 1000**0.5
+    assert float(deviation.abs().max()) < stats.norm.isf(ERROR_RATE / 6)
+
+
+def test_all_samples_of_a_value_come_before_one_comes_again():
+    sampler = SameCondition(condition=torch.zeros(20).long(), size=20, batch_size=5, seed=0)
+    assert sorted(torch.cat(epoch(sampler, 0)).tolist()) == list(range(20))
+    filled = SameCondition(condition=torch.zeros(23).long(), size=23, batch_size=5, seed=0)
+    assert len(torch.cat(epoch(filled, 0)).unique()) == 20
+
+
+def test_samples_of_a_value_come_equally_often():
+    sampler = SameCondition(condition=torch.arange(30) // 13 % 2, size=30, batch_size=5, seed=0)
+    seen = torch.cat([batch for e in range(3000) for batch in sampler.batches(e)]).bincount()
+    # Less spread than independent draws have: each comes at most twice in an epoch.
+    assert float((seen / 3000 - 1).abs().max()) < 0.1
+
+
+SMALL = torch.tensor([0] * 20 + [1] * 3 + [2])
+
+
+def test_small_values_are_refused_by_default():
+    with pytest.raises(ValueError, match=r"2 of 3 values .* 4 of 24 samples.* 5 .*smallest 1"):
+        SameCondition(condition=SMALL, size=24, batch_size=5, seed=0)
+
+
+def test_small_values_may_be_repeated():
+    sampler = SameCondition("repeat", condition=SMALL, size=24, batch_size=5, seed=0)
+    batches = [batch.sort().values.tolist() for e in range(60) for batch in sampler.batches(e)]
+    assert [23] * 5 in batches
+    assert any(set(batch) == {20, 21, 22} for batch in batches)
+    assert len(epoch(sampler, 0)) == 4
+
+
+def test_small_values_are_left_out_with_a_warning():
+    with pytest.warns(UserWarning, match="2 of 3 values .* 4 of 24 samples"):
+        sampler = SameCondition("leave_out", condition=SMALL, size=24, batch_size=5, seed=0)
+    assert sorted(torch.cat(epoch(sampler, 0)).tolist()) == list(range(20))
+    with pytest.raises(ValueError, match="none is left"):
+        SameCondition("leave_out", condition=torch.arange(24), size=24, batch_size=5, seed=0)
+
+
+def test_numbers_have_no_equal_values():
+    with pytest.raises(ValueError, match=r"\(96, 3\) torch.float32: .* clusters\(of="):
+        SameCondition(condition=COLORS, size=96, batch_size=8, seed=0)
+
+
+# imbalanced
+
+
+@pytest.mark.parametrize("name", oracle.names("imbalance_*"))
+def test_what_is_kept_is_what_the_released_code_keeps(name):
+    case = oracle.case(name)
+    rule, each, classes = case["params"]["rule"], case["inputs"]["n_per_class"], case["inputs"]["C"]
+    assert kept_counts([each] * classes, rule) == case["extras"]["counts"]
+    condition = torch.arange(each * classes) // each
+    empties = rule == "exponential"
+    with pytest.warns(UserWarning, match="without a sample") if empties else nullcontext():
+        kept = Imbalanced(
+            rule, condition=condition, size=len(condition), batch_size=64, seed=0
+        ).kept
+    assert len(kept) == case["expected_code"]
+    assert kept[:5].tolist() == case["extras"]["first_selected_rows"]
+
+
+def test_the_geometric_rule_leaves_no_class_empty():
+    counts = kept_counts([50] * 10, "geometric", ratio=0.001)
+    assert counts[0] == 1
+    assert counts[-1] == 50
+    assert counts == sorted(counts)
+    assert kept_counts([200, 100, 400], "geometric", ratio=0.25) == [50, 50, 400]
+
+
+def test_classes_that_are_empty_are_named():
+    with pytest.warns(UserWarning, match="leaves 1 of 10 classes without a sample, the first is 3"):
+        Imbalanced(
+            "exponential",
+            condition=torch.arange(50_000) % 10 + 3,
+            size=50_000,
+            batch_size=8,
+            seed=0,
+        )
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"rule": "quadratic"}, "'geometric', not 'quadratic'"),
+        ({"steps": 0}, "steps must be 1 or more"),
+        ({"ratio": 0.0}, "ratio must be above 0"),
+        (
+            {"batch_size": 90},
+            r"batch_size must be 1 to \d+, the samples that are kept of 96, not 90",
+        ),
+    ],
+)
+def test_imbalance_out_of_range_is_refused(given, words):
+    with pytest.raises(ValueError, match=words):
+        Imbalanced(**{"batch_size": 8, **given}, condition=CLASSES, size=96, seed=0)
+
+
+# in a pipeline
+
+
+def compose(sampler, **conditions):
+    return ccl.Pipeline(
+        dataset="color_digits",
+        backbone="lenet5",
+        objective="infonce",
+        conditions=conditions,
+        sampler=sampler,
+    )
+
+
+COLOR = {"use": "column", "name": "color"}
+
+
+@pytest.mark.parametrize(
+    ("sampler", "conditions", "words"),
+    [
+        (
+            {"use": "same_condition", "on": "color"},
+            {"color": COLOR},
+            r"'color', Column, is contin.*clus",
+        ),
+        ("same_condition", {"color": COLOR}, "give the sampler on='color'"),
+        ("same_condition", {}, "reads the condition 'condition', and the pipeline has none"),
+        (
+            "same_condition",
+            {"condition": "embedding"},
+            "'condition', Embedding, which is known of embed",
+        ),
+        ({"use": "conditional_pair"}, {"condition": COLOR}, "needs a categorical condition"),
+        (
+            {"use": "conditional_pair", "nearest": 3},
+            {"condition": "label"},
+            "multi_label or continuous",
+        ),
+    ],
+)
+def test_a_sampler_that_cannot_read_its_condition_is_refused_at_once(sampler, conditions, words):
+    with pytest.raises(ValueError, match=words):
+        compose(sampler, **conditions)
+
+
+def test_a_sampler_reads_the_condition_it_names():
+    pipeline = compose({"use": "same_condition", "on": "label"}, label="label")
+    assert pipeline.build().sampler_on == "label"
+    with pytest.warns(UserWarning, match="nothing in this pipeline reads the condition color"):
+        compose({"use": "same_condition", "on": "label"}, label="label", color=COLOR)

@@ -1,0 +1,96 @@
+"""Pairs of two images that share a value of the condition, or have values alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.protocols import Kernel, Measure
+from ccl_plugins.samplers.groups import require_rows, stream
+from ccl_plugins.samplers.partners import ByKernel, Nearest, OfGroup, Partners
+from ccl_plugins.samplers.uniform import Uniform
+
+
+class ConditionalPair:
+    """Anchor and partner drawn from the samples of one value of Z: positives of two images.
+
+    z ~ P_Z, then x, y ~ P(.|z).  Anchors are all samples in random order, which is z by its share and
+    x uniform among its samples; the partner is drawn anew in every epoch.  The first view is of the
+    anchor, the others are of the partner.
+
+    Without ``kernel`` and ``nearest`` the condition is categorical, and a partner any sample with the
+    anchor's value (for a hierarchy: in all levels).
+
+    Args:
+        own_pair: Whether the partner may be the anchor itself: two views of one image.  Where there
+            is no other to choose, it is.
+        kernel: P(.|z) proportional to its values, of a condition of any measure.  With
+            ``scale="median"`` the median is that of the candidates at hand.
+        nearest: P(.|z) uniform over this many nearest samples, of a multi-label or continuous one.
+        on: The condition that is read.
+        size: Number of samples; supplied by the pipeline.
+        batch_size: Pairs in a global batch; supplied by the pipeline.
+        seed: Supplied by the pipeline.
+        condition: (size,) or (size, c) values; supplied by the pipeline.
+
+    Raises:
+        ValueError: For ``kernel`` and ``nearest`` together, neither with numbers, ``nearest`` with
+            class ids, and a kernel that is not positive definite.
+
+    Source:
+        Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), eq. (1); Tsai et
+        al., Conditional Contrastive Learning with Kernel (2022), eq. (3).
+    """
+
+    def __init__(
+        self,
+        own_pair: bool = True,
+        kernel: Kernel | None = None,
+        nearest: int | None = None,
+        on: str = "condition",
+        *,
+        size: int,
+        batch_size: int,
+        seed: int,
+        condition: Tensor,
+    ) -> None:
+        require_rows(condition, size, batch_size)
+        accepted = self.measures({"kernel": kernel, "nearest": nearest})
+        numbers = condition.is_floating_point()
+        if ("continuous" if numbers else "categorical") not in accepted:
+            raise ValueError(
+                f"the condition holds {'numbers' if numbers else 'class ids'}, {tuple(condition.shape)}"
+                f" {condition.dtype}: conditional_pair takes partners among numbers by kernel= or"
+                " nearest=, among class ids without nearest="
+            )
+        self.seed = seed
+        self._anchors = Uniform(size=size, batch_size=batch_size, seed=seed)
+        self._partners: Partners
+        if kernel is not None:
+            self._partners = ByKernel(condition, own_pair, kernel)
+        elif nearest is not None:
+            self._partners = Nearest(condition, own_pair, nearest)
+        else:
+            self._partners = OfGroup(condition, own_pair)
+
+    @staticmethod
+    def measures(parameters: Mapping[str, Any]) -> tuple[Measure, ...]:
+        """What the condition may be under these parameters."""
+        kernel, nearest = parameters.get("kernel"), parameters.get("nearest")
+        if kernel is not None and nearest is not None:
+            raise ValueError("conditional_pair takes kernel= or nearest=, not both")
+        if kernel is not None:
+            return ("categorical", "multi_label", "continuous")
+        return ("categorical",) if nearest is None else ("multi_label", "continuous")
+
+    def __len__(self) -> int:
+        return len(self._anchors)
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
+        """The epoch's batches of anchor and partner, (batch_size, 2), from batch ``start`` on."""
+        for number, anchors in enumerate(self._anchors.batches(epoch, start), start):
+            partners = self._partners.draw(anchors, stream(self.seed, epoch, number))
+            yield torch.stack([anchors, partners], 1)

@@ -1,0 +1,149 @@
+"""A data set made imbalanced: fewer samples of some classes than of others."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ccl_plugins.protocols import Measure
+from ccl_plugins.ranges import one_of
+from ccl_plugins.samplers.groups import Groups, require_classes, require_rows
+from ccl_plugins.samplers.uniform import Uniform
+
+RULES = ("linear", "exponential", "geometric")
+
+
+class Imbalanced:
+    """Part of each class, always the same samples, in shuffled batches.
+
+    Class i of C, in the order of class ids, is at step ``s = floor(i * steps / C) + 1`` of S =
+    ``steps``, no more than there are classes.  What is kept of its n samples:
+
+    - ``"linear"``: ``floor(s / S * n)``; ``"exponential"``: ``floor(exp(s) / exp(S) * n)``, as released.
+      With S = 10 the exponential rule leaves class 0 of CIFAR-10 and classes 0 to 29 of CIFAR-100
+      empty; a warning says which.
+    - ``"geometric"``: ``floor(ratio ** (1 - i / (C - 1)) * n)`` and at least 1, so that none is empty.
+
+    The condition's tables, and the probes, still see all samples.
+
+    Args:
+        rule: One of the three.
+        steps: S; 10 makes ten classes of CIFAR-100 alike, as released.
+        ratio: What is kept of the first class under ``"geometric"``, above 0 and at most 1.
+        selection: Which samples are kept: the seed of the released code's shuffling.
+        drop_last: Whether an epoch's last batch is left out where it is not full.
+        on: The condition that holds the classes.
+        size: Number of samples; supplied by the pipeline.
+        batch_size: Samples in a global batch; supplied by the pipeline.
+        seed: Supplied by the pipeline.
+        condition: (size,) class ids; supplied by the pipeline.
+
+    Raises:
+        ValueError: For a parameter out of its range, a condition without classes, and batches larger
+            than what is kept.
+
+    Source:
+        Zheng et al., Contrastive Attraction and Contrastive Repulsion for Representation Learning
+        (2023), section 5.1, by their code: the printed proportions are 0 or 1 for all classes but one.
+        Geometric: Cui et al., Class-Balanced Loss Based on Effective Number of Samples (2019).
+    """
+
+    def __init__(
+        self,
+        rule: Literal["linear", "exponential", "geometric"] = "linear",
+        steps: int = 10,
+        ratio: float = 0.01,
+        selection: int = 2021,
+        drop_last: bool = True,
+        on: str = "condition",
+        *,
+        size: int,
+        batch_size: int,
+        seed: int,
+        condition: Tensor,
+    ) -> None:
+        require_classes(condition, "imbalanced")
+        if condition.ndim != 1:
+            raise ValueError(f"imbalanced needs one class per sample, not {tuple(condition.shape)}")
+        require_rows(condition, size, batch_size)
+        groups = Groups(condition)
+        counts = kept_counts(groups.count.tolist(), rule, steps, ratio)
+        self.kept = torch.cat(
+            [
+                groups.members(i)[_shuffled(int(groups.count[i]), selection)[:count]]
+                for i, count in enumerate(counts)
+            ]
+        )
+        if empty := [i for i, count in enumerate(counts) if count == 0]:
+            warnings.warn(
+                f"the {rule} rule leaves {len(empty)} of {len(counts)} classes without a sample, the"
+                f" first is {int(condition[groups.members(empty[0])[0]])}; rule='geometric' leaves none"
+                " empty",
+                stacklevel=2,
+            )
+        if batch_size > len(self.kept):
+            raise ValueError(
+                f"batch_size must be 1 to {len(self.kept)}, the samples that are kept of {size}, not"
+                f" {batch_size}"
+            )
+        self._order = Uniform(drop_last, size=len(self.kept), batch_size=batch_size, seed=seed)
+
+    @staticmethod
+    def measures(parameters: Mapping[str, Any]) -> tuple[Measure, ...]:
+        """What the condition may be."""
+        return ("categorical",)
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
+        """The epoch's batches of sample indices from batch ``start`` on."""
+        for batch in self._order.batches(epoch, start):
+            yield self.kept[batch]
+
+
+def kept_counts(
+    counts: Sequence[int], rule: str, steps: int = 10, ratio: float = 0.01
+) -> list[int]:
+    """How many samples of each class are kept; see `Imbalanced`.
+
+    Args:
+        counts: Samples of each class, in the order of class ids.
+        rule: ``"linear"``, ``"exponential"`` or ``"geometric"``.
+        steps: 1 or more.
+        ratio: Above 0 and at most 1.
+
+    Raises:
+        ValueError: For another rule, or a number out of its range.
+    """
+    one_of("rule", rule, RULES)
+    if steps < 1:
+        raise ValueError(f"steps must be 1 or more, not {steps!r}")
+    if not 0 < ratio <= 1:
+        raise ValueError(f"ratio must be above 0 and at most 1, not {ratio!r}")
+    classes = len(counts)
+    steps = min(steps, classes)
+    kept = []
+    for i, count in enumerate(counts):
+        step = i * steps // classes + 1
+        if rule == "geometric":
+            share = ratio ** (1 - i / max(classes - 1, 1)) if classes > 1 else 1.0
+            kept.append(max(int(share * count), 1))
+        elif rule == "linear":
+            kept.append(int(step / steps * count))
+        else:
+            kept.append(int(math.exp(step) / math.exp(steps) * count))
+    return kept
+
+
+def _shuffled(count: int, selection: int) -> Tensor:
+    """(count,) places in the released code's order, which numpy's old generator gives for good."""
+    places = np.arange(count)
+    np.random.RandomState(selection).shuffle(places)
+    return torch.from_numpy(places)

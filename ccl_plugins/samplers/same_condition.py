@@ -1,0 +1,128 @@
+"""Batches in which all samples have one value of the condition."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ccl_plugins.protocols import Measure
+from ccl_plugins.ranges import one_of
+from ccl_plugins.samplers.groups import Groups, require_classes, require_rows, stream
+
+SMALL = ("error", "repeat", "leave_out")
+
+
+class SameCondition:
+    """Every batch from one value of Z: negatives that share the anchor's condition.
+
+    A batch's value is drawn with the share it has among the samples, as evenly as an epoch allows:
+    of ``size // batch_size`` batches each value has its share, rounded up or down at random.  Its
+    samples come in random order, none twice in a batch, and all of them before one comes again but
+    for those that fill up the last batch.  With a hierarchy, a value is equal in all levels.
+
+    Args:
+        small: What becomes of values with fewer samples than a batch: ``"error"``, or ``"repeat"``:
+            samples come several times in their batch, as negatives of themselves, or ``"leave_out"``:
+            they are not sampled, and a warning counts them.
+        on: The condition that is read.
+        size: Number of samples; supplied by the pipeline.
+        batch_size: Samples in a global batch; supplied by the pipeline.
+        seed: Supplied by the pipeline.
+        condition: (size,) or (size, levels) class ids; supplied by the pipeline.
+
+    Raises:
+        ValueError: For a condition without classes, for small values where ``small`` does not say
+            what becomes of them, and where all are left out.
+
+    Source:
+        Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (4) and appendix D:
+        Fair-InfoNCE on clusters of the color.
+    """
+
+    def __init__(
+        self,
+        small: Literal["error", "repeat", "leave_out"] = "error",
+        on: str = "condition",
+        *,
+        size: int,
+        batch_size: int,
+        seed: int,
+        condition: Tensor,
+    ) -> None:
+        self.small = one_of("small", small, SMALL)
+        require_classes(condition, "same_condition")
+        require_rows(condition, size, batch_size)
+        self.size = size
+        self.batch_size = batch_size
+        self.seed = seed
+        self.groups = Groups(condition)
+        self._count = self._sampled(self.groups.count.numpy())
+
+    @staticmethod
+    def measures(parameters: Mapping[str, Any]) -> tuple[Measure, ...]:
+        """What the condition may be."""
+        return ("categorical",)
+
+    def __len__(self) -> int:
+        return self.size // self.batch_size
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
+        """The epoch's batches of sample indices, (batch_size,), from batch ``start`` on."""
+        share = self._share(epoch)
+        groups = np.repeat(np.arange(len(share)), share)
+        numbers = np.arange(len(groups)) - np.repeat(share.cumsum() - share, share)
+        shuffled = stream(self.seed, epoch, 0).permutation(len(groups))
+        passes: dict[tuple[int, int], Tensor] = {}
+        for i in shuffled[start:].tolist():
+            group, number = int(groups[i]), int(numbers[i])
+            per_pass = -(-int(self._count[group]) // self.batch_size)
+            key = group, number // per_pass
+            if key not in passes:
+                passes[key] = self._in_random_order(epoch, *key)
+            yield self._cut(passes[key], number % per_pass)
+
+    def _sampled(self, count: np.ndarray) -> np.ndarray:
+        """(G,) samples of each value; 0 where they are left out."""
+        few = count < self.batch_size
+        if self.small == "repeat" or not few.any():
+            return count
+        of = (
+            f"{few.sum()} of {len(count)} values of the condition, {count[few].sum()} of {self.size}"
+            f" samples, have fewer samples than a batch of {self.batch_size}"
+        )
+        if self.small == "error":
+            raise ValueError(
+                f"{of} (the smallest {count.min()}): take a batch_size of at most {count.min()}, fewer"
+                " values, small='repeat' or small='leave_out'"
+            )
+        if few.all():
+            raise ValueError(f"{of}: with small='leave_out' none is left; take smaller batches")
+        warnings.warn(f"{of} and are left out of training by same_condition", stacklevel=4)
+        return np.where(few, 0, count)
+
+    def _share(self, epoch: int) -> np.ndarray:
+        """(G,) batches of each value in an epoch: its share of them, rounded at random.
+
+        Systematic sampling, in whole numbers: the shares are exact on average, and their sum always.
+        """
+        total = int(self._count.sum())
+        offset = int(stream(self.seed, epoch, 1).integers(total))
+        bounds = (self._count.cumsum() * len(self) + offset) // total
+        return np.diff(bounds, prepend=0)
+
+    def _in_random_order(self, epoch: int, group: int, number: int) -> Tensor:
+        members = self.groups.members(group)
+        draws = stream(self.seed, epoch, 2, group, number)
+        return members[torch.from_numpy(draws.permutation(len(members)))]
+
+    def _cut(self, members: Tensor, number: int) -> Tensor:
+        """The batch of a number; the last is filled up from the one before, or by repeating."""
+        if len(members) < self.batch_size:
+            return members.repeat(-(-self.batch_size // len(members)))[: self.batch_size]
+        first = min(number * self.batch_size, len(members) - self.batch_size)
+        return members[first : first + self.batch_size]
