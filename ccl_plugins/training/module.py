@@ -150,11 +150,15 @@ class TrainingModule(LightningModule):
 
     def _refresh(self, epoch: int) -> None:
         for name in self.tables.refresh(epoch, self.split, self._embed):
+            self._log_condition(name, self.tables.describe(name).metrics())
             for kernel in self._kernels(name) if ranks.rank() == 0 else ():
                 found = check_kernel(kernel, self.tables.present(name), name)
-                if self.logger is not None and found:
-                    logged = {f"condition/{name}/{k}": v for k, v in found.items()}
-                    self.logger.log_metrics(logged, step=self.global_step)
+                self._log_condition(name, found)
+
+    def _log_condition(self, name: str, found: Mapping[str, float]) -> None:
+        if self.logger is not None and found and ranks.rank() == 0:
+            logged = {f"condition/{name}/{k}": v for k, v in found.items()}
+            self.logger.log_metrics(logged, step=self.global_step)
 
     def _kernels(self, name: str) -> list[Any]:
         """The kernels through which the objective, or those it is made of, reads a condition."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ccl_plugins.fitted import Description, describe
 from ccl_plugins.missing import check_policy, missing_rows
 from ccl_plugins.protocols import Condition, Embedded, Table
 from ccl_plugins.training import ranks
@@ -107,8 +110,22 @@ class Tables:
         table = fitted if isinstance(fitted, Table) else Table(fitted)
         policy = _policy(condition)
         values = check_values(name, table.values, condition.measure, self.size, policy)
-        self.missing[name] = int(missing_rows(table.values, condition.measure).sum())
+        missing = int(missing_rows(table.values, condition.measure).sum())
+        if missing and name not in self.missing:
+            become = (
+                "positives of their own views only" if policy == "own" else "left out of training"
+            )
+            warnings.warn(
+                f"condition {name!r} is missing in {missing} of {self.size} samples, which are {become}",
+                stacklevel=2,
+            )
+        self.missing[name] = missing
         return Table(values.cpu(), {k: v.detach().cpu() for k, v in table.extras.items()})
+
+    def describe(self, name: str) -> Description:
+        """What a condition's table holds, the samples that are left out too."""
+        found = describe(self[name], self.conditions[name].measure)
+        return replace(found, missing=self.missing.get(name, found.missing))
 
     def left_out(self) -> Tensor:
         """(N,) True at samples that are not trained on: what a condition with ``"drop"`` lacks."""

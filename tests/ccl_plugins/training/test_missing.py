@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 from training_fakes import FakeDataset, make_parts, shuffled
 
-from ccl_plugins.training.fitting import _make_sampler
+from ccl_plugins.training.sampling import EpochSampler
 from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.training.tables import Tables
+
+pytestmark = pytest.mark.filterwarnings("ignore:condition .* is missing:UserWarning")
 
 SPLIT = FakeDataset(6)("train")
 IDS = torch.tensor([0, -1, 2, 0, -1, 1])
@@ -52,7 +54,7 @@ def test_drop_leaves_the_samples_out_of_every_batch():
         return shuffled(size=size, batch_size=batch_size, seed=seed)
 
     tables = fitted(z=Given(IDS, "drop"))
-    made = _make_sampler(make_parts(sampler=sampler), tables, FitSettings(batch_size=2))
+    made = EpochSampler(make_parts(sampler=sampler), tables, FitSettings(batch_size=2))()
     assert seen["size"] == 4
     torch.testing.assert_close(seen["condition"], torch.tensor([0, 2, 0, 1]))
     assert sorted(torch.cat(list(made.batches(0))).tolist()) == [0, 2, 3, 5]
@@ -112,3 +114,13 @@ def test_a_condition_asked_for_before_it_was_fitted_is_named():
         tables["z"]
     with pytest.raises(KeyError, match="no condition 'y'; there are 'z'"):
         tables["y"]
+
+
+@pytest.mark.filterwarnings("default")
+def test_the_count_is_shown():
+    with pytest.warns(UserWarning, match="'z' is missing in 2 of 6 samples, which are left out"):
+        tables = fitted(z=Given(IDS, "drop"))
+    assert str(tables.describe("z")) == (
+        "categorical (6,); 3 values, 1 to 2 samples each; missing in 2 samples"
+    )
+    assert tables.describe("z").metrics() == {"missing": 2, "values": 3, "fewest": 1, "most": 2}

@@ -1,0 +1,141 @@
+"""K-means clusters as conditioning variable: of the model's embeddings, or of another condition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.conditions.kmeans import Backend, KMeans
+from ccl_plugins.missing import Missing, missing_rows
+from ccl_plugins.protocols import Condition, Life, Measure, Table
+from ccl_plugins.ranges import one_of
+
+FITS = "fits"
+"""The extra that counts how often a table was fitted: a fit is a pure function of the one before."""
+
+
+class Clusters:
+    """The k-means cluster of each sample.
+
+    Of the model's own embeddings they are found anew before every epoch, starting from the last
+    centroids; of another condition once.  With several k every sample has one class id for each.
+
+    Shape:
+        N samples -> (N,) class ids; for several k (N, number of k)
+
+    Extras:
+        ``centroids_<k>``: (k, d), for every k; not during the warm-up.  ``fits``: how many fits there
+        have been.
+
+    Args:
+        k: Clusters, 2 or more; or several such numbers.
+        of: ``"embedding"``: the model's projections on the unit sphere, un-augmented; or a condition of
+            numbers, as ``clip``, ``attributes`` or a continuous ``column``.
+        warmup: Epochs before the first clustering, in which every sample is a class of its own.
+        warm_start: Start from the centroids of the epoch before; else from ``restarts`` random ones.
+        iterations: Lloyd steps, at most.
+        restarts: Random starts, of which the best stays.
+        seed: Of the starts.
+        backend: ``"auto"``: faiss where it is installed, else scikit-learn.
+
+    Raises:
+        ValueError: For a number out of range, a condition of class ids or one that changes in every
+            step; on use, for more clusters than samples.
+
+    Source:
+        Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), algorithm 1; there
+        every epoch starts anew, with 5 restarts of 20 steps.
+    """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"k": 3}
+    measure: ClassVar[Measure] = "categorical"
+
+    def __init__(
+        self,
+        k: int | Sequence[int],
+        of: Condition | Literal["embedding"] = "embedding",
+        warmup: int = 0,
+        warm_start: bool = True,
+        iterations: int = 20,
+        restarts: int = 5,
+        seed: int = 0,
+        backend: Backend = "auto",
+    ) -> None:
+        numbers = [k] if isinstance(k, int) else list(k)
+        if not numbers or min(numbers) < 2 or len(set(numbers)) < len(numbers):
+            raise ValueError(f"k must be 2 or more, or several such numbers, not {k!r}")
+        if warmup < 0 or iterations < 1 or restarts < 1:
+            raise ValueError(
+                "warmup must be 0 or more, iterations and restarts 1 or more, not"
+                f" {warmup!r}, {iterations!r} and {restarts!r}"
+            )
+        one_of("backend", backend, ("auto", "sklearn", "faiss"))
+        if isinstance(of, str):
+            one_of("of", of, ("embedding",))
+        else:
+            _check_clusterable(of, warmup)
+        self.k = k
+        self.numbers = numbers
+        self.of = of
+        self.warmup = warmup
+        self.warm_start = warm_start
+        self.find = KMeans(iterations, restarts, seed, backend)
+
+    @property
+    def life(self) -> Life:
+        """Refreshed for embeddings, else that of the other condition."""
+        return "refreshed" if isinstance(self.of, str) else self.of.life
+
+    @property
+    def missing(self) -> Missing:
+        """What becomes of samples that have no value to cluster."""
+        return getattr(self.of, "missing", "error")
+
+    def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Table:
+        """The clusters before the next epoch."""
+        fits = int(previous.extras[FITS]) if previous is not None else 0
+        count = {FITS: torch.tensor(fits + 1)}
+        if fits < self.warmup:
+            ids = torch.arange(len(dataset))
+            return Table(self._shaped([ids] * len(self.numbers)), count)
+        points = embed() if isinstance(self.of, str) else self._other(dataset, embed)
+        gone = missing_rows(points, "continuous")
+        columns, extras = [], {}
+        for k in self.numbers:
+            name = f"centroids_{k}"
+            last = previous.extras.get(name) if previous is not None and self.warm_start else None
+            ids = torch.full((len(points),), -1)
+            ids[~gone], extras[name] = self.find(points[~gone], k, last)
+            columns.append(ids)
+        return Table(self._shaped(columns), {**extras, **count})
+
+    def _shaped(self, columns: list[Tensor]) -> Tensor:
+        return columns[0] if isinstance(self.k, int) else torch.stack(columns, 1)
+
+    def _other(self, dataset: Any, embed: Callable[[], Tensor]) -> Tensor:
+        other: Any = self.of
+        fitted = other.fit(dataset, embed, None)
+        values = fitted.values if isinstance(fitted, Table) else fitted
+        values = values.float()
+        gone = missing_rows(values, other.measure)
+        values = values[:, None] if values.ndim == 1 else values
+        return values.masked_fill(gone[:, None], torch.nan)
+
+
+def _check_clusterable(of: Condition, warmup: int) -> None:
+    name = type(of).__name__
+    if of.life == "online":
+        raise ValueError(
+            f"clusters of {name}, which is computed in every step, cannot be found: of='embedding'"
+            " clusters the model's embeddings before every epoch"
+        )
+    if of.measure == "categorical":
+        raise ValueError(f"{name} has class ids, which are clusters already: use it as it is")
+    if warmup and of.life == "static":
+        raise ValueError(
+            f"clusters of {name} are found once, before the first epoch: warmup must be 0, not"
+            f" {warmup!r}"
+        )

@@ -1,0 +1,113 @@
+"""K-means, by scikit-learn or faiss."""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Backend = Literal["auto", "sklearn", "faiss"]
+
+
+@dataclass(frozen=True)
+class KMeans:
+    """How clusters are found.
+
+    Args:
+        iterations: Lloyd steps, at most.
+        restarts: From how many starts; the one of least squared distances stays.
+        seed: Of the starts.
+        backend: ``"auto"``: faiss where it is installed, else scikit-learn.
+    """
+
+    iterations: int = 20
+    restarts: int = 5
+    seed: int = 0
+    backend: Backend = "auto"
+
+    def __call__(self, x: Tensor, k: int, start: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Class ids (n,) of the nearest centroid, and k centroids (k, d).
+
+        Args:
+            x: (n, d) points.
+            k: Clusters, up to n.
+            start: (k, d) centroids to start from, once, in place of random ones.
+
+        Raises:
+            ValueError: For more clusters than points, or points that are not finite.
+            ImportError: For faiss, where it is not installed.
+
+        Warns:
+            UserWarning: Where clusters stay empty, since there are fewer different points.
+        """
+        if k > len(x):
+            raise ValueError(f"k={k} clusters cannot be made of {len(x)} samples")
+        if not x.isfinite().all():
+            row = int((~x.isfinite().all(1)).nonzero()[0])
+            raise ValueError(f"k-means needs finite numbers, and row {row} is not")
+        x = x.detach().float().cpu()
+        find = _with_faiss if self._backend() == "faiss" else _with_sklearn
+        ids, centroids = find(x, k, start, self)
+        empty = k - ids.unique().numel()
+        if empty:
+            warnings.warn(
+                f"{empty} of {k} clusters are empty: there are only {len(x.unique(dim=0))} different"
+                " points",
+                stacklevel=2,
+            )
+        return ids, centroids
+
+    def _backend(self) -> str:
+        there = importlib.util.find_spec("faiss") is not None
+        if self.backend == "faiss" and not there:
+            raise ImportError(
+                "backend='faiss' needs faiss, which is not installed: pip install"
+                " 'ccl-plugins[faiss]'; backend='sklearn' needs nothing more"
+            )
+        return self.backend if self.backend != "auto" else "faiss" if there else "sklearn"
+
+
+def _with_sklearn(
+    x: Tensor, k: int, start: Tensor | None, settings: KMeans
+) -> tuple[Tensor, Tensor]:
+    from sklearn import cluster
+    from sklearn.exceptions import ConvergenceWarning
+
+    found = cluster.KMeans(
+        k,
+        init="k-means++" if start is None else start.float().numpy(),
+        n_init=settings.restarts if start is None else 1,
+        max_iter=settings.iterations,
+        tol=0.0,
+        algorithm="lloyd",
+        random_state=settings.seed,
+    )
+    with warnings.catch_warnings():
+        # Said in our words by the caller.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found.fit(x.numpy())  # an empty cluster gets the point farthest from its centroid
+    return torch.from_numpy(found.labels_).long(), torch.from_numpy(found.cluster_centers_).float()
+
+
+def _with_faiss(x: Tensor, k: int, start: Tensor | None, settings: KMeans) -> tuple[Tensor, Tensor]:
+    import faiss
+
+    found = faiss.Kmeans(
+        x.shape[1],
+        k,
+        niter=settings.iterations,
+        nredo=settings.restarts if start is None else 1,
+        seed=settings.seed,
+        # Those of Cl-InfoNCE's code; it samples above the first and warns below the second.
+        max_points_per_centroid=1000,
+        min_points_per_centroid=1,
+    )
+    points = x.contiguous().numpy()
+    # An empty cluster gets half of a large one.
+    found.train(points, init_centroids=None if start is None else start.float().numpy())
+    _, ids = found.index.search(points, 1)
+    return torch.from_numpy(ids[:, 0]).long(), torch.from_numpy(found.centroids).float()

@@ -1,0 +1,57 @@
+"""A condition that was fitted before, from its file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from ccl_plugins import fitted, tensor_files
+from ccl_plugins.conditions.matching import require_rows
+from ccl_plugins.fingerprint import of_split
+from ccl_plugins.missing import Missing, check_policy
+from ccl_plugins.protocols import Life, Measure, Table
+
+
+class Saved:
+    """A condition that was fitted before and kept with `ccl_plugins.fitted.save`.
+
+    Shape:
+        N samples -> what was saved, with its extras
+
+    Args:
+        file: A safetensors file.
+        missing: What becomes of samples without a value: ``"error"``, ``"own"`` (class ids only) or
+            ``"drop"``.
+
+    Raises:
+        FileNotFoundError: If there is no such file, when a pipeline is composed.
+        ValueError: If it holds no condition, is damaged, or is of another data set.
+    """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"file": "condition.safetensors"}
+    life: ClassVar[Life] = "static"
+
+    def __init__(self, file: str | Path, missing: Missing = "error") -> None:
+        self.file = Path(file)
+        self.missing = check_policy(missing)
+
+    @property
+    def measure(self) -> Measure:
+        """What the file says that its values are."""
+        about = tensor_files.read_metadata(self.file)
+        if "measure" not in about:
+            raise ValueError(f"{self.file} holds no fitted condition")
+        measure: Any = about["measure"]
+        return measure
+
+    def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Table:
+        """The saved table, if it is of this data set."""
+        table, _ = fitted.load(self.file)
+        require_rows(len(table.values), dataset, str(self.file))
+        of = tensor_files.read_metadata(self.file).get("dataset")
+        if of is not None and of != of_split(dataset):
+            raise ValueError(f"{self.file} was fitted on another data set: its images differ")
+        return table

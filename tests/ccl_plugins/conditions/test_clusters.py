@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import importlib.util
+
+import oracle
+import pytest
+import torch
+from condition_splits import Split, fit
+from torch.nn.functional import normalize
+
+import ccl_plugins as ccl
+from ccl_plugins.conditions import Attributes, Clusters, Column, Embedding, Instance
+from ccl_plugins.conditions.kmeans import KMeans
+from ccl_plugins.training.tables import Tables
+
+BACKENDS = [
+    "sklearn",
+    pytest.param(
+        "faiss",
+        marks=pytest.mark.skipif(
+            importlib.util.find_spec("faiss") is None, reason="faiss is an extra, not installed"
+        ),
+    ),
+]
+
+
+def blobs(k=4, each=10, d=3):
+    generator = torch.Generator().manual_seed(0)
+    centers = 10 * torch.randn(k, d, generator=generator)
+    points = centers.repeat_interleave(each, 0)
+    return points + 0.1 * torch.randn(points.shape, generator=generator)
+
+
+def inertia(x, ids, centroids):
+    return (x - centroids[ids]).square().sum()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_equals_the_stored_assignments(backend):
+    case = oracle.case("kmeans_lloyd20")
+    x = normalize(torch.tensor(case["inputs"]["x"]), dim=1)
+    start = x[case["params"]["init_rows"]]
+    ids, centroids = KMeans(case["params"]["niter"], backend=backend)(x, len(start), start)
+    assert ids.tolist() == case["extras"]["assignments"]
+    expected = torch.tensor(case["expected_paper"])
+    torch.testing.assert_close(inertia(x, ids, centroids), expected, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_clusters_that_are_apart_are_found(backend):
+    ids = fit_embedded(Clusters(4, backend=backend), blobs()).values.view(4, 10)
+    assert (ids == ids[:, :1]).all()
+    assert ids[:, 0].unique().numel() == 4
+
+
+def fit_embedded(condition, points, previous=None):
+    return condition.fit(Split(label=torch.zeros(len(points))), lambda: points, previous)
+
+
+def test_an_epoch_starts_from_the_centroids_of_the_last():
+    points = torch.rand(60, 2, generator=torch.Generator().manual_seed(0))
+    condition = Clusters(5, iterations=1, restarts=1, backend="sklearn")
+    first = fit_embedded(condition, points)
+    second = fit_embedded(condition, points, first)
+    expected = KMeans(1)(points, 5, first.extras["centroids_5"])
+    torch.testing.assert_close((second.values, second.extras["centroids_5"]), expected)
+    cold = Clusters(5, warm_start=False, iterations=1, restarts=1, backend="sklearn")
+    torch.testing.assert_close(fit_embedded(cold, points, first).values, first.values)
+
+
+def test_during_the_warm_up_every_sample_is_a_class_and_nothing_is_embedded():
+    def refuse():
+        raise AssertionError("embedded")
+
+    tables = Tables({"z": Clusters(4, warmup=2)}, 40)
+    for epoch in range(2):
+        tables.refresh(epoch, Split(label=torch.zeros(40)), refuse)
+        assert tables["z"].values.tolist() == list(range(40))
+    tables.refresh(2, Split(label=torch.zeros(40)), blobs)
+    assert tables["z"].values.unique().numel() == 4
+
+
+def test_a_resumed_run_goes_on_in_its_warm_up():
+    conditions = {"z": Clusters(4, warmup=2)}
+    tables, again = Tables(conditions, 40), Tables(conditions, 40)
+    tables.refresh(0, Split(label=torch.zeros(40)), blobs)
+    again.load_state_dict(tables.state_dict())
+    for epoch, values in ((1, 40), (2, 4)):
+        again.refresh(epoch, Split(label=torch.zeros(40)), blobs)
+        assert again["z"].values.unique().numel() == values
+
+
+def test_several_k_give_a_class_id_and_centroids_for_each():
+    table = fit_embedded(Clusters([4, 2]), blobs())
+    assert table.values.shape == (40, 2)
+    assert [column.unique().numel() for column in table.values.T] == [4, 2]
+    assert {k: tuple(v.shape) for k, v in table.extras.items() if v.ndim} == {
+        "centroids_4": (4, 3),
+        "centroids_2": (2, 3),
+    }
+
+
+def test_of_another_condition_they_are_found_once():
+    points = blobs()
+    condition = Clusters(4, of=Column("place", measure="continuous"))
+    assert condition.life == "static"
+    ids = fit(condition, Split(place=points)).values
+    torch.testing.assert_close(ids, fit_embedded(Clusters(4), points).values)
+
+
+def test_samples_that_the_other_condition_lacks_have_no_cluster():
+    columns = torch.tensor([[0, 1], [-1, 1], [1, 0], [0, 1]])
+    condition = Clusters(2, of=Attributes(array=columns, missing="drop"))
+    ids = fit(condition, Split(label=torch.zeros(4))).values
+    assert ids[1] == -1
+    assert ids[0] == ids[3] != ids[2]
+    assert condition.missing == "drop"
+
+
+def test_composes_by_name():
+    condition = ccl.create(
+        "condition", "clusters", k=3, of={"use": "column", "name": "h", "measure": "continuous"}
+    )
+    assert isinstance(condition.of, Column)
+    assert ccl.create("condition", "clusters", k=3).of == "embedding"
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_fewer_different_points_than_clusters_are_told(backend):
+    points = torch.tensor([[0.0], [0.0], [1.0], [1.0]])
+    with pytest.warns(UserWarning, match="1 of 3 clusters are empty: .* 2 different"):
+        ids, _ = KMeans(backend=backend)(points, 3)
+    assert ids[0] == ids[1] != ids[2] == ids[3]
+
+
+def test_an_empty_cluster_is_filled():
+    points = blobs()
+    start = torch.cat([points[:1], points[:1], points[:1], torch.full((1, 3), 1e4)])
+    ids, _ = KMeans(backend="sklearn")(points, 4, start)
+    assert ids.unique().numel() == 4
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"k": 1}, "2 or more, or several such numbers, not 1"),
+        ({"k": []}, "not \\[\\]"),
+        ({"k": [3, 3]}, "several such numbers"),
+        ({"k": 3, "warmup": -1}, "warmup must be 0 or more"),
+        ({"k": 3, "of": "backbone"}, "of must be one of 'embedding'"),
+        ({"k": 3, "of": Embedding()}, "computed in every step"),
+        ({"k": 3, "of": Instance()}, "Instance has class ids"),
+        ({"k": 3, "of": Column("h", measure="continuous"), "warmup": 2}, "warmup must be 0"),
+    ],
+)
+def test_what_cannot_be_clustered_is_refused_at_once(given, message):
+    with pytest.raises(ValueError, match=message):
+        Clusters(**given)
+
+
+def test_more_clusters_than_samples_and_infinite_points_are_refused():
+    with pytest.raises(ValueError, match="k=41 clusters cannot be made of 40 samples"):
+        fit_embedded(Clusters(41), blobs())
+    with pytest.raises(ValueError, match="row 2 is not"):
+        KMeans()(torch.tensor([[0.0], [1.0], [float("inf")]]), 2)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("faiss") is not None, reason="faiss is installed")
+def test_a_missing_faiss_is_named():
+    with pytest.raises(ImportError, match=r"ccl-plugins\[faiss\]"):
+        KMeans(backend="faiss")(blobs(), 2)
