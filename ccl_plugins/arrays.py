@@ -1,4 +1,4 @@
-"""Arrays in files: numpy's and safetensors'."""
+"""numpy's arrays in files."""
 
 from __future__ import annotations
 
@@ -9,44 +9,22 @@ import torch
 from torch import Tensor
 
 
-def read_array(path: str | Path) -> Tensor:
-    """The array in a ``.npy`` file.
+def read_npy(path: str | Path) -> Tensor:
+    """The array in a ``.npy`` file; whole numbers as long.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it is no array, is truncated, or holds Python objects.
+        ValueError: If it is another file or truncated, or holds words or Python objects.
     """
-    path = _existing(path, ".npy")
+    path = Path(path)
+    if path.suffix != ".npy":
+        raise ValueError(f"an array's file must end in .npy, not as {path.name!r}")
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
     try:
         array = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"{path} is no readable array of numbers: {error}") from error
+        raise ValueError(f"{path} is no array of numbers: {error}") from error
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"{path} holds values of type {array.dtype}, not numbers")
+        raise ValueError(f"{path} is no array of numbers: its values are of type {array.dtype}")
     return torch.from_numpy(array.astype(np.int64) if array.dtype.kind in "iu" else array)
-
-
-def read_arrays(path: str | Path) -> dict[str, Tensor]:
-    """The tensors in a ``.safetensors`` file, by name.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If it is none of that format, or truncated.
-    """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    path = _existing(path, ".safetensors")
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise ValueError(f"{path} is no readable safetensors file: {error}") from error
-
-
-def _existing(path: str | Path, ending: str) -> Path:
-    path = Path(path)
-    if path.suffix != ending:
-        raise ValueError(f"the file must end in {ending}, not as {path.name!r}")
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {str(path)!r}")
-    return path

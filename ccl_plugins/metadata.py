@@ -130,10 +130,11 @@ def _numbers(name: str, values: list[Any]) -> Tensor:
                 f"column {name!r} has rows of different lengths: {first or 1} numbers in row 0,"
                 f" {length or 1} in row {row}"
             )
-    if first is None:
-        values = [float("nan") if value is None else value for value in values]
+    flat = [v for row in values for v in row] if first is not None else values
+    filled = [float("nan") if value is None else value for value in flat]
     try:
-        return torch.as_tensor(np.asarray(values))
+        numbers = torch.as_tensor(np.asarray(filled))
+        return numbers if first is None else numbers.reshape(len(values), first, *numbers.shape[1:])
     except (TypeError, ValueError) as error:
         raise ValueError(f"column {name!r} holds neither numbers nor words: {error}") from error
 
@@ -146,7 +147,10 @@ def _are_whole(values: Any, column: Tensor) -> bool:
     """Whether a column is of whole numbers; in a list, which are floats for a None among them."""
     if not column.is_floating_point():
         return True
-    there = [v for v in values if v is not None] if isinstance(values, list | tuple) else []
+    if not isinstance(values, list | tuple):
+        return False
+    flat = [v for row in values for v in row] if column.ndim > 1 else values
+    there = [value for value in flat if value is not None]
     return bool(there) and all(isinstance(value, int) for value in there)
 
 
@@ -154,7 +158,7 @@ def _measure_of(columns: list[Tensor], whole: bool) -> Measure:
     if not whole:
         return "continuous"
     flat = all(column.ndim == 1 for column in columns)
-    binary = all(((column == 0) | (column == 1)).all() for column in columns)
+    binary = all(((column == 0) | (column == 1) | column.isnan()).all() for column in columns)
     return "multi_label" if binary and not flat else "categorical"
 
 

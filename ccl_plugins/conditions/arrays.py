@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from ccl_plugins import tensor_files
+from ccl_plugins.arrays import read_npy
 
 
 def read_array(path: Path) -> Tensor:
@@ -19,10 +18,7 @@ def read_array(path: Path) -> Tensor:
         ValueError: For a damaged file, objects that only pickle could read, or several tensors.
     """
     if path.suffix == ".npy":
-        try:
-            return torch.from_numpy(np.load(path, allow_pickle=False))
-        except (ValueError, TypeError, EOFError) as error:
-            raise ValueError(f"{path} is no array of numbers: {error}") from error
+        return read_npy(path)
     tensors, _ = tensor_files.read(path)
     name = "values" if "values" in tensors else next(iter(tensors), "")
     if not tensors or (name != "values" and len(tensors) > 1):

@@ -69,12 +69,11 @@ def choose_columns(
 
 
 def _side_by_side(block: str, names: Sequence[str], table: Mapping[str, Any]) -> list[Any]:
-    """The rows of several columns of numbers, a number where one is missing as NaN."""
+    """The rows of several columns of numbers."""
     for name in names:
         word = next((cell for cell in table[name] if isinstance(cell, str)), None)
         if word is not None:
             raise ValueError(
                 f"block {block!r} is made of numbers, and column {name!r} has {word!r}"
             )
-    rows = zip(*(table[name] for name in names), strict=True)
-    return [[float("nan") if cell is None else cell for cell in row] for row in rows]
+    return [list(row) for row in zip(*(table[name] for name in names), strict=True)]

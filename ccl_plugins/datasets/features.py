@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor
 
-from ccl_plugins.arrays import read_array, read_arrays
+from ccl_plugins import tensor_files
+from ccl_plugins.arrays import read_npy
 from ccl_plugins.datasets.splitting import check_fraction, hold_out
 from ccl_plugins.datasets.vectors import Vectors
 from ccl_plugins.metadata import Encoded, encode
@@ -126,11 +127,13 @@ def _read(source: Any) -> dict[str, Any]:
     """The columns of a split, with features and labels."""
     if isinstance(source, Mapping):
         table = {
-            name: read_array(column) if isinstance(column, str | Path) else column
+            name: read_npy(column) if isinstance(column, str | Path) else column
             for name, column in source.items()
         }
     else:
-        table = dict(read_arrays(source))
+        if Path(source).suffix != ".safetensors":
+            raise ValueError(f"a split's file must end in .safetensors, not as {str(source)!r}")
+        table = dict(tensor_files.read(Path(source))[0])
     missing = [name for name in ("features", "label") if name not in table]
     if missing:
         raise ValueError(f"a split must have {missing[0]!r}, and this one has {sorted(table)}")
