@@ -217,6 +217,9 @@ class Dataset(Protocol):
     def __call__(self, split: str) -> Any:
         """A torch Dataset of ``(image, target)`` with ``metadata``: one row per sample, always ``label``.
 
+        Columns that are words in their source come as class ids, the same in all splits; their words are
+        then in ``vocabulary``, by column.
+
         Args:
             split: ``"train"`` or ``"test"``.
         """
