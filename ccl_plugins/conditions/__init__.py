@@ -7,4 +7,5 @@ from ccl_plugins.conditions.embedding import Embedding as Embedding
 from ccl_plugins.conditions.instance import Instance as Instance
 from ccl_plugins.conditions.label import Label as Label
 from ccl_plugins.conditions.saved import Saved as Saved
+from ccl_plugins.conditions.synthetic import Synthetic as Synthetic
 from ccl_plugins.conditions.wordnet import WordNet as WordNet

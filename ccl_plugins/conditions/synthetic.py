@@ -1,0 +1,148 @@
+"""Clusters made from the labels, with a chosen amount of information about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ccl_plugins.metadata import tensor_columns
+from ccl_plugins.missing import Missing, check_policy
+from ccl_plugins.protocols import Life, Measure, Table
+from ccl_plugins.ranges import one_of
+
+Family = Literal["mutual", "conditional", "entropy"]
+
+
+class Synthetic:
+    """Clusters Z made from the labels T, with a chosen I(Z;T) and H(Z|T).
+
+    By what a family keeps fixed:
+
+    - ``"mutual"``: I(Z;T) = H(T).  Each class is split: at level 0 into its samples (Z is the
+      instance), at each further level ``branch`` neighbours become one, until Z = T.
+    - ``"conditional"``: H(Z|T) = 0.  Classes are joined: at level 0 Z = T, at each further level
+      ``branch`` neighbours become one, until one cluster is left.
+    - ``"entropy"``: H(Z), that of ``"mutual"`` at the same level.  The clusters of the samples of
+      ``mixed`` classes are permuted among these, so that I(Z;T) falls and H(Z|T) rises with ``mixed``.
+
+    Which samples and classes are neighbours is drawn.
+
+    Shape:
+        N samples -> (N,) class ids
+
+    Args:
+        family: What is kept fixed.
+        level: From 0, the finest; a class of few samples is whole earlier than others.
+        mixed: For ``"entropy"``, how many classes are mixed, of 0 (then ``"mutual"``) to all.
+        branch: How many clusters become one from level to level, 2 or more.
+        seed: Of what is drawn; with 0 the first two families are those of the released code.
+        column: The metadata column of T, class ids.
+        missing: What becomes of samples without a label: ``"error"``, ``"own"`` or ``"drop"``.
+
+    Raises:
+        ValueError: For a number out of range; on use, for a level beyond the last and for more mixed
+            classes than there are.
+
+    Source:
+        Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), section 4.2 and
+        appendix H.
+    """
+
+    life: ClassVar[Life] = "static"
+    measure: ClassVar[Measure] = "categorical"
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"family": "mutual", "level": 1}
+
+    def __init__(
+        self,
+        family: Family,
+        level: int,
+        mixed: int | None = None,
+        branch: int = 2,
+        seed: int = 0,
+        column: str = "label",
+        missing: Missing = "error",
+    ) -> None:
+        one_of("family", family, ("mutual", "conditional", "entropy"))
+        if level < 0 or branch < 2:
+            raise ValueError(
+                f"level must be 0 or more and branch 2 or more, not {level!r} and {branch!r}"
+            )
+        if (mixed is None) == (family == "entropy") or (mixed is not None and mixed < 0):
+            raise ValueError(f"mixed= is a number of classes for family 'entropy', not {mixed!r}")
+        self.family = family
+        self.level = level
+        self.mixed = mixed
+        self.branch = branch
+        self.seed = seed
+        self.column = column
+        self.missing = check_policy(missing, self.measure)
+
+    def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
+        """The clusters of the training split."""
+        if self.column not in dataset.metadata:
+            raise ValueError(
+                f"the data set has no column {self.column!r}; it has"
+                f" {', '.join(sorted(dataset.metadata))}"
+            )
+        labels = tensor_columns({self.column: dataset.metadata[self.column]})[self.column]
+        there = labels >= 0
+        ids = torch.full_like(labels, -1)
+        ids[there] = torch.from_numpy(self._clusters(labels[there].numpy()))
+        return ids
+
+    def _clusters(self, labels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        values, classes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+        if self.family == "conditional":
+            self._check_level(last_level(len(values), self.branch))
+            order = np.random.RandomState(self.seed).permutation(len(values))
+            merged = np.empty(len(values), dtype=np.int64)
+            merged[order] = within(len(values), self.level, self.branch)
+            return merged[classes]
+        self._check_level(max(last_level(size, self.branch) for size in sizes))
+        ids = self._split(classes, sizes)
+        return ids if self.mixed is None else self._mix(ids, classes, len(values))
+
+    def _split(self, classes: Any, sizes: Any) -> np.ndarray[Any, Any]:
+        ids, first = np.empty(len(classes), dtype=np.int64), 0
+        for number, size in enumerate(sizes):
+            parts = within(size, min(self.level, last_level(size, self.branch)), self.branch)
+            rows = np.flatnonzero(classes == number)
+            # The same draw at every level, so that each level joins clusters of the one before.
+            ids[np.random.RandomState(self.seed).permutation(rows)] = first + parts
+            first += parts[-1] + 1
+        return ids
+
+    def _mix(self, ids: Any, classes: Any, count: int) -> np.ndarray[Any, Any]:
+        if self.mixed is None or self.mixed > count:
+            raise ValueError(f"mixed={self.mixed} classes, but there are {count}")
+        random = np.random.RandomState(self.seed)
+        chosen = random.permutation(count)[: self.mixed]
+        rows = np.flatnonzero(np.isin(classes, chosen))
+        mixed = ids.copy()
+        mixed[rows] = random.permutation(ids[rows])
+        return mixed
+
+    def _check_level(self, last: int) -> None:
+        if self.level > last:
+            raise ValueError(
+                f"level {self.level} is beyond the last of family {self.family!r}, which is {last}"
+            )
+
+
+def last_level(size: int, branch: int) -> int:
+    """The level at which ``size`` members are one cluster, the first one that is whole or more."""
+    level = 0
+    while branch ** (level + 1) < size:
+        level += 1
+    return level + 1
+
+
+def within(size: int, level: int, branch: int) -> np.ndarray[Any, Any]:
+    """(size,) the cluster of each member at a level: ``i // branch**level``, at the last all 0."""
+    if level >= last_level(size, branch):
+        return np.zeros(size, dtype=np.int64)
+    return np.arange(size, dtype=np.int64) // branch**level
