@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import inspect
 import pickle
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch.utils.data import IterableDataset, Subset, TensorDataset
 from torchvision import datasets as torchvision_datasets
 
 from ccl_plugins.datasets import TorchDataset, TorchVision
+from ccl_plugins.datasets.torchvision import SPLITS
 
 IMAGES = torch.arange(4 * 3 * 4).reshape(4, 3, 2, 2).to(torch.uint8)
 
@@ -139,10 +141,11 @@ def test_images_in_files_stay_there(tmp_path):
     assert (image.mode, target) == ("RGB", int(test.metadata["label"][4]))
 
 
-def test_every_name_is_torchvision_s():
-    from ccl_plugins.datasets.torchvision import SPLITS
-
-    assert set(SPLITS) <= set(torchvision_datasets.__all__)
+@pytest.mark.parametrize("name", SPLITS)
+def test_every_name_is_torchvision_s_and_takes_its_splits(name):
+    signature = inspect.signature(getattr(torchvision_datasets, name))
+    for options in SPLITS[name]:
+        signature.bind("root", **options)
 
 
 @pytest.mark.parametrize(
