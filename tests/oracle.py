@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
+
+Data: TypeAlias = Mapping[str, torch.Tensor]
+Answers: TypeAlias = Mapping[str, Callable[[], torch.Tensor]]
+"""What computes each stored number, by its key; for a stored gradient, the loss it is of."""
+
+Family: TypeAlias = Callable[[dict[str, Any], Data], Answers]
+"""From a case and its inputs to its answers."""
 
 FOLDER = Path(__file__).parent / "oracles"
 
 
 def names(*patterns: str) -> list[str]:
     """The cases that match, sorted."""
-    return sorted(path.stem for pattern in patterns for path in FOLDER.glob(f"{pattern}.json"))
+    found = {path.stem for pattern in patterns for path in FOLDER.glob(f"{pattern}.json")}
+    return sorted(found - {"INDEX"})
 
 
 def case(name: str) -> dict[str, Any]:
-    return json.loads((FOLDER / f"{name}.json").read_text())
+    return {"extras": {}, **json.loads((FOLDER / f"{name}.json").read_text())}
+
+
+def index() -> list[str]:
+    """The cases that there are."""
+    return sorted(entry["name"] for entry in json.loads((FOLDER / "INDEX.json").read_text()))
 
 
 def tensors(inputs: dict[str, Any], dtype: torch.dtype = torch.float64) -> dict[str, torch.Tensor]:
@@ -29,12 +43,3 @@ def tensors(inputs: dict[str, Any], dtype: torch.dtype = torch.float64) -> dict[
             torch.tensor(value) if ids else torch.tensor(value, dtype=torch.float64).to(dtype)
         )
     return out
-
-
-def assert_gradients(loss: torch.Tensor, stored: dict[str, Any], **inputs: torch.Tensor) -> None:
-    """The gradient for each input has the stored norm and the stored first row."""
-    gradients = torch.autograd.grad(loss, list(inputs.values()))
-    for name, gradient in zip(inputs, gradients, strict=True):
-        expected = {key: torch.tensor(v, dtype=torch.float64) for key, v in stored[name].items()}
-        found = {"l2": gradient.norm(), "row0": gradient[0]}
-        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)

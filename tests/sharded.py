@@ -5,43 +5,38 @@ from __future__ import annotations
 import torch
 from torch import distributed
 
-from ccl_plugins.objectives import InfoNCE
 from ccl_plugins.pairs import Pairs, in_batch
 
 
-class Replicated(InfoNCE):
-    """InfoNCE as an objective that asks to see the anchors of all ranks."""
-
-    distributed = "replicated"
-
-
 def loss_and_gradient(build, views, condition):
-    """This rank's loss, and the gradient of the weights as DistributedDataParallel would average it.
+    """This rank's loss, and the gradients as DistributedDataParallel would average them.
 
-    The embeddings are ``views @ weight`` with one weight for all ranks; ``build()`` gives the objective.
+    The embeddings are ``views @ weight`` with one weight for all ranks; ``build()`` gives the objective,
+    whose own parameters have a gradient too.
     """
     rank, world = distributed.get_rank(), distributed.get_world_size()
     n = views.shape[1] // world
     mine = slice(rank * n, (rank + 1) * n)
-    weight = torch.eye(views.shape[2], dtype=views.dtype, requires_grad=True)
-    objective = build()
     here = {name: z[:, mine] if z.ndim == 3 else z[mine] for name, z in condition.items()}
-    projections = torch.nn.functional.normalize(views[:, mine] @ weight, dim=-1)
-    pairs = in_batch(projections, here, gather_distributed=True)
-    loss = objective.loss(pairs)
-    (gradient,) = torch.autograd.grad(loss, weight)
-    distributed.all_reduce(gradient)
-    value = loss.detach().clone()
-    distributed.all_reduce(value)
-    return value / world, gradient / world
+    value, *gradients = _differentiated(build(), views[:, mine], here, True)
+    for each in (value, *gradients):
+        distributed.all_reduce(each)
+    return value / world, [gradient / world for gradient in gradients]
 
 
 def whole(build, views, condition):
     """The same on one process with the whole batch."""
+    value, *gradients = _differentiated(build(), views, condition, False)
+    return value, gradients
+
+
+def _differentiated(objective, views, condition, gather):
     weight = torch.eye(views.shape[2], dtype=views.dtype, requires_grad=True)
-    projections = torch.nn.functional.normalize(views @ weight, dim=-1)
-    loss = build().loss(in_batch(projections, condition))
-    return loss.detach(), torch.autograd.grad(loss, weight)[0]
+    projections = views @ weight
+    if objective.embedding == "sphere":
+        projections = torch.nn.functional.normalize(projections, dim=-1)
+    loss = objective.loss(in_batch(projections, condition, gather_distributed=gather))
+    return loss.detach().clone(), *torch.autograd.grad(loss, [weight, *objective.parameters()])
 
 
 def replicated_parts(parts):

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import torch
 
-TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-5}
-
 
 def random_views(count, n=6, d=5, seed=0):
     generator = torch.Generator().manual_seed(seed)
@@ -81,11 +79,3 @@ def assert_same(fast, slow, views):
         rtol=1e-9,
         atol=1e-12,
     )
-
-
-def assert_gradient(gradient, stored):
-    """The norm and the first row, of the views that are stored."""
-    for mine, theirs in zip(gradient[: len(stored)], stored, strict=True):
-        expected = torch.tensor([theirs["l2"], *theirs["row0"]], dtype=torch.float64)
-        actual = torch.cat([mine.norm()[None], mine[0]])
-        torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-12)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import oracle
 import pytest
 import slow_loops
 import torch
@@ -14,32 +13,10 @@ from ccl_plugins.pairs import in_batch
 
 OBJECTIVES = {"weaklysup": WeaklySupCCLK, "fair": FairCCLK, "hardneg": HardNegCCLK}
 KERNELS = {"rbf": RBF, "laplacian": Laplacian, "linear": Linear, "polynomial": Polynomial}
-CASES = oracle.names("cclk_weaklysup_*", "cclk_fair_*", "cclk_hardneg_*")
 
 
 def make_kernel(name, scale):
     return Cosine() if name == "cosine" else KERNELS[name](scale=scale)
-
-
-@pytest.mark.parametrize(("dtype", "rtol"), [(torch.float64, 1e-9), (torch.float32, 2e-5)])
-@pytest.mark.parametrize("name", CASES)
-def test_equals_the_stored_value_and_gradient(name, dtype, rtol):
-    case = oracle.case(name)
-    data, p = oracle.tensors(case["inputs"], dtype), case["params"]
-    x, y = data["x"].requires_grad_(), data["y"].requires_grad_()
-    z = (data["z_x"], data["z_y"]) if "z_x" in data else data["z"]
-    kernel = make_kernel(p["kernel"], p.get("kernel_scale"))
-    objective = OBJECTIVES[name.split("_")[1]](kernel, p["tau"], ridge=p["lambda"], form="released")
-    loss = objective(x, y, condition=z)
-    expected = torch.tensor(case["expected_code"], dtype=dtype)
-    torch.testing.assert_close(loss, expected, rtol=rtol, atol=1e-15)
-    for found, key in zip(torch.autograd.grad(loss, (x, y)), "xy", strict=True):
-        stored = case["extras"]["grad_code"][key]
-        row = torch.tensor(stored["row0"], dtype=dtype)
-        atol = 1e-15 + stored["l2"] * rtol / 10
-        torch.testing.assert_close(found[0], row, rtol=rtol, atol=atol)
-        norm = torch.tensor(stored["l2"], dtype=dtype)
-        torch.testing.assert_close(found.norm(), norm, rtol=rtol, atol=1e-15)
 
 
 @pytest.mark.parametrize("tau", [0.4, 0.02])

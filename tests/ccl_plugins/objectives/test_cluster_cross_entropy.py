@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-import sharded
 import torch
 from slow_cacr import assert_same, random_views, softmax
 
@@ -59,41 +58,6 @@ def test_saved_weights_load_where_the_classes_were_counted():
     loaded = ClusterCrossEntropy(5)
     loaded.load_state_dict(trained.state_dict())
     torch.testing.assert_close(loaded.state_dict(), trained.state_dict())
-
-
-@pytest.mark.parametrize("batch", ["two samples", "identical rows", "zero vectors"])
-def test_degenerate_batches_are_finite(batch):
-    x = torch.randn(2 if batch == "two samples" else 6, 5)
-    if batch == "identical rows":
-        x = x[:1].repeat(6, 1)
-    if batch == "zero vectors":
-        x = x * 0
-    x.requires_grad_()
-    loss = ClusterCrossEntropy(5, 3)(x, condition=IDS[: len(x)])
-    loss.backward()
-    assert loss.isfinite()
-    assert x.grad.isfinite().all()
-
-
-def test_autocast_computes_in_float32():
-    x, objective = random_views(1)[0].detach().float(), ClusterCrossEntropy(5, 3)
-    with torch.autocast("cpu", torch.bfloat16):
-        low = objective(x.bfloat16(), condition=IDS)
-    assert low.dtype == torch.float32
-    torch.testing.assert_close(low, objective(x, condition=IDS), rtol=3e-2, atol=0)
-
-
-def test_compiles_without_graph_breaks():
-    views, objective = random_views(2), with_double_weights()
-    compiled = torch.compile(objective, fullgraph=True, backend="eager")
-    torch.testing.assert_close(compiled(*views, condition=IDS), objective(*views, condition=IDS))
-
-
-def test_two_processes_equal_one(two_processes):
-    views, ids = random_views(2).detach(), {"condition": IDS}
-    expected = sharded.whole(with_double_weights, views, ids)
-    for found in two_processes(sharded.loss_and_gradient, with_double_weights, views, ids):
-        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
 
 X = torch.randn(6, 5)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-import sharded
 import slow_hardness
 import torch
 
@@ -116,14 +115,6 @@ def test_momentum_keys_with_an_empty_queue_leave_every_anchor_out(name):
     assert gradient.eq(0).all()
 
 
-@every
-def test_two_ranks_equal_one_process(two_processes, name):
-    views = unit(2, 6, 5)
-    expected = sharded.whole(FAMILY[name], views, condition(name))
-    for found in two_processes(sharded.loss_and_gradient, FAMILY[name], views, condition(name)):
-        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
-
-
 # With o = "negatives", samples left out by a mask do not count, those of the own class do.
 @pytest.mark.parametrize("name", [n for n, s in SETTINGS.items() if "o" not in s])
 def test_masks_of_the_user_take_the_place_of_classes(name):
@@ -142,30 +133,6 @@ def test_excluded_samples_are_no_negatives(name):
     assert loss == 0
 
 
-@every
-@pytest.mark.parametrize("cold", [False, True])
-@pytest.mark.parametrize(
-    "batch", ["two samples", "one class", "all distinct", "identical rows", "zero vectors"]
-)
-@pytest.mark.parametrize("beta", [0.0, 5.0])
-def test_degenerate_batches_are_finite(name, batch, beta, cold):
-    torch.manual_seed(2)
-    b = 2 if batch == "two samples" else 6
-    x, y = torch.randn(b, 4), torch.randn(b, 4)
-    ids = torch.zeros(b).long() if batch == "one class" else torch.arange(b)
-    if batch == "identical rows":
-        x, y = x[:1].repeat(b, 1), x[:1].repeat(b, 1)
-    if batch == "zero vectors":
-        x, y = x * 0, y * 0
-    x.requires_grad_()
-    settings = {} if name.startswith(("ucl", "scl")) else {"beta": beta}
-    objective = FAMILY[name](temperature=0.01 if cold else 0.5, **settings)
-    loss = objective(x, y, **condition(name, ids))
-    loss.backward()
-    assert loss.isfinite()
-    assert x.grad.isfinite().all()
-
-
 @pytest.mark.parametrize("name", ["hucl", "hscl", "hcl"])
 def test_scores_that_overflow_an_exponential_are_exact_in_float32(name):
     torch.manual_seed(0)
@@ -175,31 +142,6 @@ def test_scores_that_overflow_an_exponential_are_exact_in_float32(name):
     exact = objective(x.double(), y.double(), **condition(name))
     torch.testing.assert_close(
         objective(x, y, **condition(name)).double(), exact, rtol=2e-5, atol=0
-    )
-
-
-@every
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_autocast_computes_in_float32(name, dtype):
-    torch.manual_seed(0)
-    x, y = torch.randn(6, 4).to(dtype), torch.randn(6, 4).to(dtype)
-    objective = FAMILY[name]()
-    plain = objective(x.float(), y.float(), **condition(name))
-    with torch.autocast("cpu", dtype):
-        low = objective(x, y, **condition(name))
-    assert low.dtype == torch.float32
-    torch.testing.assert_close(low, plain)
-
-
-@every
-def test_compiles_without_graph_breaks(name):
-    torch.compiler.reset()  # one forward for all objectives would run into the recompile limit
-    torch.manual_seed(0)
-    x, y = torch.randn(6, 4), torch.randn(6, 4)
-    objective = FAMILY[name]()
-    compiled = torch.compile(objective, fullgraph=True, backend="eager")
-    torch.testing.assert_close(
-        compiled(x, y, **condition(name)), objective(x, y, **condition(name))
     )
 
 

@@ -1,0 +1,180 @@
+"""What must hold for every objective that the package declares, whatever it computes."""
+
+from __future__ import annotations
+
+import copy
+
+import every_objective as every
+import pytest
+import sharded
+import torch
+from every_objective import Case, queue_pairs, random_batch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch._dynamo.testing import CompileCounter
+
+PLAIN, CHANGING = every.plain_cases(), every.changing_cases()
+each_case = pytest.mark.parametrize("case", PLAIN, ids=str)
+each_case_and_changing = pytest.mark.parametrize("case", [*PLAIN, *CHANGING], ids=str)
+SUM_OVER_A_BATCH = ("cacr_moco_v3, euclidean",)
+"""As released the sum over each process's batch, which its own test holds."""
+
+
+def call(objective, views, condition):
+    named = {key: tuple(z) if z.ndim == 3 else z for key, z in condition.items()}
+    return objective(*views, condition=named or None)
+
+
+def value_and_gradient(objective, views, condition):
+    views = views.detach().clone().requires_grad_()
+    loss = call(objective, views, condition)
+    return loss.detach(), torch.autograd.grad(loss, views)[0]
+
+
+def assert_finite_or_refused(loss, views):
+    """NaN is never returned; where a loss is undefined, an error says for whom."""
+    try:
+        found = loss()
+    except ValueError as error:
+        assert "is undefined for" in str(error)  # noqa: PT017  # an error is one of two good ends
+        return
+    assert found.isfinite()
+    (gradient,) = torch.autograd.grad(found, views)
+    assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in (*PLAIN, *CHANGING) if str(c) not in SUM_OVER_A_BATCH], ids=str
+)
+def test_two_ranks_equal_one_process_in_value_and_all_gradients(two_processes, case):
+    views, condition = random_batch(case)
+    expected = sharded.whole(case.build, views, condition)
+    for found in two_processes(sharded.loss_and_gradient, case.build, views, condition):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@each_case_and_changing
+def test_compiles_once_without_graph_breaks(case):
+    torch.compiler.reset()
+    (views, condition), objective, counter = random_batch(case), case.build(), CompileCounter()
+    compiled = torch.compile(objective, fullgraph=True, backend=counter)
+    for step in range(3):
+        objective.progress(step, 3)
+        expected = call(objective, views, condition)
+        torch.testing.assert_close(call(compiled, views, condition), expected)
+    assert counter.frame_count == 1
+
+
+@each_case
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast_computes_in_float32(case, dtype):
+    (views, condition), objective = random_batch(case), case.build(dtype=torch.float32)
+    narrow = views.to(dtype)
+    with torch.autocast("cpu", dtype):
+        low = call(objective, narrow, condition)
+    assert low.dtype == torch.float32
+    torch.testing.assert_close(low, call(objective, narrow.float(), condition))
+    torch.testing.assert_close(low, call(objective, views.float(), condition), rtol=3e-2, atol=3e-2)
+
+
+@each_case
+def test_float32_agrees_with_float64(case):
+    views, condition = random_batch(case)
+    exact = call(case.build(), views, condition)
+    found = call(case.build().float(), views.float(), condition)
+    torch.testing.assert_close(found.double(), exact, rtol=2e-5, atol=1e-6)
+
+
+@each_case
+def test_the_order_of_samples_does_not_matter(case):
+    (views, condition), objective = random_batch(case), case.build()
+    order = torch.randperm(views.shape[1], generator=torch.Generator().manual_seed(1))
+    moved = {k: z[:, order] if z.ndim == 3 else z[order] for k, z in condition.items()}
+    value, gradient = value_and_gradient(objective, views, condition)
+    found = value_and_gradient(objective, views[:, order], moved)
+    torch.testing.assert_close(found, (value, gradient[:, order]), rtol=1e-9, atol=1e-12)
+
+
+@each_case
+def test_a_gradient_reaches_every_view_and_inputs_stay_as_they_are(case):
+    views, condition = random_batch(case)
+    before = copy.deepcopy((views, condition))
+    _, gradient = value_and_gradient(case.build(), views, condition)
+    assert (gradient.flatten(1).norm(dim=1) > 1e-6).all()
+    torch.testing.assert_close((views, condition), before, rtol=0, atol=0)
+
+
+@each_case_and_changing
+def test_copies_and_saved_weights_give_the_same_loss(case):
+    (views, condition), objective = random_batch(case), case.build()
+    objective.progress(1, 3)
+    expected = call(objective, views, condition)
+    loaded = case.build(seed=1)
+    loaded.load_state_dict(objective.state_dict())
+    for other in (copy.deepcopy(objective), loaded):
+        torch.testing.assert_close(call(other, views, condition), expected)
+        assert not {id(p) for p in other.parameters()} & {id(p) for p in objective.parameters()}
+
+
+@each_case
+@settings(max_examples=25, deadline=None, derandomize=True, database=None)
+@given(
+    n=st.integers(2, 5),
+    rows=st.sampled_from(["random", "identical", "zero", "one zero", "opposite"]),
+    classes=st.sampled_from([1, 2, 5]),
+    temperature=st.sampled_from([None, 0.01]),
+)
+def test_degenerate_batches_are_finite(case, n, rows, classes, temperature):
+    """One class, all distinct, duplicate conditions, rows that no direction or kernel tells apart."""
+    objective = case.build(dtype=torch.float32)
+    if temperature and hasattr(objective, "temperature"):
+        objective.temperature = temperature
+    views = torch.randn(2, n, every.D, generator=torch.Generator().manual_seed(n))
+    if rows == "identical":
+        views = views[:1, :1].repeat(2, n, 1)
+    elif rows == "zero":
+        views = torch.zeros_like(views)
+    elif rows == "one zero":
+        views[:, 0] = 0
+    elif rows == "opposite":
+        views[1] = -views[0]
+    views.requires_grad_()
+    ids = torch.arange(n) % classes
+    condition = case.condition(ids, torch.eye(5)[ids])
+    assert_finite_or_refused(lambda: call(objective, views, condition), views)
+
+
+@each_case
+@pytest.mark.parametrize("filled", [0, 3, 6])
+def test_a_queue_is_read_as_far_as_it_is_filled(case, filled):
+    (views, condition), objective = random_batch(case), case.build()
+    found = []
+    for rest in (0.0, 7.0):
+        anchors = views.clone().requires_grad_()
+        loss = objective.loss(queue_pairs(case, anchors, condition, filled, rest))
+        found.append((loss.detach(), torch.autograd.grad(loss, anchors)[0]))
+    assert all(part.isfinite().all() for part in found[0])
+    torch.testing.assert_close(found[0], found[1], rtol=1e-9, atol=1e-12)
+
+
+NUMBERS = [
+    (Case(name, {**getattr(objective, "EXAMPLE", {})}), key, number)
+    for name, objective in every.classes().items()
+    for key, _, number in every.numbers(objective)
+]
+
+
+@pytest.mark.parametrize(
+    ("case", "key", "number"), NUMBERS, ids=[f"{c}, {k}" for c, k, _ in NUMBERS]
+)
+def test_every_number_takes_a_schedule(case, key, number):
+    views, condition = random_batch(case)
+    falling = {"schedule": "linear", "start": number, "end": number / 2}
+    objective = case.with_params(**{key: falling}).build()
+    for step, value in ((0, number), (9, number / 2)):
+        objective.progress(step, 10)
+        expected = call(case.with_params(**{key: value}).build(), views, condition)
+        torch.testing.assert_close(
+            call(objective, views, condition), expected, rtol=1e-6, atol=1e-9
+        )
+        assert key in objective.scalars()

@@ -1,0 +1,184 @@
+"""Every objective of the registry, in the settings that make a difference, and batches for it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import distribution
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+import ccl_plugins as ccl
+from ccl_plugins.objectives.scalars import ScalarAttribute
+from ccl_plugins.pairs import Pairs
+
+RISING = {"schedule": "linear", "start": 0.2, "end": 1.0}
+VARIANTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "infonce": {
+        "within view": {"within_view": True},
+        "one way": {"symmetric": False},
+        "excluding": {"exclude": ["cosine", 0.9]},
+    },
+    "cl_infonce": {"released": {"form": "released"}},
+    "soft_infonce": {"softmax": {"kernel": "cosine", "target_temperature": 0.1, "own": False}},
+    "fair_cclk": {"released": {"form": "released"}, "class ids": {"kernel": "linear"}},
+    "weaklysup_cclk": {"released": {"form": "released"}, "class ids": {"kernel": "delta"}},
+    "hardneg_cclk": {"per view": {"ridge": 0.5}},
+    "hucl": {
+        "fixed weights": {"weight_gradient": False},
+        "threshold": {"threshold": 1.0, "o": "negatives"},
+        "steep": {"beta": 5.0},
+    },
+    "hcl": {"steep": {"beta": 5.0, "tau_plus": 0.8}},
+    "align_uniform": {"square root": {"power": 0.5}},
+    "scl": {"all": {"positives": "all", "o": "negatives"}},
+    "hscl": {
+        "all": {"positives": "all", "beta": 5.0},
+        "all by anchors": {"positives": "all", "average": "anchors", "threshold": 0.5},
+    },
+    "cacr": {
+        "rbf": {"cost": "rbf"},
+        "other view": {"negatives": "other_view", "tau_plus": 0.1, "weight_gradient": False},
+    },
+    "cacr_moco_v3": {"euclidean": {"cost": "euclidean"}},
+    "cmc": {"core": {"graph": "core"}},
+    "cluster_cross_entropy": {"projection": {"of": "projection"}},
+    "mixture": {
+        "unlike": {
+            "objectives": [
+                {"use": "supcon", "temperature": {"learn": True, "start": 0.2}, "on": "label"},
+                {"use": "fair_cclk", "kernel": "rbf"},
+                "align_uniform",
+            ],
+            "weights": [1, RISING, 0.5],
+        }
+    },
+}
+"""Settings beside the example's, by objective and name."""
+
+GIVEN = {"threshold": 1.0, "target_temperature": 0.5, "base_temperature": 0.07, "o": 2.0}
+"""Numbers for what is None or a word by default."""
+
+D = 16
+
+
+@dataclass(frozen=True)
+class Case:
+    """An objective of the registry, and what it is built with beside its defaults."""
+
+    name: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    variant: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name}, {self.variant}" if self.variant else self.name
+
+    def build(self, seed: int = 0, dtype: torch.dtype = torch.float64) -> Any:
+        torch.manual_seed(seed)
+        return ccl.create("objective", self.name, **self.params).to(dtype)
+
+    def with_params(self, **params: Any) -> Case:
+        return Case(self.name, {**self.params, **params}, self.variant)
+
+    def condition(self, ids: Tensor, vectors: Tensor) -> dict[str, Tensor]:
+        """Class ids for an objective, or a variant, that reads these, else vectors."""
+        wanted = self.build().conditions
+        if self.variant == "per view":
+            vectors = torch.stack([vectors, vectors.flip(0)])
+        return {
+            name: ids if "continuous" not in measures or self.variant == "class ids" else vectors
+            for name, measures in wanted.items()
+        }
+
+
+def classes() -> dict[str, type]:
+    """The objectives that this distribution declares, by name."""
+    points = distribution("ccl-plugins").entry_points.select(group="ccl_plugins.objective")
+    return {point.name: point.load() for point in sorted(points)}
+
+
+def numbers(objective: type) -> Iterator[tuple[str, ScalarAttribute, float]]:
+    """The parameters of an objective that take a `Scalar`, and a number for each."""
+    for name, parameter in inspect.signature(objective).parameters.items():
+        attribute = inspect.getattr_static(objective, name, None)
+        if isinstance(attribute, ScalarAttribute):
+            plain = isinstance(parameter.default, int | float)
+            yield name, attribute, parameter.default if plain else GIVEN[name]
+
+
+def plain_cases() -> list[Case]:
+    """Every objective as its example has it, and its variants."""
+    found = []
+    for name, objective in classes().items():
+        example = dict(getattr(objective, "EXAMPLE", {}))
+        found.append(Case(name, example))
+        for variant, params in VARIANTS.get(name, {}).items():
+            found.append(Case(name, {**example, **params}, variant))
+    return found
+
+
+def changing_cases() -> list[Case]:
+    """Every objective with all numbers that change over training: learned, or else scheduled."""
+    found = []
+    for name, objective in classes().items():
+        params = dict(getattr(objective, "EXAMPLE", {}))
+        for key, attribute, number in numbers(objective):
+            if attribute.learnable:
+                params[key] = {"learn": True, "start": number}
+            elif key != "base_temperature":  # does not go with a learned temperature
+                params[key] = {"schedule": "cosine", "start": number, "end": number / 2}
+        if params.keys() & {key for key, _, _ in numbers(objective)}:
+            found.append(Case(name, params, "changing"))
+    return found
+
+
+def random_batch(case: Case, n: int = 8, seed: int = 3) -> tuple[Tensor, dict[str, Tensor]]:
+    """(2, n, d) raw embeddings and the conditions."""
+    generator = torch.Generator().manual_seed(seed)
+    views = torch.randn(2, n, D, generator=generator, dtype=torch.float64)
+    views[1] += views[0]
+    vectors = torch.rand(n, 3, generator=generator, dtype=torch.float64)
+    ids = torch.arange(n) % 3
+    return views, case.condition(ids, vectors)
+
+
+def queue_pairs(
+    case: Case, anchors: Tensor, condition: Mapping[str, Tensor], filled: int, rest: float
+) -> Pairs:
+    """Momentum keys and a queue of 6 of which some are filled; while it is not full, keys count too.
+
+    Args:
+        case: Whose embeddings these are.
+        anchors: (2, n, d).
+        condition: Of the n samples.
+        filled: How many places of the queue are.
+        rest: What stands in the others.
+    """
+    generator = torch.Generator().manual_seed(5)
+    queue = torch.randn(6, D, generator=generator, dtype=torch.float64)
+    queue[filled:] = rest
+    keys = (anchors + 0.1 * torch.randn(anchors.shape, generator=generator)).detach()
+    unit = (lambda x: x) if case.build().embedding == "raw" else (lambda x: normalize(x, dim=-1))
+    earlier = {
+        name: (z[0] if z.ndim == 3 else z)[torch.arange(6) % len(anchors[0])].clone()
+        for name, z in condition.items()
+    }
+    for z in earlier.values():
+        z[filled:] = int(rest)
+    return Pairs(
+        anchors=unit(anchors),
+        keys=unit(keys),
+        anchor_views=(0, 1),
+        key_views=(0, 1),
+        condition=condition,
+        index=torch.arange(anchors.shape[1]),
+        queue=unit(queue),
+        queue_valid=torch.arange(6) < filled,
+        queue_condition=earlier,
+        queue_index=torch.tensor([0, 20, 21, 22, 23, 24]),
+        batch_candidates=torch.tensor(filled < 6),
+    )
