@@ -1,9 +1,11 @@
 """The conditions: what is known of each sample beside its image."""
 
 from ccl_plugins.conditions.attributes import Attributes as Attributes
+from ccl_plugins.conditions.clip import CLIP as CLIP
 from ccl_plugins.conditions.clusters import Clusters as Clusters
 from ccl_plugins.conditions.column import Column as Column
 from ccl_plugins.conditions.embedding import Embedding as Embedding
+from ccl_plugins.conditions.encoder import Encoder as Encoder
 from ccl_plugins.conditions.instance import Instance as Instance
 from ccl_plugins.conditions.label import Label as Label
 from ccl_plugins.conditions.saved import Saved as Saved

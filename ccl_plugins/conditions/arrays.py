@@ -1,13 +1,19 @@
-"""Arrays in files that a user brings."""
+"""Arrays and features in files that a user brings."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from ccl_plugins import tensor_files
 from ccl_plugins.arrays import read_npy
+from ccl_plugins.conditions.matching import match_rows, require_rows, sample_names
+from ccl_plugins.fingerprint import of_split
+from ccl_plugins.metadata import encode
+from ccl_plugins.tabular import read_table
 
 
 def read_array(path: Path) -> Tensor:
@@ -24,3 +30,46 @@ def read_array(path: Path) -> Tensor:
     if not tensors or (name != "values" and len(tensors) > 1):
         raise ValueError(f"{path} must hold one tensor, or one called 'values', not {[*tensors]}")
     return tensors[name]
+
+
+def read_features(path: Path, key: str | None, split: Any) -> Tensor:
+    """Features (N, f) of a split's samples, NaN for those that a table does not name.
+
+    Args:
+        path: ``.npy``, ``.safetensors`` or ``.parquet``.
+        key: The column of a table that names the samples.
+        split: A torch Dataset with ``metadata``.
+
+    Raises:
+        ValueError: For a file of another data set, and for columns of words.
+    """
+    if path.suffix == ".parquet":
+        table = read_table(path)
+        features = _columns_side_by_side({k: v for k, v in table.items() if k != key}, path)
+        if key is not None:
+            if key not in table:
+                raise ValueError(f"{path} has no column {key!r}; it has {', '.join(table)}")
+            rows = torch.tensor(
+                match_rows(table[key], sample_names(split, key), str(path), key), dtype=torch.long
+            )
+            features = features[rows].masked_fill((rows < 0)[:, None], torch.nan)
+    elif key is not None:
+        raise ValueError(f"key={key!r} names a column, and {path} has none")
+    else:
+        features = read_array(path)
+        if path.suffix == ".safetensors":
+            of = tensor_files.read_metadata(path).get("dataset")
+            if of is not None and of != of_split(split):
+                raise ValueError(f"{path} has features of another data set: its images differ")
+    if features.ndim != 2:
+        raise ValueError(f"{path} must hold (N, f) features, not {tuple(features.shape)}")
+    require_rows(len(features), split, str(path))
+    return features.float()
+
+
+def _columns_side_by_side(table: dict[str, Any], path: Path) -> Tensor:
+    encoded = encode(table)
+    for name in encoded.vocabulary:
+        raise ValueError(f"{path}: column {name!r} holds words; features are numbers, or give key=")
+    columns = [c[:, None] if c.ndim == 1 else c for c in encoded.tables[0].values()]
+    return torch.cat([column.float() for column in columns], 1)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ccl_plugins.information import information
+from ccl_plugins.information import crossing, information
 
 
 def entropy_bits(column: Tensor) -> float:
@@ -41,20 +41,6 @@ def equal_values(columns: Tensor) -> Iterator[Tensor]:
         yield ids
 
 
-def crossing(mutual: Tensor, conditional: Tensor) -> int:
-    """Where mutual information and minus conditional entropy cross, each brought to 0 to 1.
-
-    Args:
-        mutual: (A,) I(Z;T) of candidate conditions Z.
-        conditional: (A,) H(Z|T) of the same.
-
-    Returns:
-        The place of the candidate nearest to the crossing, the first of equally near ones.
-    """
-    distance = (_to_unit(mutual) - (1 - _to_unit(conditional))).abs()
-    return int((distance <= distance.min() + 1e-12).nonzero()[0])
-
-
 def choose_k(columns: Tensor, target: Tensor) -> int:
     """How many of (N, A) columns, in this order, to cluster by: where I(Z;T) and -H(Z|T) cross.
 
@@ -73,11 +59,4 @@ def choose_k(columns: Tensor, target: Tensor) -> int:
         found.append(information(ids[there], target[there]))
     if not found:
         raise ValueError("k='auto' needs samples that have an attribute and a target")
-    mutual = torch.tensor([each.mutual for each in found], dtype=torch.float64)
-    conditional = torch.tensor([each.conditional_entropy for each in found], dtype=torch.float64)
-    return crossing(mutual, conditional) + 1
-
-
-def _to_unit(values: Tensor) -> Tensor:
-    spread = values.max() - values.min()
-    return (values - values.min()) / spread if spread > 0 else torch.zeros_like(values)
+    return crossing(found) + 1

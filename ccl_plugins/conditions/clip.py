@@ -1,0 +1,83 @@
+"""CLIP features as conditioning variable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ccl_plugins.conditions.encoder import Encoder
+from ccl_plugins.missing import Missing
+
+
+class CLIP(Encoder):
+    """The CLIP embedding of each image: a preset of `Encoder`.
+
+    An image tower of timm with its projection into the space that images and texts share; for OpenAI's
+    ViT-B/32 these are 512 numbers.
+
+    Shape:
+        N samples -> (N, f)
+
+    Args:
+        name: A CLIP image tower of timm, with a tag of weights.
+        pretrained: Download timm's weights for it.
+        checkpoint_path: A file of weights, loaded last.
+        normalize: Bring the features to unit length.
+        options: Further arguments of the model.
+        file: Features in place of a model: ``.npy``, ``.safetensors`` or ``.parquet``, (N, f).
+        key: For ``.parquet``, the column that names the sample; None: row i is sample i.
+        missing: What becomes of samples that a file has no features of: ``"error"`` or ``"drop"``.
+        cache: The folder where extracted features are kept; None: ``$CCL_CACHE``, else the user's
+            cache.
+        batch_size: Images per forward pass.
+        workers: Processes that prepare images.
+        device: Where the model runs; None: an accelerator if there is one.
+
+    Raises:
+        ValueError: For a model that timm does not have or that is no CLIP tower, and for a file that is
+            of another data set.
+
+    Source:
+        Radford et al., Learning Transferable Visual Models from Natural Language Supervision (2021);
+        as a condition in Tsai et al., Conditional Contrastive Learning with Kernel (2022), section 4.1.
+    """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {}
+
+    def __init__(
+        self,
+        name: str = "vit_base_patch32_clip_quickgelu_224.openai",
+        pretrained: bool = True,
+        checkpoint_path: str | Path | None = None,
+        normalize: bool = False,
+        options: Mapping[str, Any] | None = None,
+        file: str | Path | None = None,
+        key: str | None = None,
+        missing: Missing = "error",
+        cache: str | Path | None = None,
+        batch_size: int = 64,
+        workers: int = 0,
+        device: str | None = None,
+    ) -> None:
+        if "clip" not in name or "_ft_" in name:
+            raise ValueError(
+                f"{name!r} is no CLIP tower as it was trained on images and texts:"
+                " timm.list_models('*clip*', pretrained=True) has them, without those of '_ft_';"
+                " condition encoder takes every model"
+            )
+        super().__init__(
+            name if file is None else None,
+            pretrained,
+            checkpoint_path,
+            head=True,
+            normalize=normalize,
+            options=options,
+            file=file,
+            key=key,
+            missing=missing,
+            cache=cache,
+            batch_size=batch_size,
+            workers=workers,
+            device=device,
+        )
