@@ -8,24 +8,18 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ccl_plugins import cli_information
 from ccl_plugins._engine import engine
+from ccl_plugins.commands import Mistake, command, compose, understood
 from ccl_plugins.kinds import KINDS, registry
 
 if TYPE_CHECKING:
-    from ccl_plugins.pipeline import Pipeline
-
-    # argparse has no public name for what `add_subparsers` returns.
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
-
+    from ccl_plugins.commands import Commands
 
 _KINDS = ", ".join(kind.name for kind in KINDS)
-
-
-class Mistake(ValueError):
-    """What was asked for cannot be done as it was asked; the message says why."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,20 +51,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for add in (_add_list, _add_info, _add_doctor, _add_train, _add_evaluate):
+    for add in (_add_list, _add_info, _add_doctor, _add_train, _add_evaluate, cli_information.add):
         add(commands)
     return parser
-
-
-def _command(commands: Commands, name: str, doc: str, example: str) -> argparse.ArgumentParser:
-    """A sub-command whose help ends with an example."""
-    return commands.add_parser(
-        name,
-        help=doc,
-        description=doc,
-        epilog=f"example:\n  {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
 
 
 class _Version(argparse.Action):
@@ -87,7 +70,7 @@ class _Version(argparse.Action):
 
 
 def _add_list(commands: Commands) -> None:
-    parser = _command(commands, "list", "List the components on offer.", "ccl list kernel")
+    parser = command(commands, "list", "List the components on offer.", "ccl list kernel")
     parser.add_argument("kind", nargs="?", metavar="KIND", help=f"one of: {_KINDS}")
     parser.add_argument("--json", action="store_true", help="as a JSON array")
     parser.set_defaults(run=_list)
@@ -105,7 +88,7 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _add_info(commands: Commands) -> None:
-    parser = _command(
+    parser = command(
         commands,
         "info",
         "Show a component: parameters with defaults, documentation, file and plug-in.",
@@ -127,7 +110,7 @@ def _info(options: argparse.Namespace) -> int:
 
 
 def _add_doctor(commands: Commands) -> None:
-    parser = _command(
+    parser = command(
         commands,
         "doctor",
         "Show plug-ins, what failed and why, and library versions; exit with 1 if something failed.",
@@ -150,7 +133,7 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _add_train(commands: Commands) -> None:
-    parser = _command(
+    parser = command(
         commands,
         "train",
         "Train each FILE into DIR/<name of the file>, evaluate it, and show all in one table.",
@@ -187,12 +170,12 @@ def _train(options: argparse.Namespace) -> int:
     if options.detect_anomaly:
         settings["detect_anomaly"] = True
     # All files and folders are looked at before the first is trained: a mistake costs no hour.
-    pipelines = {name: _compose(file, settings) for name, file in named.items()}
+    pipelines = {name: compose(file, settings) for name, file in named.items()}
     existing = {"resume": options.resume, "overwrite": options.overwrite}
     folders = {name: Path(options.out) / name for name in named}
     for name, pipeline in pipelines.items():
         if is_first():
-            _understood(check_folder, folders[name], pipeline, **existing)
+            understood(check_folder, folders[name], pipeline, **existing)
     runs = []
     for name, pipeline in pipelines.items():
         if not options.quiet:
@@ -210,30 +193,11 @@ def _train(options: argparse.Namespace) -> int:
     return 0
 
 
-def _compose(file: str, settings: dict[str, Any]) -> Pipeline:
-    from ccl_plugins.pipeline import Pipeline
-
-    try:
-        return _understood(lambda: Pipeline.from_toml(file).with_settings(**settings))
-    except Mistake as mistake:
-        raise Mistake(f"{file}: {mistake}") from mistake
-
-
-def _understood(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """What a function returns; what it says of its input is a mistake in the call, not a crash."""
-    try:
-        return function(*arguments, **options)
-    except engine.RegistryError:
-        raise
-    except (ValueError, TypeError) as error:
-        raise Mistake(str(error)) from error
-
-
 # evaluate
 
 
 def _add_evaluate(commands: Commands) -> None:
-    parser = _command(
+    parser = command(
         commands,
         "evaluate",
         "Measure the frozen features of finished runs again, and show all in one table.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -56,6 +56,34 @@ def information(
     # Rounding may leave -1e-16 where Z follows from T, or where they are independent.
     conditional = max(h_joint - h_t, 0.0)
     return Information(h_z, conditional, max(h_z - conditional, 0.0))
+
+
+def crossing(candidates: Sequence[Information]) -> int:
+    """Which conditioning variable is nearest to where I(Z;T) and -H(Z|T) cross, as a rule the best.
+
+    Both are brought to 0 to 1 over the candidates first; of equally near ones it is the first.
+
+    Args:
+        candidates: The information of each Z about one T; at least one.
+
+    Source:
+        Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), section 4.3.
+    """
+    if not candidates:
+        raise ValueError("there is no crossing without candidates")
+    distance = (
+        to_unit(candidates, "mutual") - (1 - to_unit(candidates, "conditional_entropy"))
+    ).abs()
+    return int((distance <= distance.min() + 1e-12).nonzero()[0])
+
+
+def to_unit(
+    candidates: Sequence[Information], quantity: Literal["mutual", "conditional_entropy", "entropy"]
+) -> Tensor:
+    """(len,) one quantity of several variables, 0 for the least and 1 for the most; 0 if all are equal."""
+    values = torch.tensor([getattr(each, quantity) for each in candidates], dtype=torch.float64)
+    spread = values.max() - values.min()
+    return (values - values.min()) / spread if spread > 0 else torch.zeros_like(values)
 
 
 def _ids(name: str, values: Any) -> Tensor:
