@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ccl_plugins.datasets.in_memory import InMemory
+from ccl_plugins.datasets.strokes import COLUMNS, measure_strokes
 from ccl_plugins.ranges import one_of
 
 if TYPE_CHECKING:
@@ -23,8 +24,9 @@ class ColorDigits:
     uniform in the RGB cube, independent of the digit, drawn once for each image and kept: a sensitive
     attribute that says nothing of the class.  With the default fraction 1437 train and 360 test.
 
-    Columns: ``label`` and ``digit``, 0 to 9 (the same; one to evaluate on, one to condition on), and
-    ``color``, (N, 3) float32 in [0, 1].
+    Columns: ``label`` and ``digit``, 0 to 9 (the same; one to evaluate on, one to condition on);
+    ``color``, (N, 3) float32 in [0, 1]; and weak labels, 0 to 2, which are measured on the stroke:
+    ``holes``, ``ink``, ``slant``, ``width``, ``side`` and ``balance``.
 
     Args:
         seed: Of the colors and of the split.
@@ -75,12 +77,17 @@ class ColorDigits:
         color = torch.rand(len(digits.target), 3, generator=generator)[rows]
         ink = torch.from_numpy(digits.images).float()[rows] / 16
         label = torch.from_numpy(digits.target).long()[rows]
-        columns = {"label": label, "digit": label, "color": color}
+        columns = {"label": label, "digit": label, "color": color, **measure_strokes(ink)}
         return InMemory(colored(ink, color, self.size), label, columns)
 
     def schema(self) -> Mapping[str, Measure]:
         """The columns of the metadata and what they hold."""
-        return {"label": "categorical", "digit": "categorical", "color": "continuous"}
+        return {
+            "label": "categorical",
+            "digit": "categorical",
+            "color": "continuous",
+            **dict.fromkeys(COLUMNS, "categorical"),
+        }
 
 
 def colored(ink: Tensor, color: Tensor, size: int) -> Tensor:
