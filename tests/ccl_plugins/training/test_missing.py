@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from training_fakes import FakeDataset, make_parts, shuffled
 
+from ccl_plugins.training import FitSettings, fit
 from ccl_plugins.training.sampling import EpochSampler
-from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.training.tables import Tables
 
 pytestmark = pytest.mark.filterwarnings("ignore:condition .* is missing:UserWarning")
@@ -124,3 +124,14 @@ def test_the_count_is_shown():
         "categorical (6,); 3 values, 1 to 2 samples each; missing in 2 samples"
     )
     assert tables.describe("z").metrics() == {"missing": 2, "values": 3, "fewest": 1, "most": 2}
+
+
+def test_training_never_sees_what_is_left_out(tmp_path):
+    condition = Given(torch.arange(20) % 4, "drop")
+    condition.values[[3, 7]] = -1
+    parts = make_parts(conditions={"condition": condition})
+    settings = FitSettings(epochs=3, batch_size=6, workers=0)
+    assert fit(parts, settings, tmp_path, {}, progress=False).finished
+    seen = parts.objective.seen
+    assert len(seen) == 9
+    assert {3, 7}.isdisjoint(i for batch in seen for i in batch)
