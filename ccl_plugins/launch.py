@@ -77,9 +77,9 @@ def train(
 
 def is_first() -> bool:
     """Whether this is the process that speaks for all: Lightning starts the same script for each."""
-    from pytorch_lightning.utilities.rank_zero import rank_zero_only
+    from pytorch_lightning.utilities import rank_zero_only
 
-    return rank_zero_only.rank == 0
+    return getattr(rank_zero_only, "rank", 0) == 0
 
 
 def check_folder(out: Path, pipeline: Pipeline, *, resume: bool, overwrite: bool) -> None:
