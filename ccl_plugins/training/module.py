@@ -71,7 +71,8 @@ class TrainingModule(LightningModule):
         """Fit the conditions, from which the objective may make parameters of its own."""
         self._refresh(0)
         if hasattr(self.objective, "setup"):
-            self.objective.setup(self.tables)
+            # Without the samples that are left out: what they lack is no class.
+            self.objective.setup({name: self.tables.present(name) for name in self.tables})
 
     def train_dataloader(self) -> Loader:
         """The loader of this process's batches."""

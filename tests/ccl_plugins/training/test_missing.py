@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from training_fakes import FakeDataset, make_parts, shuffled
+from training_fakes import FakeDataset, FakeObjective, make_parts, shuffled
 
 from ccl_plugins.training import FitSettings, fit
 from ccl_plugins.training.sampling import EpochSampler
@@ -135,3 +135,15 @@ def test_training_never_sees_what_is_left_out(tmp_path):
     seen = parts.objective.seen
     assert len(seen) == 9
     assert {3, 7}.isdisjoint(i for batch in seen for i in batch)
+
+
+def test_an_objective_is_set_up_on_what_is_trained_on(tmp_path):
+    class Counts(FakeObjective):
+        def setup(self, tables: Any) -> None:
+            self.found = tables["condition"].values.tolist()
+
+    condition = Given(torch.arange(20) % 4, "drop")
+    condition.values[[0, 1]] = -1
+    parts = make_parts(conditions={"condition": condition}, objective=Counts())
+    fit(parts, FitSettings(epochs=1, batch_size=6, workers=0), tmp_path, {}, progress=False)
+    assert parts.objective.found == condition.values[2:].tolist()

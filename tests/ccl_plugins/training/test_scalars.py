@@ -62,7 +62,7 @@ def test_a_learned_temperature_moves_without_weight_decay_and_is_saved(tmp_path:
 
 def test_kernels_of_a_mixture_s_objectives_are_checked(tmp_path: Path) -> None:
     found = logged(tmp_path, Mixture([InfoNCE(), FairCCLK(Linear())]))
-    assert set(found) == {
+    assert set(found) >= {
         "condition/condition/surviving_weight",
         "condition/condition/effective_neighbours",
     }
