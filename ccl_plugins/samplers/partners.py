@@ -12,11 +12,13 @@ from ccl_plugins.numerics import as_vectors
 from ccl_plugins.protocols import Kernel
 from ccl_plugins.samplers.groups import Groups
 
-CANDIDATES = 8
-"""How many candidates there are at first for each anchor of a batch; more make a batch's partners
-less alike, and cost more."""
+TOGETHER = 64
+"""Anchors that choose among the same candidates; fewer cost less, until calls do."""
 
-DIAGONAL = 64
+CANDIDATES = 8
+"""How many candidates there are at first for each of these; more make their partners less alike."""
+
+DIAGONAL = 128
 """Samples whose kernel is computed at a time where its diagonal is wanted."""
 
 
@@ -112,6 +114,9 @@ class ByKernel:
 
     def draw(self, anchors: Tensor, draws: np.random.Generator) -> Tensor:
         """(n,) partners."""
+        return torch.cat([self._draw_together(some, draws) for some in anchors.split(TOGETHER)])
+
+    def _draw_together(self, anchors: Tensor, draws: np.random.Generator) -> Tensor:
         partners, pending = anchors.clone(), torch.arange(len(anchors))
         size, candidates = len(self.values), CANDIDATES * len(anchors)
         while len(pending) and candidates < size:
@@ -128,8 +133,9 @@ class ByKernel:
             found = soonest < candidates
             partners[pending[found]] = drawn[which[found]]
             pending, candidates = pending[~found], 4 * candidates
-        for some in pending.split(max(1, 2**22 // size)):
-            partners[some] = self._draw_of_all(anchors[some], draws)
+        if len(pending):
+            for some in pending.split(max(1, 2**22 // size)):
+                partners[some] = self._draw_of_all(anchors[some], draws)
         return partners
 
     def _draw_of_all(self, anchors: Tensor, draws: np.random.Generator) -> Tensor:
