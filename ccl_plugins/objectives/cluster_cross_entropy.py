@@ -81,11 +81,12 @@ class ClusterCrossEntropy(ContrastiveObjective):
             self.head = nn.Linear(self.dim, max(int(ids.max()) + 1, 2))
         self._check_ids(ids)
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """Load the weights; the layer has as many classes as they have, where none were given."""
-        if self.head is None and "head.weight" in state_dict:
-            self.head = nn.Linear(self.dim, len(state_dict["head.weight"]))
-        return super().load_state_dict(state_dict, *args, **kwargs)
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
+        # Called for a part of another module too.  Where the classes were counted, so they are again.
+        weight = state_dict.get(f"{prefix}head.weight")
+        if self.head is None and weight is not None:
+            self.head = nn.Linear(self.dim, len(weight))
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def forward(
         self,

@@ -47,7 +47,7 @@ def test_is_the_weighted_sum_of_losses_that_read_their_own_conditions():
     }
 
 
-def test_takes_inner_products_once(monkeypatch):
+def test_takes_inner_products_once():
     (x, y), ids = random_batch()
     views = normalize(torch.stack([x, y]), dim=-1)
     pairs = in_batch(views, {"color": Z, "label": ids})
@@ -114,7 +114,14 @@ def test_setup_progress_and_after_step_reach_the_objectives():
     torch.testing.assert_close(mixture.scalars(), expected)
 
 
-def test_is_read_from_a_config_and_recorded(tmp_path):
+def test_saved_weights_load_where_an_objective_s_parameters_came_with_setup():
+    trained, loaded = (Mixture([ClusterCrossEntropy(5)]) for _ in range(2))
+    trained.setup({"condition": torch.arange(3)})
+    loaded.load_state_dict(trained.state_dict())
+    torch.testing.assert_close(loaded.state_dict(), trained.state_dict())
+
+
+def test_is_read_from_a_config_and_recorded():
     color = {"use": "fair_cclk", "kernel": {"use": "rbf", "scale": 0.1}, "on": "color"}
     learned = {"learn": True, "start": 0.07}
     choice = ccl.objective(
