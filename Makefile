@@ -13,4 +13,4 @@ types:
 	mypy
 
 test:
-	python -m pytest
+	python -m pytest -n auto

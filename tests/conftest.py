@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 from installed_plugins import InstalledPlugins
 from two_processes import TwoProcesses
+
+# Test processes share the cores, and torch's threads would fight for them.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session")

@@ -46,7 +46,9 @@ def test_every_kind_has_its_heading(kind):
 
 @pytest.mark.parametrize("hook", [name for name in vars(Hooks) if name.startswith("ccl_")])
 def test_every_hook_has_its_heading_with_its_arguments(hook):
-    parameters = getattr(Hooks, hook).__code__.co_varnames[1 : getattr(Hooks, hook).__code__.co_argcount]
+    parameters = getattr(Hooks, hook).__code__.co_varnames[
+        1 : getattr(Hooks, hook).__code__.co_argcount
+    ]
     assert f"## {hook}({', '.join(parameters)})" in headings("reference/hooks.md")
 
 

@@ -27,7 +27,9 @@ def render() -> str:
                 continue
             signature = ", ".join(map(str, reg.schema(spec).parameters))
             document = inspect.getdoc(spec.load()) or ""
-            parts.append(f"### {spec.name}\n\n```text\n{spec.name}({signature})\n\n{document}\n```\n")
+            parts.append(
+                f"### {spec.name}\n\n```text\n{spec.name}({signature})\n\n{document}\n```\n"
+            )
     return "\n".join(parts)
 
 
