@@ -99,9 +99,17 @@ class Samples:
 
         Args:
             on: The name of a categorical condition.
+
+        Raises:
+            ValueError: For a condition of several columns, as a hierarchy has.
         """
         if self.positive is not None:
             return self.counted(self.positive)
+        if (ids := self.condition[on]).ndim != 1:
+            raise ValueError(
+                f"{on} must be one class id per sample, (b,), not {tuple(ids.shape)}: give one column"
+                " of a hierarchy"
+            )
         mine, everyone = self.condition[on][self.rows], self.everyone(on)
         return self.counted(mine[:, None] == everyone)
 

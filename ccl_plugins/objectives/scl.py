@@ -79,7 +79,7 @@ class SCL(HardnessObjective):
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per anchor and pair of views; weight 0 where no negative is left."""
-        alike = self._alike(pairs)
+        alike = pairs.alike(self.on)
         different = pairs.counted() & ~alike
         values, weights = [], []
         for i, j in pairs.cross():
@@ -93,14 +93,6 @@ class SCL(HardnessObjective):
             values.append(value / number)
             weights.append(some * number if self.average == "pairs" else some)
         return torch.stack(values), torch.stack(weights)
-
-    def _alike(self, pairs: Pairs) -> Tensor:
-        if pairs.positive is None and (ids := pairs.condition[self.on]).ndim != 1:
-            raise ValueError(
-                f"{self.on} must be one class id per sample, (b,), not {tuple(ids.shape)}: give one"
-                " column of a hierarchy"
-            )
-        return pairs.alike(self.on)
 
     def _more_positives(self, pairs: Pairs, i: int, j: int, alike: Tensor) -> Blocks:
         """The keys of the anchor's class beside the own one, where ``negatives`` finds the others."""

@@ -79,7 +79,13 @@ def test_the_listing_is_a_table_in_text_html_and_json():
 
 def test_info_says_all_there_is():
     text = str(ccl.info("objective", "fair_cclk"))
-    for part in ("ccl-plugins", "fair_cclk.py:", "kernel: Kernel", "temperature: Scalar =", "Args:"):
+    for part in (
+        "ccl-plugins",
+        "fair_cclk.py:",
+        "kernel: Kernel",
+        "temperature: Scalar =",
+        "Args:",
+    ):
         assert part in text
     assert ccl.info("kernel", "rbf").declares["positive_definite"] is True
     assert "conditions" in ccl.info("objective", "fair_cclk").declares
