@@ -72,17 +72,27 @@ class Nearest:
         self.own = own
         self.k = k
         self._tree: Any = NearestNeighbors(n_neighbors=k + (not own)).fit(self.values)
+        # Found when first asked for: all at once would keep a run from beginning for minutes.
+        self._near = np.empty((len(values), k), dtype=np.int64)
+        self._found = np.zeros(len(values), dtype=bool)
 
     def draw(self, anchors: Tensor, draws: np.random.Generator) -> Tensor:
         """(n,) partners."""
-        near = self._tree.kneighbors(self.values[anchors.numpy()], return_distance=False)
+        asked = anchors.numpy()
+        self._find(asked[~self._found[asked]])
+        chosen = draws.integers(self.k, size=len(asked))
+        return torch.from_numpy(self._near[asked, chosen])
+
+    def _find(self, samples: np.ndarray) -> None:
+        if not len(samples):
+            return
+        near = self._tree.kneighbors(self.values[samples], return_distance=False)
         if not self.own:
-            # Among more than k equal values the anchor may be missing; then the farthest goes.
-            mine = near == anchors.numpy()[:, None]
+            # Among more than k equal values a sample may itself be missing; then the farthest goes.
+            mine = near == samples[:, None]
             mine[:, -1] |= ~mine.any(1)
             near = near[~mine].reshape(len(near), self.k)
-        chosen = draws.integers(self.k, size=len(near))
-        return torch.from_numpy(near[np.arange(len(near)), chosen])
+        self._near[samples], self._found[samples] = near, True
 
 
 class ByKernel:

@@ -1,0 +1,156 @@
+"""The processor time each sampler takes to build, to begin an epoch, and for a batch.
+
+On conditions of ten million rows, in one process; a run whose condition is not refreshed builds its
+sampler once.  ``python benchmarks/samplers.py --quick`` shows that it works; without it, the table is
+written to ``docs/benchmarks``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ccl_plugins.kernels import RBF, Cosine
+from ccl_plugins.samplers import ConditionalPair, Imbalanced, SameCondition, Uniform
+
+Case = tuple[str, str, Callable[[], Any]]
+
+
+def main() -> None:
+    """Measure every sampler, show the page, and write it unless asked to be quick."""
+    options = parse()
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(0)
+    rows = [measure(case, options) for case in cases(options)]
+    report = page(rows, options)
+    print(report)
+    if not options.quick:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / "samplers.md").write_text(report)
+
+
+def parse() -> argparse.Namespace:
+    """The options of the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--batches", type=int, default=200, help="of which the median is taken")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "docs/benchmarks")
+    parser.add_argument("--quick", action="store_true", help="100,000 rows; nothing is written")
+    options = parser.parse_args()
+    if options.quick:
+        options.rows, options.batches = 100_000, 20
+    return options
+
+
+def cases(options: argparse.Namespace) -> Iterator[Case]:
+    """A sampler and a condition, and how it is made."""
+    size = options.rows
+    common = {"size": size, "batch_size": options.batch, "seed": 0}
+
+    yield "uniform", "none", lambda: Uniform(**common)
+    for classes in (10, 1000):
+        ids = torch.randint(classes, (size,))
+        name = f"{classes} classes"
+        yield (
+            "same_condition",
+            name,
+            lambda ids=ids: SameCondition("repeat", condition=ids, **common),
+        )
+        yield "conditional_pair", name, lambda ids=ids: ConditionalPair(condition=ids, **common)
+        yield "imbalanced", name, lambda ids=ids: Imbalanced(condition=ids, **common)
+    ids = torch.randint(size // 4, (size,))
+    yield (
+        "conditional_pair",
+        f"{size // 4:,} classes",
+        lambda: ConditionalPair(condition=ids, **common),
+    )
+    color = torch.rand(size, 3)
+    for scale in (0.1, 0.001):
+        yield (
+            f"conditional_pair, rbf({scale})",
+            "3 numbers",
+            lambda scale=scale: ConditionalPair(kernel=RBF(scale), condition=color, **common),
+        )
+    yield (
+        "conditional_pair, nearest=10",
+        "3 numbers",
+        lambda: ConditionalPair(nearest=10, condition=color, **common),
+    )
+    small = {**common, "size": size // 100}
+    features = torch.randn(size // 100, 512) + 0.5
+    yield (
+        "conditional_pair, cosine",
+        f"512 numbers, {size // 100:,} rows",
+        lambda: ConditionalPair(kernel=Cosine(), condition=features, **small),
+    )
+    yield (
+        "conditional_pair, nearest=10",
+        f"512 numbers, {size // 100:,} rows",
+        lambda: ConditionalPair(nearest=10, condition=features, **small),
+    )
+
+
+def measure(case: Case, options: argparse.Namespace) -> dict[str, Any]:
+    """Seconds to build and to begin an epoch, and the median of a batch."""
+    name, condition, make = case
+    start = time.process_time()
+    sampler = make()
+    built = time.process_time()
+    batches = sampler.batches(0)
+    next(batches)
+    begun = time.process_time()
+    times = []
+    for _ in itertools.islice(range(options.batches), len(sampler) - 1):
+        before = time.process_time()
+        next(batches)
+        times.append(time.process_time() - before)
+    found = {
+        "name": name,
+        "condition": condition,
+        "build": built - start,
+        "begin": begun - built,
+        "batch": statistics.median(times),
+        "mean": statistics.mean(times),
+    }
+    print(found, flush=True)
+    return found
+
+
+def page(rows: list[dict[str, Any]], options: argparse.Namespace) -> str:
+    """The table."""
+    lines = [
+        "# What samplers cost",
+        "",
+        f"A condition of {options.rows:,} rows unless it says another number, batches of {options.batch}.",
+        f"Processor time of {options.threads} thread; torch {torch.__version__}, {platform.machine()}. A"
+        " run whose condition",
+        "is not refreshed builds its sampler once, and looks for the nearest of a sample once. The mean"
+        " of `same_condition`",
+        f"is of the first {options.batches} batches, in which each value is shuffled. Written by"
+        " `python benchmarks/samplers.py`.",
+        "",
+        "| sampler | condition | build (s) | begin an epoch (s) | batch, median (ms) | mean (ms) |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row['name']} | {row['condition']} | {row['build']:.2f} | {row['begin']:.2f}"
+        f" | {1e3 * row['batch']:.3f} | {1e3 * row['mean']:.3f} |"
+        for row in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
