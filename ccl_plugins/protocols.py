@@ -1,8 +1,7 @@
 """What each kind of component must satisfy: signatures, shapes and laws.
 
-A component is an ordinary class.  It need not inherit from anything here: these are the words in
-which a component and the pipeline speak to each other, and what type checkers and the engine look at.
-A constructor parameter hinted with one of these protocols takes a component of that kind.
+A component is an ordinary class, and need not inherit from anything here.  A constructor parameter
+hinted with one of these protocols takes a component of that kind.
 
 Letters: ``n`` anchors, ``m`` keys, ``d`` embedding, ``f`` features, ``c`` condition, ``u`` anchor views,
 ``v`` key views, ``N`` samples of a data set.
