@@ -14,7 +14,7 @@ from ccl_plugins.pipeline import Pipeline
 from ccl_plugins.record import differences, write_json
 from ccl_plugins.run import METRICS, RECORD, Run
 
-CHECKPOINTS, FIGURES = "checkpoints", "figures"
+FIGURES = "figures"
 
 FREE = tuple(
     f"fit.{name}:" for name in ("workers", "log_every", "checkpoint_every", "detect_anomaly")
@@ -64,7 +64,7 @@ def train(
         pipeline.settings,
         out,
         record,
-        resume=resume and (out / CHECKPOINTS).is_dir(),
+        resume=resume and (out / checkpoint.CHECKPOINTS).is_dir(),
         callbacks=[*callbacks, *(callback for _, offered in hooked for callback in offered)],
         progress=progress,
     )
@@ -93,7 +93,7 @@ def check_folder(out: Path, pipeline: Pipeline, *, resume: bool, overwrite: bool
         raise ValueError("resume continues a run and overwrite deletes it: give one of them")
     if out.exists() and not out.is_dir():
         raise RunExists(f"{out} is a file; a run needs a folder")
-    if not (out / RECORD).exists() and not (out / CHECKPOINTS).exists():
+    if not (out / RECORD).exists() and not (out / checkpoint.CHECKPOINTS).exists():
         return
     if not resume and not overwrite:
         raise RunExists(
@@ -103,9 +103,7 @@ def check_folder(out: Path, pipeline: Pipeline, *, resume: bool, overwrite: bool
     if resume and (out / RECORD).exists():
         saved = json.loads((out / RECORD).read_text(encoding="utf-8"))
         changed = [
-            each
-            for each in differences(saved, json.loads(pipeline.to_json()))
-            if not each.startswith(FREE)
+            each for each in differences(saved, pipeline.to_dict()) if not each.startswith(FREE)
         ]
         if changed:
             raise ValueError(
@@ -120,6 +118,6 @@ def _delete_run(out: Path) -> None:
         (out / name).unlink(missing_ok=True)
     for events in out.glob("events.out.tfevents.*"):
         events.unlink()
-    for folder in (CHECKPOINTS, FIGURES):
+    for folder in (checkpoint.CHECKPOINTS, FIGURES):
         if (out / folder).is_dir():
             shutil.rmtree(out / folder)

@@ -90,8 +90,7 @@ class Pipeline:
             )
         ]
         self._check()
-        for plugin, _ in reg.call("ccl_pipeline_built", pipeline=self):
-            del plugin  # a plug-in rejects a pipeline by raising
+        reg.call("ccl_pipeline_built", pipeline=self)  # a plug-in rejects a pipeline by raising
 
     def _check(self) -> None:
         """Whether the parts go together; what is built for it is thrown away, but for the data set."""

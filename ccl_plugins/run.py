@@ -63,7 +63,7 @@ class Run:
         if (self.path / checkpoint.WEIGHTS).is_file():
             saved = checkpoint.read(self.path / checkpoint.WEIGHTS)
             return {name: saved[name] for name in ("method", "objective")}
-        state = newest(self.path / "checkpoints")[1]["state_dict"]
+        state = newest(self.path / checkpoint.CHECKPOINTS)[1]["state_dict"]
         return {
             name: {
                 k.removeprefix(f"{name}."): v for k, v in state.items() if k.startswith(f"{name}.")

@@ -74,7 +74,7 @@ def fit(
     split = parts.dataset("train")
     tables, consumed = Tables(parts.conditions, len(split), settings.seed), Consumed()
     source, generators, done = None, [], None
-    folder = out / "checkpoints"
+    folder = out / checkpoint.CHECKPOINTS
     if resume:
         source, saved = newest(folder)
         _require_same_run(settings, saved[OURS]["settings"], source)
