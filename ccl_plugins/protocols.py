@@ -3,8 +3,8 @@
 A component is an ordinary class, and need not inherit from anything here.  A constructor parameter
 hinted with one of these protocols takes a component of that kind.
 
-Letters: ``n`` anchors, ``m`` keys, ``d`` embedding, ``f`` features, ``c`` condition, ``u`` anchor views,
-``v`` key views, ``N`` samples of a data set.
+Letters: ``n`` anchors, ``m`` keys, ``d`` embedding, ``f`` features, ``c`` condition, ``u`` and ``v`` views
+of anchors and keys, ``q`` queue, ``N`` samples of a data set.
 """
 
 from __future__ import annotations
@@ -142,9 +142,8 @@ class OnlineCondition(Condition, Protocol):
 class Sampler(Protocol):
     """The order of samples: a pure function of its settings, the seed and the epoch.
 
-    The pipeline supplies ``size``, ``batch_size``, ``seed`` and, where asked for, ``condition`` (the
-    values of one condition, a row per sample), as keyword-only constructor arguments.  Which condition
-    that is says a parameter ``on``, and what it may be a static method ``measures(parameters)``.
+    The pipeline supplies ``size``, ``batch_size``, ``seed`` and, where asked for, ``condition`` (a row
+    per sample) by keyword: which one, says a parameter ``on``; of what measure, ``measures(parameters)``.
     """
 
     def __len__(self) -> int:
@@ -166,12 +165,16 @@ class Views(Protocol):
         ...
 
     def plain(self, image: Any) -> Tensor:
-        """The image without augmentation, as features are computed from it; takes a batch too."""
+        """The image, or a batch, without augmentation, as features are computed from it."""
         ...
 
 
 class Method(Protocol):
-    """A lightly-style model: a backbone, its heads, and how pairs are made of their outputs."""
+    """A lightly-style model: a backbone, its heads, and how pairs are made of their outputs.
+
+    One with a queue may have ``read_conditions(look_up)``, called when tables have changed: ``look_up``
+    gives the conditions' rows of dataset indices (q,), by name.
+    """
 
     def encode(self, x: Tensor) -> Tensor:
         """Backbone features (n, f) of images (n, channels, height, width)."""
@@ -201,7 +204,7 @@ class Method(Protocol):
 
 
 class Backbone(Protocol):
-    """A network from images to features; the component itself is the ``nn.Module``."""
+    """An ``nn.Module`` from images to features."""
 
     num_features: int
 
@@ -214,13 +217,10 @@ class Dataset(Protocol):
     """A data set by name; calling it gives a split."""
 
     def __call__(self, split: str) -> Any:
-        """A torch Dataset of ``(image, target)`` with ``metadata``: one row per sample, always ``label``.
+        """A torch Dataset of ``(image, target)`` with ``metadata``: a row per sample, always ``label``.
 
-        Columns that are words in their source come as class ids, the same in all splits; their words are
-        then in ``vocabulary``, by column.
-
-        Args:
-            split: ``"train"`` or ``"test"``.
+        Splits are ``"train"`` and ``"test"``.  Columns of words come as class ids, the same in both; their
+        ``vocabulary`` has the words, by column.
         """
         ...
 

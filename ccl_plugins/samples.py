@@ -23,6 +23,7 @@ class Samples:
         processes: How many processes share these keys; their anchors together are all samples.
         condition: By name (m,), (m, c) or, where it differs per view, (u, m, c).
         index: (m,) dataset index of each sample.
+        partner: (m,) dataset index of the image that views after the first show, where that is another.
         queue_valid: (q,) False where the queue is not filled yet.
         queue_condition: By name (q,) or (q, c).
         queue_index: (q,) dataset indices; None keeps entries of the anchor's own image as negatives.
@@ -39,6 +40,7 @@ class Samples:
     processes: int = 1
     condition: Mapping[str, Tensor] = field(default_factory=dict)
     index: Tensor | None = None
+    partner: Tensor | None = None
     queue_valid: Tensor | None = None
     queue_condition: Mapping[str, Tensor] = field(default_factory=dict)
     queue_index: Tensor | None = None
@@ -80,7 +82,9 @@ class Samples:
             raise ValueError("these pairs have no queue")
         valid = self.queue_valid[None, :]
         if self.queue_index is not None and self.index is not None:
-            valid = valid & (self.index[self.rows, None] != self.queue_index)
+            for shown in (self.index, self.partner):
+                if shown is not None:
+                    valid = valid & (shown[self.rows, None] != self.queue_index)
         for mask in (self._brought(), only):
             valid = valid if mask is None else valid & mask[:, -valid.shape[1] :]
         return valid

@@ -66,6 +66,8 @@ class FakePairs:
     projections: Tensor
     condition: Mapping[str, Tensor]
     index: Tensor
+    partner: Tensor | None = None
+    processes: int = 1
     extras: Mapping[str, Tensor] = field(default_factory=dict)
 
 

@@ -1,3 +1,4 @@
 """The methods: lightly-style models that turn views into pairs."""
 
+from ccl_plugins.methods.moco_v2 import MoCoV2 as MoCoV2
 from ccl_plugins.methods.simclr import SimCLR as SimCLR

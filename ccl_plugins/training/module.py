@@ -131,6 +131,8 @@ class TrainingModule(LightningModule):
     def on_after_backward(self) -> None:
         """Fill the queue, which the backward pass has read, and count the batch."""
         self.method.enqueue(self._pairs)
+        if self._pairs.partner is not None:  # whose keys are filed with the anchor's conditions
+            self._hand_on_conditions()
         self._pairs = None
         self.consumed.batches += 1
 
@@ -150,11 +152,18 @@ class TrainingModule(LightningModule):
             self.objective.after_step()
 
     def _refresh(self, epoch: int) -> None:
-        for name in self.tables.refresh(epoch, self.split, self._embed):
+        fitted = self.tables.refresh(epoch, self.split, self._embed)
+        if fitted:
+            self._hand_on_conditions()
+        for name in fitted:
             self._log_condition(name, self.tables.describe(name).metrics())
             for kernel in self._kernels(name) if ranks.rank() == 0 else ():
                 found = check_kernel(kernel, self.tables.present(name), name)
                 self._log_condition(name, found)
+
+    def _hand_on_conditions(self) -> None:
+        if hasattr(self.method, "read_conditions"):
+            self.method.read_conditions(self.tables.look_up)
 
     def _log_condition(self, name: str, found: Mapping[str, float]) -> None:
         if self.logger is not None and found and ranks.rank() == 0:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ccl_plugins.numerics import gather
 from ccl_plugins.protocols import Embedded
 from ccl_plugins.training.items import Batch
 from ccl_plugins.training.parts import Parts
@@ -26,7 +27,9 @@ def take_step(parts: Parts, tables: Tables, batch: Batch) -> tuple[Tensor, Any]:
         batch: Views and indices on the method's device.
     """
     method, objective = parts.method, parts.objective
-    index = batch.index if batch.index.ndim == 1 else batch.index[:, 0]
+    index, partner = batch.index, None
+    if index.ndim == 2:
+        index, partner = index.unbind(1)
     embedded: Embedded = method.embed(batch.views)
     # Similarities over small temperatures overflow in half precision, so autocast ends here.
     with torch.autocast(index.device.type, enabled=False):
@@ -38,6 +41,8 @@ def take_step(parts: Parts, tables: Tables, batch: Batch) -> tuple[Tensor, Any]:
         extras = tables.extras_on(index.device)
         if extras:
             pairs = replace(pairs, extras={**pairs.extras, **extras})
+        if partner is not None:
+            pairs = replace(pairs, partner=gather(partner) if pairs.processes > 1 else partner)
         return objective.loss(pairs), pairs
 
 
