@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins import cli_information
+from ccl_plugins import cli_information, cli_new
 from ccl_plugins._engine import engine
 from ccl_plugins.commands import Mistake, command, compose, understood
 from ccl_plugins.kinds import KINDS, registry
@@ -51,8 +51,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for add in (_add_list, _add_info, _add_doctor, _add_train, _add_evaluate, cli_information.add):
+    for add in (_add_list, _add_info, _add_doctor, _add_train, _add_evaluate):
         add(commands)
+    for module in (cli_information, cli_new):
+        module.add(commands)
     return parser
 
 

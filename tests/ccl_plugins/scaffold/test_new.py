@@ -1,0 +1,170 @@
+"""What `ccl new` writes is a package that installs, lists and passes its own tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from ccl_plugins.cli import main
+from ccl_plugins.kinds import KINDS, registry
+from ccl_plugins.scaffold import read_names, render
+
+AUTHOR = 'Ada "Countess" Lovelace \\ Åström 🎲'
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory):
+    """A package for every kind, in one folder."""
+    folder = tmp_path_factory.mktemp("new")
+    for kind in KINDS:
+        name = f"ccl-made-{kind.name}"
+        assert (
+            main(["new", name, "--kind", kind.name, "--out", str(folder), "--author", AUTHOR]) == 0
+        )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def installed(packages, tmp_path_factory):
+    """What runs Python with all of them installed, and nowhere else to find them."""
+    target = tmp_path_factory.mktemp("target")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    options = ["--no-deps", "--no-build-isolation", "--target", str(target)]
+    subprocess.run([*pip, *options, *sorted(map(str, packages.iterdir()))], check=True, timeout=240)
+
+    def run(*arguments):
+        return subprocess.run(
+            [sys.executable, *arguments],
+            env={**os.environ, "PYTHONPATH": str(target), "OMP_NUM_THREADS": "1"},
+            cwd=packages,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+
+    return run
+
+
+def test_a_package_of_every_kind_is_listed_with_its_summary(installed):
+    rows = json.loads(installed("-m", "ccl_plugins", "list", "--json").stdout)
+    made = {row["kind"]: row for row in rows if row["plugin"].startswith("ccl-made-")}
+    assert made.keys() == {kind.name for kind in KINDS}
+    for kind, row in made.items():
+        assert row["name"] == f"made_{kind}"
+        assert row["summary"].endswith(".")
+
+
+def test_a_package_of_every_kind_passes_its_own_tests(installed):
+    done = installed("-m", "pytest", "-q", "--import-mode=importlib", "-p", "no:cacheprovider")
+    assert done.returncode == 0, done.stdout[-3000:]
+    for kind in KINDS:
+        assert f"test_made_{kind.name}.py" not in done.stdout  # named where something fails
+
+
+def test_what_is_written_is_formatted_and_without_lint(packages):
+    for command in (["check"], ["format", "--check"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", *command, "--no-cache", str(packages)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stdout
+
+
+def test_the_author_is_named_in_license_and_metadata(packages):
+    package = packages / "ccl-made-kernel"
+
+    assert f" {AUTHOR}\n" in (package / "LICENSE").read_text("utf-8")
+    project = tomllib.loads((package / "pyproject.toml").read_text("utf-8"))["project"]
+    assert project["authors"] == [{"name": AUTHOR}]
+
+
+def test_the_workflow_runs_what_the_readme_says(packages):
+    workflow = (packages / "ccl-made-kernel/.github/workflows/ci.yml").read_text()
+    assert "python-version: ${{ matrix.python }}" in workflow
+    readme = (packages / "ccl-made-kernel/README.md").read_text()
+    for command in ("pip install -e '.[dev]'", "pytest", "ruff check .", "mypy"):
+        assert command in workflow
+        assert command in readme
+
+
+@pytest.mark.parametrize("there", ["ccl-ring/notes.txt", "ccl-ring"])
+def test_what_exists_is_left_as_it_is(tmp_path, capsys, there):
+    path = tmp_path / there
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("mine")
+    assert main(["new", "ccl-ring", "--kind", "kernel", "--out", str(tmp_path)]) == 2
+    assert "ccl-ring is there already, and nothing was written" in capsys.readouterr().err
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == [path]
+    assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("../ring", "'../ring' cannot name a package: it must be lower-case letters"),
+        ("/etc/ring", "as in 'etc-ring'"),
+        ("My_Ring", "as in 'my-ring'"),
+        ("ccl--ring", "single dashes"),
+        ("9lives", "as in 'lives'"),
+        ("", "as in 'ccl-ring'"),
+        ("ring\n", "cannot name a package"),
+        ("r" * 61, "cannot name a package"),
+        ("ccl-class", "a component called 'class', which Python does not take"),
+        ("ccl-9", "a component called '9', which Python does not take"),
+        ("json", "would hide the module 'json'"),
+        ("torch", "would hide the module 'torch', which is there already"),
+        ("ccl-plugins", "would hide the module 'ccl_plugins'"),
+        ("ccl-rbf", "'rbf' is a built-in kernel"),
+    ],
+)
+def test_a_name_that_cannot_be_is_refused_and_says_what_can(tmp_path, capsys, name, message):
+    assert main(["new", name, "--kind", "kernel", "--out", str(tmp_path)]) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_kind_that_there_is_not_is_refused_with_the_nearest(tmp_path, capsys):
+    assert main(["new", "ccl-ring", "--kind", "kernal", "--out", str(tmp_path)]) == 2
+    assert "no kind 'kernal'. Did you mean 'kernel'?" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_author_of_several_lines_is_refused():
+    names = read_names(registry(), "ccl-ring", "kernel")
+    with pytest.raises(ValueError, match="the author must be one line of text"):
+        render(names, author="Ada\nEve", version="1.2.3")
+
+
+def test_a_package_asks_for_the_release_it_was_written_for():
+    texts = render(read_names(registry(), "ccl-ring", "kernel"), version="1.2.3")
+    project = tomllib.loads(texts["pyproject.toml"])["project"]
+    assert project["dependencies"] == ["ccl-plugins>=1.2"]
+
+
+def test_a_wheel_holds_the_templates(tmp_path):
+    """From a copy, as building leaves files behind."""
+    import shutil
+    import zipfile
+
+    from imports import ROOT
+
+    source = tmp_path / "source"
+    ignored = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
+    for folder in ("ccl_plugins", "registry"):
+        shutil.copytree(ROOT / folder, source / folder, ignore=ignored)
+    for file in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / file, source)
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    command = [*pip, "--disable-pip-version-check", "--wheel-dir", str(tmp_path), str(source)]
+    subprocess.run(command, check=True, timeout=120)
+    (wheel,) = tmp_path.glob("*.whl")
+    held = set(zipfile.ZipFile(wheel).namelist())
+    wanted = [*(ROOT / "ccl_plugins/scaffold/templates").iterdir(), *ROOT.glob("*/py.typed")]
+    assert {str(path.relative_to(ROOT)) for path in wanted} <= held
