@@ -24,3 +24,4 @@ from .params import Parameter as Parameter
 from .params import Schema as Schema
 from .spec import ComponentSpec as ComponentSpec
 from .spec import Kind as Kind
+from .spec import normalize as normalize
