@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -32,6 +33,10 @@ class LightlyViews:
         mean: Of each channel, for pixels in [0, 1].
         std: Of each channel, above 0, for pixels in [0, 1].
 
+    Attributes:
+        transforms: For each view a function from an image to it, so that training can seed every view
+            on its own.
+
     Raises:
         ValueError: If a parameter is out of its range; on use, for a wrong shape or mode.
         TypeError: On use, for an image of another type.
@@ -54,6 +59,7 @@ class LightlyViews:
         # Crops of tensors; those of PIL images are the first steps.
         self.crops = [RandomResizedCrop(s[0].size, s[0].scale, s[0].ratio) for s in self.steps]
         self.count = len(transforms)
+        self.transforms = [partial(self._view, view) for view in range(self.count)]
         if len(mean) not in (1, 3) and any(len(steps) > 1 for steps in self.steps):
             raise ValueError(
                 f"images of {len(mean)} channels can be cropped only: turn the other steps off"
@@ -64,10 +70,7 @@ class LightlyViews:
 
     def __call__(self, image: Image | Tensor) -> list[Tensor]:
         """The views, each (channels, size, size) float32, normalised."""
-        image = self._checked(image)
-        if isinstance(image, Tensor) and image.ndim != 3:
-            raise ValueError(f"an image must be (channels, h, w), not {tuple(image.shape)}")
-        return [self._view(image, view) for view in range(self.count)]
+        return [transform(image) for transform in self.transforms]
 
     def plain(self, image: Image | Tensor) -> Tensor:
         """The image without augmentation, (..., channels, size, size) float32, normalised.
@@ -83,7 +86,10 @@ class LightlyViews:
             tensor = pixels.center_crop(pixels.resize(tensor, [self.size]), [self.size])
         return self._normalized(tensor)
 
-    def _view(self, image: Image | Tensor, view: int) -> Tensor:
+    def _view(self, view: int, image: Image | Tensor) -> Tensor:
+        image = self._checked(image)
+        if isinstance(image, Tensor) and image.ndim != 3:
+            raise ValueError(f"an image must be (channels, h, w), not {tuple(image.shape)}")
         crop, *rest = self.steps[view]
         if isinstance(image, Tensor):
             image = self.crops[view](image)

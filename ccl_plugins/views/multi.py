@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ccl_plugins.views.lightly_views import IMAGENET_MEAN, IMAGENET_STD, LightlyViews
-from ccl_plugins.views.simclr import simclr_steps
+from ccl_plugins.views.simclr import SIMCLR
+from ccl_plugins.views.steps import view_steps
 
 
 class MultiViews(LightlyViews):
@@ -45,5 +46,5 @@ class MultiViews(LightlyViews):
     ) -> None:
         if count < 1:
             raise ValueError(f"count must be 1 or more views, not {count!r}")
-        steps = simclr_steps(size, min_scale, flip, jitter, grey, blur)
+        steps = view_steps(size, min_scale, flip, jitter, grey, blur, like=SIMCLR)
         super().__init__([steps] * count, size=size, mean=mean, std=std)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from ccl_plugins.ranges import non_negative
 from ccl_plugins.views.lightly_views import IMAGENET_MEAN, IMAGENET_STD, LightlyViews
+from ccl_plugins.views.steps import Jitter, view_steps
+
+SIMCLR = Jitter(0.8, 0.8, 0.8, 0.2)
 
 
 class SimCLRViews(LightlyViews):
@@ -46,33 +47,5 @@ class SimCLRViews(LightlyViews):
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
     ) -> None:
-        steps = simclr_steps(size, min_scale, flip, jitter, grey, blur)
+        steps = view_steps(size, min_scale, flip, jitter, grey, blur, like=SIMCLR)
         super().__init__([steps, steps], size=size, mean=mean, std=std)
-
-
-def simclr_steps(
-    size: int, min_scale: float, flip: float, jitter: float, grey: float, blur: float
-) -> list[Any]:
-    """The steps of lightly's transform of one view, up to the conversion to a tensor."""
-    # lightly takes a moment to import, and listing the views needs none of it.
-    from lightly.transforms.simclr_transform import SimCLRViewTransform
-
-    if not 0 < min_scale <= 1:
-        raise ValueError(f"min_scale must be above 0 and at most 1, not {min_scale!r}")
-    for name, probability in {"flip": flip, "grey": grey, "blur": blur}.items():
-        if not 0 <= probability <= 1:
-            raise ValueError(f"{name} must be a probability, 0 to 1, not {probability!r}")
-    if non_negative("jitter", jitter) > 2.5:  # hue is shifted by 0.2 jitter, of a circle of 1
-        raise ValueError(f"jitter must be at most 2.5, not {jitter!r}")
-    transform = SimCLRViewTransform(
-        input_size=size,
-        min_scale=min_scale,
-        hf_prob=flip,
-        cj_prob=0.8 if jitter > 0 else 0.0,
-        cj_strength=jitter,
-        random_gray_scale=grey,
-        gaussian_blur=blur,
-        normalize=None,
-    )
-    *steps, _to_tensor = transform.transform.transforms
-    return steps

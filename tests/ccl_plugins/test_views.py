@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import torch
+from lightly.transforms.byol_transform import BYOLView1Transform, BYOLView2Transform
+from lightly.transforms.moco_transform import MoCoV2Transform
 from lightly.transforms.simclr_transform import SimCLRViewTransform
 from lightly.transforms.torchvision_v2_compatibility import torchvision_transforms
 from torchvision.transforms.v2 import functional as pixels
 
-from ccl_plugins.views import LightlyViews, MultiViews, SimCLRViews
+import ccl_plugins as ccl
+from ccl_plugins.training.items import Items
+from ccl_plugins.views import BYOLViews, LightlyViews, MoCoV2Views, MultiViews, SimCLRViews
 from ccl_plugins.views.crop import RandomResizedCrop
 from ccl_plugins.views.lightly_views import IMAGENET_MEAN, IMAGENET_STD
 
@@ -85,6 +91,42 @@ def test_all_steps_of_lightly_in_a_row_give_its_view():
     views.steps = [everything]  # with the inert ones, so that both draw the same numbers
     given = pixels.to_pil_image(image())
     torch.testing.assert_close(seeded(views, given)[0], seeded(reference, given))
+
+
+def settings_of(steps):
+    """What a row of steps does; lightly's own steps are no modules, which print their settings."""
+    kept = [step for step in steps if getattr(step, "p", getattr(step, "prob", 1)) > 0]
+    own = [step for step in kept if not isinstance(step, torch.nn.Module)]
+    return [repr(s) for s in kept if s not in own], [(type(s).__name__, vars(s)) for s in own]
+
+
+def test_moco_v2_and_byol_are_the_recipes_of_lightly():
+    moco, byol = MoCoV2Views(size=32, count=3), BYOLViews(size=32, count=3)
+    first = MoCoV2Transform(input_size=32).transforms[0]
+    one, two = BYOLView1Transform(input_size=32), BYOLView2Transform(input_size=32)
+    for views, references in ((moco, [first] * 3), (byol, [one, two, one])):
+        assert views.count == len(views(image())) == 3
+        for steps, reference in zip(views.steps, references, strict=True):
+            *expected, _to_tensor, _normalize = reference.transform.transforms
+            assert settings_of(steps) == settings_of(expected)
+    kinds = [{type(step).__name__ for step in steps} for steps in byol.steps]
+    assert "RandomSolarization" not in kinds[0] | kinds[2]
+    assert "RandomSolarization" in kinds[1]
+
+
+def test_a_view_does_not_depend_on_how_many_others_there_are():
+    def drawn(count):
+        return Items([(image(),)], BYOLViews(size=32, count=count), seed=0)[0, 0, 0][0]
+
+    torch.testing.assert_close(drawn(4)[:2], drawn(2), rtol=0, atol=0)
+
+
+def test_asymmetric_views_are_rebuilt_from_their_record():
+    choice = ccl.views("byol", count=3, size=32, blur=[0.9, 0.3], solarize=[0.1, 0.4])
+    record = json.loads(json.dumps(choice.record()))
+    assert {"count": 3, "blur": [0.9, 0.3], "solarize": [0.1, 0.4]}.items() <= record.items()
+    rebuilt = ccl.create("views", "byol", **{k: v for k, v in record.items() if k != "use"})
+    assert [settings_of(s) for s in rebuilt.steps] == [settings_of(s) for s in choice.build().steps]
 
 
 def test_views_are_independent_draws():
@@ -181,9 +223,18 @@ def test_an_image_that_does_not_fit_is_quoted(given, error, words):
     ],
 )
 def test_settings_out_of_range_are_refused(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        SimCLRViews(**wrong)
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        MultiViews(**wrong)
-    with pytest.raises(ValueError, match="count"):
-        MultiViews(count=0)
+    most = {"jitter": 5.1} if wrong.get("jitter", 0) > 0 else {}
+    for views in (SimCLRViews, MultiViews, MoCoV2Views, BYOLViews):
+        halved = most if views in (MoCoV2Views, BYOLViews) else {}
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            views(**wrong | halved)
+
+
+def test_no_views_and_half_a_pair_of_probabilities_are_refused():
+    for views in (MultiViews, MoCoV2Views, BYOLViews):
+        with pytest.raises(ValueError, match="count"):
+            views(count=0)
+    with pytest.raises(ValueError, match=r"solarize must be two probabilities, not \(0.2,\)"):
+        BYOLViews(solarize=(0.2,))
+    with pytest.raises(ValueError, match="solarize must be a probability, 0 to 1, not 2"):
+        BYOLViews(solarize=(0.0, 2))

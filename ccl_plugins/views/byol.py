@@ -1,0 +1,67 @@
+"""BYOL's augmentations, which MoCo v3 uses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ccl_plugins.views.lightly_views import IMAGENET_MEAN, IMAGENET_STD, LightlyViews
+from ccl_plugins.views.steps import Jitter, view_steps
+
+BYOL = Jitter(0.4, 0.4, 0.2, 0.1)
+
+
+class BYOLViews(LightlyViews):
+    """Views by BYOL's and MoCo v3's augmentations, of which every other is blurred and solarised less.
+
+    The first view is always blurred and never solarised, the second seldom blurred and sometimes
+    solarised; of more views the odd ones are drawn as the first and the even ones as the second.  BYOL,
+    and MoCo v3 with a ViT, take crops from 0.08 of the area, MoCo v3 with a ResNet from 0.2.
+
+    Args:
+        count: Number of views, 1 or more.
+        size: Height and width of a view in pixels, 1 or more.
+        min_scale: Smallest part of the image's area that a crop keeps, above 0 and at most 1.
+        flip: Probability of a horizontal flip.
+        jitter: Strength of the color jitter, applied with probability 0.8; 0 turns it off, 5 is the
+            most.
+        grey: Probability of losing the color.
+        blur: Probabilities of a Gaussian blur of 0.1 to 2 pixels, in the two kinds of view.
+        solarize: Probabilities that pixels above the middle are inverted, in the two kinds of view.
+        mean: Of each channel, for pixels in [0, 1].
+        std: Of each channel, above 0, for pixels in [0, 1].
+
+    Raises:
+        ValueError: If a parameter is out of its range; on use, for a wrong shape or mode.
+        TypeError: On use, for an image that is neither PIL's nor a uint8 tensor.
+
+    Source:
+        Grill et al., Bootstrap Your Own Latent (2020), appendix B; Chen et al., An Empirical Study of
+        Training Self-Supervised Vision Transformers (2021).  As in lightly.
+    """
+
+    def __init__(
+        self,
+        count: int = 2,
+        size: int = 224,
+        min_scale: float = 0.08,
+        flip: float = 0.5,
+        jitter: float = 1.0,
+        grey: float = 0.2,
+        blur: tuple[float, float] = (1.0, 0.1),
+        solarize: tuple[float, float] = (0.0, 0.2),
+        mean: Sequence[float] = IMAGENET_MEAN,
+        std: Sequence[float] = IMAGENET_STD,
+    ) -> None:
+        if count < 1:
+            raise ValueError(f"count must be 1 or more views, not {count!r}")
+        for name, pair in {"blur": blur, "solarize": solarize}.items():
+            if len(pair) != 2:
+                raise ValueError(f"{name} must be two probabilities, not {pair!r}")
+        kinds = [
+            view_steps(
+                size, min_scale, flip, jitter, grey, blur[kind], like=BYOL, solarize=solarize[kind]
+            )
+            for kind in (0, 1)
+        ]
+        views = [kinds[view % 2] for view in range(count)]
+        super().__init__(views, size=size, mean=mean, std=std)

@@ -1,0 +1,51 @@
+"""MoCo v2's augmentations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ccl_plugins.views.lightly_views import IMAGENET_MEAN, IMAGENET_STD, LightlyViews
+from ccl_plugins.views.steps import Jitter, view_steps
+
+MOCO_V2 = Jitter(0.4, 0.4, 0.4, 0.1)
+
+
+class MoCoV2Views(LightlyViews):
+    """Views by MoCo v2's augmentations: SimCLR's with half the color jitter and larger crops.
+
+    Args:
+        count: Number of views, all drawn alike, 1 or more.
+        size: Height and width of a view in pixels, 1 or more.
+        min_scale: Smallest part of the image's area that a crop keeps, above 0 and at most 1.
+        flip: Probability of a horizontal flip.
+        jitter: Strength of the color jitter, applied with probability 0.8; 0 turns it off, 5 is the
+            most.
+        grey: Probability of losing the color.
+        blur: Probability of a Gaussian blur of 0.1 to 2 pixels.
+        mean: Of each channel, for pixels in [0, 1].
+        std: Of each channel, above 0, for pixels in [0, 1].
+
+    Raises:
+        ValueError: If a parameter is out of its range; on use, for a wrong shape or mode.
+        TypeError: On use, for an image that is neither PIL's nor a uint8 tensor.
+
+    Source:
+        Chen et al., Improved Baselines with Momentum Contrastive Learning (2020), as in lightly.
+    """
+
+    def __init__(
+        self,
+        count: int = 2,
+        size: int = 224,
+        min_scale: float = 0.2,
+        flip: float = 0.5,
+        jitter: float = 1.0,
+        grey: float = 0.2,
+        blur: float = 0.5,
+        mean: Sequence[float] = IMAGENET_MEAN,
+        std: Sequence[float] = IMAGENET_STD,
+    ) -> None:
+        if count < 1:
+            raise ValueError(f"count must be 1 or more views, not {count!r}")
+        steps = view_steps(size, min_scale, flip, jitter, grey, blur, like=MOCO_V2)
+        super().__init__([steps] * count, size=size, mean=mean, std=std)

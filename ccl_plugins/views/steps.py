@@ -1,0 +1,73 @@
+"""The steps of lightly's transforms, which all of the image views are made of."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ccl_plugins.ranges import non_negative
+
+
+class Jitter(NamedTuple):
+    """How far a color jitter of strength 1 goes."""
+
+    brightness: float
+    contrast: float
+    saturation: float
+    hue: float
+
+
+def view_steps(
+    size: int,
+    min_scale: float,
+    flip: float,
+    jitter: float,
+    grey: float,
+    blur: float,
+    *,
+    like: Jitter,
+    solarize: float = 0.0,
+) -> list[Any]:
+    """The steps of lightly's transform of one view, up to the conversion to a tensor.
+
+    Args:
+        size: Height and width in pixels.
+        min_scale: Smallest part of the image's area that a crop keeps.
+        flip: Probability of a horizontal flip.
+        jitter: Strength of the color jitter, applied with probability 0.8; 0 turns it off.
+        grey: Probability of losing the color.
+        blur: Probability of a Gaussian blur of 0.1 to 2 pixels.
+        like: What strength 1 is.
+        solarize: Probability that pixels above the middle are inverted.
+
+    Raises:
+        ValueError: If a parameter is out of its range.
+    """
+    # lightly takes a moment to import, and listing the views needs none of it.
+    from lightly.transforms.byol_transform import BYOLView2Transform
+
+    if not 0 < min_scale <= 1:
+        raise ValueError(f"min_scale must be above 0 and at most 1, not {min_scale!r}")
+    given = {"flip": flip, "grey": grey, "blur": blur, "solarize": solarize}
+    for name, probability in given.items():
+        if not 0 <= probability <= 1:
+            raise ValueError(f"{name} must be a probability, 0 to 1, not {probability!r}")
+    most = 0.5 / like.hue  # the circle of hues is 1
+    if non_negative("jitter", jitter) > most:
+        raise ValueError(f"jitter must be at most {most:g}, not {jitter!r}")
+    transform = BYOLView2Transform(
+        input_size=size,
+        min_scale=min_scale,
+        hf_prob=flip,
+        cj_prob=0.8 if jitter > 0 else 0.0,
+        cj_strength=jitter,
+        cj_bright=like.brightness,
+        cj_contrast=like.contrast,
+        cj_sat=like.saturation,
+        cj_hue=like.hue,
+        random_gray_scale=grey,
+        gaussian_blur=blur,
+        solarization_prob=solarize,
+        normalize=None,
+    )
+    *steps, _to_tensor = transform.transform.transforms
+    return steps
