@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import every_objective as every
+import pytest
+import sharded_methods
+import torch
+from sharded_methods import Small
+from torch.nn.functional import normalize
+
+from ccl_plugins.methods import MoCoV2
+from ccl_plugins.objectives import InfoNCE, NTXent
+
+
+def make(queue_size=12, **settings):
+    torch.manual_seed(0)
+    sizes = {"hidden": 8, "dim": 4, "queue_size": queue_size, **settings}
+    return MoCoV2(**sizes, backbone=Small()).double()
+
+
+def batch(n=4, views=2, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return list(torch.randn(views, n, 3, 4, 4, generator=generator, dtype=torch.float64))
+
+
+def pairs_of(method, views, index=None, **condition):
+    index = torch.arange(len(views[0])) if index is None else index
+    return method.pairs(method.embed(views).normalized(), condition, index)
+
+
+def fill(method, batches=3, n=4, **condition):
+    """Batches of other samples than 0..n-1, until the queue is full."""
+    for k in range(1, batches + 1):
+        index = torch.arange(k * n, (k + 1) * n)
+        rows = {name: z[index] for name, z in condition.items()}
+        method.enqueue(pairs_of(method, batch(n, seed=k), index, **rows))
+
+
+def test_a_query_meets_keys_and_an_empty_queue():
+    method = make()
+    pairs = pairs_of(method, batch())
+    assert pairs.anchors.shape == pairs.keys.shape == (1, 4, 4)
+    assert (pairs.anchor_views, pairs.key_views) == ((0,), (1,))
+    assert pairs.keys.requires_grad is False
+    assert not pairs.queue_valid.any()
+    # The batch's other keys stand in for the queue.
+    logits = pairs.anchors[0] @ pairs.keys[0].T / 0.1
+    expected = (logits.logsumexp(1) - logits.diagonal()).mean()
+    torch.testing.assert_close(InfoNCE(temperature=0.1).loss(pairs), expected)
+
+
+def test_keys_begin_as_queries_and_follow_them_slowly():
+    method = make(momentum=0.9)
+    pairs = pairs_of(method, [*batch()[:1] * 2])
+    torch.testing.assert_close(pairs.keys, pairs.anchors)
+    before = [p.clone() for p in method.key_encoder.parameters()]
+    now = [*method.backbone.parameters(), *method.head.parameters()]
+    with torch.no_grad():
+        for p in now:
+            p.add_(1)
+    method.after_step(0, 10)
+    for slow, was, p in zip(method.key_encoder.parameters(), before, now, strict=True):
+        torch.testing.assert_close(slow, 0.9 * was + 0.1 * p)
+        assert not slow.requires_grad
+
+
+def test_infonce_equals_lightlys_loss_with_a_full_memory_bank():
+    from lightly.loss import NTXentLoss
+
+    method = make()
+    fill(method)
+    pairs = pairs_of(method, batch())
+    theirs = NTXentLoss(temperature=0.2, memory_bank_size=(12, 4))
+    theirs.memory_bank.double().bank.copy_(method.queue.keys)
+    expected = theirs(pairs.anchors[0], pairs.keys[0])
+    torch.testing.assert_close(InfoNCE(temperature=0.2).loss(pairs), expected)
+
+
+def test_keys_of_the_anchors_own_image_are_left_out_of_the_queue():
+    method, literal = make(), make(own_in_queue="negative")
+    seen = torch.tensor([8, 9, 2, 3])
+    for each in (method, literal):
+        fill(each)
+    pairs = pairs_of(method, batch(), seen)
+    logits = pairs.sim_queue(0) / 0.1
+    own = seen[:, None] == method.queue.index
+    assert own.any(1).tolist() == [True, True, False, False]
+    positive = pairs.own_sim(0, 0)[:, None] / 0.1
+    for each, keep in ((method, ~own), (literal, torch.ones_like(own))):
+        rows = torch.cat([positive, logits.masked_fill(~keep, -torch.inf)], 1)
+        expected = (rows.logsumexp(1) - positive[:, 0]).mean()
+        found = InfoNCE(temperature=0.1).loss(pairs_of(each, batch(), seen))
+        torch.testing.assert_close(found, expected)
+
+
+def test_symmetric_queries_never_meet_their_own_views_key_as_negative():
+    method = make(symmetric=True)
+    fill(method)
+    pairs = pairs_of(method, batch())
+    assert pairs.anchors.shape == pairs.keys.shape == (2, 4, 4)
+    values = []
+    for i, j in ((0, 1), (1, 0)):
+        positive = (pairs.anchors[i] * pairs.keys[j]).sum(1, keepdim=True)
+        rows = torch.cat([positive, pairs.anchors[i] @ method.queue.keys.T], 1) / 0.1
+        values.append(rows.logsumexp(1) - rows[:, 0])
+    expected = torch.stack(values).mean()
+    for objective in (InfoNCE(temperature=0.1), NTXent(temperature=0.1)):
+        torch.testing.assert_close(objective.loss(pairs), expected)
+
+
+def test_one_key_of_each_sample_enters_the_queue():
+    method = make(symmetric=True)
+    pairs = pairs_of(method, batch(views=3))
+    method.enqueue(pairs)
+    assert int(method.queue.filled) == 4
+    torch.testing.assert_close(method.queue.keys[:4], pairs.keys[-1])
+    assert method.queue.index[:4].tolist() == [0, 1, 2, 3]
+
+
+def test_more_views_give_one_query_more_keys():
+    pairs = pairs_of(make(), batch(views=4))
+    assert (pairs.anchor_views, pairs.key_views) == ((0,), (1, 2, 3))
+    assert pairs.keys.shape == (3, 4, 4)
+
+
+def test_the_queue_keeps_conditions_and_online_ones_as_they_were():
+    method, table = make(), torch.arange(16) % 3
+    fill(method, 2, label=table)
+    embedded = method.embed(batch()).normalized()
+    condition = {"label": table[:4], "key": embedded.keys}
+    pairs = method.pairs(embedded, condition, torch.arange(4))
+    torch.testing.assert_close(pairs.queue_condition["label"][:8], table[4:12])
+    method.enqueue(pairs)
+    torch.testing.assert_close(method.queue.condition("key", embedded.keys)[8:], embedded.keys[-1])
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("filled", [0, 2, 3])
+@pytest.mark.parametrize("case", every.plain_cases(), ids=str)
+def test_every_objective_learns_from_queries_and_a_queue(case, filled, symmetric):
+    views, n = 3, 8
+    objective = case.build()
+    method = make(24, symmetric=symmetric, dim=16)
+    ids, vectors = torch.arange(48) % 3, torch.rand(48, 3, dtype=torch.float64)
+    condition = case.condition(ids, vectors)
+    if any(z.ndim == 3 for z in condition.values()):
+        pytest.skip("values per view need as many as there are queries")
+    for k in range(1, filled + 1):
+        index = torch.arange(k * n, (k + 1) * n)
+        rows = {name: z[index] for name, z in condition.items()}
+        method.enqueue(pairs_of(method, batch(n, views, k), index, **rows))
+    embedded = method.embed(batch(n, views))
+    embedded = embedded if objective.embedding == "raw" else embedded.normalized()
+    rows = {name: z[:n] for name, z in condition.items()}
+    loss = objective.loss(method.pairs(embedded, rows, torch.arange(n)))
+    assert loss.isfinite()
+    loss.backward()
+    gradients = [p.grad for p in method.parameters() if p.grad is not None]
+    assert all(g.isfinite().all() for g in gradients)
+    assert any(g.abs().max() > 0 for g in gradients)
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_two_ranks_equal_one_process_and_hold_one_queue(two_processes, symmetric):
+    expected = sharded_methods.train_moco_v2(symmetric)
+    for found in two_processes(sharded_methods.train_moco_v2, symmetric):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"hidden": 0}, "hidden must be 1 or more"),
+        ({"layers": 1}, "layers must be 2 or more"),
+        ({"momentum": 1.0}, "momentum must be at least 0 and below 1"),
+        ({"queue_size": 0}, "size of the queue must be 1 or more"),
+        ({"own_in_queue": "drop"}, "own_in_queue"),
+    ],
+)
+def test_settings_out_of_range_are_named(settings, message):
+    with pytest.raises(ValueError, match=message):
+        make(**settings)
+
+
+def test_weights_too_narrow_to_move_are_refused():
+    method = make().to(torch.bfloat16)
+    with pytest.raises(TypeError, match="does not move: keep weights in float32"):
+        method.after_step(0, 1)
+
+
+def test_the_state_dict_resumes_the_next_loss():
+    method, other = make(), make()
+    fill(method, 2, label=torch.arange(16))
+    other.load_state_dict(method.state_dict())
+    rows = {"label": torch.arange(4)}
+    losses = [InfoNCE().loss(pairs_of(m, batch(), **rows)) for m in (method, other)]
+    torch.testing.assert_close(losses[0], losses[1], rtol=0, atol=0)
+    assert normalize(method.queue.keys[:8], dim=1).allclose(method.queue.keys[:8])
