@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 WEIGHTS = "weights.pt"
 """The file of a finished run's weights, in its folder."""
@@ -20,33 +21,51 @@ class DamagedCheckpoint(ValueError):
     """A checkpoint that cannot be read: truncated, overwritten, or no checkpoint at all."""
 
 
-def write(path: Path, data: Mapping[str, Any], keep: Path | None = None) -> None:
-    """Write plain data and tensors to a file, which at no time is there in part.
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to, which takes the place of another when it is whole and on the disk.
 
-    Args:
-        path: The file; written under another name, brought to the disk, then renamed.
-        data: Numbers, strings, booleans, None and tensors in lists, tuples and dicts.
-        keep: Where a file that is at ``path`` is moved to.
+    It has another name until then.  Where writing fails it is deleted, and what was there stays.
 
     Raises:
-        TypeError: For data that only pickle could write, naming its place.
+        OSError: Naming the file, where it cannot be written, as on a full disk.
     """
-    import torch
-
-    _require_plain(data, "")
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with partial.open("wb") as file:
-            torch.save(data, file)
+            yield file
             file.flush()
             os.fsync(file.fileno())
-        if keep is not None and path.exists():
-            os.replace(path, keep)
         os.replace(partial, path)
+    except (OSError, RuntimeError) as error:
+        # torch's writer fails at its end for what a write said, in an error of another type.
+        cause = error if isinstance(error, OSError) else error.__context__
+        if not isinstance(cause, OSError):
+            raise
+        said = f"{cause.strerror}: could not be written, and what was there before is whole"
+        raise OSError(cause.errno, said, str(path)) from error
     finally:
         partial.unlink(missing_ok=True)
     _sync_folder(path.parent)
+
+
+def write(path: Path, data: Mapping[str, Any]) -> None:
+    """Write plain data and tensors to a file, which at no time is there in part.
+
+    Args:
+        path: The file.
+        data: Numbers, strings, booleans, None and tensors in lists, tuples and dicts.
+
+    Raises:
+        TypeError: For data that only pickle could write, naming its place.
+        OSError: Where it cannot be written, as on a full disk; what was there is left whole.
+    """
+    import torch
+
+    _require_plain(data, "")
+    with replacing(path) as file:
+        torch.save(data, file)
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -11,15 +11,10 @@ from typing import Any
 from ccl_plugins import checkpoint
 from ccl_plugins.kinds import registry
 from ccl_plugins.pipeline import Pipeline
-from ccl_plugins.record import differences, write_json
+from ccl_plugins.record import other_run, write_json
 from ccl_plugins.run import METRICS, RECORD, Run
 
 FIGURES = "figures"
-
-FREE = tuple(
-    f"fit.{name}:" for name in ("workers", "log_every", "checkpoint_every", "detect_anomaly")
-)
-"""Settings that may change when a run is resumed: they do not change what is trained."""
 
 
 class RunExists(FileExistsError):
@@ -48,13 +43,20 @@ def train(
         RunInterrupted: If training was stopped before its end.
     """
     from ccl_plugins.training import fit
+    from ccl_plugins.training.checkpointing import by_step
     from ccl_plugins.training.randomness import seed_everything
 
     record = pipeline.to_dict()
+    begun = bool(by_step(out / checkpoint.CHECKPOINTS))
+    done = out / checkpoint.WEIGHTS
+    if resume and done.exists() and not begun:
+        raise RunExists(f"{done} is of a finished run, which has no checkpoint to go on from")
     if is_first():
         check_folder(out, pipeline, resume=resume, overwrite=overwrite)
         if overwrite:
             _delete_run(out)
+        if resume and not begun:
+            _delete_events(out)  # of a run that was killed before its first checkpoint
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / RECORD, record)
     seed_everything(pipeline.settings.seed)
@@ -64,7 +66,7 @@ def train(
         pipeline.settings,
         out,
         record,
-        resume=resume and (out / checkpoint.CHECKPOINTS).is_dir(),
+        resume=resume and begun,
         callbacks=[*callbacks, *(callback for _, offered in hooked for callback in offered)],
         progress=progress,
     )
@@ -102,10 +104,7 @@ def check_folder(out: Path, pipeline: Pipeline, *, resume: bool, overwrite: bool
         )
     if resume and (out / RECORD).exists():
         saved = json.loads((out / RECORD).read_text(encoding="utf-8"))
-        changed = [
-            each for each in differences(saved, pipeline.to_dict()) if not each.startswith(FREE)
-        ]
-        if changed:
+        if changed := other_run(saved, pipeline.to_dict()):
             raise ValueError(
                 f"{out} holds a run of another pipeline, which this one cannot resume:"
                 f" {'; '.join(changed)}"
@@ -116,8 +115,12 @@ def _delete_run(out: Path) -> None:
     """What a run wrote, and nothing else that may lie in the folder."""
     for name in (RECORD, METRICS, checkpoint.WEIGHTS):
         (out / name).unlink(missing_ok=True)
-    for events in out.glob("events.out.tfevents.*"):
-        events.unlink()
+    _delete_events(out)
     for folder in (checkpoint.CHECKPOINTS, FIGURES):
         if (out / folder).is_dir():
             shutil.rmtree(out / folder)
+
+
+def _delete_events(out: Path) -> None:
+    for events in out.glob("events.out.tfevents.*"):
+        events.unlink()

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ccl_plugins._engine import engine
+from ccl_plugins.checkpoint import replacing
 from ccl_plugins.kinds import registry
 
 LOCAL = "local"
 """The plug-in name of what was defined in a session."""
+
+FREE = frozenset(
+    f"fit.{name}"
+    for name in (
+        "workers",
+        "log_every",
+        "checkpoint_every",
+        "checkpoint_every_steps",
+        "keep_last",
+        "detect_anomaly",
+    )
+)
+"""Settings that may change when a run is resumed: they do not change what is trained."""
 
 
 def plugins_of(components: Iterable[Any]) -> dict[str, str]:
@@ -67,12 +80,24 @@ def differences(saved: Any, now: Any, place: str = "") -> Iterator[str]:
         yield f"{place}: {json.dumps(saved)} -> {json.dumps(now)}"
 
 
+def other_run(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What keeps a run from being resumed as another, as ``place: saved -> now``; empty if nothing.
+
+    Settings in `FREE` may differ, and there may be more epochs.
+    """
+    found = []
+    for difference in differences(*(json.loads(json.dumps(record)) for record in (saved, now))):
+        place, _, values = difference.partition(": ")
+        if place == "fit.epochs":
+            before, after = map(int, values.split(" -> "))
+            if after < before:
+                found.append(f"{difference} (there may be more epochs, not fewer)")
+        elif place not in FREE:
+            found.append(difference)
+    return found
+
+
 def write_json(path: Path, data: Any) -> None:
-    """Write data as JSON under a temporary name, synced, then renamed: never half a file."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    with temporary.open("w", encoding="utf-8") as file:
-        json.dump(data, file, indent=2)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    """Write data as JSON; a file that was there is replaced by the whole of it or not at all."""
+    with replacing(path) as file:
+        file.write((json.dumps(data, indent=2) + "\n").encode())

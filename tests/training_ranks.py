@@ -13,6 +13,7 @@ from training_fakes import FakeDataset, make_parts
 from ccl_plugins.methods import SimCLR
 from ccl_plugins.objectives import InfoNCE
 from ccl_plugins.training import FitSettings, fit
+from ccl_plugins.training.checkpointing import newest
 from ccl_plugins.training.ranks import chunk, gather_rows, on_first, rank
 
 
@@ -46,7 +47,7 @@ def train(folder: str, devices: int) -> tuple[dict[str, Tensor], Tensor]:
     )
     settings = FitSettings(2, 8, workers=0, devices=devices, precision="64-true", accumulate=2)
     fit(parts, settings, Path(folder), {}, progress=False)
-    saved = torch.load(Path(folder) / "checkpoints" / "last.ckpt", weights_only=True)
+    saved = newest(Path(folder) / "checkpoints")[1]
     return method.state_dict(), saved["ccl_plugins"]["tables"]["condition"]["values"]
 
 

@@ -19,20 +19,20 @@ from ccl_plugins.training import ranks
 from ccl_plugins.training.interrupt import Interrupt
 from ccl_plugins.training.monitor import Monitor
 from ccl_plugins.training.randomness import generator_states
+from ccl_plugins.training.settings import FitSettings
 
-LAST, PREVIOUS = "last.ckpt", "previous.ckpt"
 OURS = "ccl_plugins"
+"""The name in a checkpoint of what Lightning does not know of."""
 
 
 class CheckpointFiles(CheckpointIO):
-    """Lightning's checkpoints as files of plain data, the last one and the one before."""
+    """Lightning's checkpoints as files of plain data."""
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
     ) -> None:
-        """Write a file; one that was there is kept as the previous."""
-        path = Path(path)
-        write(path, checkpoint, keep=path.with_name(PREVIOUS))
+        """Write a file."""
+        write(Path(path), checkpoint)
 
     def load_checkpoint(
         self, path: Any, map_location: Any = None, weights_only: bool | None = None
@@ -45,6 +45,28 @@ class CheckpointFiles(CheckpointIO):
         os.remove(path)
 
 
+def file_of(folder: Path, step: int) -> Path:
+    """The checkpoint's file of a step."""
+    return folder / f"step-{step:08d}.ckpt"
+
+
+def by_step(folder: Path) -> list[Path]:
+    """The checkpoints in a folder, the newest first."""
+    return sorted(folder.glob("step-*.ckpt"), key=lambda path: path.name, reverse=True)
+
+
+def leave_newest(folder: Path, written: Path, keep: int) -> None:
+    """Delete what a checkpoint just written makes needless.
+
+    Those beyond the ``keep`` newest; those of later steps, which were damaged or the run would have
+    gone on from them; and what was left of one whose writing was cut off.
+    """
+    files = by_step(folder)
+    place = files.index(written)
+    for old in [*files[:place], *files[place + keep :], *folder.glob(".step-*.partial")]:
+        old.unlink()
+
+
 def newest(folder: Path) -> tuple[Path, dict[str, Any]]:
     """The newest checkpoint in a folder that can be read.
 
@@ -55,8 +77,7 @@ def newest(folder: Path) -> tuple[Path, dict[str, Any]]:
     Warns:
         UserWarning: Naming the damaged file where an older one is used.
     """
-    paths = [folder / name for name in (LAST, PREVIOUS) if (folder / name).is_file()]
-    if not paths:
+    if not (paths := by_step(folder)):
         raise FileNotFoundError(f"there is no checkpoint to resume from in {folder}")
     damage: DamagedCheckpoint | None = None
     for path in paths:
@@ -74,14 +95,23 @@ def newest(folder: Path) -> tuple[Path, dict[str, Any]]:
     raise damage
 
 
+def last_good(folder: Path) -> str:
+    """Which checkpoint a run can go back to, as a sentence of an error."""
+    try:
+        path, found = newest(folder)
+    except (FileNotFoundError, DamagedCheckpoint):
+        return "No checkpoint was written before"
+    return f"The last good checkpoint is {path}, of step {found['global_step']}"
+
+
 class Checkpointing(Checkpoint):
-    """Writes checkpoints every few epochs, at the end, and where a stop is requested.
+    """Writes checkpoints every few epochs or steps, at the end, and where a stop is requested.
 
     Only between optimiser steps: gradients that are being accumulated are in no checkpoint.
 
     Args:
         folder: Where the files go.
-        every: Epochs between checkpoints.
+        settings: When they are written, and how many are kept.
         record: What the run is, as plain data.
         interrupt: Says whether a stop is requested.
         monitor: Makes sure that what is written is finite.
@@ -90,13 +120,13 @@ class Checkpointing(Checkpoint):
     def __init__(
         self,
         folder: Path,
-        every: int,
+        settings: FitSettings,
         record: Mapping[str, Any],
         interrupt: Interrupt,
         monitor: Monitor,
     ) -> None:
         self.folder = folder
-        self.every = every
+        self.settings = settings
         self.record = json.dumps(record)
         self.interrupt = interrupt
         self.monitor = monitor
@@ -121,7 +151,7 @@ class Checkpointing(Checkpoint):
         # All processes must stop after the same step, and a signal reaches them in different ones.
         if trainer.strategy.reduce_boolean_decision(self.interrupt.requested, all=False):
             self.stopped = trainer.should_stop = True
-        if trainer.should_stop and not trainer.is_last_batch:
+        if (self._is_due_by_steps() or trainer.should_stop) and not trainer.is_last_batch:
             self._save(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
@@ -129,8 +159,8 @@ class Checkpointing(Checkpoint):
         if not trainer.is_last_batch:
             return
         epoch = trainer.current_epoch + 1
-        due = epoch % self.every == 0 or epoch == trainer.max_epochs or trainer.should_stop
-        if due and not self._saved:
+        due = epoch % self.settings.checkpoint_every == 0 or epoch == trainer.max_epochs
+        if (due or trainer.should_stop or self._is_due_by_steps()) and not self._saved:
             self._save(trainer, pl_module)
 
     def on_save_checkpoint(
@@ -151,7 +181,17 @@ class Checkpointing(Checkpoint):
             "versions": versions(),
         }
 
+    def _is_due_by_steps(self) -> bool:
+        every = self.settings.checkpoint_every_steps
+        return every is not None and self._step % every == 0
+
     def _save(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        self.monitor.flush(trainer, pl_module)
-        trainer.save_checkpoint(self.folder / LAST)
+        self.monitor.check(trainer)
+        if trainer.logger is not None:
+            # What is logged up to here is in no later run.
+            trainer.logger.save()
+        path = file_of(self.folder, self._step)
+        trainer.save_checkpoint(path)
+        if trainer.is_global_zero:
+            leave_newest(self.folder, path, self.settings.keep_last)
         self._saved = True

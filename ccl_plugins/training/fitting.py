@@ -58,26 +58,29 @@ def fit(
         FileNotFoundError: If there is nothing to resume.
         ValueError: If the checkpoint is of a run with other settings, or is damaged; for a batch
             that the devices cannot share.
-        NonFiniteLoss: If the loss becomes NaN or infinite.
+        NonFiniteLoss: If the loss becomes NaN or infinite, naming step, samples and last checkpoint.
     """
     from ccl_plugins import checkpoint
+    from ccl_plugins.record import other_run
     from ccl_plugins.training.batches import Consumed, check_divisible
-    from ccl_plugins.training.checkpointing import OURS, Checkpointing, newest
+    from ccl_plugins.training.checkpointing import OURS, Checkpointing, last_good, newest
     from ccl_plugins.training.interrupt import Interrupt
     from ccl_plugins.training.module import TrainingModule
-    from ccl_plugins.training.monitor import Monitor
+    from ccl_plugins.training.monitor import Monitor, NonFiniteLoss
     from ccl_plugins.training.randomness import seed_everything
     from ccl_plugins.training.tables import Tables
     from ccl_plugins.training.trainer import beside_workers, make_trainer, quiet
 
-    check_divisible(settings.batch_size, settings.devices)
+    check_divisible(settings.batch_size, settings.processes)
     split = parts.dataset("train")
     tables, consumed = Tables(parts.conditions, len(split), settings.seed), Consumed()
     source, generators, done = None, [], None
     folder = out / checkpoint.CHECKPOINTS
     if resume:
         source, saved = newest(folder)
-        _require_same_run(settings, saved[OURS]["settings"], source)
+        changed = other_run({"fit": saved[OURS]["settings"]}, {"fit": settings.to_dict()})
+        if changed:
+            raise ValueError(f"{source} is of a run with other settings: {'; '.join(changed)}")
         tables.load_state_dict(saved[OURS]["tables"])
         consumed.batches, generators = saved[OURS]["consumed"], saved[OURS]["generators"]
         done = saved["global_step"]
@@ -85,11 +88,13 @@ def fit(
     module = TrainingModule(parts, split, tables, settings, _make_loader, consumed, generators)
     monitor = Monitor(settings.log_every, settings.batch_size)
     with Interrupt() as interrupt, quiet():
-        writer = Checkpointing(folder, settings.checkpoint_every, record, interrupt, monitor)
+        writer = Checkpointing(folder, settings, record, interrupt, monitor)
         trainer = make_trainer(settings, out, monitor, [*callbacks, writer], progress, done)
         try:
             with beside_workers(settings, trainer):
                 trainer.fit(module, ckpt_path=None if source is None else str(source))
+        except NonFiniteLoss as error:
+            raise NonFiniteLoss(f"{error}. {last_good(folder)}") from error
         except SystemExit as error:
             # Lightning ends the whole process at a second Ctrl-C; a notebook should live on.
             raise KeyboardInterrupt from error
@@ -108,18 +113,6 @@ def weights(parts: Parts, record: Mapping[str, Any], step: int) -> dict[str, Any
 
     networks = {name: network.state_dict() for name, network in parts.networks.items()}
     return {**networks, "step": step, "record": json.dumps(record), "versions": versions()}
-
-
-def _require_same_run(settings: FitSettings, saved: Mapping[str, Any], source: Path) -> None:
-    """Refuse to resume with settings under which the run would not go on but become another."""
-    given = settings.to_dict()
-    free = {"epochs", "workers", "devices", "checkpoint_every", "log_every", "detect_anomaly"}
-    for name in given.keys() - free:
-        if given[name] != saved.get(name):
-            raise ValueError(
-                f"{source} is of a run with {name} {saved.get(name)!r}; it cannot be resumed with"
-                f" {given[name]!r}"
-            )
 
 
 def _make_loader(module: TrainingModule) -> Loader:

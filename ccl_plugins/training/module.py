@@ -125,7 +125,8 @@ class TrainingModule(LightningModule):
             self.objective.progress(self.global_step, self.total_steps)
         loss, self._pairs = take_step(self.parts, self.tables, batch)
         if self.settings.detect_anomaly:
-            refuse_non_finite(loss, self.objective, self._pairs, batch.index, self.global_step)
+            step = self.global_step + 1
+            refuse_non_finite(loss, self.objective, self._pairs, batch.index, step)
         return loss
 
     def on_after_backward(self) -> None:
@@ -168,7 +169,8 @@ class TrainingModule(LightningModule):
     def _log_condition(self, name: str, found: Mapping[str, float]) -> None:
         if self.logger is not None and found and ranks.rank() == 0:
             logged = {f"condition/{name}/{k}": v for k, v in found.items()}
-            self.logger.log_metrics(logged, step=self.global_step)
+            # Of the first step that reads it, so that what is after a checkpoint has a later step.
+            self.logger.log_metrics(logged, step=self.global_step + 1)
 
     def _kernels(self, name: str) -> list[Any]:
         """The kernels through which the objective, or those it is made of, reads a condition."""

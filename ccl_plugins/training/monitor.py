@@ -11,6 +11,7 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from torch import Tensor
 
+from ccl_plugins.training import ranks
 from ccl_plugins.training.items import Batch
 
 
@@ -21,7 +22,8 @@ class NonFiniteLoss(ArithmeticError):
 class Monitor(Callback):
     """Logs loss, rates and the objective's changing numbers, and stops a run whose loss is not finite.
 
-    Losses stay on the device until they are logged: the device is waited for once per interval.
+    Losses stay on the device until they are logged or a checkpoint is written: the device is waited
+    for once per interval.
 
     Args:
         log_every: Optimiser steps between logged values.
@@ -35,53 +37,85 @@ class Monitor(Callback):
         """The values that were logged last."""
         self._losses: list[Tensor] = []
         self._seen: list[tuple[int, Tensor]] = []
+        self._finite: list[float] = []
+        """Losses of this interval that were found finite."""
         self._step = 0
         self._since = 0.0
+        self._timed = 0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Start the clock."""
         self._step = trainer.global_step
         self._since = time.perf_counter()
 
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: Any, batch: Batch, batch_idx: int
+    ) -> None:
+        """Note the samples of the step that begins, or goes on where batches are accumulated."""
+        self._seen.append((trainer.global_step + 1, batch.index))
+
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int
     ) -> None:
         """Keep the loss, and log where an interval is full."""
         self._losses.append(outputs["loss"].detach())
-        self._seen.append((trainer.global_step, batch.index))
         if trainer.global_step != self._step:
             self._step = trainer.global_step
             if self._step % self.log_every == 0:
                 self.flush(trainer, pl_module)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Log what is left."""
-        self.flush(trainer, pl_module)
+        """Log what is left, unless a resumed run will."""
+        self.check(trainer)
+        if trainer.global_step >= pl_module.total_steps:
+            self.flush(trainer, pl_module)
 
-    def flush(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Log the steps since the last time.
+    def check(self, trainer: pl.Trainer) -> None:
+        """Make sure that all losses until now are finite.
 
         Raises:
-            NonFiniteLoss: Naming the first step, and its samples.
+            NonFiniteLoss: Naming the first step at which one was not, and its samples.
         """
         if not self._losses:
             return
         losses = torch.stack(self._losses).float()
         whole = trainer.strategy.reduce(losses, reduce_op="mean").tolist()
-        now = time.perf_counter()
-        seen, spent = self._seen, max(now - self._since, 1e-9)
-        self._losses, self._seen, self._since = [], [], now
-        for (step, index), mine, mean in zip(seen, losses.isfinite().tolist(), whole, strict=True):
+        for (step, index), mine, mean in zip(
+            self._seen, losses.isfinite().tolist(), whole, strict=True
+        ):
             if not mine or not math.isfinite(mean):
                 raise NonFiniteLoss(_describe(step, index, mine))
+        self._losses, self._seen = [], []
+        self._finite += whole
+        self._timed += len(whole)
+
+    def flush(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Log the steps since the last time.
+
+        Raises:
+            NonFiniteLoss: As `check`.
+        """
+        self.check(trainer)
+        if not self._finite:
+            return
+        now = time.perf_counter()
         self.latest = {
-            "loss": sum(whole) / len(whole),
+            "loss": sum(self._finite) / len(self._finite),
             "lr": float(pl_module.used_lr),
-            "images_per_second": len(whole) * self.batch_size / spent,
+            "images_per_second": self._timed * self.batch_size / max(now - self._since, 1e-9),
             **_scalars(pl_module.objective),
         }
+        self._finite, self._timed, self._since = [], 0, now
         if trainer.logger is not None:
             trainer.logger.log_metrics(self.latest, step=self._step)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The interval that a checkpoint breaks off, so that a resumed run logs it whole."""
+        return {"finite": list(self._finite)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on with an interval."""
+        self._finite = list(state_dict["finite"])
 
 
 def _scalars(objective: Any) -> dict[str, float]:
@@ -115,13 +149,16 @@ def refuse_non_finite(loss: Tensor, objective: Any, pairs: Any, index: Tensor, s
         objective: Its ``terms(pairs)`` say which anchors are at fault.
         pairs: What the loss was taken on.
         index: (n,) or (n, 2) dataset indices of the anchors.
-        step: The optimiser step.
+        step: The optimiser step that is being taken, from 1.
 
     Raises:
-        NonFiniteLoss: Naming the step and the samples whose terms are not finite.
+        NonFiniteLoss: On all processes, naming the step and the samples whose terms are not finite.
     """
-    if bool(loss.isfinite()):
+    mine = bool(loss.isfinite())
+    if ranks.all_of(mine):
         return
+    if mine:
+        raise NonFiniteLoss(_describe(step, index, mine=False))
     with torch.no_grad():
         values, weights = objective.terms(pairs)
         bad = ~(values.isfinite() & weights.isfinite())

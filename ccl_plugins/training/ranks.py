@@ -86,6 +86,15 @@ def _share(table: Table | None) -> Table:
     return Table(received.pop(""), {k.removeprefix("/"): v for k, v in received.items()})
 
 
+def all_of(mine: bool) -> bool:
+    """Whether something holds on all processes; waits for them and for the device."""
+    if world_size() == 1:
+        return mine
+    told = torch.tensor(int(mine), device=_device())
+    dist.all_reduce(told, dist.ReduceOp.MIN)
+    return bool(told)
+
+
 def gather_rows(rows: Tensor, size: int) -> Tensor:
     """Join the processes' rows, of which the last may have fewer: (size, ...) on every process.
 

@@ -19,6 +19,19 @@ OPTIMIZERS: Mapping[str, Mapping[str, float]] = MappingProxyType(
 )
 """The optimisers and their settings with the values they have where none is given."""
 
+_WHOLE = {
+    "epochs": 1,
+    "batch_size": 1,
+    "seed": 0,
+    "devices": 1,
+    "nodes": 1,
+    "accumulate": 1,
+    "checkpoint_every": 1,
+    "keep_last": 1,
+    "log_every": 1,
+}
+_WHOLE_OR_NONE = {"workers": 0, "micro_batch": 1, "checkpoint_every_steps": 1}
+
 PRECISIONS = ("32-true", "16-mixed", "bf16-mixed", "64-true")
 
 
@@ -35,12 +48,20 @@ class FitSettings:
         warmup_epochs: Epochs, or parts of one, in which the learning rate rises linearly; then it
             falls to 0 as a cosine.
         workers: Processes that load and augment; None chooses by machine and data.
-        devices: GPUs, or CPU processes, that share each batch.
+        devices: GPUs, or CPU processes, that share each batch, on each node.
+        nodes: Machines that train together.
         precision: ``"32-true"``, ``"bf16-mixed"``, ``"16-mixed"`` or ``"64-true"``; losses are computed
             in at least float32 whatever it is.
         accumulate: Batches whose gradients make one optimiser step.
+        micro_batch: Samples of a batch that each device encodes at a time; None: all.  The gradient is
+            that of the whole batch, in the memory of a part and with twice the forward passes.
         clip: Largest norm of the gradient; None leaves it.
+        compile: Whether networks and objective are compiled, or with which backend of torch.compile.
+        channels_last: Whether images and filters lie with channels last in memory, as GPUs with tensor
+            cores prefer in mixed precision.
         checkpoint_every: Epochs between checkpoints; one is always written at the end.
+        checkpoint_every_steps: Optimiser steps between further ones; None: none.
+        keep_last: Checkpoints that are kept.
         log_every: Optimiser steps between logged values.
         detect_anomaly: Whether every step's loss is looked at, and autograd names the operation that
             made a NaN; slow.
@@ -57,26 +78,25 @@ class FitSettings:
     warmup_epochs: float = 0.0
     workers: int | None = None
     devices: int = 1
+    nodes: int = 1
     precision: str = "32-true"
     accumulate: int = 1
+    micro_batch: int | None = None
     clip: float | None = None
+    compile: bool | str = False
+    channels_last: bool = False
     checkpoint_every: int = 10
+    checkpoint_every_steps: int | None = None
+    keep_last: int = 2
     log_every: int = 10
     detect_anomaly: bool = False
 
     def __post_init__(self) -> None:
-        for name in (
-            "epochs",
-            "batch_size",
-            "devices",
-            "accumulate",
-            "checkpoint_every",
-            "log_every",
-        ):
-            _whole(name, getattr(self, name), 1)
-        _whole("seed", self.seed, 0)
-        if self.workers is not None:
-            _whole("workers", self.workers, 0)
+        for name, least in _WHOLE.items():
+            _whole(name, getattr(self, name), least)
+        for name, least in _WHOLE_OR_NONE.items():
+            if getattr(self, name) is not None:
+                _whole(name, getattr(self, name), least)
         non_negative("warmup_epochs", _number("warmup_epochs", self.warmup_epochs))
         if self.warmup_epochs > self.epochs:
             raise ValueError(
@@ -84,10 +104,21 @@ class FitSettings:
             )
         if self.clip is not None:
             positive("clip", _number("clip", self.clip))
-        if not isinstance(self.detect_anomaly, bool):
-            raise TypeError(f"detect_anomaly must be true or false, not {self.detect_anomaly!r}")
+        for name in ("channels_last", "detect_anomaly"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"{name} must be true or false, not {getattr(self, name)!r}")
+        if not isinstance(self.compile, bool | str):
+            raise TypeError(
+                "compile must be true, false or the name of a backend of torch.compile, not"
+                f" {self.compile!r}"
+            )
         one_of("precision", self.precision, PRECISIONS)
         object.__setattr__(self, "optimizer", _complete(self.optimizer))
+
+    @property
+    def processes(self) -> int:
+        """Processes that share each batch, one per device on every node."""
+        return self.devices * self.nodes
 
     def to_dict(self) -> dict[str, Any]:
         """Every setting as plain data."""

@@ -46,10 +46,11 @@ def make_trainer(
     if progress and not bars:
         bars = [Progress(monitor)]
         callbacks = [*callbacks, *bars]
-    several = settings.devices > 1
+    several = settings.processes > 1
     return pl.Trainer(
         accelerator="auto",
         devices=settings.devices,
+        num_nodes=settings.nodes,
         strategy=_many_processes() if several else "auto",
         precision=settings.precision,  # type: ignore[arg-type]  # one of PRECISIONS
         max_epochs=settings.epochs,

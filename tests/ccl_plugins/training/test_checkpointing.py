@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,25 @@ from training_fakes import make_parts
 from ccl_plugins import checkpoint
 from ccl_plugins.checkpoint import DamagedCheckpoint
 from ccl_plugins.training import FitSettings, fit
-from ccl_plugins.training.checkpointing import newest
+from ccl_plugins.training.checkpointing import by_step, file_of
 
-LAST, PREVIOUS = "checkpoints/last.ckpt", "checkpoints/previous.ckpt"
+FOLDER = "checkpoints"
 
 
-def run(out: Path, *, resume: bool = False, callbacks: Any = (), **settings: Any) -> Any:
+class StopAfter(Callback):
+    """Asks for a stop after a number of batches."""
+
+    def __init__(self, batches: int) -> None:
+        self.left = batches
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def run(out: Path, *, resume: bool = False, stop: int = 0, **settings: Any) -> Any:
+    callbacks = [*settings.pop("callbacks", ()), *([StopAfter(stop)] if stop else [])]
     given = {"epochs": 2, "batch_size": 8, "workers": 0, "checkpoint_every": 1, **settings}
     record = {"temperature": 0.1}
     return fit(
@@ -35,47 +50,61 @@ def damage(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
+def at(out: Path, step: int) -> Path:
+    return file_of(out / FOLDER, step)
+
+
 def test_a_checkpoint_is_plain_data_with_the_record(tmp_path: Path) -> None:
     run(tmp_path)
-    saved = torch.load(tmp_path / LAST, weights_only=True)
+    saved = torch.load(at(tmp_path, 4), weights_only=True)
     assert json.loads(saved["ccl_plugins"]["record"]) == {"temperature": 0.1}
     assert saved["global_step"] == 4
     assert saved["ccl_plugins"]["consumed"] == 4
     assert set(saved["ccl_plugins"]["generators"][0]) == {"python", "numpy", "torch", "cuda"}
 
 
-def test_the_checkpoint_before_the_last_is_kept_and_nothing_else(tmp_path: Path) -> None:
-    run(tmp_path, epochs=3)
-    assert checkpoint.read(tmp_path / PREVIOUS)["global_step"] == 4
-    assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == [
-        "last.ckpt",
-        "previous.ckpt",
-    ]
+@pytest.mark.parametrize(("keep", "steps"), [(1, [8]), (2, [6, 8]), (9, [2, 4, 6, 8])])
+def test_as_many_checkpoints_are_kept_as_were_asked_for(
+    tmp_path: Path, keep: int, steps: list[int]
+) -> None:
+    cut_off = tmp_path / FOLDER / ".step-00000002.ckpt.77.partial"
+    cut_off.parent.mkdir()
+    cut_off.write_bytes(b"PK")
+    run(tmp_path, epochs=4, keep_last=keep)
+    assert sorted((tmp_path / FOLDER).iterdir()) == [at(tmp_path, step) for step in steps]
 
 
-def test_a_damaged_checkpoint_gives_way_to_the_previous(tmp_path: Path) -> None:
+def test_checkpoints_are_written_between_epochs_where_asked_for(tmp_path: Path) -> None:
+    run(tmp_path, epochs=4, checkpoint_every=4, checkpoint_every_steps=3, keep_last=9)
+    assert by_step(tmp_path / FOLDER) == [at(tmp_path, step) for step in (8, 6, 3)]
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, keep: int) -> None:
     expected = run(tmp_path, epochs=3)
-    weights = checkpoint.read(tmp_path / LAST)["state_dict"]
-    damage(tmp_path / LAST)
-    with pytest.warns(UserWarning, match=r"last\.ckpt is damaged .*previous\.ckpt"):
-        assert run(tmp_path, epochs=3, resume=True) == expected
+    weights = checkpoint.read(at(tmp_path, 6))["state_dict"]
+    damage(at(tmp_path, 6))
+    with pytest.warns(UserWarning, match=r"step-0+6.ckpt is damaged .*from step-0+4.ckpt"):
+        assert run(tmp_path, epochs=3, resume=True, keep_last=keep) == expected
     torch.testing.assert_close(
-        checkpoint.read(tmp_path / LAST)["state_dict"], weights, rtol=0, atol=0
+        checkpoint.read(at(tmp_path, 6))["state_dict"], weights, rtol=0, atol=0
     )
 
 
-def test_a_missing_last_checkpoint_gives_way_to_the_previous(tmp_path: Path) -> None:
-    run(tmp_path)
-    (tmp_path / LAST).unlink()
-    assert newest(tmp_path / "checkpoints")[0].name == "previous.ckpt"
+def test_a_damaged_checkpoint_is_not_among_those_kept(tmp_path: Path) -> None:
+    run(tmp_path, epochs=3)
+    damage(at(tmp_path, 6))
+    with pytest.warns(UserWarning, match="is damaged"):
+        run(tmp_path, epochs=3, resume=True, checkpoint_every_steps=1, keep_last=1, stop=1)
+    assert by_step(tmp_path / FOLDER) == [at(tmp_path, 5)]
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"not a checkpoint"])
 def test_where_none_can_be_read_the_newest_is_named(tmp_path: Path, content: bytes) -> None:
     run(tmp_path)
-    (tmp_path / LAST).write_bytes(content)
-    damage(tmp_path / PREVIOUS)
-    with pytest.raises(DamagedCheckpoint, match=r"last\.ckpt is damaged"):
+    at(tmp_path, 4).write_bytes(content)
+    damage(at(tmp_path, 2))
+    with pytest.raises(DamagedCheckpoint, match=r"step-0+4\.ckpt is damaged"):
         run(tmp_path, resume=True)
 
 
@@ -97,8 +126,12 @@ def test_a_finished_run_resumes_to_itself_and_a_longer_one_goes_on(tmp_path: Pat
 
 def test_a_run_is_not_resumed_with_other_settings(tmp_path: Path) -> None:
     run(tmp_path)
-    with pytest.raises(ValueError, match=r"run with batch_size 8; it cannot be resumed with 10"):
+    with pytest.raises(ValueError, match=r"of a run with other settings: fit.batch_size: 8 -> 10"):
         run(tmp_path, resume=True, batch_size=10)
+    with pytest.raises(ValueError, match=r"fit.devices: 1 -> 2"):
+        run(tmp_path, resume=True, devices=2)
+    with pytest.raises(ValueError, match=r"fit.epochs: 2 -> 1 \(there may be more epochs"):
+        run(tmp_path, resume=True, epochs=1)
 
 
 def test_what_only_pickle_could_write_is_refused_by_place(tmp_path: Path) -> None:

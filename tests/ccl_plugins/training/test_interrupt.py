@@ -40,7 +40,7 @@ def test_a_signal_to_a_run_and_its_workers_leaves_a_checkpoint(tmp_path: Path, n
     assert signals.workers == 2
     assert not result.finished
     assert result.step == 4
-    assert checkpoint.read(tmp_path / "checkpoints" / "last.ckpt")["global_step"] == 4
+    assert checkpoint.read(tmp_path / "checkpoints" / "step-00000004.ckpt")["global_step"] == 4
     assert not (tmp_path / checkpoint.WEIGHTS).exists()
     assert set(multiprocessing.active_children()) <= signals.others
 
