@@ -1,0 +1,122 @@
+"""MoCo v2 in the hands of the engine: what the queue holds follows tables, partners and resumes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pytorch_lightning import Callback
+from sharded_methods import Small
+from training_fakes import FakeDataset, FakeViews, make_parts
+
+from ccl_plugins.conditions import Embedding
+from ccl_plugins.kernels import RBF
+from ccl_plugins.methods import MoCoV2
+from ccl_plugins.objectives import FairCCLK, InfoNCE
+from ccl_plugins.samplers import ConditionalPair
+from ccl_plugins.training import FitSettings, Parts, fit
+from ccl_plugins.training.checkpointing import newest
+
+
+class Moving:
+    """A refreshed condition of which every sample has another value in every epoch."""
+
+    life, measure = "refreshed", "categorical"
+
+    def __init__(self, classes: int = 1000) -> None:
+        self.classes = classes
+
+    def fit(self, dataset: Any, embed: Any, previous: Any) -> torch.Tensor:
+        first = torch.arange(len(dataset)) if previous is None else previous.values + 1
+        return first % self.classes
+
+
+def make(
+    condition: Any = None, objective: Any = None, sampler: Any = None, **settings: Any
+) -> Parts:
+    torch.manual_seed(0)
+    method = MoCoV2(8, 4, **{"queue_size": 20, "momentum": 0.5, **settings}, backbone=Small())
+    more = {} if sampler is None else {"sampler": sampler}
+    return make_parts(
+        dataset=FakeDataset(44),
+        views=FakeViews(),
+        method=method,
+        objective=objective or InfoNCE(),
+        conditions={} if condition is None else {"condition": condition},
+        **more,
+    )
+
+
+def run(parts: Parts, out: Path, **changes: Any) -> Parts:
+    out.mkdir(exist_ok=True)
+    resume, callbacks = changes.pop("resume", False), changes.pop("callbacks", ())
+    settings = FitSettings(**{"epochs": 3, "batch_size": 8, "workers": 0, **changes})
+    fit(parts, settings, out, {}, resume=resume, callbacks=callbacks, progress=False)
+    return parts
+
+
+def table(out: Path) -> torch.Tensor:
+    _, saved = newest(out / "checkpoints")
+    return saved["ccl_plugins"]["tables"]["condition"]["values"]
+
+
+def test_the_queue_follows_each_refresh_of_a_table(tmp_path: Path) -> None:
+    queue = run(make(Moving()), tmp_path).method.queue
+    assert queue.full
+    held = queue.condition("condition", torch.zeros(1))
+    torch.testing.assert_close(held, table(tmp_path)[queue.index])
+
+
+def test_partners_are_filed_as_themselves(tmp_path: Path) -> None:
+    parts = make(Moving(2), sampler=ConditionalPair)
+    seen: list[Any] = []
+
+    class Watch(Callback):
+        def on_train_batch_end(self, *args: Any) -> None:
+            seen.append(args[3].index)
+
+    queue = run(parts, tmp_path, epochs=1, callbacks=[Watch()]).method.queue
+    shown = torch.cat([index[:, 1] for index in seen])[-20:]
+    assert sorted(queue.index.tolist()) == sorted(shown.tolist())
+    torch.testing.assert_close(
+        queue.condition("condition", torch.zeros(1)), table(tmp_path)[queue.index]
+    )
+
+
+def test_the_momentum_encoder_moves_once_per_optimiser_step(tmp_path: Path) -> None:
+    parts = make()
+    moves: list[float] = []
+    original = parts.method.key_encoder.update
+    parts.method.key_encoder.update = lambda *a: (moves.append(a[-1]), original(*a))
+    run(parts, tmp_path, epochs=1, accumulate=5)
+    assert moves == [0.5]
+    assert int(parts.method.queue.filled) == 20
+
+
+class StopAfter(Callback):
+    def __init__(self, batch: int) -> None:
+        self.left = batch
+
+    def on_before_zero_grad(self, *_: Any) -> None:
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("stop", [2, 5, 7])
+@pytest.mark.parametrize("online", [False, True])
+def test_a_resumed_run_has_the_queue_of_an_unbroken_one(
+    tmp_path: Path, stop: int, online: bool
+) -> None:
+    def parts() -> Parts:
+        condition = Embedding("key") if online else Moving()
+        return make(condition, FairCCLK(RBF("median" if online else 1.0)))
+
+    whole = run(parts(), tmp_path / "whole").method
+    run(parts(), tmp_path / "broken", callbacks=[StopAfter(stop)])
+    late = run(parts(), tmp_path / "broken", resume=True).method
+    torch.testing.assert_close(late.state_dict(), whole.state_dict(), rtol=0, atol=0)
