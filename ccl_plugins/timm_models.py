@@ -76,3 +76,17 @@ def load_weights(model: nn.Module, path: str | Path, *, keep_head: bool = False)
     # timm names the last layer, which num_classes=0 has removed.
     prefixes = () if keep_head else tuple(f"{head}." for head in heads)
     model.load_state_dict({k: v for k, v in weights.items() if not k.startswith(prefixes)})
+
+
+def layers(model: Any) -> dict[str, int]:
+    """The number of the layer that each parameter belongs to, as timm counts: the stem is 0.
+
+    Raises:
+        ValueError: If timm does not say so of this model.
+    """
+    from timm.models import group_parameters
+
+    if not hasattr(model, "group_matcher"):
+        raise ValueError(f"timm does not say which layers a {type(model).__name__} has")
+    found: dict[str, int] = group_parameters(model, model.group_matcher(), reverse=True)
+    return found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from fnmatch import fnmatchcase
+from typing import Any, ClassVar, Literal, Self
 
 from torch import Tensor, nn
 
@@ -19,17 +20,21 @@ class Timm(nn.Module):
             ``vit_small_patch16_224.augreg_in21k``; or with a source, ``hf-hub:timm/resnet18.a1_in1k``.
         pretrained: Download timm's weights for it.
         stem: ``"cifar"`` replaces the first convolution of a ResNet by a new one of 3x3 with stride 1
-            and leaves out the pooling after it, for images of about 32 pixels.
+            and leaves out the pooling after it, for images of about 32 pixels.  timm has no weights
+            for it.
         checkpoint_path: A file of weights for this architecture and stem, loaded last; a classifier in
             it is left out.
+        freeze: How many layers, from the first, are not trained and keep their batch statistics: 1 is
+            the stem with a ViT's tokens and positions, and each block is one more; ``"all"`` are all.
         options: Further arguments of the model, as ``{"in_chans": 1, "drop_path_rate": 0.1}``.
 
     Attributes:
         num_features: f, the length of a feature vector.
 
     Raises:
-        ValueError: If timm has no model of this name, the model has no stem to replace, or an option is
-            not the caller's to set.
+        ValueError: If timm has no model of this name, the model has no stem to replace, weights of
+            another stem are asked for, there are fewer layers to freeze, or an option is not the
+            caller's to set.
         TypeError: If the model does not take an option.
 
     Source:
@@ -46,15 +51,51 @@ class Timm(nn.Module):
         stem: Literal["default", "cifar"] = "default",
         checkpoint_path: str | None = None,
         options: Mapping[str, Any] | None = None,
+        freeze: int | Literal["all"] = 0,
     ) -> None:
         super().__init__()
         one_of("stem", stem, ("default", "cifar"))
+        if stem == "cifar" and pretrained:
+            raise ValueError(
+                "timm has no weights for stem='cifar', whose first convolution pretrained=True would"
+                " leave random: use stem='default', or a checkpoint_path of weights for this stem"
+            )
         self.model: Any = timm_models.create(name, pretrained, options or {})
         if stem == "cifar":
             _cifar_stem(self.model, name)
-        if checkpoint_path is not None:
-            timm_models.load_weights(self.model, checkpoint_path)
+        self._load(checkpoint_path)
         self.num_features = _num_features(self.model)
+        self._frozen = self._freeze(freeze, name) if freeze else []
+
+    def _load(self, path: str | None) -> None:
+        if path is not None:
+            timm_models.load_weights(self.model, path)
+
+    def _freeze(self, first: int | Literal["all"], name: str) -> list[str]:
+        """Take the gradient from the first layers; the names of the modules that are wholly in them."""
+        if first == "all":
+            self.requires_grad_(False)
+        else:
+            depths = self.layers()
+            most = 1 + max(depths.values())
+            if not 0 < first <= most:
+                raise ValueError(
+                    f"freeze must be 0 to {most}, the layers of {name}, or 'all', not {first!r}"
+                )
+            for each, parameter in self.named_parameters():
+                parameter.requires_grad_(depths[each] >= first)
+        return [
+            prefix
+            for prefix, module in self.named_modules()
+            if prefix and (own := [*module.parameters()]) and not any(p.requires_grad for p in own)
+        ]
+
+    def train(self, mode: bool = True) -> Self:
+        """As of every module, but frozen layers stay in evaluation mode."""
+        super().train(mode)
+        for each in self._frozen:
+            self.get_submodule(each).eval()
+        return self
 
     def forward(self, x: Tensor) -> Tensor:
         """Features (n, num_features) of images (n, channels, height, width)."""
@@ -69,8 +110,20 @@ class Timm(nn.Module):
     def no_weight_decay(self) -> set[str]:
         """Names of the parameters of this module that timm trains without weight decay."""
         named = self.model.no_weight_decay() if hasattr(self.model, "no_weight_decay") else set()
-        # timm names what the class may have, as tokens that this model lacks.
-        return {name for name, _ in self.named_parameters() if name.removeprefix("model.") in named}
+        # timm names what the class may have, as tokens that this model lacks, and patterns.
+        return {
+            name
+            for name, _ in self.named_parameters()
+            if any(fnmatchcase(name.removeprefix("model."), pattern) for pattern in named)
+        }
+
+    def layers(self) -> dict[str, int]:
+        """The number of the layer that each parameter belongs to, from the stem, 0, on.
+
+        Raises:
+            ValueError: If timm does not say so of this model.
+        """
+        return {f"model.{name}": depth for name, depth in timm_models.layers(self.model).items()}
 
 
 def _num_features(model: Any) -> int:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import copy
+
 import pytest
+import safetensors.torch
 import timm
 import torch
 
-from ccl_plugins.backbones import LeNet5, Timm
+from ccl_plugins.backbones import Timm
 
 
 @pytest.mark.parametrize("name", ["resnet10t", "mobilenetv3_small_050", "test_vit"])
@@ -88,27 +91,67 @@ def test_a_checkpoint_that_does_not_fit_or_is_not_plain_weights_is_refused(tmp_p
         Timm("resnet18", checkpoint_path=str(path))
 
 
-def test_lenet5_maps_32_pixels_to_84_features():
-    model = LeNet5()
-    assert model(torch.randn(4, 3, 32, 32)).shape == (4, model.num_features) == (4, 84)
-    assert LeNet5(in_channels=1)(torch.randn(4, 1, 32, 32)).shape == (4, 84)
-    # Filters and two numbers for each normalised channel; matrices with their biases.
-    expected = 25 * (3 * 6 + 6 * 16) + 2 * (6 + 16) + 401 * 120 + 121 * 84
-    assert sum(p.numel() for p in model.parameters()) == expected
+def weights_of(path, name):
+    """Weights of a model with a classifier, as ``pretrained=True`` gets them without a download."""
+    source = timm.create_model(name)
+    safetensors.torch.save_file(source.state_dict(), path)
+    return source.state_dict(), {"pretrained_cfg_overlay": {"file": str(path)}}
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 28, 28), (2, 1, 32, 32), (3, 32, 32)])
-def test_lenet5_quotes_images_that_do_not_fit(shape):
-    with pytest.raises(ValueError, match=r"\(n, 3, 32, 32\), not \(\d, "):
-        LeNet5()(torch.randn(shape))
+@pytest.mark.parametrize("name", ["resnet10t", "test_vit"])
+@pytest.mark.parametrize("freeze", [0, 1, "all"])
+def test_pretrained_weights_are_never_drawn_again(name, freeze, tmp_path):
+    source, options = weights_of(tmp_path / "weights.safetensors", name)
+    loaded = Timm(name, pretrained=True, options=options, freeze=freeze).model.state_dict()
+    assert loaded.keys() <= source.keys()
+    for key, tensor in loaded.items():
+        torch.testing.assert_close(tensor, source[key], rtol=0, atol=0)
 
 
-def test_lenet5_needs_a_channel():
-    with pytest.raises(ValueError, match="in_channels"):
-        LeNet5(in_channels=0)
+def test_pretrained_weights_and_the_cifar_stem_exclude_each_other():
+    with pytest.raises(ValueError, match="would leave random: use stem='default', or a checkpoint"):
+        Timm("resnet18", pretrained=True, stem="cifar")
 
 
-def test_every_weight_of_lenet5_gets_a_gradient():
-    model = LeNet5()
-    model(torch.randn(8, 3, 32, 32)).square().sum().backward()
-    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
+@pytest.mark.parametrize(
+    ("name", "freeze", "trained"),
+    [
+        ("resnet18", 1, ["layer1", "layer2", "layer3", "layer4"]),
+        ("resnet18", 3, ["layer2", "layer3", "layer4"]),
+        ("test_vit", 3, ["blocks.2", "blocks.3", "blocks.4", "blocks.5", "norm"]),
+        ("resnet18", "all", []),
+    ],
+)
+def test_the_first_layers_are_frozen_with_their_batch_statistics(name, freeze, trained):
+    model = Timm(name, freeze=freeze).train()
+    learns = {n for n, p in model.model.named_parameters() if p.requires_grad}
+    first = {part for part in trained if any(n.startswith(part) for n in learns)}
+    assert first == set(trained)
+    assert not any(n.startswith(("conv1", "bn1", "patch_embed", "pos_embed")) for n in learns)
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    size = model.model.default_cfg["input_size"][-1] if name == "test_vit" else 64
+    model(torch.randn(2, 3, size, size))
+    state = model.state_dict()
+    changed = {key.removeprefix("model.") for key in state if not state[key].equal(before[key])}
+    norms = {key.removeprefix("model.") for key in state if "running" in key or "batches" in key}
+    assert changed == {key for key in norms if key.startswith(tuple(trained))}
+
+
+def test_a_copy_without_gradient_still_has_its_own_batch_statistics():
+    model = copy.deepcopy(Timm("resnet18", freeze=1)).requires_grad_(False).train()
+    assert not model.model.bn1.training
+    assert model.model.layer1[0].bn1.training
+
+
+@pytest.mark.parametrize("freeze", [-1, 11])
+def test_more_layers_than_there_are_cannot_be_frozen(freeze):
+    with pytest.raises(ValueError, match=f"freeze must be 0 to 9, the .* or 'all', not {freeze}"):
+        Timm("resnet18", freeze=freeze)
+
+
+def test_patterns_of_timm_name_parameters_without_weight_decay():
+    model = Timm("resnet10t")
+    model.model.no_weight_decay = lambda: {"layer1.*"}
+    named = model.no_weight_decay()
+    assert named == {n for n, _ in model.named_parameters() if n.startswith("model.layer1.")}
+    assert named

@@ -1,0 +1,83 @@
+"""The small AlexNet of contrastive learning on small images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+
+class SmallAlexNet(nn.Module):
+    """AlexNet with 3x3 convolutions and batch normalisation, for images of 32 or 64 pixels.
+
+    Five convolutions (96, 192, 384, 384 and 192 channels), pooled after the first two and the last,
+    then ``fc6`` and ``fc7``, all normalised and rectified.  The features are those of ``fc7``; the last
+    layer, ``fc8``, is the linear head of a method: ``simclr(layers=1)``.
+
+    Shape:
+        (n, in_channels, size, size) -> (n, 4096)
+
+    Args:
+        size: Height and width of the images in pixels, 15 or more; 32 for CIFAR, 64 for STL-10.
+        in_channels: Channels of the images, 1 or more.
+
+    Raises:
+        ValueError: If a parameter is too small; on use, if images have another shape.
+
+    Source:
+        Wang and Isola, Understanding Contrastive Representation Learning through Alignment and
+        Uniformity on the Hypersphere (2020), after Tian et al., Contrastive Multiview Coding (2019);
+        Zheng et al., Contrastive Attraction and Contrastive Repulsion for Representation Learning
+        (2021), appendix C.1.
+    """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"size": 16}
+
+    num_features = 4096
+
+    def __init__(self, size: int = 32, in_channels: int = 3) -> None:
+        super().__init__()
+        for name, value, least in (("size", size, 15), ("in_channels", in_channels, 1)):
+            if value < least:
+                raise ValueError(f"{name} must be {least} or more, not {value!r}")
+        self.size = size
+        self.in_channels = in_channels
+        side = size
+        for _pool in range(3):
+            side = (side - 3) // 2 + 1
+        self.convolutions = nn.Sequential(
+            *_convolution(in_channels, 96, pool=True),
+            *_convolution(96, 192, pool=True),
+            *_convolution(192, 384),
+            *_convolution(384, 384),
+            *_convolution(384, 192, pool=True),
+            nn.Flatten(),
+        )
+        self.fc6 = nn.Sequential(*_linear(192 * side**2, 4096))
+        self.fc7 = nn.Sequential(*_linear(4096, self.num_features))
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d | nn.Linear):
+                nn.init.normal_(module.weight, std=0.02)  # as the released code
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features (n, 4096) of images (n, in_channels, size, size)."""
+        shape = (self.in_channels, self.size, self.size)
+        if x.shape[1:] != shape:
+            raise ValueError(
+                f"SmallAlexNet(size={self.size}, in_channels={self.in_channels}) takes images of shape"
+                f" (n, {', '.join(map(str, shape))}), not {tuple(x.shape)}"
+            )
+        features: Tensor = self.fc7(self.fc6(self.convolutions(x)))
+        return features
+
+
+def _convolution(inputs: int, outputs: int, pool: bool = False) -> list[nn.Module]:
+    convolution = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+    layers = [convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
+    return [*layers, nn.MaxPool2d(3, 2)] if pool else layers
+
+
+def _linear(inputs: int, outputs: int) -> list[nn.Module]:
+    linear = nn.Linear(inputs, outputs, bias=False)
+    return [linear, nn.BatchNorm1d(outputs), nn.ReLU(inplace=True)]

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ccl_plugins.backbones import LeNet5
+
+
+def test_lenet5_maps_32_pixels_to_84_features():
+    model = LeNet5()
+    assert model(torch.randn(4, 3, 32, 32)).shape == (4, model.num_features) == (4, 84)
+    assert LeNet5(in_channels=1)(torch.randn(4, 1, 32, 32)).shape == (4, 84)
+    # Filters and two numbers for each normalised channel; matrices with their biases.
+    expected = 25 * (3 * 6 + 6 * 16) + 2 * (6 + 16) + 401 * 120 + 121 * 84
+    assert sum(p.numel() for p in model.parameters()) == expected
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 28, 28), (2, 1, 32, 32), (3, 32, 32)])
+def test_lenet5_quotes_images_that_do_not_fit(shape):
+    with pytest.raises(ValueError, match=r"\(n, 3, 32, 32\), not \(\d, "):
+        LeNet5()(torch.randn(shape))
+
+
+def test_lenet5_needs_a_channel():
+    with pytest.raises(ValueError, match="in_channels"):
+        LeNet5(in_channels=0)
+
+
+def test_every_weight_of_lenet5_gets_a_gradient():
+    model = LeNet5()
+    model(torch.randn(8, 3, 32, 32)).square().sum().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
