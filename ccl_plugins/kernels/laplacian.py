@@ -39,10 +39,16 @@ class Laplacian:
         if norm not in (1, 2):
             raise ValueError(f"norm must be 1 or 2, not {norm!r}")
         self.norm = norm
+        if norm == 2 and not isinstance(self.scale, str):
+            self.radial = self._radial
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         """(n, m) similarities in (0, 1]."""
         return self._distance(a, b).div(-resolve(self.scale, self._distance, b)).exp_()
+
+    def _radial(self, square: Tensor) -> Tensor:
+        """The kernel by squared distance, of any shape."""
+        return square.sqrt().div_(-self.scale).exp_()  # type: ignore[operator]  # a number, as it is offered
 
     def _distance(self, a: Tensor, b: Tensor) -> Tensor:
         x, y = as_vectors(a), as_vectors(b)

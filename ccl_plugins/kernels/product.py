@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from ccl_plugins.kernels.parts import Combined, features_of, rank_of
+from ccl_plugins.kernels.parts import Combined, features_of, radial_of, rank_of
 
 
 class Product(Combined):
@@ -43,3 +43,6 @@ class Product(Combined):
 
     def _rank(self, a: Tensor) -> int:
         return math.prod(rank_of(kernel, a) for kernel in self.kernels)
+
+    def _radial(self, square: Tensor) -> Tensor:
+        return reduce(Tensor.mul, [radial_of(kernel, square) for kernel in self.kernels])

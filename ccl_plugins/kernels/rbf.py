@@ -33,10 +33,16 @@ class RBF:
 
     def __init__(self, scale: float | Literal["median"] = 1.0) -> None:
         self.scale = read_scale(scale)
+        if not isinstance(self.scale, str):
+            self.radial = self._radial
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         """(n, m) similarities in (0, 1]."""
         return squared_distance(a, b).div_(-resolve(self.scale, squared_distance, b)).exp_()
+
+    def _radial(self, square: Tensor) -> Tensor:
+        """The kernel by squared distance, of any shape."""
+        return square.div(-self.scale).exp_()  # type: ignore[operator]  # a number, as it is offered
 
     def __repr__(self) -> str:
         return f"RBF(scale={self.scale!r})"

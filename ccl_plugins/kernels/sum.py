@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ccl_plugins.kernels.parts import Combined, features_of, rank_of
+from ccl_plugins.kernels.parts import Combined, features_of, radial_of, rank_of
 from ccl_plugins.protocols import Kernel
 from ccl_plugins.ranges import positive
 
@@ -55,6 +55,10 @@ class Sum(Combined):
 
     def _rank(self, a: Tensor) -> int:
         return sum(rank_of(kernel, a) for kernel in self.kernels)
+
+    def _radial(self, square: Tensor) -> Tensor:
+        parts = zip(self.weights, self.kernels, strict=True)
+        return reduce(Tensor.add, [weight * radial_of(kernel, square) for weight, kernel in parts])
 
     def __repr__(self) -> str:
         return f"Sum({self.kernels!r}, weights={self.weights})"

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.protocols import Kernel, Measure
+from ccl_plugins.samplers.by_kernel import by_kernel
 from ccl_plugins.samplers.groups import require_rows, stream
-from ccl_plugins.samplers.partners import ByKernel, Nearest, OfGroup, Partners
+from ccl_plugins.samplers.nearest import among_nearest
+from ccl_plugins.samplers.partners import OfGroup, Partners
 from ccl_plugins.samplers.uniform import Uniform
 
 
@@ -70,9 +72,9 @@ class ConditionalPair:
         self._anchors = Uniform(size=size, batch_size=batch_size, seed=seed)
         self._partners: Partners
         if kernel is not None:
-            self._partners = ByKernel(condition, own_pair, kernel)
+            self._partners = by_kernel(condition, own_pair, kernel)
         elif nearest is not None:
-            self._partners = Nearest(condition, own_pair, nearest)
+            self._partners = among_nearest(condition, own_pair, nearest)
         else:
             self._partners = OfGroup(condition, own_pair)
 

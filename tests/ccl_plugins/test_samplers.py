@@ -12,11 +12,10 @@ import torch
 from scipy import stats
 
 import ccl_plugins as ccl
-from ccl_plugins.kernels import RBF, Delta, Precomputed
+from ccl_plugins.kernels import RBF
 from ccl_plugins.samplers import ConditionalPair, Imbalanced, SameCondition, Uniform
 from ccl_plugins.samplers.groups import Groups
 from ccl_plugins.samplers.imbalanced import kept_counts
-from ccl_plugins.samplers.partners import ByKernel
 from ccl_plugins.training.batches import Batches, Consumed
 
 ERROR_RATE = 1e-4
@@ -36,15 +35,6 @@ every = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 
 def epoch(sampler, number, start=0):
     return list(sampler.batches(number, start))
-
-
-def assert_distributed(counts, expected):
-    """The counts are such as draws with these expected counts give."""
-    counts, expected = np.asarray(counts, float), np.asarray(expected, float)
-    assert counts[expected == 0].sum() == 0
-    possible = expected > 0
-    chance = stats.chisquare(counts[possible], expected[possible]).pvalue
-    assert chance > ERROR_RATE
 
 
 # what every sampler must hold
@@ -119,105 +109,6 @@ def test_groups_are_the_samples_of_each_value():
     assert groups.order[groups.place].tolist() == list(range(6))
     hierarchy = Groups(torch.stack([values, torch.tensor([0, 0, 1, 5, 0, 0])], 1))
     assert [hierarchy.members(i).tolist() for i in range(4)] == [[1, 4], [3], [0, 5], [2]]
-
-
-# conditional_pair
-
-
-def pair_counts(sampler, size, epochs):
-    rows = torch.cat([batch for e in range(epochs) for batch in sampler.batches(e)])
-    return torch.bincount(rows[:, 0] * size + rows[:, 1], minlength=size**2).view(size, size)
-
-
-@pytest.mark.parametrize("own", [True, False])
-def test_pairs_are_distributed_as_their_equation(own):
-    classes = torch.tensor([4, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2, 2])
-    sampler = ConditionalPair(own, condition=classes, size=12, batch_size=6, seed=0)
-    same = (classes[:, None] == classes).double()
-    if not own:
-        same[1:] -= torch.eye(12)[1:]  # the first is alone, and so is its own partner
-    counts = pair_counts(sampler, 12, 2000)
-    assert_distributed(counts, 2000 * same / same.sum(1, keepdim=True))
-
-
-def test_partners_in_a_batch_are_drawn_independently():
-    sampler = ConditionalPair(condition=torch.zeros(4).long(), size=4, batch_size=4, seed=0)
-    drawn = torch.cat([batch for e in range(5000) for batch in sampler.batches(e)])
-    partner = drawn[:, 1][drawn[:, 0].view(-1, 4).argsort(1) + 4 * torch.arange(5000)[:, None]]
-    assert_distributed(
-        torch.bincount(partner[:, 0] * 4 + partner[:, 1], minlength=16), [5000 / 16] * 16
-    )
-
-
-@pytest.mark.parametrize("own", [True, False])
-@pytest.mark.parametrize("candidates_for", [2, 64])
-def test_partners_are_distributed_as_the_kernel(own, candidates_for):
-    """Among few candidates, accepted or not, and among all samples."""
-    values = torch.linspace(-1, 1, 100)[:, None] ** 3
-    kernel = RBF(scale=0.05)
-    partners = ByKernel(values, own, kernel)
-    draws = np.random.default_rng(0)
-    anchors = torch.tensor([0, 50] * (candidates_for // 2))
-    drawn = torch.cat([partners.draw(anchors, draws) for _ in range(3000 // candidates_for)])
-    for place, anchor in enumerate([0, 50]):
-        weights = kernel(values[anchor : anchor + 1], values)[0].double()
-        weights[anchor] *= own
-        chosen = torch.bincount(drawn[place::2], minlength=100)
-        expected = len(drawn) / 2 * weights / weights.sum()
-        rare = expected < 5
-        assert_distributed(
-            [*chosen[~rare], chosen[rare].sum()], [*expected[~rare], expected[rare].sum()]
-        )
-
-
-def test_a_kernel_may_be_unbounded_negative_or_zero():
-    values = torch.tensor([[3.0], [1.0], [-2.0], [0.0]])
-    linear = ccl.create("kernel", "linear")
-    sampler = ConditionalPair(
-        kernel=linear, own_pair=False, condition=values, size=4, batch_size=2, seed=0
-    )
-    # The third is likened to none but itself, the last to none at all: they are their own partners.
-    expected = [[0, 600, 0, 0], [600, 0, 0, 0], [0, 0, 600, 0], [0, 0, 0, 600]]
-    assert pair_counts(sampler, 4, 600).tolist() == expected
-
-
-def test_a_delta_kernel_is_the_classes():
-    sampler = ConditionalPair(kernel=Delta(), condition=CLASSES, size=96, batch_size=8, seed=0)
-    pairs = torch.cat(epoch(sampler, 0))
-    assert torch.equal(CLASSES[pairs[:, 0]], CLASSES[pairs[:, 1]])
-    assert (pairs[:, 0] != pairs[:, 1]).float().mean() > 0.9
-
-
-@pytest.mark.parametrize("own", [True, False])
-def test_partners_are_among_the_nearest(own):
-    sampler = ConditionalPair(own, nearest=4, condition=COLORS, size=96, batch_size=96, seed=0)
-    distance = torch.cdist(COLORS, COLORS) + (0 if own else torch.eye(96) * 9)
-    near = torch.zeros(96, 96).scatter_(1, distance.topk(4, largest=False).indices, 1)
-    assert_distributed(pair_counts(sampler, 96, 400), 100 * near)
-
-
-def test_equal_values_are_each_others_nearest_and_never_their_own():
-    sampler = ConditionalPair(
-        own_pair=False, nearest=2, condition=torch.zeros(9, 2), size=9, batch_size=9, seed=0
-    )
-    for e in range(50):
-        pairs = epoch(sampler, e)[0]
-        assert bool((pairs[:, 0] != pairs[:, 1]).all())
-
-
-@pytest.mark.parametrize(
-    ("given", "condition", "words"),
-    [
-        ({}, COLORS, "holds numbers.* by kernel= or nearest="),
-        ({"nearest": 3}, CLASSES, "holds class ids.* without nearest="),
-        ({"nearest": 3, "kernel": RBF(1.0)}, COLORS, "not both"),
-        ({"nearest": 97}, COLORS, "nearest must be 1 to 96.* not 97"),
-        ({"kernel": Precomputed([[1.0]])}, CLASSES, "needs a positive definite kernel"),
-    ],
-)
-def test_what_partners_cannot_be_drawn_by_is_refused(given, condition, words):
-    with pytest.raises(ValueError, match=words):
-        ConditionalPair(**given, condition=condition, size=96, batch_size=8, seed=0)
 
 
 # same_condition
