@@ -41,6 +41,7 @@ def train(
     Raises:
         RunExists: If the folder holds a run, and neither ``resume`` nor ``overwrite`` is given.
         RunInterrupted: If training was stopped before its end.
+        ValueError: For a batch that the method cannot take, before anything is deleted or written.
     """
     from ccl_plugins.training import fit
     from ccl_plugins.training.checkpointing import by_step
@@ -53,16 +54,20 @@ def train(
         raise RunExists(f"{done} is of a finished run, which has no checkpoint to go on from")
     if is_first():
         check_folder(out, pipeline, resume=resume, overwrite=overwrite)
+    seed_everything(pipeline.settings.seed)
+    parts = pipeline.build()
+    if hasattr(parts.method, "check_batch"):
+        parts.method.check_batch(pipeline.settings.batch_size)
+    if is_first():
         if overwrite:
             _delete_run(out)
         if resume and not begun:
             _delete_events(out)  # of a run that was killed before its first checkpoint
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / RECORD, record)
-    seed_everything(pipeline.settings.seed)
     hooked = registry().call("ccl_callbacks", pipeline=pipeline)
     result = fit(
-        pipeline.build(),
+        parts,
         pipeline.settings,
         out,
         record,

@@ -137,6 +137,18 @@ class MoCoV2(nn.Module):
         shown = pairs.index if pairs.partner is None else pairs.partner
         self.queue.write(pairs.keys[-1], shown, rows)
 
+    def check_batch(self, size: int) -> None:
+        """Whether the keys of a global batch fit into the queue.
+
+        Raises:
+            ValueError: If they do not.
+        """
+        if size > len(self.queue):
+            raise ValueError(
+                f"a batch of {size} does not fit into moco_v2's queue of {len(self.queue)}: give it"
+                f" queue_size={size} or more, or a smaller batch_size"
+            )
+
     def read_conditions(self, look_up: Callable[[Tensor], Mapping[str, Tensor]]) -> None:
         """Read the queue's conditions again, by index, from tables that have changed."""
         self.queue.read_conditions(look_up)
