@@ -93,12 +93,10 @@ class MoCoV2(nn.Module):
     def embed(self, views: Sequence[Tensor]) -> Embedded:
         """One forward pass for each view, as batch statistics are of one view here."""
         features = [self.encode(view) for view in (views if self.symmetric else views[:1])]
+        projections = torch.stack([self.head(each) for each in features])
+        # Last: a second pass for the gradient's sake, as of micro-batches, ends before them.
         keys = [self._key(view) for view in (views if self.symmetric else views[1:])]
-        return Embedded(
-            features=torch.stack(features),
-            projections=torch.stack([self.head(each) for each in features]),
-            keys=torch.stack(keys),
-        )
+        return Embedded(torch.stack(features), projections, torch.stack(keys))
 
     def _key(self, images: Tensor) -> Tensor:
         from lightly.models.utils import batch_shuffle, batch_unshuffle

@@ -16,9 +16,11 @@ from ccl_plugins.training.items import Batch
 from ccl_plugins.training.kernel_check import check_kernel
 from ccl_plugins.training.loader import Loader
 from ccl_plugins.training.monitor import refuse_non_finite
-from ccl_plugins.training.optimizers import make_optimizer, parameter_groups, warmup_cosine
+from ccl_plugins.training.optimizers import make_optimizer, parameter_groups
 from ccl_plugins.training.parts import Parts
+from ccl_plugins.training.preparing import in_format, prepare
 from ccl_plugins.training.randomness import restore_generators, seed_everything
+from ccl_plugins.training.schedules import make_schedule
 from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.training.step import take_step
 from ccl_plugins.training.tables import Tables
@@ -61,6 +63,7 @@ class TrainingModule(LightningModule):
         self._make_loader = make_loader
         self._loader: Loader | None = None
         self._pairs: Any = None
+        self._loss: Callable[[Any], Tensor] = self.objective.loss
 
     @property
     def total_steps(self) -> int:
@@ -73,6 +76,7 @@ class TrainingModule(LightningModule):
         if hasattr(self.objective, "setup"):
             # Without the samples that are left out: what they lack is no class.
             self.objective.setup({name: self.tables.present(name) for name in self.tables})
+        self._loss = prepare(self.method, self.objective, self.settings)
 
     def train_dataloader(self) -> Loader:
         """The loader of this process's batches."""
@@ -86,15 +90,17 @@ class TrainingModule(LightningModule):
             self._loader.close()
 
     def configure_optimizers(self) -> Any:
-        """The optimiser, and a learning rate that changes with every step."""
-        optimizer = make_optimizer(
-            parameter_groups(self.method, self.objective), self.settings.optimizer
+        """The optimiser, and its learning rate's schedule."""
+        settings, given = self.settings, self.settings.optimizer
+        groups = parameter_groups(self.method, self.objective, given["decay"], given["layer_decay"])
+        optimizer = make_optimizer(groups, given, settings.batch_size * settings.accumulate)
+        factor = make_schedule(
+            settings.schedule,
+            settings.epochs,
+            self.total_steps // settings.epochs,
+            settings.warmup_epochs,
         )
-        per_epoch = self.total_steps // self.settings.epochs
-        warmup = round(self.settings.warmup_epochs * per_epoch)
-        scheduler = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, warmup_cosine(self.total_steps, warmup)
-        )
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return {
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
@@ -123,11 +129,17 @@ class TrainingModule(LightningModule):
         """The loss of a batch."""
         if hasattr(self.objective, "progress"):
             self.objective.progress(self.global_step, self.total_steps)
-        loss, self._pairs = take_step(self.parts, self.tables, batch)
+        loss, self._pairs = take_step(
+            self.parts, self.tables, batch, self.settings.micro_batch, self._loss
+        )
         if self.settings.detect_anomaly:
             step = self.global_step + 1
             refuse_non_finite(loss, self.objective, self._pairs, batch.index, step)
         return loss
+
+    def on_after_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
+        """Bring images into the memory format of the filters."""
+        return in_format(batch) if self.settings.channels_last else batch
 
     def on_after_backward(self) -> None:
         """Fill the queue, which the backward pass has read, and count the batch."""

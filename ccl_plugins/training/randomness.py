@@ -69,13 +69,24 @@ def restore_generators(states: Mapping[str, Any]) -> None:
         torch.cuda.set_rng_state_all([state.cpu() for state in states["cuda"]])
 
 
+def cpu_states() -> tuple[Any, ...]:
+    """The states of python's, numpy's and torch's CPU generator, for this process."""
+    return random.getstate(), np.random.get_state(), torch.get_rng_state()
+
+
+def set_cpu_states(states: tuple[Any, ...]) -> None:
+    """Set the three generators to what `cpu_states` gave."""
+    python, numpy, cpu = states
+    random.setstate(python)
+    np.random.set_state(numpy)
+    torch.set_rng_state(cpu)
+
+
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Leave python's, numpy's and torch's CPU generator as they were (0.1 ms)."""
-    python, numpy, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    states = cpu_states()
     try:
         yield
     finally:
-        random.setstate(python)
-        np.random.set_state(numpy)
-        torch.set_rng_state(cpu)
+        set_cpu_states(states)

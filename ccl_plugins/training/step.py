@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +12,18 @@ from torch import Tensor
 from ccl_plugins.numerics import gather
 from ccl_plugins.protocols import Embedded
 from ccl_plugins.training.items import Batch
+from ccl_plugins.training.micro_batches import embed
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.tables import Tables
 
 
-def take_step(parts: Parts, tables: Tables, batch: Batch) -> tuple[Tensor, Any]:
+def take_step(
+    parts: Parts,
+    tables: Tables,
+    batch: Batch,
+    micro_batch: int | None = None,
+    loss: Callable[[Any], Tensor] | None = None,
+) -> tuple[Tensor, Any]:
     """The loss of a batch, and the pairs it was taken on.
 
     Nothing is stored and no value is looked at.  After ``backward`` the caller gives the pairs to
@@ -25,12 +33,14 @@ def take_step(parts: Parts, tables: Tables, batch: Batch) -> tuple[Tensor, Any]:
         parts: The pipeline's parts; under mixed precision ``embed`` runs in the ambient autocast.
         tables: The fitted conditions.
         batch: Views and indices on the method's device.
+        micro_batch: Samples that are embedded at a time; None: all.
+        loss: Computes ``objective.loss``, compiled for instance.
     """
     method, objective = parts.method, parts.objective
     index, partner = batch.index, None
     if index.ndim == 2:
         index, partner = index.unbind(1)
-    embedded: Embedded = method.embed(batch.views)
+    embedded = embed(method, batch.views, micro_batch)
     # Similarities over small temperatures overflow in half precision, so autocast ends here.
     with torch.autocast(index.device.type, enabled=False):
         embedded = _at_least_float32(embedded)
@@ -43,7 +53,7 @@ def take_step(parts: Parts, tables: Tables, batch: Batch) -> tuple[Tensor, Any]:
             pairs = replace(pairs, extras={**pairs.extras, **extras})
         if partner is not None:
             pairs = replace(pairs, partner=gather(partner) if pairs.processes > 1 else partner)
-        return objective.loss(pairs), pairs
+        return (loss or objective.loss)(pairs), pairs
 
 
 def _at_least_float32(embedded: Embedded) -> Embedded:
