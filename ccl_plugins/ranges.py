@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 
 def positive(name: str, value: float) -> float:
@@ -58,4 +59,29 @@ def one_of(name: str, value: str, choices: Sequence[str]) -> str:
     """
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
+    return value
+
+
+def whole(name: str, value: Any, least: int) -> int:
+    """``value`` if it is a whole number, ``least`` or more.
+
+    Raises:
+        TypeError: For a value of another type.
+        ValueError: For a smaller number.
+    """
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a whole number, not {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be {least} or more, not {value!r}")
+    return value
+
+
+def number(name: str, value: Any) -> float:
+    """``value`` if it is a number.
+
+    Raises:
+        TypeError: Otherwise.
+    """
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number, not {value!r}")
     return value

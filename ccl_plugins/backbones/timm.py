@@ -76,7 +76,7 @@ class Timm(nn.Module):
         if first == "all":
             self.requires_grad_(False)
         else:
-            depths = self.layers()
+            depths = self.layer_numbers()
             most = 1 + max(depths.values())
             if not 0 < first <= most:
                 raise ValueError(
@@ -117,7 +117,7 @@ class Timm(nn.Module):
             if any(fnmatchcase(name.removeprefix("model."), pattern) for pattern in named)
         }
 
-    def layers(self) -> dict[str, int]:
+    def layer_numbers(self) -> dict[str, int]:
         """The number of the layer that each parameter belongs to, from the stem, 0, on.
 
         Raises:

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from types import MappingProxyType
 from typing import Any
 
-from ccl_plugins.ranges import non_negative, one_of, positive
-
-OPTIMIZERS: Mapping[str, Mapping[str, float]] = MappingProxyType(
-    {
-        "adamw": {"lr": 3e-3, "weight_decay": 1e-4},
-        "sgd": {"lr": 0.06, "weight_decay": 5e-4, "momentum": 0.9},
-        "lars": {"lr": 0.3, "weight_decay": 1e-6, "momentum": 0.9},
-    }
-)
-"""The optimisers and their settings with the values they have where none is given."""
+from ccl_plugins.ranges import non_negative, number, one_of, positive, whole
+from ccl_plugins.training.optimizer_settings import complete_optimizer, complete_schedule
 
 _WHOLE = {
     "epochs": 1,
@@ -43,10 +33,17 @@ class FitSettings:
         epochs: Passes over the training set.
         batch_size: Samples in a *global* batch, over all devices.
         seed: The seed of sample order, augmentation and everything else that is random in training.
-        optimizer: ``{"name": "adamw" | "sgd" | "lars", "lr": ..., "weight_decay": ...}``, with
-            ``"momentum"`` for sgd and lars; what is left out has the value in `OPTIMIZERS`.
-        warmup_epochs: Epochs, or parts of one, in which the learning rate rises linearly; then it
-            falls to 0 as a cosine.
+        optimizer: ``{"name": "adamw" | "adam" | "sgd" | "lars", "lr": ..., "weight_decay": ...}``, with
+            ``"momentum"`` for sgd and lars and ``"nesterov"`` for sgd.  ``"lr_per": 256`` says that
+            ``lr`` is for a step of 256 samples, and grows with them; ``"decay": "all"`` decays biases
+            and norms too; ``"layer_decay": 0.75`` multiplies the rate of each layer of the backbone by
+            that of the next.  What is left out has the value in `OPTIMIZERS`.
+        schedule: ``{"name": "cosine"}`` falls after the warm-up to the part ``"end"`` of the learning
+            rate, ``"step"`` multiplies it by ``"factor"`` at each of ``"milestones"``, epochs, and
+            ``"constant"`` leaves it; ``"per": "epoch"`` changes it between epochs only.  The warm-up
+            begins at the part ``"start"``; with ``"overlap"`` it is a ceiling of a cosine over the whole
+            run; with ``"reach_end"`` the last step, or epoch, has the end's rate.
+        warmup_epochs: Epochs, or parts of one, in which the learning rate rises linearly.
         workers: Processes that load and augment; None chooses by machine and data.
         devices: GPUs, or CPU processes, that share each batch, on each node.
         nodes: Machines that train together.
@@ -68,13 +65,14 @@ class FitSettings:
 
     Raises:
         TypeError: For a value of another type.
-        ValueError: For one out of range, and for unknown optimisers and optimiser settings.
+        ValueError: For one out of range, and for unknown optimisers, schedules and settings of these.
     """
 
     epochs: int = 100
     batch_size: int = 256
     seed: int = 0
     optimizer: Mapping[str, Any] = field(default_factory=lambda: {"name": "adamw"})
+    schedule: Mapping[str, Any] = field(default_factory=lambda: {"name": "cosine"})
     warmup_epochs: float = 0.0
     workers: int | None = None
     devices: int = 1
@@ -93,17 +91,17 @@ class FitSettings:
 
     def __post_init__(self) -> None:
         for name, least in _WHOLE.items():
-            _whole(name, getattr(self, name), least)
+            whole(name, getattr(self, name), least)
         for name, least in _WHOLE_OR_NONE.items():
             if getattr(self, name) is not None:
-                _whole(name, getattr(self, name), least)
-        non_negative("warmup_epochs", _number("warmup_epochs", self.warmup_epochs))
+                whole(name, getattr(self, name), least)
+        non_negative("warmup_epochs", number("warmup_epochs", self.warmup_epochs))
         if self.warmup_epochs > self.epochs:
             raise ValueError(
                 f"warmup_epochs must not be above epochs, {self.epochs}, not {self.warmup_epochs!r}"
             )
         if self.clip is not None:
-            positive("clip", _number("clip", self.clip))
+            positive("clip", number("clip", self.clip))
         for name in ("channels_last", "detect_anomaly"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name} must be true or false, not {getattr(self, name)!r}")
@@ -113,7 +111,8 @@ class FitSettings:
                 f" {self.compile!r}"
             )
         one_of("precision", self.precision, PRECISIONS)
-        object.__setattr__(self, "optimizer", _complete(self.optimizer))
+        object.__setattr__(self, "optimizer", complete_optimizer(self.optimizer))
+        object.__setattr__(self, "schedule", complete_schedule(self.schedule))
 
     @property
     def processes(self) -> int:
@@ -123,42 +122,3 @@ class FitSettings:
     def to_dict(self) -> dict[str, Any]:
         """Every setting as plain data."""
         return asdict(self)
-
-
-def _complete(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The optimiser's settings with the default of each that is not given."""
-    if not isinstance(given, Mapping):
-        raise TypeError(
-            f'optimizer must be a table as {{name = "adamw", lr = 3e-3}}, not {given!r}'
-        )
-    name = given.get("name", "adamw")
-    if name not in OPTIMIZERS:
-        raise ValueError(f"there is no optimizer {name!r}{_suggest(name, [*OPTIMIZERS])}")
-    settings = OPTIMIZERS[name]
-    for key in given:
-        if key != "name" and key not in settings:
-            raise ValueError(f"{name} has no setting {key!r}{_suggest(key, ['name', *settings])}")
-    values = {k: float(_number(f"optimizer {k}", given.get(k, v))) for k, v in settings.items()}
-    positive("optimizer lr", values["lr"])
-    non_negative("optimizer weight_decay", values["weight_decay"])
-    if not 0 <= values.get("momentum", 0) < 1:
-        raise ValueError(f"optimizer momentum must be in [0, 1), not {values['momentum']!r}")
-    return {"name": name, **values}
-
-
-def _suggest(word: object, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(str(word), known, 1)
-    return (f"; did you mean {near[0]!r}?" if near else "") + f" (there are {', '.join(known)})"
-
-
-def _whole(name: str, value: Any, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a whole number, not {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be {least} or more, not {value!r}")
-
-
-def _number(name: str, value: Any) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a number, not {value!r}")
-    return value

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
-import math
+from typing import Any
 
+import oracle
 import pytest
+import timm
 import torch
-from torch import nn
+from timm.optim import param_groups_layer_decay
+from torch import Tensor, nn
 
-from ccl_plugins.training.optimizers import make_optimizer, parameter_groups, warmup_cosine
+from ccl_plugins.backbones import LeNet5, Timm, ViTMoCoV3
+from ccl_plugins.methods import MoCoV2, SimCLR
+from ccl_plugins.training import FitSettings
+from ccl_plugins.training.optimizers import make_optimizer, parameter_groups
 
 
 class Backbone(nn.Module):
@@ -49,12 +55,15 @@ def test_only_matrices_decay_and_nothing_of_the_objective() -> None:
     assert kept["weight_decay"] == own["weight_decay"] == 0
 
 
-@pytest.mark.parametrize("name", ["adamw", "sgd", "lars"])
+def complete(**given: Any) -> dict[str, Any]:
+    return dict(FitSettings(1, 8, optimizer=given).optimizer)
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "sgd", "lars"])
 def test_every_optimizer_takes_the_groups(name: str) -> None:
-    settings = {"name": name, "lr": 0.1, "weight_decay": 0.01}
-    settings |= {} if name == "adamw" else {"momentum": 0.9}
     model = method()
-    optimizer = make_optimizer(parameter_groups(model, nn.Identity()), settings)
+    groups = parameter_groups(model, nn.Identity())
+    optimizer = make_optimizer(groups, complete(name=name, lr=0.1, weight_decay=0.01), 8)
     assert [g["weight_decay"] for g in optimizer.param_groups] == [0.01, 0]
     model.head(torch.ones(1, 3)).sum().backward()
     before = model.head.weight.clone()
@@ -62,15 +71,104 @@ def test_every_optimizer_takes_the_groups(name: str) -> None:
     assert not torch.equal(model.head.weight, before)
 
 
-def test_the_rate_rises_linearly_and_falls_as_a_cosine_that_ends_after_the_last_step() -> None:
-    factor = warmup_cosine(total=10, warmup=4)
-    assert [factor(i) for i in range(4)] == [0.25, 0.5, 0.75, 1.0]
-    falling = [factor(i) for i in range(4, 11)]
-    torch.testing.assert_close(falling, [(1 + math.cos(math.pi * i / 6)) / 2 for i in range(7)])
-    assert factor(9) > 0 == factor(10)
+def test_all_parameters_of_the_method_decay_on_request() -> None:
+    model, objective = method(), nn.Linear(4, 4)
+    decay, own = parameter_groups(model, objective, decay="all")
+    learning = {name for name, p in model.named_parameters() if p.requires_grad}
+    assert named(model, decay) == learning
+    assert "weight_decay" not in decay
+    assert own["weight_decay"] == 0
 
 
-def test_a_schedulers_state_does_not_hold_the_number_of_steps() -> None:
-    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
-    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, warmup_cosine(10, 0))
-    assert scheduler.state_dict()["lr_lambdas"] == [None]
+def test_a_rate_may_be_for_a_number_of_samples() -> None:
+    groups = parameter_groups(method(), nn.Identity())
+    for lr_per, expected in ((256, 3.0), (None, 1.5)):
+        optimizer = make_optimizer(groups, complete(name="sgd", lr=1.5, lr_per=lr_per), 512)
+        assert optimizer.param_groups[0]["lr"] == expected
+
+
+def test_what_timm_trains_without_decay_does_not_decay_below_a_method() -> None:
+    for wrap in (SimCLR, MoCoV2):
+        backbone = Timm("test_vit")
+        model = wrap(**wrap.EXAMPLE, backbone=backbone)
+        decay, kept = parameter_groups(model, nn.Identity())
+        assert {f"backbone.{name}" for name in backbone.no_weight_decay()} <= named(model, kept)
+        tokens = {"backbone.model.pos_embed", "backbone.model.cls_token"}
+        assert tokens <= named(model, kept)
+        assert not tokens & named(model, decay)
+
+
+def test_what_is_frozen_is_in_no_group() -> None:
+    model = SimCLR(**SimCLR.EXAMPLE, backbone=ViTMoCoV3("test_vit", heads=2))
+    together = {name for g in parameter_groups(model, nn.Identity()) for name in named(model, g)}
+    assert together == {name for name, p in model.named_parameters() if p.requires_grad}
+    assert "backbone.model.patch_embed.proj.weight" not in together
+
+
+@pytest.mark.parametrize("name", ["test_vit", "resnet10t"])
+def test_layers_learn_as_timm_lets_them_below_a_classifier(name: str) -> None:
+    model = SimCLR(**SimCLR.EXAMPLE, backbone=Timm(name))
+    groups = parameter_groups(model, nn.Identity(), layer_decay=0.75)
+    scales = {each: g["lr_scale"] for g in groups for each in named(model, g)}
+    reference = timm.create_model(name)
+    ids = {id(p): each for each, p in reference.named_parameters()}
+    for group in param_groups_layer_decay(reference, layer_decay=0.75):
+        for parameter in group["params"]:
+            each = f"backbone.model.{ids[id(parameter)]}"
+            assert scales.get(each, 1.0) == group["lr_scale"], each
+    assert all(scales[f"head.{each}"] == 1 for each, _ in model.head.named_parameters())
+    assert groups[0]["lr_scale"] == 1, "the rate that is shown is the heads'"
+
+
+def test_layers_learn_at_their_rates() -> None:
+    model = SimCLR(**SimCLR.EXAMPLE, backbone=Timm("resnet10t"))
+    groups = parameter_groups(model, nn.Identity(), layer_decay=0.5)
+    optimizer = make_optimizer(groups, complete(name="sgd", lr=8.0), 8)
+    rates = {g["name"]: g["lr"] for g in optimizer.param_groups}
+    assert rates["decay/5"] == 8
+    assert rates["decay/4"] == rates["no_decay/4"] == 4
+    assert rates["decay/0"] == 0.25
+    assert len(rates) == len(optimizer.param_groups)
+
+
+def test_a_backbone_without_layers_cannot_decay_by_layer() -> None:
+    model = SimCLR(**SimCLR.EXAMPLE, backbone=LeNet5())
+    with pytest.raises(ValueError, match="as those of timm do, and LeNet5 does not"):
+        parameter_groups(model, nn.Identity(), layer_decay=0.5)
+
+
+def two_steps(case: dict[str, Any], decay: str) -> tuple[Tensor, Tensor]:
+    """The weights after two steps of lars on the stored gradients."""
+    given = {k: torch.tensor(v, dtype=torch.float64) for k, v in case["inputs"].items()}
+    model = nn.Module()
+    model.backbone = nn.Identity()
+    model.w = nn.Parameter(given["w"].clone())
+    model.bias = nn.Parameter(given["bias"].clone())
+    params = case["params"]
+    settings = complete(
+        name="lars",
+        lr=params["lr"],
+        weight_decay=params["weight_decay"],
+        momentum=params["momentum"],
+        decay=decay,
+    )
+    optimizer = make_optimizer(parameter_groups(model, nn.Identity(), decay), settings, 8)
+    for step in range(2):
+        model.w.grad, model.bias.grad = given["grad_w"][step], given["grad_bias"][step]
+        optimizer.step()
+    return model.w.detach(), model.bias.detach()
+
+
+@pytest.mark.parametrize(
+    ("name", "decay"), [("lars_mocov3_two_steps", "matrices"), ("lars_cclk_two_steps", "all")]
+)
+def test_two_steps_of_lars_are_the_published_ones(name: str, decay: str) -> None:
+    case = oracle.case(name)
+    stored = [
+        torch.tensor(case["extras"][k], dtype=torch.float64) for k in ("w_after", "bias_after")
+    ]
+    found = two_steps(case, decay)
+    # lightly adds 1e-8 to the gradient's norm, and takes norms before it adds the decay.
+    torch.testing.assert_close(found, tuple(stored), rtol=0, atol=5e-8)
+    total = torch.cat([x.flatten() for x in found]).sum().item()
+    torch.testing.assert_close(total, case["expected_paper"], rtol=1e-8, atol=0)
