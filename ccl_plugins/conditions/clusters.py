@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.conditions.kmeans import Backend, KMeans
+from ccl_plugins.conditions.kmeans import Backend, KMeans, spread
 from ccl_plugins.missing import Missing, missing_rows
 from ccl_plugins.protocols import Condition, Life, Measure, Table
 from ccl_plugins.ranges import one_of
@@ -27,8 +27,9 @@ class Clusters:
         N samples -> (N,) class ids; for several k (N, number of k)
 
     Extras:
-        ``centroids_<k>``: (k, d), for every k; not during the warm-up.  ``fits``: how many fits there
-        have been.
+        For every k, and not during the warm-up: ``centroids_<k>``: (k, d); ``sizes_<k>``: (k,) samples of
+        each cluster; ``distances_<k>``: (k,) their mean distance to the centroid.  ``fits``: how many
+        fits there have been.
 
     Args:
         k: Clusters, 2 or more; or several such numbers.
@@ -107,9 +108,10 @@ class Clusters:
         for k in self.numbers:
             name = f"centroids_{k}"
             last = previous.extras.get(name) if previous is not None and self.warm_start else None
-            ids = torch.full((len(points),), -1)
-            ids[~gone], extras[name] = self.find(points[~gone], k, last)
-            columns.append(ids)
+            there = points[~gone]
+            ids, extras[name] = self.find(there, k, last)
+            extras[f"sizes_{k}"], extras[f"distances_{k}"] = spread(there, ids, extras[name])
+            columns.append(torch.full((len(points),), -1).masked_scatter(~gone, ids))
         return Table(self._shaped(columns), {**extras, **count})
 
     def _shaped(self, columns: list[Tensor]) -> Tensor:

@@ -71,6 +71,20 @@ class KMeans:
         return self.backend if self.backend != "auto" else "faiss" if there else "sklearn"
 
 
+def spread(x: Tensor, ids: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:
+    """How many points each cluster has, (k,), and their mean distance to its centroid, (k,) float32.
+
+    Args:
+        x: (n, d) points.
+        ids: (n,) the cluster of each.
+        centroids: (k, d).
+    """
+    distances = (x.detach().float().cpu() - centroids[ids]).norm(dim=1)
+    sizes = torch.bincount(ids, minlength=len(centroids))
+    sums = torch.zeros(len(centroids)).index_add_(0, ids, distances)
+    return sizes, sums / sizes.clamp_min(1)  # of an empty cluster 0
+
+
 def _with_sklearn(
     x: Tensor, k: int, start: Tensor | None, settings: KMeans
 ) -> tuple[Tensor, Tensor]:

@@ -95,9 +95,32 @@ def test_several_k_give_a_class_id_and_centroids_for_each():
     assert table.values.shape == (40, 2)
     assert [column.unique().numel() for column in table.values.T] == [4, 2]
     assert {k: tuple(v.shape) for k, v in table.extras.items() if v.ndim} == {
-        "centroids_4": (4, 3),
-        "centroids_2": (2, 3),
+        f"{name}_{k}": (k, 3) if name == "centroids" else (k,)
+        for k in (4, 2)
+        for name in ("centroids", "sizes", "distances")
     }
+
+
+def test_the_sizes_and_mean_distances_of_clusters_are_those_of_their_samples():
+    points = blobs()
+    table = fit_embedded(Clusters([4, 7]), points)
+    ids, extras = table.values, table.extras
+    for column, k in enumerate((4, 7)):
+        for cluster in range(k):
+            members = points[ids[:, column] == cluster]
+            assert extras[f"sizes_{k}"][cluster] == len(members)
+            center = extras[f"centroids_{k}"][cluster]
+            expected = torch.stack([(point - center).norm() for point in members]).mean()
+            torch.testing.assert_close(extras[f"distances_{k}"][cluster], expected)
+
+
+def test_samples_without_a_value_are_of_no_cluster_and_count_in_none():
+    points = blobs()
+    points[3] = torch.nan
+    condition = Clusters(4, of=Column("place", measure="continuous", missing="drop"))
+    table = condition.fit(Split(place=points), None, None)
+    assert (table.values == -1).nonzero().flatten().tolist() == [3]
+    assert sorted(table.extras["sizes_4"].tolist()) == [9, 10, 10, 10]
 
 
 def test_of_another_condition_they_are_found_once():
