@@ -38,12 +38,16 @@ def log_weights(weights: Tensor) -> Tensor:
     return weights.clamp_min(tiny).log().add_(weights <= 0, alpha=EMPTY)
 
 
+def least_exponent(dtype: torch.dtype) -> float:
+    """What exponents are clamped at: their share is far below rounding, and still a normal number."""
+    return -60.0 if dtype == torch.float32 else -600.0
+
+
 class _LogSumExp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor) -> Tensor:
         top = logits.amax(-1, keepdim=True)
-        floor = -60.0 if logits.dtype == torch.float32 else -600.0
-        shares = (logits - top).clamp_min_(floor).exp_()
+        shares = (logits - top).clamp_min_(least_exponent(logits.dtype)).exp_()
         total = shares.sum(-1, keepdim=True)
         ctx.save_for_backward(shares, total)
         return (total.log() + top).squeeze(-1)

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.conditioning import conditional_operator
+from ccl_plugins.conditioning import Columns, conditional_columns
+from ccl_plugins.gram import Features, exact_features, gram_name
 from ccl_plugins.numerics import EMPTY, in_order_of, log_weights, logsumexp
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.objectives.cclk_released import released_operator
@@ -21,6 +22,7 @@ from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import Kernel, Measure
 from ccl_plugins.ranges import non_negative, one_of, positive
+from ccl_plugins.streaming import Weigh, queue_logsumexp
 
 
 class CCLK(ContrastiveObjective):
@@ -86,37 +88,49 @@ class CCLK(ContrastiveObjective):
             )
         self.landmarks = landmarks
         self.on = on
+        self.gram_name = gram_name(on, kernel)
 
     @property
     def conditions(self) -> Mapping[str, Sequence[Measure]]:
         """One condition of any measure."""
         return self.and_excluded({self.on: ("categorical", "multi_label", "continuous")})
 
+    def statistics(self) -> dict[str, Features]:
+        """Features of condition values, by the name in ``pairs.extras`` of their Gram matrix.
+
+        Where a queue keeps that matrix (see `ccl_plugins.gram`), the operator is solved without
+        going through its conditions.  Class ids have no use for it.
+        """
+        if self.form == "released" or not hasattr(self.kernel, "features"):
+            return {}
+        return {gram_name(self.on, self.kernel): exact_features(self.kernel)}
+
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per anchor and pair of views; the operator is solved once for all of them."""
         self.refuse_draws(pairs)
+        views = sorted({i for i, _ in pairs.cross(self.symmetric)})
         per_view = pairs.condition[self.on].ndim == 3
-        weights: dict[int, Tensor] = {}
         values = []
-        for i, j in pairs.cross(self.symmetric):
-            view = i if per_view else 0
-            if view not in weights:
-                weights[view] = self.weights(pairs, view)
-            values.append(self.values(pairs, i, j, weights[view]))
+        for shared in [[i] for i in views] if per_view else [views]:
+            cross = [(i, j) for i, j in pairs.cross(self.symmetric) if i in shared]
+            if self.form == "released" or self.negative_weights == "keep":
+                weights = self.weights(pairs, shared[0])
+                values += [self.literal(pairs, i, j, weights) for i, j in cross]
+                continue
+            logs, queued = self.log_weights(pairs, shared)
+            values += [self.values(pairs, i, j, logs, queued.get(i)) for i, j in cross]
         stacked = torch.stack(values)
         return stacked, torch.ones_like(stacked)
 
     def weights(self, pairs: Pairs, i: int) -> Tensor:
         """(n, m + q) rows of the conditional operator, over the batch's samples and the queue's."""
-        z, valid = pairs.everyone(self.on, i), None
-        if pairs.queue_valid is not None:
-            valid = torch.cat([pairs.queue_valid.new_ones(pairs.keys.shape[1]), pairs.queue_valid])
-        solved = (self.kernel, z, self.ridge, pairs.rows, valid)
-        dtype = pairs.anchors.dtype
         if self.form == "released":
-            weights = released_operator(*solved, dtype=dtype)
+            z, valid = pairs.everyone(self.on, i), _there(pairs)
+            solved = (self.kernel, z, self.ridge, pairs.rows, valid)
+            weights = released_operator(*solved, dtype=pairs.anchors.dtype)
         else:
-            weights = conditional_operator(*solved, landmarks=self.landmarks, dtype=dtype)
+            with torch.no_grad():
+                weights = self.operator(pairs, i)(slice(None))
         weighed = self.weighed(pairs)
         if weighed is None:
             return weights
@@ -124,21 +138,80 @@ class CCLK(ContrastiveObjective):
         own = functional.pad(own, (0, weights.shape[1] - own.shape[1]))
         return weights.masked_fill(~(weighed | own), 0)
 
+    def operator(self, pairs: Pairs, i: int) -> Columns:
+        """Columns of the conditional operator, by the condition as anchor view ``i`` has it."""
+        queue = None if pairs.queue is None else pairs.queue_condition[self.on]
+        return conditional_columns(
+            self.kernel,
+            pairs.condition_of(self.on, i),
+            self.ridge,
+            pairs.rows,
+            _there(pairs),
+            queue=queue,
+            landmarks=self.landmarks,
+            dtype=pairs.anchors.dtype,
+            gram=pairs.extras.get(self.gram_name),
+        )
+
+    def log_weights(
+        self, pairs: Pairs, views: list[int]
+    ) -> tuple[Tensor, dict[int, tuple[Tensor, ...]]]:
+        """(n, m) logarithms of the batch's weights, and each view's log-sums (n,) over the queue."""
+        m, weighed = pairs.keys.shape[1], self.weighed(pairs)
+        with torch.no_grad():
+            operator = self.operator(pairs, views[0])
+            logs = log_weights(operator(slice(0, m)))
+            if weighed is not None:
+                logs.masked_fill_(~(weighed[:, :m] | pairs.own()), EMPTY)
+        if pairs.queue is None:
+            return logs, {}
+        counted = pairs.in_queue(weighed)
+
+        def weigh(some: slice) -> Tensor:
+            weights = operator(slice(m + some.start, m + some.stop))
+            return log_weights(weights).masked_fill_(~counted[:, some], EMPTY)
+
+        queries = pairs.anchors[views] / self.temperature
+        sums = queue_logsumexp(queries, pairs.queue, weigh, *self.unweighed(pairs))
+        return logs, dict(zip(views, zip(*sums, strict=True), strict=True))
+
     def weighed(self, pairs: Pairs) -> Tensor | None:
         """(n, m + q) True at the other samples that may have a weight; None: all."""
         raise NotImplementedError(f"{type(self).__name__} must define weighed")
 
-    def scores(self, pairs: Pairs, i: int, j: int) -> Tensor:
-        """(n, m + q) logits of anchor view ``i`` with the batch's keys and the queue's."""
+    def unweighed(self, pairs: Pairs) -> list[Weigh]:
+        """Which samples of the queue there is a log-sum over beside the weighted one."""
+        return []
+
+    def values(
+        self, pairs: Pairs, i: int, j: int, logs: Tensor, queued: tuple[Tensor, ...] | None
+    ) -> Tensor:
+        """(n,) values of one pair of views, from what `log_weights` gives."""
+        raise NotImplementedError(f"{type(self).__name__} must define values")
+
+    def literal(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
+        """(n,) values of one pair of views as printed or released, from weights (n, m + q)."""
+        raise NotImplementedError(f"{type(self).__name__} must define literal")
+
+    def log_expectation(
+        self, pairs: Pairs, i: int, j: int, logs: Tensor, queued: tuple[Tensor, ...] | None
+    ) -> Tensor:
+        """(n,) ``log Σ_j W_ji exp(s_ij)`` over the positive weights of batch and queue."""
+        scores = pairs.sim(i, j) / self.temperature
+        total = logsumexp(scores + in_order_of(scores, logs))
+        return total if queued is None else torch.logaddexp(total, queued[0])
+
+    def signed_expectation(
+        self, pairs: Pairs, i: int, j: int, weights: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """(n,) ``Σ_j W_ji exp(s_ij - shift_i)`` with the signs of the weights, and the shift."""
         scores = pairs.sim(i, j)
         if pairs.queue is not None:
             queue = pairs.sim_queue(i).masked_fill(~pairs.in_queue(), EMPTY)
             scores = torch.cat([scores, queue], 1)
-        return scores / self.temperature
-
-    def values(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
-        """(n,) values of one pair of views."""
-        raise NotImplementedError(f"{type(self).__name__} must define values")
+        scores = scores / self.temperature
+        shift = scores.detach().amax(1)
+        return (weights * (scores - shift[:, None]).exp()).sum(1), shift
 
     def undefined_hint(self) -> str:
         """Where weights are kept literally, what would define the loss."""
@@ -147,17 +220,6 @@ class CCLK(ContrastiveObjective):
         if self.negative_weights == "keep":
             return ': the log of a number not above 0; negative_weights="clip" is always defined'
         return ""
-
-
-def log_expectation(scores: Tensor, weights: Tensor) -> Tensor:
-    """(n,) ``log Σ_j W_ji exp(s_ij)`` over the positive weights."""
-    return logsumexp(scores + in_order_of(scores, log_weights(weights)))
-
-
-def signed_expectation(scores: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """(n,) ``Σ_j W_ji exp(s_ij - shift_i)`` with the signs of the weights, and the shift."""
-    shift = scores.detach().amax(1)
-    return (weights * (scores - shift[:, None]).exp()).sum(1), shift
 
 
 def log_or_nan(x: Tensor) -> Tensor:
@@ -169,3 +231,10 @@ def candidates(pairs: Pairs) -> int | Tensor:
     """How many samples the operator was solved over."""
     m = pairs.keys.shape[1]
     return m if pairs.queue_valid is None else m + pairs.queue_valid.sum()
+
+
+def _there(pairs: Pairs) -> Tensor | None:
+    """(m + q,) False at the queue's empty places; None where there is no queue."""
+    if pairs.queue_valid is None:
+        return None
+    return torch.cat([pairs.queue_valid.new_ones(pairs.keys.shape[1]), pairs.queue_valid])

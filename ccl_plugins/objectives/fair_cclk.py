@@ -7,13 +7,7 @@ import math
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.objectives.cclk import (
-    CCLK,
-    candidates,
-    log_expectation,
-    log_or_nan,
-    signed_expectation,
-)
+from ccl_plugins.objectives.cclk import CCLK, candidates, log_or_nan
 from ccl_plugins.objectives.cclk_released import released_negatives
 from ccl_plugins.pairs import Pairs
 
@@ -55,14 +49,19 @@ class FairCCLK(CCLK):
         """The negatives."""
         return pairs.negative
 
-    def values(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
+    def values(
+        self, pairs: Pairs, i: int, j: int, logs: Tensor, queued: tuple[Tensor, ...] | None
+    ) -> Tensor:
         """(n,) softplus of the negatives' log-sum against the own score."""
+        own, others = pairs.own_sim(i, j) / self.temperature, candidates(pairs) - 1
+        log_others = others.to(own.dtype).log() if isinstance(others, Tensor) else math.log(others)
+        log_negatives = self.log_expectation(pairs, i, j, logs, queued) + log_others
+        return functional.softplus(log_negatives - own)
+
+    def literal(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
+        """(n,) the log as printed, undefined where negatives sum to less than minus the own score."""
         if self.form == "released":
             return released_negatives(pairs, i, j, weights, self.temperature, candidates(pairs))
-        scores, own = self.scores(pairs, i, j), pairs.own_sim(i, j) / self.temperature
-        others = candidates(pairs) - 1
-        if self.negative_weights == "keep":
-            negatives, shift = signed_expectation(scores, weights)
-            return log_or_nan((own - shift).exp() + others * negatives) - (own - shift)
-        log_others = others.to(own.dtype).log() if isinstance(others, Tensor) else math.log(others)
-        return functional.softplus(log_expectation(scores, weights) + log_others - own)
+        negatives, shift = self.signed_expectation(pairs, i, j, weights)
+        own = pairs.own_sim(i, j) / self.temperature - shift
+        return log_or_nan(own.exp() + (candidates(pairs) - 1) * negatives) - own

@@ -38,6 +38,8 @@ class HardNegInfoNCE(InfoNCE):
         keys near the anchor are drawn.
     """
 
+    streams = False  # `values` goes through the queue
+
     def __init__(
         self,
         temperature: Scalar = 0.1,

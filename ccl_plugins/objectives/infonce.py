@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -10,6 +13,7 @@ from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.ranges import positive
+from ccl_plugins.streaming import queue_logsumexp
 
 
 class InfoNCE(ContrastiveObjective):
@@ -32,6 +36,8 @@ class InfoNCE(ContrastiveObjective):
         their code computes ``within_view=True``.
     """
 
+    streams: ClassVar[bool] = True
+    """Whether the queue's share is added to ``values``; a subclass may see to the queue there."""
     temperature = ScalarAttribute(positive, learnable=True)
 
     def __init__(
@@ -50,10 +56,37 @@ class InfoNCE(ContrastiveObjective):
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """Minus the log-probability of the positive, per pair of views."""
-        where = self.where(pairs)
-        rows = [self.values(pairs, i, j, where) for i, j in pairs.cross(self.symmetric)]
+        where, cross = self.where(pairs), list(pairs.cross(self.symmetric))
+        queue = pairs.queue if self.streams and pairs.draws is None else None
+        batch = pairs if queue is None else replace(pairs, queue=None, queue_valid=None)
+        rows = [self.values(batch, i, j, where) for i, j in cross]
+        if queue is not None:
+            rows = self._with_queue(pairs, queue, cross, where, rows)
         values, weights = zip(*rows, strict=True)
         return torch.stack(values), torch.stack(weights)
+
+    def _with_queue(
+        self,
+        pairs: Pairs,
+        queue: Tensor,
+        cross: list[tuple[int, int]],
+        where: Tensor | None,
+        rows: list[tuple[Tensor, Tensor]],
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Values and weights of the pairs of views, given those without the queue."""
+        counted, views = pairs.in_queue(where), sorted({i for i, _ in cross})
+        if pairs.negative is not None:
+            counted = counted & pairs.in_queue(pairs.negative)
+        queries, some = pairs.anchors[views] / self.temperature, counted.any(1)
+        (sums,) = queue_logsumexp(queries, queue, lambda columns: counted[:, columns])
+        queued = dict(zip(views, sums, strict=True))
+        return [
+            (
+                torch.logaddexp(values, queued[i] - pairs.own_sim(i, j) / self.temperature),
+                torch.where(some, 1, weights),
+            )
+            for (i, j), (values, weights) in zip(cross, rows, strict=True)
+        ]
 
     def where(self, pairs: Pairs) -> Tensor | None:
         """(n, m + q) True at the other samples that the condition singles out; None: all."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.numerics import logsumexp_blocks, masked
-from ccl_plugins.objectives.cclk import CCLK, log_expectation, log_or_nan, signed_expectation
+from ccl_plugins.numerics import logsumexp, logsumexp_blocks, masked
+from ccl_plugins.objectives.cclk import CCLK, log_or_nan
 from ccl_plugins.objectives.cclk_released import released_positives
 from ccl_plugins.pairs import Pairs
+from ccl_plugins.streaming import Weigh
 
 
 class WeaklySupCCLK(CCLK):
@@ -49,15 +51,25 @@ class WeaklySupCCLK(CCLK):
         """The positives, where a user brought them."""
         return pairs.positive
 
-    def values(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
+    def unweighed(self, pairs: Pairs) -> list[Weigh]:
+        """The queue's negatives."""
+        counted = pairs.in_queue(pairs.negative)
+        return [lambda some: counted[:, some]]
+
+    def values(
+        self, pairs: Pairs, i: int, j: int, logs: Tensor, queued: tuple[Tensor, ...] | None
+    ) -> Tensor:
         """(n,) softplus of the other samples' log-sum against the conditional positives'."""
+        others = masked(pairs.sim(i, j) / self.temperature, pairs.others(pairs.negative))
+        negatives = logsumexp(others)
+        if queued is not None:
+            negatives = torch.logaddexp(negatives, queued[1])
+        return functional.softplus(negatives - self.log_expectation(pairs, i, j, logs, queued))
+
+    def literal(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
+        """(n,) the log as printed, undefined where the positives sum to less than 0."""
         if self.form == "released":
             return released_positives(pairs, i, j, weights, self.temperature)
         others = [masked(s / self.temperature, keep) for s, keep in pairs.negatives(i, j, False)]
-        negatives, scores = logsumexp_blocks(others), self.scores(pairs, i, j)
-        if self.negative_weights == "keep":
-            positives, shift = signed_expectation(scores, weights)
-            log_positives = log_or_nan(positives) + shift
-        else:
-            log_positives = log_expectation(scores, weights)
-        return functional.softplus(negatives - log_positives)
+        positives, shift = self.signed_expectation(pairs, i, j, weights)
+        return functional.softplus(logsumexp_blocks(others) - log_or_nan(positives) - shift)

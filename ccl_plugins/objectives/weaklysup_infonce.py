@@ -38,6 +38,8 @@ class WeaklySupInfoNCE(InfoNCE):
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (3).
     """
 
+    streams = False  # `values` goes through the queue
+
     def __init__(
         self,
         temperature: Scalar = 0.1,
