@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from dataclasses import dataclass
+from importlib import metadata
 from typing import Any
 
 from ccl_plugins._engine import engine
@@ -33,12 +35,20 @@ def listing(registry: engine.Registry, kind: str | None = None) -> Table:
     return Table(rows, notes)
 
 
-def _note(registry: engine.Registry, spec: engine.ComponentSpec) -> str:
+def rivals(registry: engine.Registry, spec: engine.ComponentSpec) -> list[str]:
+    """The plug-ins whose component of that name keeps the bare name from meaning this one."""
     if registry.shown(spec) == spec.name:
-        return ""
-    rivals = [s.plugin for s in registry.specs(spec.kind) if s.name == spec.name]
-    built_in = registry.host in rivals
-    return f"say {spec.id}" if built_in else f"ambiguous: say {spec.id}"
+        return []
+    same = [s for s in registry.specs(spec.kind) if s.name == spec.name]
+    return [s.plugin for s in same if s.plugin != spec.plugin]
+
+
+def _note(registry: engine.Registry, spec: engine.ComponentSpec) -> str:
+    others = rivals(registry, spec)
+    say = f"say {spec.id}" if registry.host in others else f"ambiguous: say {spec.id}"
+    gone = engine.missing(spec.target) if spec.plugin != engine.LOCAL else ""
+    notes = [say if others else "", f"the module {gone} is not there" if gone else ""]
+    return "; ".join(filter(None, notes))
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,7 @@ class Description:
     signature: str
     supplied: tuple[str, ...]
     declares: dict[str, Any]
+    requires: tuple[str, ...]
     doc: str
 
     def __str__(self) -> str:
@@ -61,6 +72,8 @@ class Description:
         if self.supplied:
             facts.append(f"supplied by the pipeline: {', '.join(self.supplied)}")
         facts += [f"{name}: {value}" for name, value in self.declares.items()]
+        if self.requires:
+            facts.append(f"{self.plugin} requires: {', '.join(self.requires)}")
         return "\n".join([*facts, "", self.doc]).rstrip()
 
     __repr__ = __str__
@@ -92,8 +105,17 @@ def describe(registry: engine.Registry, kind: str, name: str) -> Description:
         signature,
         tuple(parameter.name for parameter in schema.supplied),
         _declared(registry, spec, target),
+        _required(registry, spec),
         inspect.getdoc(target) or "",
     )
+
+
+def _required(registry: engine.Registry, spec: engine.ComponentSpec) -> tuple[str, ...]:
+    """What a stranger's plug-in requires, but for its extras; what we do is installed with us."""
+    if spec.plugin in (registry.host, engine.LOCAL):
+        return ()
+    lines = metadata.requires(spec.plugin) or ()
+    return tuple(line for line in lines if not re.search(r";.*\bextra\b", line))
 
 
 def _place(target: Any) -> str:

@@ -22,6 +22,8 @@ from .namespace import Namespace as Namespace
 from .namespace import Offer as Offer
 from .params import Parameter as Parameter
 from .params import Schema as Schema
+from .source import missing as missing
+from .spec import LOCAL as LOCAL
 from .spec import ComponentSpec as ComponentSpec
 from .spec import Kind as Kind
 from .spec import normalize as normalize

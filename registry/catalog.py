@@ -79,6 +79,11 @@ class Registry:
         """What plugins failed at."""
         return self._loader.found.failures
 
+    @property
+    def remains(self) -> tuple[str, ...]:
+        """What broken uninstalls left behind: ``"name in /folder"``."""
+        return tuple(self._loader.found.remains)
+
     def call(self, hook: str, **kwargs: Any) -> list[tuple[str, Any]]:
         """Call a hook, plugin by plugin in order of name: ``(plugin, answer)``, None left out."""
         return self._loader.found.call(hook, **kwargs)

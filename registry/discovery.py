@@ -10,22 +10,19 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pluggy
 
-from .distributions import Ledger, installed
-from .errors import InvalidSpec
-from .spec import ComponentSpec, Kind, did_you_mean, kind_of_group
-
-if TYPE_CHECKING:
-    from importlib.metadata import Distribution
+from .distributions import Installed, Ledger, installed
+from .errors import InvalidSpec, PluginFailed
+from .spec import ComponentSpec, Kind, did_you_mean, kind_of_group, spoken
 
 Functions = dict[str, Callable[..., Any]]
 
 
 class Discovery:
-    """The `plugins` installed, the `specs` they offer, and the `failures`."""
+    """The `plugins` installed, the `specs` they offer, the `failures`, and `remains` of others."""
 
     def __init__(
         self,
@@ -40,17 +37,17 @@ class Discovery:
         self.specs: list[ComponentSpec] = []
         self._project, self._group, self._kinds = project, group, kinds
         self._hookspecs, self._components = hookspecs, f"{hook_prefix}components"
-        self._ledger = ledger = Ledger(strict)
+        found, self.remains = installed(group)
+        self._ledger = ledger = Ledger(found, strict)
         self._manager = self._new_manager()
         # pluggy calls last registered first: so registered, plugins are called in order of name.
-        for name, distribution in reversed(installed(group)):
-            ledger.versions[name] = distribution.version
-            if blocked(name):
-                self._manager.set_blocked(name)
+        for plugin in reversed(found):
+            if blocked(plugin.name):
+                self._manager.set_blocked(plugin.name)
             else:
-                self._manager.register(self._plugin(name, distribution), name)
+                self._manager.register(self._plugin(plugin), plugin.name)
         for name, offered in self.call(self._components):
-            with ledger.recording(name):
+            with ledger.recording(name), ledger.watches[name].watching():
                 for spec in offered:
                     with ledger.recording(name):
                         self._offer(name, spec)
@@ -62,12 +59,15 @@ class Discovery:
         results = []
         for implementation in reversed(getattr(self._manager.hook, hook).get_hookimpls()):
             others = self._manager.get_plugins() - {implementation.plugin}
+            name = implementation.plugin_name
             try:
                 answers = self._manager.subset_hook_caller(hook, others)(**kwargs)
+            except SystemExit as error:  # to end the program is not a plugin's to decide
+                raise PluginFailed(f"plugin {name} in {hook}: {spoken(error)}") from error
             except Exception as error:
-                error.add_note(f"raised by plugin {implementation.plugin_name} in {hook}")
+                error.add_note(f"raised by plugin {name} in {hook}")
                 raise
-            results += [(implementation.plugin_name, answer) for answer in answers]
+            results += [(name, answer) for answer in answers]
         return results
 
     def _new_manager(self) -> pluggy.PluginManager:
@@ -75,15 +75,16 @@ class Discovery:
         manager.add_hookspecs(self._hookspecs)
         return manager
 
-    def _plugin(self, name: str, distribution: Distribution) -> object:
+    def _plugin(self, plugin: Installed) -> object:
         """The object that stands for a distribution: its hooks, its entry points being one."""
-        declared: list[ComponentSpec] = []
+        name, declared = plugin.name, list[ComponentSpec]()
         hooks: Functions = {}
         with self._ledger.recording(name):
-            for entry in sorted(distribution.entry_points, key=lambda e: (e.group, e.name)):
+            for entry in sorted(plugin.entry_points, key=lambda e: (e.group, e.name)):
                 with self._ledger.recording(name):
                     if entry.group == f"{self._group}.hooks":
-                        hooks |= self._hooks(entry.value)
+                        with self._ledger.watches[name].watching():
+                            hooks |= self._hooks(entry.value)
                     elif f"{entry.group}.".startswith(f"{self._group}."):
                         kind = kind_of_group(entry.group, self._group, self._kinds)
                         declared.append(ComponentSpec(kind, entry.name, entry.value))
@@ -93,8 +94,7 @@ class Discovery:
             yield from declared
             yield from more()
 
-        hooks[self._components] = pluggy.HookimplMarker(self._project)(components)
-        return _holder(hooks)
+        return _holder(hooks | {self._components: pluggy.HookimplMarker(self._project)(components)})
 
     def _hooks(self, name: str) -> Functions:
         """The hooks of a module, validated by a manager that holds nothing else."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 import traceback
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from .errors import PluginFailed
 from .spec import normalize, spoken
+from .watching import Watch
 
 if TYPE_CHECKING:
-    from importlib.metadata import Distribution
+    from importlib.metadata import Distribution, EntryPoints
 
 
 @dataclass(frozen=True)
@@ -33,44 +37,95 @@ class Failure:
 
 @dataclass(frozen=True)
 class Plugin:
-    """An installed plugin: ``state`` is ``"ok"``, ``"failed"`` or ``"disabled"``."""
+    """An installed plugin.
+
+    Args:
+        name: Its normalized name.
+        version: Its version; empty where its metadata is gone.
+        state: ``"ok"``, ``"failed"`` or ``"disabled"``.
+        reason: Why it failed.
+        seconds: What reading its hooks took.
+        printed: What they printed meanwhile, if anything.
+        modules: Top-level modules that they were the first to import.
+        copies: Where it is installed, ``"1.2 in /folder"``, if that is more than once; the first counts.
+    """
 
     name: str
     version: str
     state: str
     reason: str = ""
+    seconds: float = 0.0
+    printed: str = ""
+    modules: tuple[str, ...] = ()
+    copies: tuple[str, ...] = ()
 
 
-def installed(group: str) -> list[tuple[str, Distribution]]:
-    """Distributions with entry points under ``group``, in order of their normalized names.
+@dataclass(frozen=True)
+class Installed:
+    """A distribution with entry points of ours, and where all of its name are."""
+
+    name: str
+    version: str
+    entry_points: EntryPoints
+    copies: tuple[str, ...]
+
+
+def installed(group: str) -> tuple[list[Installed], list[str]]:
+    """Distributions with entry points under ``group`` by name, and folders of half a distribution.
 
     Of a distribution that is on ``sys.path`` twice the first counts, as in an import.
     """
     from importlib import metadata  # 30 ms, and not needed before the first look-up
 
+    places: dict[str, dict[str, None]] = defaultdict(dict)
     found: dict[str, Distribution] = {}
+    remains: dict[str, None] = {}
     for distribution in metadata.distributions():
-        # Reading a name parses the whole METADATA file: only of those that concern us.
+        # Reading a name reads the whole METADATA file: only of those that concern us.
         if f"[{group}" in (distribution.read_text("entry_points.txt") or ""):
-            name = normalize(distribution.metadata["Name"] or "")
+            name, place = normalize(_field(distribution, "Name")), _place(distribution)
             try:
                 # An earlier one of that name without such entry points hides this one.
                 found[name] = metadata.distribution(name)
             except (metadata.PackageNotFoundError, ValueError):
-                continue  # what a broken uninstall left behind: nothing of that name is installed
-    return sorted(found.items())
+                # What a broken uninstall left behind: nothing of that name is installed.
+                remains[f"{name or 'a plugin without a name'} in {place}"] = None
+                continue
+            # What building in a source folder leaves has no METADATA, and is no installation.
+            if distribution.read_text("METADATA") is not None:
+                places[name][f"{_field(distribution, 'Version')} in {place}"] = None
+    plugins = []
+    for name, distribution in sorted(found.items()):
+        copies = tuple(places[name]) if len(places[name]) > 1 else ()
+        version = _field(distribution, "Version")
+        plugins.append(Installed(name, version, distribution.entry_points, copies))
+    return plugins, list(remains)
+
+
+def _field(distribution: Distribution, field: str) -> str:
+    """A field of the metadata; empty where it or the whole file is gone."""
+    text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
+    found = re.search(rf"^{field}:[ \t]*(\S+)", text, re.MULTILINE | re.IGNORECASE)
+    return found[1] if found else ""
+
+
+def _place(distribution: Distribution) -> str:
+    return os.path.realpath(str(distribution.locate_file("")))
 
 
 class Ledger:
-    """The versions of plugins and the failures on record.
+    """The plugins there are, and what was recorded of each.
 
     Args:
+        found: The plugins.
         strict: Raise instead of recording.
     """
 
-    def __init__(self, strict: bool) -> None:
+    def __init__(self, found: list[Installed], strict: bool) -> None:
         self.strict = strict
-        self.versions: dict[str, str] = {}
+        self.found = found
+        self.versions = {plugin.name: plugin.version for plugin in found}
+        self.watches = {plugin.name: Watch() for plugin in found}
         self.failures: list[Failure] = []
 
     @contextmanager
@@ -85,9 +140,21 @@ class Ledger:
 
     def plugins(self, blocked: Callable[[str], bool]) -> tuple[Plugin, ...]:
         """Every plugin and its state, by name."""
-        found = []
-        for name, version in sorted(self.versions.items()):
-            reasons = [failure.reason for failure in self.failures if failure.plugin == name]
-            state = "failed" if reasons else "disabled" if blocked(name) else "ok"
-            found.append(Plugin(name, version, state, "; ".join(reasons)))
-        return tuple(found)
+        plugins = []
+        for one in self.found:
+            reasons = [failure.reason for failure in self.failures if failure.plugin == one.name]
+            state = "failed" if reasons else "disabled" if blocked(one.name) else "ok"
+            watch = self.watches[one.name]
+            plugins.append(
+                Plugin(
+                    one.name,
+                    one.version,
+                    state,
+                    "; ".join(reasons),
+                    watch.seconds,
+                    watch.printed.strip(),
+                    tuple(sorted(watch.modules)),
+                    one.copies,
+                )
+            )
+        return tuple(plugins)

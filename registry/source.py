@@ -1,4 +1,4 @@
-"""A component's one-line summary, read from its source file without importing it."""
+"""What can be told of a component without importing it: its summary, and whether it is there."""
 
 from __future__ import annotations
 
@@ -25,6 +25,19 @@ def summary(target: str) -> str:
         return ""  # a listing must not fail where choosing the component will say why it does
     doc = ast.get_docstring(node) if node else None
     return doc.partition("\n")[0] if doc else ""
+
+
+def missing(target: str) -> str:
+    """The module of a target if it is not there; empty if it is, or if that cannot be told.
+
+    Args:
+        target: ``"module:Class"``; nothing is imported.
+    """
+    module = target.partition(":")[0]
+    try:
+        return "" if _locate(module) else module
+    except (ImportError, ValueError):  # a finder that fails, or a module without a spec
+        return ""
 
 
 def _locate(module: str) -> ModuleSpec | None:

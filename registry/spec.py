@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .errors import InvalidSpec, PluginFailed, RegistryError
+from .watching import Watch
 
 LOCAL = "local"
 """The plugin name of what was defined in the running session."""
@@ -119,7 +120,8 @@ class ComponentSpec:
         """
         module, _, path = self.target.partition(":")
         try:
-            target: Any = importlib.import_module(module)
+            with Watch().watching():
+                target: Any = importlib.import_module(module)
             for part in path.split("."):
                 target = getattr(target, part)
         except (Exception, SystemExit) as error:

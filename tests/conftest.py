@@ -23,5 +23,5 @@ def two_processes() -> Iterator[TwoProcesses]:
 
 @pytest.fixture(scope="session")
 def installed_plugins(tmp_path_factory: pytest.TempPathFactory) -> InstalledPlugins:
-    """The packages of ``tests/plugins``; installing them takes seconds, so a session does it once."""
-    return InstalledPlugins.install(tmp_path_factory.mktemp("plugins"))
+    """The packages of ``tests/plugins``; installing one takes a second, so a session does it once."""
+    return InstalledPlugins(tmp_path_factory.mktemp("plugins"))

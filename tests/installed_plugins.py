@@ -18,21 +18,15 @@ class InstalledPlugins:
 
     root: Path
 
-    @classmethod
-    def install(cls, root: Path) -> InstalledPlugins:
-        """Install every package; a copy is built, since building leaves files behind."""
-        sources = shutil.copytree(SOURCES, root / "sources")
-        for source in sorted(sources.iterdir()):
-            options = [
-                "--no-deps",
-                "--no-build-isolation",
-                "--quiet",
-                "--disable-pip-version-check",
-            ]
-            target = ["--target", str(root / source.name)]
-            command = [sys.executable, "-m", "pip", "install", *options, *target, str(source)]
-            subprocess.run(command, check=True, timeout=120)
-        return cls(root)
+    def folder(self, name: str) -> Path:
+        """Where a package is installed, at first use; a copy is built, as building leaves files."""
+        target = self.root / name
+        if not target.exists():
+            source = shutil.copytree(SOURCES / name, self.root / "sources" / name)
+            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            options = ["--no-deps", "--no-build-isolation", "--target", str(target)]
+            subprocess.run([*pip, *options, str(source)], check=True, timeout=120)
+        return target
 
     def run(
         self, *arguments: str, plugins: str = "", cwd: Path | None = None, **variables: str
@@ -45,7 +39,7 @@ class InstalledPlugins:
             cwd: Where it runs.
             variables: Of the environment.
         """
-        path = os.pathsep.join(str(self.root / name) for name in plugins.split())
+        path = os.pathsep.join(str(self.folder(name)) for name in plugins.split())
         clean = {k: v for k, v in os.environ.items() if not k.startswith("CCL_")}
         return subprocess.run(
             [sys.executable, *arguments],

@@ -77,7 +77,8 @@ def test_doctor_shows_failures_with_tracebacks(installed_plugins):
     assert done.returncode == 1
     assert "import ccl_nosuch_dependency" in done.stdout
     assert "Did you mean 'ccl_pipeline_built'?" in done.stdout
-    states = {r[0]: r[2] for r in map(str.split, done.stdout.splitlines()) if len(r) == 3}
+    table = done.stdout.split("\n\n")[0].splitlines()
+    states = {row[0]: row[-1] for row in map(str.split, table)}
     assert (states["ccl-broken-import"], states["ccl-good"]) == ("failed", "ok")
 
 

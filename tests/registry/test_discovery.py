@@ -127,11 +127,16 @@ try:
     registry().call("ccl_pipeline_built", pipeline="rejected")
 except ValueError as error:
     print(error, error.__notes__)
+try:
+    registry().call("ccl_pipeline_built", pipeline="ends the program")
+except ImportError as error:
+    print(error)
 """
     assert installed_plugins.python(code, plugins="good clash").splitlines() == [
         "[('ccl-good', ['a callback'])]",
         "[]",
         "not this one ['raised by plugin ccl-good in ccl_pipeline_built']",
+        "plugin ccl-good in ccl_pipeline_built: SystemExit: 0",
     ]
 
 

@@ -1,0 +1,163 @@
+"""Each neighbour that misbehaves leaves everything else working, and is named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+
+def doctor(installed_plugins, plugins, *words, **variables):
+    done = installed_plugins.ccl("doctor", "--json", *words, plugins=plugins, **variables)
+    report = json.loads(done.stdout)
+    assert done.returncode == (0 if report["healthy"] else 1)
+    return report
+
+
+def found(report, section, plugin):
+    return [finding["text"] for finding in report[section] if finding["plugin"] == plugin]
+
+
+def state(report, plugin):
+    return next(p["state"] for p in report["plugins"] if p["name"] == plugin)
+
+
+NEIGHBOURS = """slow exits prints newer half clash twice_2 twice_1
+broken_import broken_component typo_group typo_hook"""
+
+
+def test_beside_all_of_them_the_rest_goes_on_working(installed_plugins):
+    code = """
+import ccl_plugins as ccl
+print(ccl.create("kernel", "ccl-good/ring", radius=2).radius)
+print(ccl.create("kernel", "delta").positive_definite, ccl.kernel.rbf().spec.plugin)
+"""
+    said = installed_plugins.python(code, plugins=f"{NEIGHBOURS} good").splitlines()
+    assert said == ["2.0", "True ccl-plugins"]
+    listed = installed_plugins.ccl("list", "kernel", "--json", plugins=f"{NEIGHBOURS} good")
+    offered = {(row["name"], row["plugin"]) for row in json.loads(listed.stdout)}
+    assert {("rbf", "ccl-plugins"), ("ring", "ccl-good"), ("kept", "ccl-typo-group")} <= offered
+
+
+def test_the_doctor_names_every_one_of_them(installed_plugins):
+    report = doctor(installed_plugins, f"{NEIGHBOURS} good", "--load")
+    named = {f["plugin"] for key in ("failures", "problems", "remarks") for f in report[key]}
+    installed = {plugin["name"] for plugin in report["plugins"]}
+    assert named == installed - {"ccl-plugins"}  # ccl-good shares a name with ccl-clash
+
+
+def test_a_slow_one_is_named_with_its_time(installed_plugins):
+    (text,) = found(doctor(installed_plugins, "slow good"), "remarks", "ccl-slow")
+    seconds = float(text.removeprefix("its hooks took ").partition(" s,")[0])
+    assert seconds >= 0.3
+
+
+def test_one_that_ends_the_program_does_not(installed_plugins):
+    report = doctor(installed_plugins, "exits")
+    assert state(report, "ccl-exits") == "failed"
+    (failure,) = report["failures"]
+    assert failure["reason"] == "SystemExit: usage: ccl_exits FILE"
+    assert 'sys.exit("usage: ccl_exits FILE")' in failure["traceback"]
+    chosen = installed_plugins.ccl("info", "kernel", "quitter", plugins="exits")
+    assert chosen.returncode == 2
+    assert "cannot import ccl_exits_kernel:Quitter (SystemExit: 0)" in chosen.stderr
+
+
+def test_ctrl_c_passes_whoever_is_being_imported(installed_plugins):
+    done = installed_plugins.ccl("list", plugins="interrupts")
+    assert "KeyboardInterrupt" in done.stderr
+    assert done.returncode != 0
+    spared = installed_plugins.ccl("list", plugins="interrupts", CCL_DISABLE="ccl-interrupts")
+    assert spared.returncode == 0
+
+
+def test_what_one_prints_stays_out_of_the_output(installed_plugins):
+    done = installed_plugins.ccl("list", "kernel", "--json", plugins="prints")
+    assert "louder" in {row["name"] for row in json.loads(done.stdout)}
+    assert done.stderr == "Welcome to ccl-prints!\nhere is a component\n"
+    chosen = "import ccl_plugins as ccl; ccl.kernel('loud'); print('mine')"
+    assert installed_plugins.python(chosen, plugins="prints") == "mine\n"
+    (text,) = found(doctor(installed_plugins, "prints"), "remarks", "ccl-prints")
+    assert "prints when imported: 'Welcome to ccl-prints!\\nhere is a component'" in text
+
+
+def test_one_that_imports_torch_to_be_listed_is_told_to_wait(installed_plugins):
+    report = doctor(installed_plugins, "eager")
+    texts = found(report, "remarks", "ccl-eager")
+    assert any("its hooks module imports torch at its top" in text for text in texts)
+    assert state(report, "ccl-eager") == "ok"
+
+
+def test_one_that_was_written_for_another_version_says_which(installed_plugins):
+    report = doctor(installed_plugins, "newer")
+    first, second = found(report, "problems", "ccl-newer")
+    assert first.startswith("it needs ccl-plugins>=99, and 0.")
+    assert second == "it needs ccl-nosuch-dependency>=2, which is not installed"
+    assert not report["healthy"]
+
+
+def test_of_one_installed_twice_both_places_are_named_and_the_first_counts(installed_plugins):
+    report = doctor(installed_plugins, "twice_2 twice_1")
+    (text,) = found(report, "remarks", "ccl-twice")
+    one, two = (installed_plugins.folder(f"twice_{n}").resolve() for n in (1, 2))
+    assert text == f"installed more than once, the first counts: 2.0 in {two}, 1.0 in {one}"
+    assert found(doctor(installed_plugins, "twice_1 twice_1"), "remarks", "ccl-twice") == []
+
+
+def test_one_whose_module_is_gone_is_named_in_the_list_and_by_the_doctor(installed_plugins):
+    listed = installed_plugins.ccl("list", "kernel", plugins="half").stdout
+    assert "the module ccl_half is not there" in listed
+    report = doctor(installed_plugins, "half")
+    (text,) = found(report, "problems", "ccl-half")
+    assert "kernel half is offered from the module ccl_half, which is not there" in text
+    assert "pip install --force-reinstall ccl-half" in text
+
+
+@pytest.mark.parametrize("lost", ["name", "METADATA"])
+def test_what_an_uninstall_left_behind_is_named(installed_plugins, tmp_path, lost):
+    shutil.copytree(installed_plugins.folder("half"), tmp_path / "site")
+    (metadata,) = (tmp_path / "site").glob("*.dist-info")
+    if lost == "name":  # as pip calls what it is about to delete
+        metadata.rename(metadata.with_name(f"~{metadata.name[1:]}"))
+        name = "ccl-half"
+    else:
+        (metadata / "METADATA").unlink()
+        name = "a plugin without a name"
+    report = doctor(installed_plugins, "", PYTHONPATH=str(tmp_path / "site"))
+    (text,) = found(report, "problems", name)
+    assert text.endswith(f"left by an uninstall: remove it from {tmp_path / 'site'}")
+    assert [p["name"] for p in report["plugins"]] == ["ccl-plugins"]
+
+
+def test_names_that_are_taken_are_named_with_what_to_say(installed_plugins):
+    report = doctor(installed_plugins, "clash good")
+    assert found(report, "remarks", "ccl-clash") == [
+        "kernel rbf is a built-in: say ccl-clash/rbf",
+        "kernel ring is offered by ccl-good too: say ccl-clash/ring",
+    ]
+    assert found(report, "remarks", "ccl-good") == [
+        "kernel ring is offered by ccl-clash too: say ccl-good/ring"
+    ]
+    assert report["healthy"]
+
+
+def test_a_built_in_is_overridden_in_the_config_that_says_so_alone(installed_plugins):
+    code = """
+import ccl_plugins as ccl
+bare = ccl.objective("fair_cclk", kernel={"use": "rbf"})
+theirs = ccl.objective("fair_cclk", kernel={"use": "ccl-clash/rbf"})
+print(bare.params["kernel"].spec.id, theirs.params["kernel"].spec.id)
+print(ccl.kernel.rbf().spec.id)
+"""
+    assert installed_plugins.python(code, plugins="clash").splitlines() == [
+        "ccl-plugins/rbf ccl-clash/rbf",
+        "ccl-plugins/rbf",
+    ]
+
+
+def test_a_disabled_one_is_in_the_report_and_costs_nothing(installed_plugins):
+    report = doctor(installed_plugins, "slow exits", CCL_DISABLE="ccl-slow,ccl-exits")
+    assert (state(report, "ccl-slow"), state(report, "ccl-exits")) == ("disabled", "disabled")
+    assert not report["remarks"]
+    assert report["healthy"]

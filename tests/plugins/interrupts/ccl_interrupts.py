@@ -1,0 +1,3 @@
+"""A hooks module during whose import somebody presses Ctrl-C."""
+
+raise KeyboardInterrupt

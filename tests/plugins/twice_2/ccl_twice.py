@@ -1,0 +1,5 @@
+"""One of two versions of a plug-in that are installed at once."""
+
+
+class Copied:
+    """A kernel of version 2."""
