@@ -29,6 +29,7 @@ class MLP(nn.Module):
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"in_features": 8, "hidden": [16, 16]}
+    EXAMPLE_SHAPE: ClassVar[tuple[int, ...]] = (8,)
 
     def __init__(
         self, in_features: int, hidden: Sequence[int] = (256, 256), batch_norm: bool = True

@@ -33,6 +33,7 @@ class SmallAlexNet(nn.Module):
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"size": 16}
+    EXAMPLE_SHAPE: ClassVar[tuple[int, ...]] = (3, 16, 16)
 
     num_features = 4096
 

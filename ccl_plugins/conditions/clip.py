@@ -43,7 +43,11 @@ class CLIP(Encoder):
         as a condition in Tsai et al., Conditional Contrastive Learning with Kernel (2022), section 4.1.
     """
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {}
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "name": "vit_xsmall_patch16_clip_224",
+        "pretrained": False,
+        "options": {"depth": 1},
+    }
 
     def __init__(
         self,

@@ -51,7 +51,11 @@ class Encoder:
             a file that is of another data set.
     """
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"name": "resnet10t", "pretrained": False}
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "name": "resnet10t",
+        "pretrained": False,
+        "image_size": 32,
+    }
     life: ClassVar[Life] = "static"
     measure: ClassVar[Measure] = "continuous"
 

@@ -54,7 +54,7 @@ class Synthetic:
 
     life: ClassVar[Life] = "static"
     measure: ClassVar[Measure] = "categorical"
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"family": "mutual", "level": 1}
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"family": "conditional", "level": 1}
 
     def __init__(
         self,

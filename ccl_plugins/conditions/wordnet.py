@@ -50,7 +50,7 @@ class WordNet:
         WordNet 3.0, Princeton University (2006).
     """
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"level": 5}
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"level": 5, "classes": "imagenet1k"}
     life: ClassVar[Life] = "static"
     measure: ClassVar[Measure] = "categorical"
 

@@ -1,16 +1,289 @@
-"""The laws."""
+"""The laws of objectives."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import copy
+import functools
+import itertools
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, get_args
+from unittest import SkipTest
 
+import torch
+from torch import Tensor
+
+from ccl_plugins.protocols import Measure
+from ccl_plugins.testing.laws import agree, hold, may_not
+from ccl_plugins.testing.material import seeded
+from ccl_plugins.testing.objective_batches import (
+    WIDTH,
+    Batch,
+    batch,
+    call,
+    on_each_rank,
+    on_one_rank,
+    pairs_of,
+    prepare,
+    prepared,
+    value_and_gradient,
+)
+from ccl_plugins.testing.objective_queue import queue_pairs
 from ccl_plugins.testing.subject import Subject
+from ccl_plugins.testing.two_ranks import on_two_ranks
+
+EXACT = {"rtol": 1e-9, "atol": 1e-12}
 
 
-def observe(subject: Subject, built: Any) -> Any:
-    """Nothing yet."""
-    return None
+def loss_of(objective: Any, given: Batch) -> Tensor:
+    """The loss of all pairs of a batch; what is drawn, always the same."""
+    with seeded():
+        loss: Tensor = objective.loss(pairs_of(objective, given))
+        return loss
 
 
-CHECKS: list[Callable[[Subject], None]] = []
+def observe(subject: Subject, objective: Any) -> Any:
+    """Value and gradient."""
+    objective = prepare(objective)
+    return value_and_gradient(lambda each: loss_of(objective, each), batch(objective))
+
+
+def check_declares_what_it_reads(subject: Subject) -> None:
+    """A pipeline checks its parts by these attributes before it reads data."""
+    built = subject.build()
+    legal = {
+        "conditions": isinstance(built.conditions, Mapping)
+        and all(z and {*z} <= {*get_args(Measure)} for z in built.conditions.values()),
+        "within_view": isinstance(built.within_view, bool),
+        "min_views": isinstance(built.min_views, int) and built.min_views >= 1,
+        "embedding": built.embedding in ("sphere", "raw"),
+        "distributed": built.distributed in ("mean", "replicated"),
+    }
+    wrong = {name: getattr(built, name) for name, right in legal.items() if not right}
+    hold(
+        "conditions must be names with one or more measures each, within_view a bool, min_views 1 or"
+        ' more, embedding "sphere" or "raw", distributed "mean" or "replicated"',
+        not wrong,
+        f"it has {wrong}",
+    )
+
+
+def check_terms_average_to_the_loss(subject: Subject) -> None:
+    """The loss is the weighted mean of what each anchor contributes."""
+    objective = prepared(subject)
+    given = batch(objective)
+    with seeded():
+        values, weights = objective.terms(pairs_of(objective, given))
+    n = given.views.shape[1]
+    hold(
+        "terms(pairs) must be values and weights of one shape, (rows, n) with a column per anchor",
+        values.shape == weights.shape and values.ndim == 2 and values.shape[1] == n,
+        f"for {n} anchors they are {tuple(values.shape)} and {tuple(weights.shape)}",
+    )
+    hold(
+        "a weight must be 0 or more, and a value finite, also where its weight is 0",
+        bool((weights >= 0).all() and values.isfinite().all()),
+        f"values {values}, weights {weights}",
+    )
+    mean = (values * weights).sum() / weights.sum()
+    agree("loss(pairs) must be the weighted mean of its terms", loss_of(objective, given), mean)
+
+
+def check_gradient_reaches_every_view(subject: Subject) -> None:
+    """With as few views as it takes, and with one more."""
+    objective = prepared(subject)
+    for count in (objective.min_views, objective.min_views + 1):
+        given = batch(objective, views=count)
+        value, gradient = value_and_gradient(lambda each: loss_of(objective, each), given)
+        hold("the loss must be one finite number", value.ndim == 0 and bool(value.isfinite()))
+        norms = gradient.flatten(1).norm(dim=1)
+        hold(
+            "the gradient must be finite and reach every view",
+            bool(gradient.isfinite().all() and (norms > 1e-9).all()),
+            f"of {count} views the gradients' norms are {norms.tolist()}",
+        )
+
+
+def check_gradient_is_that_of_the_value(subject: Subject) -> None:
+    """Finite differences in float64."""
+    objective = prepared(subject)
+    if getattr(objective, "stops_gradient", False):
+        raise SkipTest("it says stops_gradient = True: its gradient is not that of its value")
+    given = batch(objective, n=4)
+    views = given.views.clone().requires_grad_()
+    law = (
+        "the gradient must be that of the value; where a factor is held constant on purpose, say so"
+        " by an attribute stops_gradient = True"
+    )
+    with may_not(law):
+        torch.autograd.gradcheck(
+            lambda x: loss_of(objective, replace(given, views=x)), views, fast_mode=True
+        )
+
+
+def check_order_of_samples_does_not_matter(subject: Subject) -> None:
+    """The same permutation of everything."""
+    objective = prepared(subject)
+    given = batch(objective)
+    order = torch.randperm(given.views.shape[1], generator=torch.Generator().manual_seed(1))
+    loss = functools.partial(loss_of, objective)
+    value, gradient = value_and_gradient(loss, given)
+    agree(
+        "samples in another order must give the same loss, and gradients in that order",
+        value_and_gradient(loss, given.rows(order)),
+        (value, gradient[:, order]),
+        **EXACT,
+    )
+
+
+def check_loss_changes_nothing(subject: Subject) -> None:
+    """State is committed in ``after_step``; a loss may be asked for twice."""
+    objective = prepared(subject)
+    given = batch(objective)
+    before = copy.deepcopy((given, objective.state_dict()))
+    first = value_and_gradient(lambda each: loss_of(objective, each), given)
+    after = (given, objective.state_dict())
+    agree("loss(pairs) must leave the weights as they are", after[1], before[1], rtol=0, atol=0)
+    for kept, now in ((before[0].condition, given.condition), (before[0].extras, given.extras)):
+        agree("loss(pairs) must leave what it is given as it is", now, kept, rtol=0, atol=0)
+    again = value_and_gradient(lambda each: loss_of(objective, each), given)
+    agree("loss(pairs) asked for twice must be the same", again, first, **EXACT)
+
+
+def check_goes_through_a_step(subject: Subject) -> None:
+    """What training calls around the loss, where it is there."""
+    objective = prepared(subject)
+    given = batch(objective)
+    law = "progress(step, total), loss and after_step() must work in turn"
+    with may_not(law):
+        for step in range(2):
+            if hasattr(objective, "progress"):
+                objective.progress(step, 2)
+            loss = loss_of(objective, given)
+            hold(law, bool(loss.isfinite()), f"in step {step} the loss is {loss}")
+            if hasattr(objective, "after_step"):
+                objective.after_step()
+
+
+def check_is_called_on_embeddings(subject: Subject) -> None:
+    """In a loop of one's own, as lightly's losses are."""
+    objective = prepared(subject)
+    given = batch(objective)
+    if given.extras:
+        raise SkipTest("it reads extras, which cannot be given in a call")
+    with may_not("objective(*views, condition=...) must take raw embeddings"), seeded():
+        called = call(objective, given)
+    agree("a call on raw embeddings must be the loss", called, loss_of(objective, given), **EXACT)
+
+
+def check_half_precision_is_computed_in_float32(subject: Subject) -> None:
+    """Similarities over small temperatures overflow in half precision."""
+    objective = prepared(subject, torch.float32)
+    narrow = batch(objective).to(torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16), seeded():
+        low = call(objective, narrow)
+    law = "under autocast, bfloat16 embeddings must give the float32 loss of the same numbers"
+    with seeded():
+        agree(law, low, call(objective, narrow.to(torch.float32)), rtol=1e-3, atol=1e-3)
+
+
+def check_two_processes_equal_one(subject: Subject) -> None:
+    """Each with half of the batch."""
+    build = functools.partial(_build_prepared, subject.choice)
+    given = batch(subject.build())
+    try:
+        pickle.dumps(build)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise SkipTest(f"it cannot be sent to another process: {error}") from error
+    expected = on_one_rank(build, given)
+    for rank, found in enumerate(on_two_ranks(on_each_rank, build, given)):
+        law = (
+            "two processes with half of the batch each must give, on average, the loss and all"
+            f' gradients of one; they do not on rank {rank} (see distributed = "mean")'
+        )
+        agree(law, found, expected, **EXACT)
+
+
+def _build_prepared(choice: Any) -> Any:
+    return prepared(Subject(choice.spec, choice=choice))
+
+
+def check_compiles_without_graph_breaks(subject: Subject) -> None:
+    """``loss(pairs)`` looks at no value, so that a device need not be waited for."""
+    objective = prepared(subject)
+    given = batch(objective)
+
+    def loss(views: Tensor) -> Tensor:
+        value: Tensor = objective.loss(pairs_of(objective, replace(given, views=views)))
+        return value
+
+    torch.compiler.reset()
+    law = "loss(pairs) must compile without graph breaks: no branch on a value, no .item()"
+    with may_not(law), seeded():
+        found = torch.compile(loss, fullgraph=True, backend="eager")(given.views)
+    agree("compiled it must give the same", found, loss_of(objective, given))
+
+
+def check_degenerate_batches_are_finite_or_refused(subject: Subject) -> None:
+    """One class, all distinct, two samples, equal or opposite or empty rows."""
+    objective = prepared(subject, torch.float32)
+    usual = batch(objective, n=5).views.float()
+    flat = usual[:1, :1].expand_as(usual)
+    opposite = usual[:1] * torch.tensor([(-1.0) ** i for i in range(len(usual))])[:, None, None]
+    rows = {"random": usual, "identical": flat, "zero": 0 * usual, "opposite": opposite}
+    for (name, views), n, classes in itertools.product(rows.items(), (2, 5), (1, 5)):
+        ids = torch.arange(n) % classes
+        condition = {
+            k: ids if z.ndim == 1 else torch.eye(5)[ids].to(z.dtype)
+            for k, z in batch(objective, n).condition.items()
+        }
+        given = replace(batch(objective), views=views[:, :n].clone(), condition=condition)
+        try:
+            value, gradient = value_and_gradient(lambda each: call(objective, each), given)
+        except ValueError:
+            continue  # to say that a loss is undefined is as good
+        hold(
+            "a loss that is not defined must raise a ValueError that says so, not be NaN or inf, and"
+            " neither may its gradient",
+            bool(value.isfinite() and gradient.isfinite().all()),
+            f"of {n} samples in {len(ids.unique())} classes, rows of {WIDTH} {name} numbers, the loss"
+            f" is {value}, the gradient's norm {gradient.norm()}",
+        )
+
+
+def check_a_queue_is_read_as_far_as_it_is_filled(subject: Subject) -> None:
+    """Momentum keys and a queue, empty, half full and full."""
+    objective = prepared(subject)
+    given = batch(objective, n=4, views=max(objective.min_views, 2))
+    for filled in (0, 3, 6):
+        found = []
+        for rest in (0.0, 7.0):
+            found.append(
+                value_and_gradient(
+                    lambda each, filled=filled, rest=rest: objective.loss(
+                        queue_pairs(objective, each, filled, rest)
+                    ),
+                    given,
+                )
+            )
+        law = f"what stands in the empty places of a queue ({filled} of 6 filled) must not count"
+        hold("with a queue the loss must be finite", bool(found[0][0].isfinite()), str(found[0][0]))
+        agree(law, found[0], found[1], **EXACT)
+
+
+CHECKS: list[Callable[[Subject], None]] = [
+    check_declares_what_it_reads,
+    check_terms_average_to_the_loss,
+    check_gradient_reaches_every_view,
+    check_gradient_is_that_of_the_value,
+    check_order_of_samples_does_not_matter,
+    check_loss_changes_nothing,
+    check_goes_through_a_step,
+    check_is_called_on_embeddings,
+    check_half_precision_is_computed_in_float32,
+    check_two_processes_equal_one,
+    check_compiles_without_graph_breaks,
+    check_degenerate_batches_are_finite_or_refused,
+    check_a_queue_is_read_as_far_as_it_is_filled,
+]

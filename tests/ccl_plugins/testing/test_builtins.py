@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from builtin_examples import EXAMPLES
+
 from ccl_plugins.testing import parametrize_with_checks
 
 
-@parametrize_with_checks("ccl-plugins")
+@parametrize_with_checks("ccl-plugins", examples=EXAMPLES)
 def test_conformance(check):
     check()
