@@ -1,0 +1,79 @@
+"""Weak labels of a batch: what its nearest-neighbour graph joins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from ccl_plugins.numerics import gather
+from ccl_plugins.protocols import Embedded, Life, Measure
+from lightly.utils import dist
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from ccl_wcl.graph import weak_labels
+
+if TYPE_CHECKING:
+    from ccl_plugins.protocols import OnlineCondition
+
+
+class NeighborGraph:
+    """Images of the batch that nearest neighbours join are of one class.
+
+    The connected components of the graph in which each image has an edge to the one nearest to it, of
+    largest cosine, over the batches of all processes.  The ids mean nothing beyond the batch: under a
+    method with a queue, an earlier batch's are compared with this one's only by chance.
+
+    Shape:
+        a batch of u views -> (n,) class ids; with ``views="each"`` (u, n, 1)
+
+    Args:
+        of: ``"projection"``: what is compared; ``"backbone"``: the features before the head;
+            ``"key"``: the momentum keys.
+        views: ``"joint"``: one graph, by the mean cosine over views; ``"each"``: one for each view,
+            for objectives that read a class per view, as ``wcl`` does.
+
+    Raises:
+        ValueError: For another word, and for ``"key"`` under a method without keys.
+
+    Source:
+        Zheng et al., Weakly Supervised Contrastive Learning (2021).
+    """
+
+    life: Life = "online"
+    measure: Measure = "categorical"
+
+    def __init__(
+        self,
+        of: Literal["projection", "backbone", "key"] = "projection",
+        views: Literal["joint", "each"] = "joint",
+    ) -> None:
+        if of not in ("projection", "backbone", "key"):
+            raise ValueError(f"of must be 'projection', 'backbone' or 'key', not {of!r}")
+        if views not in ("joint", "each"):
+            raise ValueError(f"views must be 'joint' or 'each', not {views!r}")
+        self.of = of
+        self.views = views
+
+    def __call__(self, embedded: Embedded) -> Tensor:
+        """Class ids of this process's images."""
+        parts = {
+            "projection": embedded.projections,
+            "backbone": embedded.features,
+            "key": embedded.keys,
+        }
+        x = parts[self.of]
+        if x is None:
+            raise ValueError(
+                "neighbor_graph(of='key') needs a method with a momentum encoder, as moco_v2;"
+                " of='projection' reads what every method has"
+            )
+        n = x.shape[1]
+        mine = slice(dist.rank() * n, (dist.rank() + 1) * n)
+        x = normalize(gather(x.detach(), 1), dim=-1)
+        if self.views == "each":
+            return weak_labels(x)[:, mine, None]
+        return weak_labels(x.transpose(0, 1).flatten(1))[mine]
+
+
+if TYPE_CHECKING:
+    _: OnlineCondition = NeighborGraph()  # a type checker says here what a condition lacks

@@ -1,0 +1,128 @@
+"""WCL: instance discrimination, and classes that the batch's nearest neighbours make."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import torch
+from ccl_plugins.numerics import gather, logsumexp, masked
+from ccl_plugins.objectives import NTXent
+from ccl_plugins.pairs import Pairs
+from ccl_plugins.protocols import Measure
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from ccl_wcl.graph import weak_labels
+
+
+class WCL(NTXent):
+    """Weakly supervised contrastive loss: NT-Xent, and samples that neighbours join attract each other.
+
+    ``NT-Xent + weight · mean_ij L(V_i, y_j)`` over views i != j, with SupCon's
+    ``L(V, y) = -(1 / |P|) Σ_{p in P} log( exp(v·v_p / τ) / Σ_{a not v} exp(v·v_a / τ) )`` within one
+    view.  The weak labels y_j are the connected components of the nearest-neighbour graph of another
+    view j, so that a view is not told what it says already.  Positives: the other samples of the
+    anchor's class; an anchor without any counts in NT-Xent alone.  Negatives: the rest of the view.  A
+    queue, and masks that a user brings, are read by NT-Xent alone.
+
+    V is what a second head makes of the backbone's features, or, without one, the projections.
+
+    Shape:
+        (b, d), (b, d) -> (); with ``head`` on pairs that have features (u, n, f)
+
+    Args:
+        temperature: τ of both parts, above 0.
+        weight: Of the second part, 0 or more.
+        head: Widths of the second head, from the backbone's features over its hidden layers to V; None:
+            no second head.  It has no batch normalisation.
+        on: The name of a condition with classes, (n,) or per view (u, n, 1), in place of the graph of V,
+            as ``neighbor_graph``; None: the graph of V.
+        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+
+    Raises:
+        ValueError: For a number out of range; on use, for a second head without features, and a
+            condition of several columns.
+
+    Source:
+        Zheng et al., Weakly Supervised Contrastive Learning (2021), without the neighbours' multi-crops;
+        their heads have batch normalisation.
+    """
+
+    def __init__(
+        self,
+        temperature: float = 0.1,
+        weight: float = 0.5,
+        head: Sequence[int] | None = None,
+        *,
+        on: str | None = None,
+        gather_distributed: bool = False,
+    ) -> None:
+        super().__init__(temperature, gather_distributed=gather_distributed)
+        if not weight >= 0:
+            raise ValueError(f"weight must be 0 or more, not {weight!r}")
+        if head is not None and (len(head) < 2 or min(head) < 1):
+            raise ValueError(
+                f"head must be two or more widths, from features to V, not {list(head)}"
+            )
+        self.weight = weight
+        self.head = None if head is None else _perceptron(head)
+        self.on = on
+
+    @property
+    def conditions(self) -> Mapping[str, Sequence[Measure]]:
+        """One of classes, where it takes the place of the graph."""
+        return self.and_excluded({} if self.on is None else {self.on: ("categorical",)})
+
+    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """One value per anchor and pair of views."""
+        values, weights = super().terms(pairs)
+        return values + self.weight * self.weakly_supervised(pairs), weights
+
+    def weakly_supervised(self, pairs: Pairs) -> Tensor:
+        """(n,) mean of L(V_i, y_j) over views; 0 for an anchor without positives."""
+        own = self._seconds(pairs)
+        everyone = own if pairs.processes == 1 else gather(own, 1)
+        labels = weak_labels(everyone) if self.on is None else self._classes(pairs, self.on)
+        others, views = ~pairs.own(), range(len(own))
+        rows = []
+        for i in views:
+            sims = own[i] @ everyone[i].T / self.temperature
+            log_all = logsumexp(masked(sims, others))
+            for j in views:
+                if j == i and len(own) > 1:
+                    continue
+                alike = (labels[j, pairs.rows, None] == labels[j]) & others
+                number = alike.sum(1)
+                value = log_all - (sims * alike).sum(1) / number.clamp_min(1)
+                rows.append(torch.where(number > 0, value, 0))
+        return torch.stack(rows).mean(0)
+
+    def _seconds(self, pairs: Pairs) -> Tensor:
+        """V, (u, n, d)."""
+        if self.head is None:
+            return pairs.anchors
+        if pairs.features is None:
+            raise ValueError(
+                "the second head of WCL reads the backbone's features, and a call on embeddings has"
+                " none: leave head=None, or give loss() pairs with features"
+            )
+        return normalize(self.head(pairs.features), dim=-1)
+
+    def _classes(self, pairs: Pairs, on: str) -> Tensor:
+        """(u, m) class ids of the condition, as each view has them."""
+        views = range(len(pairs.anchors))
+        each = torch.stack([pairs.condition_of(on, i) for i in views])
+        if each.ndim == 3 and each.shape[2] > 1:
+            raise ValueError(
+                f"{on} must be one class id per sample and view, not {each.shape[2]}: give one column"
+                " of a hierarchy"
+            )
+        return each.flatten(1)
+
+
+def _perceptron(widths: Sequence[int]) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for inner, outer in pairwise(widths):
+        layers += [nn.Linear(inner, outer), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
