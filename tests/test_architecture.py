@@ -32,7 +32,7 @@ ENGINE_SIDE = {"_engine", "hooks", "kinds", "pipeline", "run", "launch", "cli", 
 
 HEAVY = ["torch", "numpy", "lightly", "timm", "pytorch_lightning", "sklearn", "matplotlib"]
 
-BASES = {"ContrastiveObjective", "InMemory", "LightlyViews"}
+BASES = {"ContrastiveObjective", "InMemory", "LightlyViews", "Scalar", "ScalarAttribute"}
 """Exported beside the components, for authors to build on."""
 
 PACKAGE = modules("ccl_plugins")

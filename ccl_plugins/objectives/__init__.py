@@ -17,6 +17,8 @@ from ccl_plugins.objectives.hucl import HUCL as HUCL
 from ccl_plugins.objectives.infonce import InfoNCE as InfoNCE
 from ccl_plugins.objectives.mixture import Mixture as Mixture
 from ccl_plugins.objectives.nt_xent import NTXent as NTXent
+from ccl_plugins.objectives.scalars import Scalar as Scalar
+from ccl_plugins.objectives.scalars import ScalarAttribute as ScalarAttribute
 from ccl_plugins.objectives.scl import SCL as SCL
 from ccl_plugins.objectives.soft_infonce import SoftInfoNCE as SoftInfoNCE
 from ccl_plugins.objectives.supcon import SupCon as SupCon

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,8 @@ class ContrastiveObjective(nn.Module):
     """A loss that is a weighted mean over anchors.
 
     A subclass writes ``terms``.  ``loss(pairs)`` takes what a method built; calling the objective
-    takes raw embeddings, as lightly's losses do: ``objective(z0, z1, condition=z)``.
+    takes raw embeddings, as lightly's losses do: ``objective(z0, z1, condition=z)``.  A parameter or
+    buffer that only ``setup(tables)`` can size is registered as None: ``register_parameter(name, None)``.
 
     Args:
         exclude: Likely false negatives, ``(kernel, threshold)`` or with the name of a condition as
@@ -70,6 +71,15 @@ class ContrastiveObjective(nn.Module):
         if self.exclude is None:
             return conditions
         return {self.exclude[2]: ("categorical", "multi_label", "continuous"), **conditions}
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
+        # What ``setup`` gives its size is None until then, and takes the size that was saved.
+        for held in (self._parameters, self._buffers):
+            for name in [name for name, tensor in held.items() if tensor is None]:
+                if (saved := state_dict.get(f"{prefix}{name}")) is not None:
+                    empty = torch.empty_like(saved)
+                    setattr(self, name, nn.Parameter(empty) if held is self._parameters else empty)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def progress(self, step: int, total: int) -> None:
         """Bring the scheduled numbers to where training is; called before each step.
@@ -123,6 +133,7 @@ class ContrastiveObjective(nn.Module):
         self,
         *views: Tensor,
         condition: Tensor | tuple[Tensor, ...] | Mapping[str, Tensor] | None = None,
+        index: Tensor | None = None,
     ) -> Tensor:
         """The loss of raw embeddings.
 
@@ -130,6 +141,7 @@ class ContrastiveObjective(nn.Module):
             views: Two or more (b, d) embeddings, not normalised; row i of each is one sample.
             condition: (b,) or (b, c) values, a tuple with one such tensor per view, or a mapping of
                 names for an objective that reads several.
+            index: (b,) dataset indices, for an objective that remembers samples.
 
         Raises:
             TypeError: A condition where none is read, none where one is, or one of another measure.
@@ -138,13 +150,18 @@ class ContrastiveObjective(nn.Module):
         """
         stacked = read_views(self, views)
         values = read_condition(self, condition, stacked)
+        if not torch.compiler.is_compiling():
+            self.check_condition(values)
         with torch.autocast(stacked.device.type, enabled=False):
             if not stacked.dtype.itemsize >= 4:
                 stacked = stacked.float()
             if self.embedding == "sphere":
                 stacked = functional.normalize(stacked, dim=-1)
-            pairs = in_batch(stacked, values, gather_distributed=self.gather_distributed)
+            pairs = in_batch(stacked, values, index, gather_distributed=self.gather_distributed)
             return self.loss(pairs) if torch.compiler.is_compiling() else self.defined_loss(pairs)
+
+    def check_condition(self, condition: Mapping[str, Tensor]) -> None:
+        """Raise ValueError for values that a subclass cannot take, of those given in a call."""
 
     def defined_loss(self, pairs: Pairs) -> Tensor:
         """As ``loss``, and an error where it is undefined, which waits for the device.

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ccl_plugins.objectives.base import ContrastiveObjective
-from ccl_plugins.objectives.inputs import measure_of
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import Measure, Table
 from ccl_plugins.ranges import one_of
@@ -88,16 +87,9 @@ class ClusterCrossEntropy(ContrastiveObjective):
             self.head = nn.Linear(self.dim, len(weight))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
-    def forward(
-        self,
-        *views: Tensor,
-        condition: Tensor | tuple[Tensor, ...] | Mapping[str, Tensor] | None = None,
-    ) -> Tensor:
-        """The loss of raw features, (b, dim) each; the condition is (b,) class ids."""
-        ids = condition.get(self.on) if isinstance(condition, Mapping) else condition
-        if isinstance(ids, Tensor) and measure_of(ids) == "categorical":
-            self._check_ids(ids)
-        return super().forward(*views, condition=condition)
+    def check_condition(self, condition: Mapping[str, Tensor]) -> None:
+        """Ids of classes that there are."""
+        self._check_ids(condition[self.on])
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """Minus the log-probability of the class id, per view."""
@@ -121,8 +113,6 @@ class ClusterCrossEntropy(ContrastiveObjective):
 
     def _check_ids(self, ids: Tensor) -> None:
         classes = self._layer().out_features
-        if torch.compiler.is_compiling():
-            return
         if ids.ndim != 1 or ids.is_floating_point():
             raise ValueError(f"class ids must be integers (n,), not {ids.dtype} {tuple(ids.shape)}")
         if not 0 <= int(ids.min()) <= int(ids.max()) < classes:

@@ -77,6 +77,10 @@ class Mixture(ContrastiveObjective):
         """Tell the objectives of an optimiser step."""
         self._tell("after_step")
 
+    def check_condition(self, condition: Mapping[str, Tensor]) -> None:
+        """Let the objectives refuse values of a call."""
+        self._tell("check_condition", condition)
+
     def progress(self, step: int, total: int) -> None:
         """Bring the scheduled numbers, of weights too, to where training is."""
         for part in self.parts.values():
