@@ -14,7 +14,7 @@ _seen = threading.local()
 
 
 def what_it_opens(function: Callable[[], Any]) -> list[str]:
-    """The files, folders, connections and programs that a function opens; Python's own files do not count."""
+    """The files, folders, connections and programs that a function opens, but for Python's own."""
     _install()
     _seen.events = []
     try:

@@ -99,7 +99,7 @@ def check_values_are_of_its_measure(subject: Subject) -> None:
     else:
         values = fit(condition).values
     with may_not(f"the values must be right for the measure {condition.measure!r}"):
-        missing = getattr(condition, "missing", "error")
+        missing: Any = getattr(condition, "missing", "error")
         check_values(str(subject), values, condition.measure, len(values), missing)
         size = 8 if condition.life == "online" else SAMPLES
         hold("there must be one row per sample", len(values) == size, f"{len(values)} of {size}")

@@ -44,7 +44,7 @@ def check_gives_images_and_targets(subject: Subject) -> None:
     for name in SPLITS:
         with may_not(law):
             split = dataset(name)
-            image, target = split[len(split) - 1]
+            _, target = split[len(split) - 1]
             label = split.metadata["label"][len(split) - 1]
         hold("a target must be the sample's label", int(target) == int(label), f"{target}, {label}")
 

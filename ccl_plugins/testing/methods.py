@@ -97,7 +97,8 @@ def check_own_keys_are_at_own_positions(subject: Subject) -> None:
         moved = pairs_of(method, [view[order] for view in batch()])
     law = "an anchor's own key must stand at offset + its place, where its index and condition are too"
     hold(law, pairs.anchors.shape[1] == N, f"{N} images gave {pairs.anchors.shape[1]} anchors")
-    hold(law, pairs.index is not None and pairs.keys.shape[1] >= N, "keys or indices are missing")
+    if pairs.index is None or pairs.keys.shape[1] < N:
+        raise AssertionError(f"{law}\n  keys or indices are missing")
     agree(law, pairs.index[pairs.rows], torch.arange(N))
     agree(law, pairs.condition["label"][pairs.rows], torch.arange(N) % 3)
     agree(law, moved.anchors, pairs.anchors[:, order])

@@ -12,11 +12,14 @@ from torch.nn.functional import normalize
 
 from ccl_plugins.pairs import Pairs, in_batch
 from ccl_plugins.protocols import Table
-from ccl_plugins.testing.material import SAMPLES, random, values_of
+from ccl_plugins.testing.material import SAMPLES, random, seeded, values_of
 from ccl_plugins.testing.subject import Subject
 
 WIDTH = 16
 """Numbers of an embedding."""
+
+EXACT = {"rtol": 1e-9, "atol": 1e-12}
+"""What rounding in float64 allows."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,13 @@ def pairs_of(objective: Any, given: Batch, gather: bool = False) -> Pairs:
         given.extras,
         gather_distributed=gather,
     )
+
+
+def loss_of(objective: Any, given: Batch) -> Tensor:
+    """The loss of all pairs of a batch; what is drawn, always the same."""
+    with seeded():
+        loss: Tensor = objective.loss(pairs_of(objective, given))
+        return loss
 
 
 def call(objective: Any, given: Batch) -> Tensor:
