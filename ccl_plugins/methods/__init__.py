@@ -1,4 +1,5 @@
 """The methods: lightly-style models that turn views into pairs."""
 
 from ccl_plugins.methods.moco_v2 import MoCoV2 as MoCoV2
+from ccl_plugins.methods.moco_v3 import MoCoV3 as MoCoV3
 from ccl_plugins.methods.simclr import SimCLR as SimCLR

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from ccl_plugins.methods.heads import LastNorm, mlp_head
 from ccl_plugins.pairs import Pairs, in_batch
 from ccl_plugins.protocols import Embedded
 
@@ -21,8 +22,10 @@ class SimCLR(nn.Module):
     Args:
         hidden: Width of the head's hidden layers.
         dim: Dimension of the projections.
-        layers: Linear layers of the head.
+        layers: Linear layers of the head; 1 is a linear head, without hidden layers.
         batch_norm: Whether the head has batch normalisation, as SimCLR's does.
+        last_norm: What follows the last layer where it has: normalisation with a scale and shift of its
+            own (``"affine"``, as in lightly), without (``"plain"``), or nothing (``"none"``).
         backbone: Images to features; supplied by the pipeline.
 
     Source:
@@ -37,19 +40,16 @@ class SimCLR(nn.Module):
         dim: int = 128,
         layers: int = 2,
         batch_norm: bool = True,
+        last_norm: LastNorm = "affine",
         *,
         backbone: nn.Module,
     ) -> None:
         super().__init__()
-        from lightly.models.modules import SimCLRProjectionHead
-
-        for name, value in (("hidden", hidden), ("dim", dim)):
-            if value < 1:
-                raise ValueError(f"{name} must be 1 or more, not {value!r}")
-        if layers < 2:
-            raise ValueError(f"layers must be 2 or more, not {layers!r}")
         self.backbone = backbone
-        self.head = SimCLRProjectionHead(backbone.num_features, hidden, dim, layers, batch_norm)
+        inputs: Any = backbone.num_features
+        self.head = mlp_head(
+            inputs, hidden, dim, layers, batch_norm=batch_norm, last_norm=last_norm
+        )
 
     def encode(self, x: Tensor) -> Tensor:
         """Features (n, f)."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from lightly.models.modules import SimCLRProjectionHead
 from torch import nn
 
 from ccl_plugins.methods import SimCLR
@@ -36,7 +37,30 @@ def test_encode_gives_features_and_project_projections():
     torch.testing.assert_close(model.project(x), model.head(x.flatten(1)))
 
 
-@pytest.mark.parametrize("settings", [{"hidden": 0}, {"dim": -1}, {"layers": 1}])
+@pytest.mark.parametrize("settings", [{"hidden": 0}, {"dim": -1}, {"layers": 0}])
 def test_sizes_out_of_range_are_named(settings):
     with pytest.raises(ValueError, match=f"{next(iter(settings))} must be"):
         SimCLR(**settings, backbone=Flat())
+
+
+def test_a_head_may_be_linear_or_end_in_a_norm_of_its_own_kind():
+    def kinds(**settings):
+        head = SimCLR(hidden=16, dim=8, backbone=Flat(), **settings).head
+        return [type(layer).__name__ for layer in head.layers], head.layers
+
+    assert kinds(layers=1, batch_norm=False)[0] == ["Linear"]
+    names, layers = kinds(last_norm="plain")
+    assert names == ["Linear", "BatchNorm1d", "ReLU", "Linear", "BatchNorm1d"]
+    assert not layers[-1].affine
+    assert layers[-2].bias is None
+    names, layers = kinds(last_norm="none")
+    assert names == ["Linear", "BatchNorm1d", "ReLU", "Linear"]
+    assert layers[-1].bias is not None
+
+
+@pytest.mark.parametrize("batch_norm", [True, False])
+@pytest.mark.parametrize("layers", [2, 3])
+def test_the_head_is_lightlys(layers, batch_norm):
+    theirs = SimCLRProjectionHead(12, 16, 8, layers, batch_norm)
+    ours = SimCLR(16, 8, layers, batch_norm, backbone=Flat()).head
+    assert repr(ours.layers) == repr(theirs.layers)

@@ -1,0 +1,54 @@
+"""Heads: from features to projections."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from torch import nn
+
+LastNorm = Literal["affine", "plain", "none"]
+"""What follows the last linear layer: batch normalisation with a scale and shift of its own, without,
+or nothing."""
+
+
+def mlp_head(
+    inputs: int,
+    hidden: int,
+    dim: int,
+    layers: int,
+    *,
+    batch_norm: bool = True,
+    last_norm: LastNorm = "affine",
+    last_bias: bool = True,
+) -> nn.Module:
+    """A projection head of lightly: linear layers, normalised and rectified but for the last.
+
+    Args:
+        inputs: Length of a feature vector.
+        hidden: Width of the hidden layers.
+        dim: Dimension of the projections.
+        layers: Linear layers, 1 or more.
+        batch_norm: Whether layers are normalised over the batch; those that are have no bias.
+        last_norm: Of the last layer, where there is batch normalisation.
+        last_bias: Whether a last layer that is not normalised has a bias.
+
+    Raises:
+        ValueError: For a width or a number of layers below 1.
+    """
+    from lightly.models.modules.heads import ProjectionHead
+
+    for name, value in (("hidden", hidden), ("dim", dim), ("layers", layers)):
+        if value < 1:
+            raise ValueError(f"{name} must be 1 or more, not {value!r}")
+    widths = [inputs, *[hidden] * (layers - 1)]
+    blocks: list[tuple[Any, ...]] = [
+        (before, hidden, nn.BatchNorm1d(hidden) if batch_norm else None, nn.ReLU())
+        for before in widths[:-1]
+    ]
+    if batch_norm and last_norm != "none":
+        norm = nn.BatchNorm1d(dim, affine=last_norm == "affine")
+        blocks.append((widths[-1], dim, norm, None))
+    else:
+        blocks.append((widths[-1], dim, None, None, last_bias))
+    head: nn.Module = ProjectionHead(blocks)
+    return head
