@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 
 from ccl_plugins._engine import engine
 from ccl_plugins.hooks import PROJECT, Hooks
@@ -29,9 +30,25 @@ KINDS = (
 )
 
 
+def new_registry(disable: Iterable[str] | None = None) -> engine.Registry:
+    """A registry of its own.
+
+    Args:
+        disable: Plug-ins to leave out; by default those in the variable ``CCL_DISABLE``.
+    """
+    return engine.Registry(
+        PROJECT,
+        "ccl_plugins",
+        KINDS,
+        Hooks,
+        "ccl_",
+        host="ccl-plugins",
+        disable=disable,
+        env_prefix="CCL",
+    )
+
+
 @functools.cache
 def registry() -> engine.Registry:
     """The registry; it reads nothing before it is first asked."""
-    return engine.Registry(
-        PROJECT, "ccl_plugins", KINDS, Hooks, "ccl_", host="ccl-plugins", env_prefix="CCL"
-    )
+    return new_registry()

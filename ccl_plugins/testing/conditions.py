@@ -122,19 +122,17 @@ def check_rows_belong_to_samples(subject: Subject) -> None:
     if condition.life == "online":
         order = torch.arange(7, -1, -1)
         values, moved = condition(embedded()), condition(embedded(order))
-        agree(law, moved, values[:, order] if values.ndim == 3 else values[order])
-        return
-    values, moved = fit(condition).values, fit(condition, reverse=True).values
-    if condition.measure == "categorical":
-        values, moved = _together(values), _together(moved.flip(0))
+        values = values[:, order] if values.ndim == 3 else values[order]
     else:
-        moved = moved.flip(0)
+        values, moved = fit(condition).values, fit(condition, reverse=True).values.flip(0)
+    if condition.measure == "categorical":
+        values, moved = _together(values), _together(moved)
     agree(law, moved, values, rtol=1e-4, atol=1e-5)
 
 
 def _together(ids: Tensor) -> Tensor:
-    """Which samples share a class, (N, N) or for a hierarchy (N, N, L)."""
-    return ids[:, None] == ids[None]
+    """Which samples share a class: (N, N), for a hierarchy (N, N, L), per view (u, N, N, L)."""
+    return ids[:, :, None] == ids[:, None] if ids.ndim == 3 else ids[:, None] == ids[None]
 
 
 def check_fits_again_after_itself(subject: Subject) -> None:

@@ -63,9 +63,16 @@ def batch(objective: Any, n: int = 8, views: int | None = None, seed: int = 3) -
     count = objective.min_views if views is None else views
     shared = random(1, n, WIDTH, seed=seed, dtype=torch.float64)
     own = random(count, n, WIDTH, seed=seed + 1, dtype=torch.float64)
-    shapes = getattr(objective, "EXAMPLE_EXTRAS", {})
-    extras = {name: random(*shape, seed=5, dtype=torch.float64) for name, shape in shapes.items()}
-    return Batch(shared + own, _conditions(objective, n), extras)
+    return Batch(shared + own, _conditions(objective, n), _extras(objective))
+
+
+def _extras(objective: Any) -> dict[str, Tensor]:
+    """Of a class attribute ``EXAMPLE_EXTRAS``: tensors, or shapes of normal numbers, by name."""
+    found = {
+        name: each if isinstance(each, Tensor) else random(*each, seed=5, dtype=torch.float64)
+        for name, each in getattr(objective, "EXAMPLE_EXTRAS", {}).items()
+    }
+    return {name: x.double() if x.is_floating_point() else x for name, x in found.items()}
 
 
 def _conditions(objective: Any, n: int) -> dict[str, Tensor]:
@@ -102,11 +109,9 @@ def loss_of(objective: Any, given: Batch) -> Tensor:
 
 def call(objective: Any, given: Batch) -> Tensor:
     """The loss of raw embeddings, as a loop of one's own takes it."""
-    if given.extras:  # which cannot be given in a call
-        loss: Tensor = objective.loss(pairs_of(objective, given))
-        return loss
     named = {k: tuple(z) if z.ndim == 3 else z for k, z in given.condition.items()}
-    called: Tensor = objective(*given.views, condition=named or None)
+    more = {"extras": given.extras} if given.extras else {}
+    called: Tensor = objective(*given.views, condition=named or None, **more)
     return called
 
 

@@ -155,8 +155,6 @@ def check_is_called_on_embeddings(subject: Subject) -> None:
     """In a loop of one's own, as lightly's losses are."""
     objective = prepared(subject)
     given = batch(objective)
-    if given.extras:
-        raise SkipTest("it reads extras, which cannot be given in a call")
     with may_not("objective(*views, condition=...) must take raw embeddings"), seeded():
         called = call(objective, given)
     agree("a call on raw embeddings must be the loss", called, loss_of(objective, given), **EXACT)
