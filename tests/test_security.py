@@ -1,0 +1,145 @@
+"""Files and names are data: nothing in them runs, and no name becomes a path or a command."""
+
+from __future__ import annotations
+
+import pytest
+from code_scan import unsafe
+from imports import ROOT
+
+import ccl_plugins as ccl
+from ccl_plugins.cli import main
+from ccl_plugins.record import check_plugins
+from ccl_plugins.testing.audit import what_it_opens
+
+SOURCES = sorted(
+    path
+    for package in ("registry", "ccl_plugins")
+    for path in (ROOT / package).rglob("*.py")
+    # The kit pickles and reads again what it has just built, and starts Python to look at a listing.
+    if "testing" not in path.parts
+)
+
+OPENS_MODULES = {
+    "registry/spec.py": "the class of a component that was chosen",
+    "registry/discovery.py": "the module of a plug-in's hooks",
+    "ccl_plugins/_engine.py": "the registry",
+    "ccl_plugins/__init__.py": "a part of the face",
+    "ccl_plugins/describe.py": "the protocol of a kind",
+}
+"""Where a name becomes a module; none of them comes from a config or a record."""
+
+
+def test_the_packages_read_no_pickle_and_run_no_text():
+    assert len(SOURCES) > 100
+    found = {str(path.relative_to(ROOT)): [*unsafe(path.read_text("utf-8"))] for path in SOURCES}
+    assert not {path: places for path, places in found.items() if places}
+
+
+def test_names_become_modules_in_few_places():
+    found = {str(p.relative_to(ROOT)) for p in SOURCES if "import_module(" in p.read_text("utf-8")}
+    assert found == OPENS_MODULES.keys()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import torch; torch.load(f)",
+        "import torch; torch.load(f, weights_only=False)",
+        "import torch; torch.load(f, map_location='cpu')",
+        "import numpy as np; np.load(f)",
+        "np.load(f, allow_pickle=True)",
+        "import pickle",
+        "from joblib import load",
+        "import yaml",
+        "eval(text)",
+        "exec(text)",
+        "import os; os.system(text)",
+        "import subprocess; subprocess.run(text, shell=True)",
+        "torch.hub.load(repository, name)",
+    ],
+)
+def test_the_scan_finds(code):
+    assert [*unsafe(code)]
+
+
+def test_the_scan_lets_pass_what_is_safe():
+    assert not [
+        *unsafe("torch.load(f, weights_only=True); np.load(f, allow_pickle=False); m.eval()")
+    ]
+
+
+HOSTILE = [
+    "../../outside",
+    "/outside/evil",
+    "kernel:../outside/rbf",
+    "ccl-plugins/../outside",
+    "outside.module:Class",
+    "$(touch outside)",
+    "; touch outside",
+    "outside\n",
+    "outside\x00",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_name_in_a_config_opens_nothing(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ccl.list()  # what is installed is read once, whatever is asked
+
+    def look():
+        for data in (name, {"use": name}):
+            with pytest.raises(ccl.RegistryError):
+                ccl.objective("fair_cclk", kernel=data)
+        with pytest.raises(ccl.RegistryError):
+            ccl.Pipeline(dataset="color_digits", backbone="lenet5", objective=name)
+        with pytest.raises(ccl.RegistryError):
+            ccl.info("kernel", name)
+        with pytest.raises(ccl.RegistryError):
+            ccl.list(name)
+        with pytest.raises(ccl.RegistryError):
+            check_plugins({name: "1.0"})
+
+    assert not [event for event in what_it_opens(look) if "outside" in event]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_condition_s_name_is_a_key_and_no_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = "../../outside"
+    pipeline = ccl.Pipeline(
+        dataset="color_digits",
+        backbone="lenet5",
+        views=ccl.views("simclr", size=32, min_scale=1.0, jitter=0.0, grey=0.0, blur=0.0),
+        method=ccl.method("simclr", hidden=8, dim=4),
+        objective=ccl.objective("cl_infonce", on=name),
+        conditions={name: "label"},
+        evaluate=[],
+    )
+    pipeline.fit(epochs=1, batch_size=512, workers=0, out=tmp_path / "a/b/run", progress=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["b"]
+    assert not [path for path in tmp_path.rglob("*") if "outside" in path.name]
+
+
+def test_a_pickle_in_place_of_weights_is_refused(tmp_path):
+    import pickle
+
+    from ccl_plugins import checkpoint
+
+    class Evil:
+        def __reduce__(self):
+            return (open, (str(tmp_path / "outside"), "w"))
+
+    path = tmp_path / "weights.pt"
+    path.write_bytes(pickle.dumps(Evil(), protocol=2))
+    with pytest.raises(ValueError, match=str(path)):
+        checkpoint.read(path)
+    assert not (tmp_path / "outside").exists()
+
+
+def test_a_config_cannot_name_code(tmp_path, capsys):
+    file = tmp_path / "evil.toml"
+    file.write_text('dataset = "os:system"\nbackbone = "lenet5"\nobjective = "infonce"\n')
+    assert main(["train", str(file), "--out", str(tmp_path / "runs")]) == 2
+    assert "'os:system'" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
