@@ -134,6 +134,7 @@ class ContrastiveObjective(nn.Module):
         *views: Tensor,
         condition: Tensor | tuple[Tensor, ...] | Mapping[str, Tensor] | None = None,
         index: Tensor | None = None,
+        extras: Mapping[str, Tensor] | None = None,
     ) -> Tensor:
         """The loss of raw embeddings.
 
@@ -142,6 +143,7 @@ class ContrastiveObjective(nn.Module):
             condition: (b,) or (b, c) values, a tuple with one such tensor per view, or a mapping of
                 names for an objective that reads several.
             index: (b,) dataset indices, for an objective that remembers samples.
+            extras: Further tensors by name, ``"<condition>/<name>"``, for one that reads them.
 
         Raises:
             TypeError: A condition where none is read, none where one is, or one of another measure.
@@ -157,7 +159,8 @@ class ContrastiveObjective(nn.Module):
                 stacked = stacked.float()
             if self.embedding == "sphere":
                 stacked = functional.normalize(stacked, dim=-1)
-            pairs = in_batch(stacked, values, index, gather_distributed=self.gather_distributed)
+            gathered = self.gather_distributed
+            pairs = in_batch(stacked, values, index, extras=extras, gather_distributed=gathered)
             return self.loss(pairs) if torch.compiler.is_compiling() else self.defined_loss(pairs)
 
     def check_condition(self, condition: Mapping[str, Tensor]) -> None:

@@ -40,6 +40,17 @@ def test_a_call_hands_on_dataset_indices():
     torch.testing.assert_close(objective.index, torch.arange(4))
 
 
+def test_a_call_hands_on_further_tensors():
+    class Reading(ContrastiveObjective):
+        def terms(self, pairs):
+            own = pairs.own_sim(0, 1)[None] * pairs.extras["condition/scale"]
+            return own, torch.ones_like(own)
+
+    doubled = Reading()(X, Y, extras={"condition/scale": torch.tensor(2.0)})
+    once = Reading()(X, Y, extras={"condition/scale": torch.tensor(1.0)})
+    torch.testing.assert_close(doubled, 2 * once)
+
+
 def test_state_that_setup_sizes_is_saved_and_loaded():
     objective = Remembering()
     assert not objective.state_dict()
