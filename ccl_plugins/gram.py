@@ -8,7 +8,7 @@ queue instead: less the b samples that leave it, plus the b that enter.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,13 @@ from ccl_plugins.streaming import blocks
 KernelFunction = Callable[[Tensor, Tensor], Tensor]
 Features = Callable[[Tensor], Tensor]
 """From condition values (b,) or (b, c) to features (b, r), whose inner products are the kernel's."""
+
+
+class Statistic(NamedTuple):
+    """What a Gram matrix is made of: the name of a condition, and features of its values."""
+
+    on: str
+    features: Features
 
 
 def gram_name(on: str, kernel: Kernel) -> str:

@@ -172,8 +172,8 @@ class Views(Protocol):
 class Method(Protocol):
     """A lightly-style model: a backbone, its heads, and how pairs are made of their outputs.
 
-    One with a queue may have ``read_conditions(look_up)``, called when tables have changed (``look_up``
-    gives the conditions' rows of indices, by name), and ``check_batch(size)``, before a run begins.
+    One with a queue may have ``check_batch(size)``, called before a run, ``read_conditions(look_up)``, at
+    each epoch's start, from indices to rows by name, and ``keep_statistics`` (see `ccl_plugins.gram`).
     """
 
     def encode(self, x: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ class Samples:
         condition: By name (m,), (m, c) or, where it differs per view, (u, m, c).
         index: (m,) dataset index of each sample.
         partner: (m,) dataset index of the image that views after the first show, where that is another.
+        partner_condition: By name (m,) or (m, c), that image's values of conditions that have a table.
         queue_valid: (q,) False where the queue is not filled yet.
         queue_condition: By name (q,) or (q, c).
         queue_index: (q,) dataset indices; None keeps entries of the anchor's own image as negatives.
@@ -41,6 +42,7 @@ class Samples:
     condition: Mapping[str, Tensor] = field(default_factory=dict)
     index: Tensor | None = None
     partner: Tensor | None = None
+    partner_condition: Mapping[str, Tensor] = field(default_factory=dict)
     queue_valid: Tensor | None = None
     queue_condition: Mapping[str, Tensor] = field(default_factory=dict)
     queue_index: Tensor | None = None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+
+from ccl_plugins.gram import RunningGram, Statistic
+from ccl_plugins.numerics import as_vectors
 
 _CONDITION = "condition:"
 
@@ -41,6 +44,8 @@ class FeatureQueue(nn.Module):
         self.register_buffer("index", torch.full((size,), -1))
         self.register_buffer("pointer", torch.zeros((), dtype=torch.long))
         self.register_buffer("filled", torch.zeros((), dtype=torch.long))
+        self.statistics: Mapping[str, Statistic] = {}
+        self.running = nn.ModuleDict()
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -58,9 +63,40 @@ class FeatureQueue(nn.Module):
     def condition(self, name: str, like: Tensor) -> Tensor:
         """(q,) or (q, c) rows of a condition; zeros at first, of the type and width of ``like``."""
         if _buffer(name) not in self._buffers:
-            rows = like.new_zeros((len(self), *like.shape[1:]))
-            self.register_buffer(_buffer(name), rows)
+            self._hold(_buffer(name), like.new_zeros((len(self), *like.shape[1:])))
         return self.get_buffer(_buffer(name))
+
+    def keep_statistics(self, statistics: Mapping[str, Statistic]) -> None:
+        """Keep the Gram matrices that an objective asks for as places are written over.
+
+        Those with fewer features than the queue has places; the others are of no use.
+
+        Args:
+            statistics: By name, as an objective's ``statistics()`` gives them.
+        """
+        self.statistics = dict(statistics)
+        for key in [key for key in self._buffers if key.startswith(_CONDITION)]:
+            self._hold(key, self.get_buffer(key))
+
+    def grams(self) -> dict[str, Tensor]:
+        """The (r, r) Gram matrices of the filled places, by name."""
+        return {name: gram.gram for name, gram in self._running()}
+
+    def _hold(self, key: str, rows: Tensor) -> None:
+        """Register the rows of a condition, and the statistics of them that are to be kept."""
+        self.register_buffer(key, rows)
+        for i, statistic in enumerate(self.statistics.values()):
+            if _buffer(statistic.on) == key and as_vectors(rows[:1]).dtype.is_floating_point:
+                rank = statistic.features(rows[:1]).shape[1]
+                if rank < len(self):
+                    gram = RunningGram(statistic.features, rank).to(rows.device)
+                    gram.rebuild(rows, self.valid)
+                    self.running[str(i)] = gram
+
+    def _running(self) -> Iterator[tuple[str, RunningGram]]:
+        for i, name in enumerate(self.statistics):
+            if str(i) in self.running:
+                yield name, cast(RunningGram, self.running[str(i)])
 
     @torch.no_grad()
     def write(
@@ -89,6 +125,9 @@ class FeatureQueue(nn.Module):
         )
         for name, rows in (conditions or {}).items():
             held = self.condition(name, rows)
+            for statistic, gram in self._running():
+                if self.statistics[statistic].on == name:
+                    gram.replace(held[places], self.valid[places], rows.to(held.dtype))
             held.index_copy_(0, places, rows.to(held.dtype))
         self.pointer.copy_((self.pointer + count) % len(self))
         self.filled.copy_((self.filled + count).clamp_max(len(self)))
@@ -102,15 +141,18 @@ class FeatureQueue(nn.Module):
         """
         for name, rows in look_up(self.index.clamp_min(0)).items():
             self.condition(name, rows).copy_(rows)
+        for statistic, gram in self._running():
+            rows = self.get_buffer(_buffer(self.statistics[statistic].on))
+            gram.rebuild(rows, self.valid)
 
-    def _load_from_state_dict(
-        self, state_dict: Mapping[str, Tensor], prefix: str, *more: Any
-    ) -> None:
-        start = prefix + _CONDITION
-        for key, rows in state_dict.items():
-            if key.startswith(start) and key.removeprefix(prefix) not in self._buffers:
-                zeros = torch.zeros_like(rows, device=self.keys.device)
-                self.register_buffer(key.removeprefix(prefix), zeros)
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *more: Any) -> None:
+        for key in [key for key in state_dict if key.startswith(prefix)]:
+            name = key.removeprefix(prefix)
+            if name.startswith(_CONDITION) and name not in self._buffers:
+                self._hold(name, torch.zeros_like(state_dict[key], device=self.keys.device))
+        for key in [key for key in state_dict if key.startswith(f"{prefix}running.")]:
+            if key.split(".")[-2] not in self.running:  # nobody asks for it, as after training
+                del state_dict[key]
         super()._load_from_state_dict(state_dict, prefix, *more)
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from ccl_plugins.gram import Statistic
 from ccl_plugins.methods.feature_queue import FeatureQueue
 from ccl_plugins.methods.momentum import MomentumEncoder, against_keys
 from ccl_plugins.pairs import Pairs
@@ -127,13 +128,14 @@ class MoCoV2(nn.Module):
                 for name, rows in condition.items()
             },
             batch_candidates=~self.queue.full,
+            extras=self.queue.grams(),
         )
 
     def enqueue(self, pairs: Pairs) -> None:
         """Put the last view's keys of all processes into the queue."""
         rows = {name: _of_last_view(z) for name, z in pairs.condition.items()}
         shown = pairs.index if pairs.partner is None else pairs.partner
-        self.queue.write(pairs.keys[-1], shown, rows)
+        self.queue.write(pairs.keys[-1], shown, {**rows, **pairs.partner_condition})
 
     def check_batch(self, size: int) -> None:
         """Whether the keys of a global batch fit into the queue.
@@ -148,8 +150,12 @@ class MoCoV2(nn.Module):
             )
 
     def read_conditions(self, look_up: Callable[[Tensor], Mapping[str, Tensor]]) -> None:
-        """Read the queue's conditions again, by index, from tables that have changed."""
+        """Read the queue's conditions again, by index, from tables that may have changed."""
         self.queue.read_conditions(look_up)
+
+    def keep_statistics(self, statistics: Mapping[str, Statistic]) -> None:
+        """Keep Gram matrices of the queue's conditions for an objective that asks for them."""
+        self.queue.keep_statistics(statistics)
 
     def after_step(self, step: int, total: int) -> None:
         """Move the key encoder."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ccl_plugins.conditioning import Columns, conditional_columns
-from ccl_plugins.gram import Features, exact_features, gram_name
+from ccl_plugins.gram import Statistic, exact_features, gram_name
 from ccl_plugins.numerics import EMPTY, in_order_of, log_weights, logsumexp
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.objectives.cclk_released import released_operator
@@ -95,7 +95,7 @@ class CCLK(ContrastiveObjective):
         """One condition of any measure."""
         return self.and_excluded({self.on: ("categorical", "multi_label", "continuous")})
 
-    def statistics(self) -> dict[str, Features]:
+    def statistics(self) -> dict[str, Statistic]:
         """Features of condition values, by the name in ``pairs.extras`` of their Gram matrix.
 
         Where a queue keeps that matrix (see `ccl_plugins.gram`), the operator is solved without
@@ -103,7 +103,7 @@ class CCLK(ContrastiveObjective):
         """
         if self.form == "released" or not hasattr(self.kernel, "features"):
             return {}
-        return {gram_name(self.on, self.kernel): exact_features(self.kernel)}
+        return {self.gram_name: Statistic(self.on, exact_features(self.kernel))}
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per anchor and pair of views; the operator is solved once for all of them."""

@@ -81,6 +81,14 @@ class Mixture(ContrastiveObjective):
         """Let the objectives refuse values of a call."""
         self._tell("check_condition", condition)
 
+    def statistics(self) -> dict[str, Any]:
+        """What the objectives want to be kept of a queue."""
+        found: dict[str, Any] = {}
+        for part in self.parts.values():
+            if hasattr(part.objective, "statistics"):
+                found |= part.objective.statistics()
+        return found
+
     def progress(self, step: int, total: int) -> None:
         """Bring the scheduled numbers, of weights too, to where training is."""
         for part in self.parts.values():

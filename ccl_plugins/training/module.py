@@ -76,6 +76,8 @@ class TrainingModule(LightningModule):
         if hasattr(self.objective, "setup"):
             # Without the samples that are left out: what they lack is no class.
             self.objective.setup({name: self.tables.present(name) for name in self.tables})
+        if hasattr(self.objective, "statistics") and hasattr(self.method, "keep_statistics"):
+            self.method.keep_statistics(self.objective.statistics())
         self._loss = prepare(self.method, self.objective, self.settings)
 
     def train_dataloader(self) -> Loader:
@@ -122,8 +124,11 @@ class TrainingModule(LightningModule):
         self._generators = []
 
     def on_train_epoch_start(self) -> None:
-        """Refresh the tables."""
+        """Refresh the tables, which the queue reads again."""
         self._refresh(self.current_epoch)
+        in_the_midst = self.consumed.batches % len(self.train_dataloader())  # of a resumed epoch
+        if hasattr(self.method, "read_conditions") and not in_the_midst:
+            self.method.read_conditions(self.tables.look_up)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The loss of a batch."""
@@ -144,8 +149,6 @@ class TrainingModule(LightningModule):
     def on_after_backward(self) -> None:
         """Fill the queue, which the backward pass has read, and count the batch."""
         self.method.enqueue(self._pairs)
-        if self._pairs.partner is not None:  # whose keys are filed with the anchor's conditions
-            self._hand_on_conditions()
         self._pairs = None
         self.consumed.batches += 1
 
@@ -165,18 +168,11 @@ class TrainingModule(LightningModule):
             self.objective.after_step()
 
     def _refresh(self, epoch: int) -> None:
-        fitted = self.tables.refresh(epoch, self.split, self._embed)
-        if fitted:
-            self._hand_on_conditions()
-        for name in fitted:
+        for name in self.tables.refresh(epoch, self.split, self._embed):
             self._log_condition(name, self.tables.describe(name).metrics())
             for kernel in self._kernels(name) if ranks.rank() == 0 else ():
                 found = check_kernel(kernel, self.tables.present(name), name)
                 self._log_condition(name, found)
-
-    def _hand_on_conditions(self) -> None:
-        if hasattr(self.method, "read_conditions"):
-            self.method.read_conditions(self.tables.look_up)
 
     def _log_condition(self, name: str, found: Mapping[str, float]) -> None:
         if self.logger is not None and found and ranks.rank() == 0:

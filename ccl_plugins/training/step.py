@@ -52,7 +52,9 @@ def take_step(
         if extras:
             pairs = replace(pairs, extras={**pairs.extras, **extras})
         if partner is not None:
-            pairs = replace(pairs, partner=gather(partner) if pairs.processes > 1 else partner)
+            # By index, as the queue reads conditions again.
+            partner = gather(partner) if pairs.processes > 1 else partner
+            pairs = replace(pairs, partner=partner, partner_condition=tables.look_up(partner))
         return (loss or objective.loss)(pairs), pairs
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from sharded_methods import Small
 from training_fakes import FakeDataset, FakeViews, make_parts
 
 from ccl_plugins.conditions import Embedding
-from ccl_plugins.kernels import RBF
+from ccl_plugins.kernels import RBF, Linear
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import FairCCLK, InfoNCE
 from ccl_plugins.samplers import ConditionalPair
@@ -120,3 +121,29 @@ def test_a_resumed_run_has_the_queue_of_an_unbroken_one(
     run(parts(), tmp_path / "broken", callbacks=[StopAfter(stop)])
     late = run(parts(), tmp_path / "broken", resume=True).method
     torch.testing.assert_close(late.state_dict(), whole.state_dict(), rtol=0, atol=0)
+
+
+def test_gram_statistics_follow_the_queue_and_its_tables(tmp_path: Path) -> None:
+    class Vectors(Moving):
+        measure = "continuous"
+
+        def fit(self, dataset: Any, embed: Any, previous: Any) -> torch.Tensor:
+            moved = 0.0 if previous is None else previous.values[0, 2] + 1
+            steps = torch.arange(len(dataset)) + moved
+            return torch.stack([steps.sin(), steps.cos(), steps], 1)
+
+    def parts() -> Parts:
+        return make(
+            Vectors(), FairCCLK(Linear(), temperature=0.2), partial(ConditionalPair, nearest=3)
+        )
+
+    method = run(parts(), tmp_path / "whole").method
+    ((name, gram),) = method.queue.grams().items()
+    rows = method.queue.condition("condition", torch.zeros(1)).double()
+    torch.testing.assert_close(gram, rows.T @ rows, rtol=1e-12, atol=1e-12)
+    run(parts(), tmp_path / "broken", callbacks=[StopAfter(7)])
+    late = run(parts(), tmp_path / "broken", resume=True).method
+    torch.testing.assert_close(late.state_dict(), method.state_dict(), rtol=0, atol=0)
+    plain = parts().method
+    plain.load_state_dict(method.state_dict())
+    assert plain.queue.grams() == {}
