@@ -1,0 +1,81 @@
+"""What others rely on is as it was recorded; docs/explanation/compatibility.md is the promise."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+
+import pytest
+from imports import ROOT
+from public_api import HOOKS, MODULES, RECORD, SIGNED, public_api
+
+RECORDED = json.loads(RECORD.read_text("utf-8"))
+NOW = public_api()
+RENEW = (
+    "others rely on it: keep the old form beside the new one with a DeprecationWarning, or, where the "
+    "change is allowed by docs/explanation/compatibility.md, say so in CHANGELOG.md and run "
+    "python tests/public_api.py"
+)
+
+
+@pytest.mark.parametrize("module", RECORDED["names"])
+def test_no_public_name_is_gone(module):
+    gone = set(RECORDED["names"][module]) - set(NOW["names"].get(module, ()))
+    assert not gone, f"{module} no longer has {sorted(gone)}; {RENEW}"
+
+
+@pytest.mark.parametrize("module", RECORDED["names"])
+def test_every_public_name_can_be_had(module):
+    loaded = importlib.import_module(module)
+    assert not [name for name in NOW["names"][module] if not hasattr(loaded, name)]
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [(m, name) for m, names in RECORDED["signatures"].items() for name in names]
+)
+def test_signatures_are_as_recorded(module, name):
+    now = NOW["signatures"].get(module, {}).get(name)
+    assert now == RECORDED["signatures"][module][name], f"{module}.{name} has changed; {RENEW}"
+
+
+@pytest.mark.parametrize("hook", RECORDED["hooks"])
+def test_hooks_keep_their_arguments(hook):
+    assert NOW["hooks"].get(hook) == RECORDED["hooks"][hook], f"{hook} has changed; {RENEW}"
+
+
+def test_what_is_new_is_recorded_where_it_binds_others():
+    new = {
+        *NOW["signatures"]["ccl_plugins.protocols"].keys()
+        - RECORDED["signatures"]["ccl_plugins.protocols"].keys(),
+        *NOW["hooks"].keys() - RECORDED["hooks"].keys(),
+    }
+    assert not new, f"{sorted(new)} will be relied on: run python tests/public_api.py"
+
+
+@pytest.mark.parametrize("module", sorted({*MODULES, *SIGNED, HOOKS}))
+def test_the_promise_names_every_public_module(module):
+    page = (ROOT / "docs/explanation/compatibility.md").read_text("utf-8")
+    name = f"ccl_plugins.{module.replace('/', '.')}".removesuffix(".__init__")
+    assert re.search(rf"`{re.escape(name)}`", page), name
+
+
+def test_a_change_is_seen(monkeypatch):
+    import public_api as reader
+
+    text = reader._file("protocols").read_text("utf-8")
+
+    class Changed:
+        def __init__(self, module):
+            self.module = module
+
+        def read_text(self, encoding):
+            new = text.replace("def project(self, x: Tensor)", "def project(self, y: Tensor)")
+            new = new.replace("class Evaluator(Protocol)", "class Judge(Protocol)")
+            return new if self.module == "protocols" else file(self.module).read_text(encoding)
+
+    file = reader._file
+    monkeypatch.setattr(reader, "_file", Changed)
+    changed = reader.public_api()["signatures"]["ccl_plugins.protocols"]
+    before = NOW["signatures"]["ccl_plugins.protocols"]
+    assert {n for n in before if changed.get(n) != before[n]} == {"Method", "Evaluator"}
