@@ -29,6 +29,7 @@ class Timm(nn.Module):
         options: Further arguments of the model, as ``{"in_chans": 1, "drop_path_rate": 0.1}``.
 
     Attributes:
+        model: timm's.
         num_features: f, the length of a feature vector.
 
     Raises:
@@ -60,7 +61,9 @@ class Timm(nn.Module):
                 "timm has no weights for stem='cifar', whose first convolution pretrained=True would"
                 " leave random: use stem='default', or a checkpoint_path of weights for this stem"
             )
-        self.model: Any = timm_models.create(name, pretrained, options or {})
+        self.stem = stem
+        self.options = dict(options or {})
+        self.model: Any = timm_models.create(name, pretrained, self.options)
         if stem == "cifar":
             _cifar_stem(self.model, name)
         self._load(checkpoint_path)
