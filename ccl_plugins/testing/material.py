@@ -122,13 +122,19 @@ class SmallBackbone(nn.Module):
         return self.norm(self.layer(pooled)).relu()
 
 
-def values_of(measures: Sequence[str], n: int) -> Tensor:
-    """Values for n samples of the first measure in this order: continuous, class ids, 0/1 columns."""
+def values_of(measures: Sequence[str], n: int, place: int = 0) -> Tensor:
+    """Values for n samples of the first measure in this order: continuous, class ids, 0/1 columns.
+
+    Args:
+        measures: Those that are accepted.
+        n: How many samples.
+        place: Of the condition among several, each of which has other values.
+    """
     if "continuous" in measures:
-        return random(n, 3, seed=4).sigmoid()
+        return random(n, 3, seed=4 + place).sigmoid()
     if "categorical" in measures:
-        return torch.arange(n) % CLASSES
-    return torch.stack([torch.arange(n) % k == 0 for k in (2, 3, 4)], 1)
+        return torch.arange(n) // CLASSES**place % CLASSES
+    return torch.stack([torch.arange(n) % (k + place) == 0 for k in (2, 3, 4)], 1)
 
 
 def frozen(n: int, seed: int) -> Frozen:

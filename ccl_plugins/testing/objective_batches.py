@@ -54,7 +54,8 @@ def prepared(subject: Subject, dtype: torch.dtype = torch.float64) -> Any:
 def prepare(objective: Any, dtype: torch.dtype = torch.float64) -> Any:
     """The same of a built one: set up with tables of 24 rows, and of a type."""
     if hasattr(objective, "setup"):
-        objective.setup({k: Table(z) for k, z in _conditions(objective, SAMPLES).items()})
+        with seeded():  # on each of two processes alike
+            objective.setup({k: Table(z) for k, z in _conditions(objective, SAMPLES).items()})
     return objective.to(dtype)
 
 
@@ -77,7 +78,8 @@ def _extras(objective: Any) -> dict[str, Tensor]:
 
 def _conditions(objective: Any, n: int) -> dict[str, Tensor]:
     """Vectors where the objective takes them, in float64 for exact comparisons."""
-    values = {name: values_of(measures, n) for name, measures in objective.conditions.items()}
+    wanted = enumerate(objective.conditions.items())
+    values = {name: values_of(measures, n, place) for place, (name, measures) in wanted}
     return {name: z.double() if z.is_floating_point() else z for name, z in values.items()}
 
 
