@@ -1,0 +1,63 @@
+"""Decoupled uniformity: samples' centroids apart, conditioned on what is known of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from ccl_plugins.conditioning import conditional_operator
+from ccl_plugins.numerics import EMPTY, logsumexp, squared_distance
+from ccl_plugins.objectives import ContrastiveObjective, Scalar, ScalarAttribute
+from ccl_plugins.pairs import Pairs
+from ccl_plugins.protocols import Kernel, Measure
+from ccl_plugins.ranges import non_negative, positive
+from torch import Tensor
+
+
+class DecoupledUniformity(ContrastiveObjective):
+    """Uniformity of centroids, each the mean of a sample's views or, with a kernel, of alike samples.
+
+    ``log mean_{i≠j} exp(-t |μ_i - μ_j|²)``, ``μ = (K + λ I)⁻¹ K f̄``, f̄ the mean of a sample's views.
+    No positives: a centroid is far out where unit vectors agree.  The queue is not read.
+
+    Args:
+        kernel: A positive definite similarity of condition values; None: ``μ = f̄``.
+        precision: t, above 0; 1 in the paper's equation, 2 in the authors' code.
+        ridge: λ, 0 or more.
+        on: The name of the condition that is read.
+        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+
+    Source:
+        Dufumier et al., Integrating Prior Knowledge in Contrastive Learning with Kernel (2023).
+    """
+
+    distributed = "replicated"
+    precision = ScalarAttribute(positive)
+    ridge = ScalarAttribute(non_negative)
+
+    def __init__(
+        self,
+        kernel: Kernel | None = None,
+        precision: Scalar = 2.0,
+        *,
+        ridge: Scalar = 0.01,
+        on: str = "condition",
+        gather_distributed: bool = False,
+    ) -> None:
+        super().__init__(gather_distributed=gather_distributed)
+        self.kernel, self.precision, self.ridge, self.on = kernel, precision, ridge, on
+
+    @property
+    def conditions(self) -> Mapping[str, Sequence[Measure]]:
+        """One condition of any measure, for a kernel."""
+        return {self.on: ("categorical", "multi_label", "continuous")} if self.kernel else {}
+
+    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """The same value for every sample."""
+        centroids, n = pairs.anchors.mean(0), pairs.anchors.shape[1]
+        if self.kernel is not None:
+            z = pairs.condition_of(self.on)[pairs.rows]
+            centroids = conditional_operator(self.kernel, z, self.ridge).to(centroids) @ centroids
+        logits = -self.precision * squared_distance(centroids, centroids)
+        value = logsumexp(logits.fill_diagonal_(EMPTY).flatten()) - math.log(n * (n - 1))
+        return value.expand(1, n), logits.new_ones(1, n)

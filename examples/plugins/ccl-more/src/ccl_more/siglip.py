@@ -1,0 +1,47 @@
+"""SigLIP: each pair is classified on its own."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from ccl_plugins.objectives import ContrastiveObjective
+from ccl_plugins.pairs import Pairs
+from ccl_plugins.ranges import finite, positive
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+
+class SigLIP(ContrastiveObjective):
+    """Sigmoid loss: whether two embeddings are of one sample, for every pair of them.
+
+    ``-Σ_j log σ( y_ij (t s_ij + b) )``, y = 1 for the own key and -1 for others, with a scale t and a
+    bias b that are learned.  Positive: the own key of another view.  Negatives: the other samples'
+    keys of that view, and the queue, of equal weight.
+
+    Args:
+        scale: Where t starts, above 0; its logarithm is learned.
+        bias: Where b starts.
+        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+
+    Source:
+        Zhai et al., Sigmoid Loss for Language Image Pre-Training (2023), section 3.2.
+    """
+
+    def __init__(
+        self, scale: float = 10.0, bias: float = -10.0, *, gather_distributed: bool = False
+    ) -> None:
+        super().__init__(gather_distributed=gather_distributed)
+        self.log_scale = nn.Parameter(torch.tensor(math.log(positive("scale", scale))))
+        self.bias = nn.Parameter(torch.tensor(float(finite("bias", bias))))
+
+    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """One value per anchor and pair of views."""
+        scale, rows = self.log_scale.exp(), []
+        for i, j in pairs.cross():
+            value = softplus(-scale * pairs.own_sim(i, j) - self.bias)
+            for sims, keep in pairs.negatives(i, j, self.within_view):
+                value = value + (softplus(scale * sims + self.bias) * keep).sum(1)
+            rows.append(value)
+        values = torch.stack(rows)
+        return values, torch.ones_like(values)
