@@ -3,3 +3,8 @@
 
 class Copied:
     """A kernel of version 1."""
+
+    positive_definite = True
+
+    def __call__(self, a, b):
+        return a @ b.T

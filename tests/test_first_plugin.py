@@ -1,0 +1,92 @@
+"""The commands of the tutorial on plug-ins do what it says, from the first to the last."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from imports import ROOT
+
+PAGE = ROOT / "docs" / "tutorial" / "first-plugin.md"
+BLOCK = re.compile(r"^```(\w+)(?: status=(\d))?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+INSTALL = "pip install -e '.[dev]'"
+
+
+class Reader:
+    """Follows the page in a folder of its own; what it installs goes into another."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "work"
+        self.folder.mkdir()
+        self.target = folder / "installed"
+        self.installed = False
+        self.said = ""
+        self.environment = {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PYTHONPATH": str(self.target),
+            "MYPYPATH": str(ROOT),
+            "OMP_NUM_THREADS": "1",
+        }
+
+    def type(self, line: str, status: int = 0) -> None:
+        """A line in the terminal."""
+        words = shlex.split(line)
+        if words[0] == "cd":
+            self.folder /= words[1]
+        elif line == INSTALL:
+            self.install()
+        else:
+            if words == ["mypy"]:  # which does not see an installation from its source folder
+                cache = ROOT / ".mypy_cache" / "tutorial"
+                options = ["--follow-imports=silent", "--ignore-missing-imports"]
+                words += [*options, f"--cache-dir={cache}"]
+            self.run(words, status)
+
+    def run(self, words: list[str], status: int = 0) -> None:
+        done = subprocess.run(
+            words,
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        self.said = done.stdout + done.stderr
+        assert done.returncode == status, f"{words}: {self.said[-3000:]}"
+
+    def install(self) -> None:
+        """As an installation from the source folder, but leaving this environment as it is."""
+        options = ["--no-deps", "--no-build-isolation", "--upgrade", "--target", str(self.target)]
+        self.run([sys.executable, "-m", "pip", "install", "--quiet", *options, "."])
+        self.installed = True
+
+    def python(self, code: str) -> None:
+        """A file where the first line names one, else a session."""
+        named = re.match(r"# (\S+\.py)\n", code)
+        if named:
+            (self.folder / named[1]).write_text(code[named.end() :])
+            self.install()
+        else:
+            self.run([sys.executable, "-c", code])
+
+
+def test_the_page_is_true_from_nothing_to_a_green_kit(tmp_path):
+    reader = Reader(tmp_path)
+    seen = []
+    for language, status, body in BLOCK.findall(PAGE.read_text("utf-8")):
+        if language == "sh":
+            for line in body.splitlines():
+                reader.type(line, int(status or 0))
+                seen.append(line.split()[0])
+        elif language == "python":
+            reader.python(body)
+        elif language == "text" and "note: " not in body:  # what mypy says is another test's
+            assert " ".join(body.split()) in " ".join(reader.said.split())
+        elif language == "toml" and "entry-points" in body:
+            assert body.strip() in (reader.folder / "pyproject.toml").read_text()
+    assert {"ccl", "cd", "pip", "pytest", "ruff", "mypy"} == set(seen)

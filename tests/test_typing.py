@@ -1,0 +1,99 @@
+"""A type checker tells an author what a component lacks."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from imports import ROOT
+
+SOURCE = """
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ccl_plugins.protocols import Evaluator, Frozen, Kernel, Sampler
+from torch import Tensor
+
+
+class Ring:
+    positive_definite = True
+
+    def __call__(self, a: Tensor, b: Tensor) -> Tensor:
+        return a @ b.T
+
+
+class WithoutACall:
+    positive_definite = True
+
+
+class OfOneArgument:
+    positive_definite = True
+
+    def __call__(self, a: Tensor) -> Tensor:
+        return a @ a.T
+
+
+class WithoutStart:
+    def __len__(self) -> int:
+        return 1
+
+    def batches(self, epoch: int) -> Iterator[Tensor]:
+        return iter(())
+
+
+class OfWords:
+    def __call__(self, train: Frozen, test: Frozen) -> dict[str, str]:
+        return {"top1": "high"}
+
+
+right: Kernel = Ring()
+lacking: Kernel = WithoutACall()
+narrow: Kernel = OfOneArgument()
+restarting: Sampler = WithoutStart()
+wordy: Evaluator = OfWords()
+"""
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory):
+    """What mypy says of the assignments, by the name that is assigned."""
+    folder = tmp_path_factory.mktemp("typing")
+    (folder / "mine.py").write_text(SOURCE)
+    options = ["--strict", "--follow-imports=silent", "--ignore-missing-imports"]
+    cache = f"--cache-dir={ROOT / '.mypy_cache' / 'typing'}"
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, cache, "mine.py"],
+        env={**os.environ, "MYPYPATH": str(ROOT)},  # it does not see what is installed to be edited
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    lines = SOURCE.splitlines()
+    told: dict[str, str] = {}
+    for number, text in re.findall(r"^mine\.py:(\d+): (.*)$", done.stdout, re.MULTILINE):
+        name = lines[int(number) - 1].partition(":")[0]
+        told[name] = f"{told.get(name, '')}{text}\n"
+    return told
+
+
+def test_nothing_is_said_of_what_is_right(said):
+    assert said.keys() == {"lacking", "narrow", "restarting", "wordy"}
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("lacking", ['"WithoutACall" is missing following "Kernel" protocol member', "__call__"]),
+        ("narrow", ["Expected:", "__call__(self, a: Tensor, b: Tensor)", "Got:"]),
+        ("restarting", ["batches(self, epoch: int, start: int = ...)", "Got:"]),
+        ("wordy", ["-> dict[str, float]", "-> dict[str, str]"]),
+    ],
+)
+def test_of_what_is_wrong_the_member_is_named(said, name, parts):
+    for part in parts:
+        assert part in said[name]
