@@ -11,6 +11,7 @@ from torch import Tensor
 from ccl_plugins.kernels.parts import rank_of
 from ccl_plugins.numerics import as_vectors
 from ccl_plugins.protocols import Kernel
+from ccl_plugins.samplers.boxes import FallingInSpace
 from ccl_plugins.samplers.line import FallingOnLine
 from ccl_plugins.samplers.partners import ByClassKernel, Partners
 
@@ -25,6 +26,10 @@ DIAGONAL = 128
 
 PART = 2**16
 """Samples whose diagonal is computed at a time."""
+
+
+FEW = 3
+"""Columns up to which opening boxes costs less than refusing candidates, at any scale."""
 
 
 def by_kernel(values: Tensor, own: bool, kernel: Kernel) -> Partners:
@@ -44,8 +49,9 @@ def by_kernel(values: Tensor, own: bool, kernel: Kernel) -> Partners:
             " nearest=k takes the k nearest samples"
         )
     if values.is_floating_point():
-        if hasattr(kernel, "radial") and as_vectors(values).shape[1] == 1:
-            return FallingOnLine(values, own, kernel.radial)
+        columns = as_vectors(values).shape[1]
+        if hasattr(kernel, "radial") and columns <= FEW:
+            return (FallingOnLine if columns == 1 else FallingInSpace)(values, own, kernel.radial)
     elif values.ndim == 1 and getattr(kernel, "one_hot", False):
         return ByClassKernel(values, own, kernel)
     return ByKernel(values, own, kernel)

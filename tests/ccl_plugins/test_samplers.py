@@ -9,6 +9,7 @@ import numpy as np
 import oracle
 import pytest
 import torch
+from sampled import ERROR_RATE
 from scipy import stats
 
 import ccl_plugins as ccl
@@ -18,7 +19,6 @@ from ccl_plugins.samplers.groups import Groups
 from ccl_plugins.samplers.imbalanced import kept_counts
 from ccl_plugins.training.batches import Batches, Consumed
 
-ERROR_RATE = 1e-4
 CLASSES = torch.arange(96) % 8 // 3  # 36, 36 and 24 samples
 COLORS = torch.rand(96, 3, generator=torch.Generator().manual_seed(0))
 

@@ -1,131 +1,21 @@
-"""Pairs of two images.  Draws are fixed by their seed; a statistical test accepts what is not rejected
-with an error rate of 1e-4: of ten thousand seeds, one would fail a sampler that is right."""
+"""Pairs of two images that share a value of the condition, or have values alike."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
-from scipy import stats
+from sampled import assert_distributed
 
 import ccl_plugins as ccl
-from ccl_plugins.kernels import RBF, Delta, Laplacian, Precomputed, Product, Sum
+from ccl_plugins.kernels import RBF, Delta, Precomputed
 from ccl_plugins.samplers import ConditionalPair
-from ccl_plugins.samplers.by_kernel import ByKernel, by_kernel
-from ccl_plugins.samplers.line import FallingOnLine, NearestOnLine
-from ccl_plugins.samplers.partners import ByClassKernel
 
-ERROR_RATE = 1e-4
 CLASSES = torch.arange(96) % 8 // 3  # 36, 36 and 24 samples
 COLORS = torch.rand(96, 3, generator=torch.Generator().manual_seed(0))
 
 
 def epoch(sampler, number, start=0):
     return list(sampler.batches(number, start))
-
-
-def assert_distributed(counts, expected):
-    """The counts are such as draws with these expected counts give."""
-    counts, expected = np.asarray(counts, float), np.asarray(expected, float)
-    assert counts[expected == 0].sum() == 0
-    possible = expected > 0
-    if possible.sum() == 1:  # nothing left to chance
-        return
-    chance = stats.chisquare(counts[possible], expected[possible]).pvalue
-    assert chance > ERROR_RATE
-
-
-def assert_in_proportion(partners, weights, anchors, repeats=3000):
-    """Partners of some anchors are drawn in proportion to their rows of weights; rare ones together."""
-    draws = np.random.default_rng(0)
-    # Not all alone: anchors in a batch must not be in each other's way.
-    asked = torch.tensor([anchors] * 50).flatten()
-    drawn = torch.cat([partners.draw(asked, draws) for _ in range(repeats // 50)])
-    for place, anchor in enumerate(anchors):
-        chosen = torch.bincount(drawn[place :: len(anchors)], minlength=len(weights))
-        row = weights[anchor].double()
-        if row.sum() == 0:
-            assert chosen[anchor] == repeats
-            continue
-        expected = repeats * row / row.sum()
-        rare = expected < 5
-        assert_distributed(
-            [*chosen[~rare], chosen[rare].sum()], [*expected[~rare], expected[rare].sum()]
-        )
-
-
-CUBES = torch.linspace(-1, 1, 100) ** 3  # crowded in the middle
-LINES = {
-    "crowded": CUBES,
-    "repeated": (CUBES * 4).round(),
-    "apart": torch.cat([torch.linspace(0, 1e-3, 99), torch.tensor([1.0])]),
-    "equal": torch.zeros(100),
-    "two": torch.tensor([0.0, 0.3]),
-}
-
-
-@pytest.mark.parametrize("own", [True, False])
-@pytest.mark.parametrize("values", LINES.values(), ids=LINES)
-@pytest.mark.parametrize("kernel", [RBF(0.05), RBF(1e-4), Laplacian(0.2)], ids=str)
-def test_on_a_line_partners_are_distributed_as_the_kernel(own, values, kernel):
-    values = values[torch.randperm(len(values), generator=torch.Generator().manual_seed(1))]
-    partners = by_kernel(values, own, kernel)
-    assert isinstance(partners, FallingOnLine)
-    weights = kernel(values.double(), values.double())
-    weights = weights.fill_diagonal_(0) if not own else weights
-    some = values.argsort()[[0, len(values) // 2, -1]].tolist()
-    assert_in_proportion(partners, weights.float(), some)
-
-
-def test_kernels_of_kernels_know_the_line_where_all_parts_do():
-    parts = [RBF(0.05), Laplacian(0.5)]
-    for kernel in (Sum(parts, [0.3, 1.0]), Product(parts)):
-        partners = by_kernel(CUBES, True, kernel)
-        assert isinstance(partners, FallingOnLine)
-        assert_in_proportion(partners, kernel(CUBES, CUBES), [0, 50])
-    assert isinstance(by_kernel(CUBES, True, Sum([RBF("median"), RBF()])), ByKernel)
-
-
-@pytest.mark.parametrize("own", [True, False])
-@pytest.mark.parametrize("kernel", [RBF(1.0), Delta()], ids=str)
-def test_classes_are_distributed_as_the_kernel(own, kernel):
-    ids = torch.tensor([3] * 4 + [0] * 10 + [7] + [5] * 5)
-    partners = by_kernel(ids, own, kernel)
-    assert isinstance(partners, ByClassKernel)
-    weights = kernel(ids, ids)
-    weights = weights.fill_diagonal_(0) if not own else weights
-    assert_in_proportion(partners, weights, [1, 8, 14, 19])
-
-
-@pytest.mark.parametrize("own", [True, False])
-@pytest.mark.parametrize(
-    "kernel", [RBF(0.05), RBF("median"), ccl.create("kernel", "cosine")], ids=str
-)
-def test_partners_are_distributed_as_any_kernel(own, kernel):
-    """Among few candidates, accepted or not, and among all samples."""
-    partners = ByKernel(torch.stack([CUBES, 0.3 + CUBES**2], 1), own, kernel)
-    if getattr(kernel, "scale", None) == "median":  # that of candidates is not that of all
-        partners.kernel = kernel = RBF(0.2)
-    weights = kernel(partners.values, partners.values).clamp_min(0)
-    weights = weights.fill_diagonal_(0) if not own else weights
-    for together in (1, 32):
-        assert_in_proportion(partners, weights, [0, 50] * together)
-
-
-@pytest.mark.parametrize("own", [True, False])
-@pytest.mark.parametrize("k", [1, 2, 7, 98])
-def test_the_nearest_on_a_line_are_those_of_all_distances(own, k):
-    values = CUBES[torch.randperm(100, generator=torch.Generator().manual_seed(2))]
-    partners, draws = NearestOnLine(values, own, k), np.random.default_rng(0)
-    anchors = torch.arange(100).repeat(200)
-    drawn = partners.draw(anchors, draws)
-    distance = (values[:, None] - values).abs()
-    distance = distance if own else distance.fill_diagonal_(9)
-    farthest = distance.sort(1).values[:, k - 1]
-    assert bool((distance[anchors, drawn] <= farthest[anchors]).all())
-    if k <= 7:
-        pairs = torch.stack([anchors, drawn], 1).unique(dim=0)
-        assert len(pairs) == 100 * k
 
 
 def pair_counts(sampler, size, epochs):

@@ -1,0 +1,139 @@
+"""Partners in proportion to a kernel and among the nearest, against their distributions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sampled import assert_in_proportion
+
+import ccl_plugins as ccl
+from ccl_plugins.kernels import RBF, Delta, Laplacian, Product, Sum
+from ccl_plugins.samplers.boxes import FallingInSpace
+from ccl_plugins.samplers.by_kernel import ByKernel, by_kernel
+from ccl_plugins.samplers.line import FallingOnLine, NearestOnLine
+from ccl_plugins.samplers.partners import ByClassKernel
+
+CUBES = torch.linspace(-1, 1, 100) ** 3  # crowded in the middle
+LINES = {
+    "crowded": CUBES,
+    "repeated": (CUBES * 4).round(),
+    "apart": torch.cat([torch.linspace(0, 1e-3, 99), torch.tensor([1.0])]),
+    "equal": torch.zeros(100),
+    "two": torch.tensor([0.0, 0.3]),
+}
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("values", LINES.values(), ids=LINES)
+@pytest.mark.parametrize("kernel", [RBF(0.05), RBF(1e-4), Laplacian(0.2)], ids=str)
+def test_on_a_line_partners_are_distributed_as_the_kernel(own, values, kernel):
+    values = values[torch.randperm(len(values), generator=torch.Generator().manual_seed(1))]
+    partners = by_kernel(values, own, kernel)
+    assert isinstance(partners, FallingOnLine)
+    weights = kernel(values.double(), values.double())
+    weights = weights.fill_diagonal_(0) if not own else weights
+    some = values.argsort()[[0, len(values) // 2, -1]].tolist()
+    assert_in_proportion(partners, weights.float(), some)
+
+
+COLORS = torch.rand(99, 3, generator=torch.Generator().manual_seed(3))
+SPACES = {
+    "crowded": torch.rand(300, 2, generator=torch.Generator().manual_seed(3)) ** 3,
+    "repeated": (torch.rand(100, 3, generator=torch.Generator().manual_seed(3)) * 2).round(),
+    "apart": torch.cat(
+        [torch.rand(99, 3, generator=torch.Generator().manual_seed(3)), torch.ones(1, 3) * 3]
+    ),
+    "equal": torch.zeros(100, 2),
+    "two": torch.tensor([[0.0, 0.3], [0.1, 0.2]]),
+}
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("values", SPACES.values(), ids=SPACES)
+@pytest.mark.parametrize("kernel", [RBF(1.0), RBF(0.03), RBF(1e-4), Laplacian(0.2)], ids=str)
+def test_in_space_partners_are_distributed_as_the_kernel(own, values, kernel):
+    partners = by_kernel(values, own, kernel)
+    assert isinstance(partners, FallingInSpace)
+    weights = kernel(values.double(), values.double())
+    weights = weights.fill_diagonal_(0) if not own else weights
+    some = values[:, 0].argsort()[[0, len(values) // 2, -1]].tolist()
+    assert_in_proportion(partners, weights.float(), some)
+
+
+def test_every_sample_has_its_bound():
+    """Boxes that cover an anchor's samples hold each once, and none that weighs more than the bound."""
+    values = torch.rand(1000, 3, generator=torch.Generator().manual_seed(4))
+    for scale in (1.0, 0.05, 1e-3):
+        partners = FallingInSpace(values, True, RBF(scale).radial)
+        anchors = torch.arange(0, 1000, 100)
+        shells = partners._around(partners.boxes.place[anchors].numpy())
+        weights = RBF(scale)(values[anchors].double(), values.double())[:, partners.boxes.order]
+        for row, weight in enumerate(weights):
+            covered = torch.zeros(1000)
+            for low, count, bound in zip(
+                shells.low[row], shells.count[row], shells.bound[row], strict=True
+            ):
+                covered[low : low + count] += 1
+                assert bool((weight[low : low + count] <= bound * (1 + 1e-5) + 1e-40).all())
+            assert bool((covered <= 1).all())
+            assert float(weight[covered == 0].sum()) < 1e-30
+
+
+def test_an_anchor_whose_candidates_are_refused_looks_at_all_samples(monkeypatch):
+    monkeypatch.setattr("ccl_plugins.samplers.boxes.ROUNDS", 1)
+    monkeypatch.setattr("ccl_plugins.samplers.shells.TRIES", 1)
+    values = SPACES["crowded"]
+    kernel = RBF(0.03)
+    assert_in_proportion(by_kernel(values, True, kernel), kernel(values, values), [0, 150])
+
+
+def test_kernels_of_kernels_know_the_line_where_all_parts_do():
+    parts = [RBF(0.05), Laplacian(0.5)]
+    for kernel in (Sum(parts, [0.3, 1.0]), Product(parts)):
+        partners = by_kernel(CUBES, True, kernel)
+        assert isinstance(partners, FallingOnLine)
+        assert_in_proportion(partners, kernel(CUBES, CUBES), [0, 50])
+    assert isinstance(by_kernel(CUBES, True, Sum([RBF("median"), RBF()])), ByKernel)
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("kernel", [RBF(1.0), Delta()], ids=str)
+def test_classes_are_distributed_as_the_kernel(own, kernel):
+    ids = torch.tensor([3] * 4 + [0] * 10 + [7] + [5] * 5)
+    partners = by_kernel(ids, own, kernel)
+    assert isinstance(partners, ByClassKernel)
+    weights = kernel(ids, ids)
+    weights = weights.fill_diagonal_(0) if not own else weights
+    assert_in_proportion(partners, weights, [1, 8, 14, 19])
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize(
+    "kernel", [RBF(0.05), RBF("median"), ccl.create("kernel", "cosine")], ids=str
+)
+def test_partners_are_distributed_as_any_kernel(own, kernel):
+    """Among few candidates, accepted or not, and among all samples."""
+    partners = ByKernel(torch.stack([CUBES, 0.3 + CUBES**2], 1), own, kernel)
+    if getattr(kernel, "scale", None) == "median":  # that of candidates is not that of all
+        partners.kernel = kernel = RBF(0.2)
+    weights = kernel(partners.values, partners.values).clamp_min(0)
+    weights = weights.fill_diagonal_(0) if not own else weights
+    for together in (1, 32):
+        assert_in_proportion(partners, weights, [0, 50] * together)
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("k", [1, 2, 7, 98])
+def test_the_nearest_on_a_line_are_those_of_all_distances(own, k):
+    values = CUBES[torch.randperm(100, generator=torch.Generator().manual_seed(2))]
+    partners, draws = NearestOnLine(values, own, k), np.random.default_rng(0)
+    anchors = torch.arange(100).repeat(200)
+    drawn = partners.draw(anchors, draws)
+    distance = (values[:, None] - values).abs()
+    distance = distance if own else distance.fill_diagonal_(9)
+    farthest = distance.sort(1).values[:, k - 1]
+    assert bool((distance[anchors, drawn] <= farthest[anchors]).all())
+    if k <= 7:
+        pairs = torch.stack([anchors, drawn], 1).unique(dim=0)
+        assert len(pairs) == 100 * k
