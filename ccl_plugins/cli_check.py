@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.commands import Mistake, command
@@ -36,15 +36,19 @@ def _check(options: argparse.Namespace) -> int:
     except LookupError as error:
         raise Mistake(str(error)) from error
     rows: list[dict[str, Any]] = []
+    skipped: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, found in todo.items():
         for each in found:
             outcome = run(each)
             rows.append({"distribution": name, "check": str(each), **_told(outcome)})
-            if outcome.state != "passed" and not options.json:
-                # One line, whatever the message has.
-                print(f"{each} {outcome.state}: {' '.join(outcome.reason.split())}", flush=True)
+            if outcome.state == "failed" and not options.json:
+                print(f"{each} failed: {_line(outcome.reason)}", flush=True)
+            if outcome.state == "skipped":
+                skipped[each.component, outcome.reason].append(each.name)
     if options.json:
         print(Table(rows).json())
+    for (component, reason), laws in () if options.json else skipped.items():
+        print(f"{component} {len(laws)} skipped: {_line(reason)}")
     for name in todo:
         count = Counter(row["state"] for row in rows if row["distribution"] == name)
         told = ", ".join(f"{count[state]} {state}" for state in ("passed", "failed", "skipped"))
@@ -54,3 +58,8 @@ def _check(options: argparse.Namespace) -> int:
 
 def _told(outcome: Any) -> dict[str, str]:
     return {"state": outcome.state, "reason": outcome.reason}
+
+
+def _line(reason: str) -> str:
+    """A message of any form on one line."""
+    return " ".join(reason.split())

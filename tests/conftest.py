@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from installed_plugins import InstalledPlugins
-from two_processes import TwoProcesses
+
+from ccl_plugins.testing.two_ranks import on_two_ranks
 
 # Test processes share the cores, and torch's threads would fight for them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session")
-def two_processes() -> Iterator[TwoProcesses]:
-    """Two gloo ranks; starting them takes seconds, so a session has one pair."""
-    ranks = TwoProcesses()
-    yield ranks
-    ranks.close()
+def two_processes() -> Callable[..., list[Any]]:
+    """Two gloo ranks, the pair that the conformance kit has: starting them takes seconds."""
+    return on_two_ranks
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from ccl_plugins.testing.installing import install_package
+
 SOURCES = Path(__file__).parent / "plugins"
 
 
@@ -23,9 +25,7 @@ class InstalledPlugins:
         target = self.root / name
         if not target.exists():
             source = shutil.copytree(SOURCES / name, self.root / "sources" / name)
-            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-            options = ["--no-deps", "--no-build-isolation", "--target", str(target)]
-            subprocess.run([*pip, *options, str(source)], check=True, timeout=120)
+            install_package(source, target)
         return target
 
     def run(

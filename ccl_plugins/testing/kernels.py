@@ -123,7 +123,7 @@ def check_class_ids_are_one_hot_if_it_says_so(subject: Subject) -> None:
     agree(
         "one_hot = True says that class ids count as one-hot vectors",
         kernel(a, b).double(),
-        kernel(one_hot(a, 3).double(), one_hot(b, 3).double()),
+        kernel(one_hot(a, 3).double(), one_hot(b, 3).double()).double(),
         rtol=1e-5,
         atol=1e-6,
     )

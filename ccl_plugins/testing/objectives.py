@@ -151,6 +151,21 @@ def check_goes_through_a_step(subject: Subject) -> None:
                 objective.after_step()
 
 
+def check_a_resumed_run_goes_on_as_it_would_have(subject: Subject) -> None:
+    """What ``after_step`` commits is in the state dict."""
+    objective, other = prepared(subject), prepared(subject)
+    given = batch(objective)
+    for step in range(2):
+        if hasattr(objective, "progress"):
+            objective.progress(step, 4)
+        loss_of(objective, given)
+        if hasattr(objective, "after_step"):
+            objective.after_step()
+    other.load_state_dict(objective.state_dict())
+    law = "after load_state_dict the next loss must be that of the run that was not stopped"
+    agree(law, loss_of(other, given), loss_of(objective, given), **EXACT)
+
+
 def check_is_called_on_embeddings(subject: Subject) -> None:
     """In a loop of one's own, as lightly's losses are."""
     objective = prepared(subject)
@@ -168,6 +183,7 @@ CHECKS: list[Callable[[Subject], None]] = [
     check_order_of_samples_does_not_matter,
     check_loss_changes_nothing,
     check_goes_through_a_step,
+    check_a_resumed_run_goes_on_as_it_would_have,
     check_is_called_on_embeddings,
     *objectives_in_training.CHECKS,
 ]

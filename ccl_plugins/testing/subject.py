@@ -66,11 +66,16 @@ class Subject:
         self._kept = tempfile.TemporaryDirectory(prefix="ccl-check-")  # as long as this object
         return Path(self._kept.name)
 
-    def build(self, **supplied: Any) -> Any:
-        """A new object, always of the same random numbers; what a pipeline supplies is the kit's."""
+    def build(self, *, drawn: int = 0, **supplied: Any) -> Any:
+        """A new object; what a pipeline supplies is the kit's.
+
+        Args:
+            drawn: The seed of what the constructor draws.
+            **supplied: What is supplied in place of the kit's.
+        """
         from ccl_plugins.testing.material import seeded, supplied_for
 
-        with seeded():
+        with seeded(drawn):
             return self.choice.build({**supplied_for(self.choice), **supplied})
 
     def observe(self, built: Any) -> Any:

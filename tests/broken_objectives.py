@@ -1,0 +1,156 @@
+"""Objectives that break one law each; importable, for other processes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from ccl_plugins.objectives import InfoNCE
+
+
+class Sound(InfoNCE):
+    """InfoNCE, which breaks none."""
+
+
+class Undeclared(Sound):
+    """Does not say what it reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.within_view = "yes"
+
+
+class NoMean(Sound):
+    """No mean of its terms."""
+
+    def _mean(self, *args):
+        return 2 * super()._mean(*args)
+
+
+class OneSided(Sound):
+    """Without a gradient for the second view."""
+
+    stops_gradient = True
+
+    def __init__(self) -> None:
+        super().__init__(symmetric=False)
+
+    def terms(self, pairs):
+        return super().terms(replace(pairs, keys=pairs.keys.detach()))
+
+
+class WrongGradient(Sound):
+    """With a factor held constant that is not said."""
+
+    def terms(self, pairs):
+        values, weights = super().terms(pairs)
+        return values * values.detach(), weights
+
+
+class FirstCountsMore(Sound):
+    """Weighs samples by their place."""
+
+    def terms(self, pairs):
+        values, weights = super().terms(pairs)
+        n = pairs.anchors.shape[1]
+        return values, weights * torch.arange(1 + pairs.offset, 1 + pairs.offset + n)
+
+
+class Counting(Sound):
+    """Counts its calls in a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def terms(self, pairs):
+        self.calls += 1
+        return super().terms(pairs)
+
+
+class Stumbling(Sound):
+    """Fails after a step."""
+
+    def after_step(self) -> None:
+        raise RuntimeError("no")
+
+
+class Forgetful(Sound):
+    """Has what it learned in no state dict."""
+
+    steps = 0
+
+    def after_step(self) -> None:
+        self.steps += 1
+
+    def terms(self, pairs):
+        values, weights = super().terms(pairs)
+        return values * (1 + self.steps), weights
+
+
+class CalledOtherwise(Sound):
+    """Is another loss when it is called."""
+
+    def forward(self, *views, condition=None):
+        return super().forward(*views, condition=condition) + 1
+
+
+class LowPrecision(Sound):
+    """Stays in bfloat16."""
+
+    def forward(self, *views, condition=None):
+        return super().forward(*views, condition=condition).to(views[0].dtype)
+
+
+class LocalCount(Sound):
+    """Counts the anchors of its own process."""
+
+    def terms(self, pairs):
+        values, weights = super().terms(pairs)
+        return values * pairs.anchors.shape[1], weights
+
+
+class Looking(Sound):
+    """Looks at a value."""
+
+    def terms(self, pairs):
+        values, weights = super().terms(pairs)
+        return (values * 2 if values.sum().item() > 1e9 else values), weights
+
+
+class RootOfNothing(Sound):
+    """Has no gradient where views are equal."""
+
+    def terms(self, pairs):
+        values, weights = super().terms(pairs)
+        apart = (pairs.anchors[0] - pairs.anchors[-1]).square().sum(-1)
+        return values + 0.1 * apart.sqrt(), weights
+
+
+class FullQueue(Sound):
+    """Takes empty places of the queue for keys."""
+
+    def terms(self, pairs):
+        if pairs.queue_valid is not None:
+            pairs = replace(pairs, queue_valid=torch.ones_like(pairs.queue_valid))
+        return super().terms(pairs)
+
+
+BROKEN = {
+    Sound: set(),
+    Undeclared: {"declares_what_it_reads"},
+    NoMean: {"terms_average_to_the_loss"},
+    OneSided: {"gradient_reaches_every_view"},
+    WrongGradient: {"gradient_is_that_of_the_value"},
+    FirstCountsMore: {"order_of_samples_does_not_matter"},
+    Counting: {"loss_changes_nothing"},
+    Stumbling: {"goes_through_a_step", "a_resumed_run_goes_on_as_it_would_have"},
+    Forgetful: {"a_resumed_run_goes_on_as_it_would_have"},
+    CalledOtherwise: {"is_called_on_embeddings"},
+    LowPrecision: {"half_precision_is_computed_in_float32"},
+    LocalCount: {"two_processes_equal_one"},
+    Looking: {"compiles_without_graph_breaks"},
+    RootOfNothing: {"degenerate_batches_are_finite_or_refused"},
+    FullQueue: {"a_queue_is_read_as_far_as_it_is_filled"},
+}

@@ -1,0 +1,77 @@
+"""Backbones that break one law each."""
+
+from __future__ import annotations
+
+import pytest
+from broken import broken_laws, names
+from torch import nn
+
+from ccl_plugins.testing.material import SmallBackbone
+
+
+class Sound(SmallBackbone):
+    """A network of one layer."""
+
+
+class Wrapped:
+    """A function with a network inside."""
+
+    num_features = 12
+
+    def __init__(self) -> None:
+        self.network = SmallBackbone()
+
+    def __call__(self, x):
+        return self.network(x)
+
+    def train(self):
+        return self
+
+    eval = train
+
+    def named_parameters(self):
+        return self.network.named_parameters()
+
+
+class Misnumbered(Sound):
+    """Announces a feature more."""
+
+    num_features = 12
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_features = 13
+
+
+class Relative(Sound):
+    """Features that depend on the batch."""
+
+    def forward(self, x):
+        features = super().forward(x)
+        return features - features.mean(0)
+
+
+class Unused(Sound):
+    """With a layer that nothing goes through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unused = nn.Linear(2, 2)
+
+
+BROKEN = {
+    Sound: set(),
+    Wrapped: {"is_a_module"},
+    Misnumbered: {"features_are_as_long_as_it_says"},
+    Relative: {"evaluation_looks_at_each_image_alone"},
+    Unused: {"every_weight_has_a_gradient"},
+}
+
+
+@pytest.mark.parametrize("backbone", BROKEN)
+def test_the_law_that_is_broken_is_named(backbone):
+    assert broken_laws("backbone", backbone) == BROKEN[backbone]
+
+
+def test_every_law_is_broken_once():
+    assert set().union(*BROKEN.values()) == names("backbone")

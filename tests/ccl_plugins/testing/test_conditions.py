@@ -1,0 +1,111 @@
+"""Conditions that break one law each."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from broken import broken_laws, names
+
+
+class Sound:
+    """The label."""
+
+    life = "static"
+    measure = "categorical"
+
+    def fit(self, dataset, embed, previous):
+        return dataset.metadata["label"]
+
+
+class Now:
+    """The projections."""
+
+    life = "online"
+    measure = "continuous"
+
+    def __call__(self, embedded):
+        return embedded.projections.detach()
+
+
+class Undeclared(Sound):
+    """Of a life that there is not."""
+
+    life = "sometimes"
+
+
+class Reading(Sound):
+    """Reads when it is made."""
+
+    def __init__(self) -> None:
+        os.listdir()
+
+
+class Fractions(Sound):
+    """Class ids that are none."""
+
+    def fit(self, dataset, embed, previous):
+        return dataset.metadata["label"] + 0.5
+
+
+class Counting(Sound):
+    """Other class ids in every fit."""
+
+    fits = 0
+
+    def fit(self, dataset, embed, previous):
+        self.fits += 1
+        return dataset.metadata["label"] + self.fits
+
+
+class Sorted(Sound):
+    """Rows in an order of their own."""
+
+    def fit(self, dataset, embed, previous):
+        return (dataset.metadata["height"].sort().values > 0.5).long()
+
+
+class Shifted(Now):
+    """Values of the sample before."""
+
+    def __call__(self, embedded):
+        return super().__call__(embedded).roll(1, 1)
+
+
+class Expecting(Sound):
+    """Expects more of a last table than it leaves."""
+
+    def fit(self, dataset, embed, previous):
+        if previous is not None:
+            previous.extras["centroids"]
+        return dataset.metadata["label"]
+
+
+class Learned(Now):
+    """With a gradient."""
+
+    def __call__(self, embedded):
+        return embedded.projections
+
+
+BROKEN = {
+    Sound: set(),
+    Now: set(),
+    Undeclared: {"declares_life_and_measure"},
+    Reading: {"constructor_reads_nothing"},
+    Fractions: {"values_are_of_its_measure"},
+    Counting: {"is_deterministic"},
+    Sorted: {"rows_belong_to_samples"},
+    Shifted: {"rows_belong_to_samples"},
+    Expecting: {"fits_again_after_itself"},
+    Learned: {"has_no_gradient"},
+}
+
+
+@pytest.mark.parametrize("condition", BROKEN)
+def test_the_law_that_is_broken_is_named(condition):
+    assert broken_laws("condition", condition) == BROKEN[condition]
+
+
+def test_every_law_is_broken_once():
+    assert set().union(*BROKEN.values()) == names("condition")

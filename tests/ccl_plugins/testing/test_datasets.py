@@ -1,0 +1,115 @@
+"""Data sets that break one law each."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from broken import broken_laws, names
+
+from ccl_plugins.testing.material import Samples, Split
+
+
+class Sound(Samples):
+    """The kit's samples."""
+
+    split = Split
+
+    def __call__(self, name):
+        if name not in ("train", "test"):
+            raise ValueError(name)
+        return self.split(torch.arange(24))
+
+
+class OtherTargets(Split):
+    def __getitem__(self, index):
+        image, target = super().__getitem__(index)
+        return image, target + 1
+
+
+class NoLabels(Sound):
+    """Targets that are no labels."""
+
+    split = OtherTargets
+
+
+class ShortColumn(Split):
+    def __init__(self, rows):
+        super().__init__(rows)
+        self.metadata["color"] = self.metadata["color"][:-1]
+
+
+class Ragged(Sound):
+    """A column of fewer rows."""
+
+    split = ShortColumn
+
+
+class Mislabelled(Sound):
+    """A schema of another column."""
+
+    def schema(self):
+        return {**super().schema(), "weight": "continuous"}
+
+
+class DrawnSplit(Split):
+    def __init__(self, rows):
+        super().__init__(rows)
+        self.metadata["height"] = torch.randn(24)
+
+
+class Drawn(Sound):
+    """A column that is drawn anew."""
+
+    split = DrawnSplit
+
+
+class NoisySplit(Split):
+    def __getitem__(self, index):
+        image, target = super().__getitem__(index)
+        return image / 255 + torch.randn(image.shape), target
+
+
+class Noisy(Sound):
+    """Augmented images."""
+
+    split = NoisySplit
+
+
+class Lenient(Sound):
+    """Gives something for any name."""
+
+    def __call__(self, name):
+        return self.split(torch.arange(24))
+
+
+class LambdaSplit(Split):
+    def __init__(self, rows):
+        super().__init__(rows)
+        self.transform = lambda image: image
+
+
+class Unpicklable(Sound):
+    """A split that holds a lambda."""
+
+    split = LambdaSplit
+
+
+BROKEN = {
+    Sound: set(),
+    NoLabels: {"gives_images_and_targets"},
+    Ragged: {"metadata_has_a_row_per_sample", "schema_says_what_metadata_holds"},
+    Mislabelled: {"schema_says_what_metadata_holds"},
+    Drawn: {"splits_are_always_the_same"},
+    Noisy: {"an_item_is_always_the_same", "splits_are_always_the_same", "a_split_pickles"},
+    Lenient: {"refuses_other_splits"},
+    Unpicklable: {"a_split_pickles"},
+}
+
+
+@pytest.mark.parametrize("dataset", BROKEN)
+def test_the_law_that_is_broken_is_named(dataset):
+    assert broken_laws("dataset", dataset) == BROKEN[dataset]
+
+
+def test_every_law_is_broken_once():
+    assert set().union(*BROKEN.values()) == names("dataset")

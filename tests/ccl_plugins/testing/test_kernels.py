@@ -1,0 +1,95 @@
+"""Kernels that break one law each."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from broken import broken_laws, names
+
+from ccl_plugins.numerics import as_vectors, inner, squared_norm
+
+
+class Sound:
+    """The inner product."""
+
+    positive_definite = False
+    one_hot = True
+
+    def __call__(self, a, b):
+        return inner(a, b)
+
+
+class Narrow(Sound):
+    """Float32, whatever it is given."""
+
+    def __call__(self, a, b):
+        return inner(a, b).float()
+
+
+class Askew(Sound):
+    """Asymmetric."""
+
+    def __call__(self, a, b):
+        return inner(a, b) + squared_norm(a)[:, None]
+
+
+class Hollow(Sound):
+    """Without its diagonal, where that is easily seen."""
+
+    def __call__(self, a, b):
+        return inner(a, b).fill_diagonal_(0) if a is b else inner(a, b)
+
+
+class Negative(Sound):
+    """Not what it says."""
+
+    positive_definite = True
+
+    def __call__(self, a, b):
+        return -inner(a, b)
+
+
+class WrongFeatures(Sound):
+    """Of other features."""
+
+    def features(self, a):
+        return 2 * as_vectors(a)
+
+
+class CountedTwice(Sound):
+    """Of other class ids."""
+
+    def __call__(self, a, b):
+        return inner(a, b) if a.is_floating_point() else 2 * inner(a, b)
+
+
+class Looked(Sound):
+    """Looked up by indices."""
+
+    one_hot = False
+
+    def __call__(self, a, b):
+        if a.is_floating_point():
+            raise TypeError("indices")
+        return torch.tensor([[1.0, 0.5], [0.5, 1.0]])[a][:, b]
+
+
+BROKEN = {
+    Sound: set(),
+    Looked: set(),
+    Narrow: {"gives_one_number_per_pair"},
+    Askew: {"is_symmetric"},
+    Hollow: {"is_of_values_alone"},
+    Negative: {"is_positive_definite_if_it_says_so"},
+    WrongFeatures: {"features_have_the_kernel_as_inner_products"},
+    CountedTwice: {"class_ids_are_one_hot_if_it_says_so"},
+}
+
+
+@pytest.mark.parametrize("kernel", BROKEN)
+def test_the_law_that_is_broken_is_named(kernel):
+    assert broken_laws("kernel", kernel) == BROKEN[kernel]
+
+
+def test_every_law_is_broken_once():
+    assert set().union(*BROKEN.values()) == names("kernel")

@@ -1,0 +1,46 @@
+"""Distributions that break a law as a whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from ccl_plugins.testing import checks
+from ccl_plugins.testing.plugin import CHECKS
+from ccl_plugins.testing.suite import run
+
+MODULE = '''
+class Ring:
+    """A ring."""
+'''
+
+BROKEN = {
+    "sound": ({"ccl_plugins.kernel": {"ring": "ring:Ring"}}, {}, set()),
+    "half failed": (
+        {"ccl_plugins.kernel": {"ring": "ring:Ring", "Bad Name": "ring:Ring"}},
+        {},
+        {"offers_all_it_declares"},
+    ),
+    "slow hooks": (
+        {"ccl_plugins.kernel": {"ring": "ring:Ring"}, "ccl_plugins.hooks": {"ring": "hooks"}},
+        {"hooks.py": "import torch"},
+        {"is_listed_without_imports"},
+    ),
+    "of a built-in's name": (
+        {"ccl_plugins.kernel": {"rbf": "ring:Ring"}},
+        {},
+        {"hides_no_built_in"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_the_law_that_is_broken_is_named(name, install_plugin):
+    entry_points, files, expected = BROKEN[name]
+    install_plugin("ccl-broken", entry_points, {"ring.py": MODULE, **files})
+    todo = [each for each in checks("ccl-broken") if each.component == "plugin"]
+    assert {each.name for each in todo if run(each).state == "failed"} == expected
+
+
+def test_every_law_is_broken_once():
+    names = {law.__name__.removeprefix("check_") for law in CHECKS}
+    assert set().union(*(expected for *_, expected in BROKEN.values())) == names

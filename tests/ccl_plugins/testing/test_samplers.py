@@ -1,0 +1,84 @@
+"""Samplers that break one law each."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from broken import broken_laws, names
+
+from ccl_plugins.samplers import Uniform
+from ccl_plugins.samplers.groups import stream
+
+
+class Sound(Uniform):
+    """All samples in random order."""
+
+    def __init__(self, *, size: int, batch_size: int, seed: int) -> None:
+        super().__init__(size=size, batch_size=batch_size, seed=seed)
+
+
+class TooLong(Sound):
+    """Announces a batch more."""
+
+    def __len__(self):
+        return super().__len__() + 1
+
+    def batches(self, epoch, start=0):
+        return (batch for batch in super().batches(epoch, start) if len(batch) == 8)
+
+
+class Short(Sound):
+    """Indices of another type."""
+
+    def batches(self, epoch, start=0):
+        return (batch.int() for batch in super().batches(epoch, start))
+
+
+class Global(Sound):
+    """Draws from torch's generator."""
+
+    def batches(self, epoch, start=0):
+        order = torch.randperm(60)[: 8 * len(self)]
+        return iter(order.split(8)[start:])
+
+
+class FromTheStart(Sound):
+    """Begins anew."""
+
+    def batches(self, epoch, start=0):
+        return super().batches(epoch)
+
+
+class InOrder(Sound):
+    """Always the same order."""
+
+    def batches(self, epoch, start=0):
+        return iter(torch.arange(8 * len(self)).split(8)[start:])
+
+
+class Replacing(Sound):
+    """Draws with replacement."""
+
+    def batches(self, epoch, start=0):
+        for number in range(start, len(self)):
+            yield torch.from_numpy(stream(self.seed, epoch, number).integers(60, size=8))
+
+
+BROKEN = {
+    Sound: set(),
+    TooLong: {"an_epoch_is_as_long_as_it_says"},
+    Short: {"batches_are_indices"},
+    Global: {"an_epoch_is_a_function_of_its_number", "start_skips_what_came_before"},
+    FromTheStart: {"start_skips_what_came_before"},
+    InOrder: {"epochs_and_seeds_differ"},
+    Replacing: {"ranks_share_no_sample"},
+}
+
+
+@pytest.mark.parametrize("sampler", BROKEN)
+def test_the_law_that_is_broken_is_named(sampler):
+    assert broken_laws("sampler", sampler) == BROKEN[sampler]
+
+
+def test_every_law_is_broken_once():
+    assert set().union(*BROKEN.values()) == names("sampler")

@@ -1,0 +1,163 @@
+"""What is checked, what is refused, and what is said."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from unittest import SkipTest
+
+import pytest
+
+import ccl_plugins as ccl
+from ccl_plugins.cli import main
+from ccl_plugins.testing import check, checks, parametrize_with_checks
+
+RING = '''
+"""A plug-in."""
+from ccl_plugins.kernels import RBF
+
+
+class Ring(RBF):
+    """A ring around the origin."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        super().__init__(scale)
+
+
+class Askew(Ring):
+    """A ring that leans."""
+
+    def __call__(self, a, b):
+        gram = super().__call__(a, b)
+        return gram + 0.5 * (len(a) < len(b))
+
+
+class FromFile(Ring):
+    """A ring from a file."""
+
+    def __init__(self, path: str = "ring.txt") -> None:
+        super().__init__(float(open(path).read()))
+'''
+
+
+@pytest.fixture
+def ring(install_plugin):
+    """Install a plug-in of one module with some of these kernels."""
+
+    def install(**names):
+        points = {name: f"ccl_ring:{target}" for name, target in names.items()}
+        return install_plugin("ccl-ring", {"ccl_plugins.kernel": points}, {"ccl_ring.py": RING})
+
+    return install
+
+
+def test_a_sound_plugin_passes(ring):
+    ring(ring="Ring")
+    check("CCL_Ring")
+    ids = [str(each) for each in checks("ccl-ring")]
+    assert "kernel/ring-is_symmetric" in ids
+    assert "plugin-is_listed_without_imports" in ids
+
+
+def test_a_component_is_checked_with_the_parameters_it_is_chosen_with():
+    check(ccl.kernel("rbf", scale=3.0))
+    with pytest.raises(
+        AssertionError, match="kernel/precomputed-is_symmetric: a kernel must be sym"
+    ):
+        check(ccl.kernel("precomputed", matrix=[[1.0, 0.0], [1.0, 1.0]]))
+
+
+def test_what_is_broken_is_told_with_its_law(ring):
+    ring(askew="Askew")
+    with pytest.raises(AssertionError) as told:
+        check("ccl-ring")
+    assert "kernel/askew-is_symmetric: a kernel must be symmetric" in str(told.value)
+    assert "Greatest absolute difference: 0.5" in str(told.value)
+
+
+def test_a_distribution_without_components_is_an_error(ring, install_plugin):
+    with pytest.raises(LookupError, match="ccl-nothing is not installed, or has no entry points"):
+        checks("ccl-nothing")
+    install_plugin("ccl-typo", {"ccl_plugins.kernels": {"ring": "ccl_ring:Ring"}})
+    with pytest.raises(LookupError, match=r"ccl-typo offers no component: failed: unknown entry"):
+        checks("ccl-typo")
+
+
+def test_an_expected_failure_that_names_nothing_is_an_error(ring):
+    ring(ring="Ring")
+    with pytest.raises(LookupError, match=r"did you mean \('kernel/ring', 'is_symm"):
+        parametrize_with_checks(
+            "ccl-ring", expected_failures={("kernel/ring", "is_symetric"): "a reason"}
+        )
+    with pytest.raises(
+        LookupError, match="examples for kernel/rong, but ccl-ring offers kernel/ring"
+    ):
+        checks("ccl-ring", examples={"kernel/rong": {}})
+
+
+def test_an_example_makes_its_files(ring):
+    def example(folder):
+        (folder / "ring.txt").write_text("2.0")
+        return {"path": str(folder / "ring.txt")}
+
+    ring(file="FromFile")
+    (symmetric,) = [each for each in checks("ccl-ring") if each.name == "is_symmetric"]
+    with pytest.raises(SkipTest, match=r'examples=\{"kernel/file": function of a folder\}'):
+        symmetric()
+    check("ccl-ring", examples={"kernel/file": example})
+
+
+TEST = """
+from ccl_plugins.testing import parametrize_with_checks
+
+@parametrize_with_checks("ccl-ring", expected_failures={EXPECTED})
+def test_conformance(check):
+    check()
+"""
+
+
+def run_pytest(folder, expected):
+    test = folder / "test_ring.py"
+    test.write_text(TEST.replace("{EXPECTED}", repr(expected)))
+    command = [sys.executable, "-m", "pytest", "-q", "-rxfE", "-k", "is_symmetric", str(test)]
+    done = subprocess.run(
+        [*command, "-p", "no:cacheprovider", "--rootdir", str(folder)],
+        env={"PYTHONPATH": str(folder), "PATH": "", "HOME": str(folder), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return done.stdout
+
+
+def test_expected_failures_are_strict_and_have_reasons(ring):
+    folder = ring(ring="Ring", askew="Askew")
+    law = "is_symmetric"
+    right = run_pytest(folder, {("kernel/askew", law): "it leans"})
+    assert "1 passed" in right
+    assert "1 xfailed" in right
+    assert "test_conformance[kernel/askew-is_symmetric] - it leans" in right
+    wrong = run_pytest(folder, {("kernel/ring", law): "it does not", ("kernel/askew", law): "yes"})
+    assert "[XPASS(strict)] it does not" in wrong
+
+
+def test_the_command_tells_what_failed(ring, capsys):
+    ring(ring="Ring", askew="Askew", file="FromFile")
+    assert main(["check", "ccl-ring"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("kernel/askew-is_symmetric failed: a kernel must") for line in lines)
+    assert any(
+        line.startswith("kernel/file 1") and "skipped: its EXAMPLE" in line for line in lines
+    )
+    assert lines[-1].startswith("ccl-ring: ")
+    assert main(["check", "ccl-nothing"]) == 2
+    assert "ccl: ccl-nothing is not installed" in capsys.readouterr().err
+
+
+def test_the_command_as_json(ring, capsys):
+    ring(ring="Ring")
+    assert main(["check", "ccl-ring", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["state"] for row in rows} == {"passed"}
+    assert "kernel/ring-pickles" in {row["check"] for row in rows}
