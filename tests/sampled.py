@@ -24,12 +24,12 @@ def assert_distributed(counts, expected):
     assert chance > ERROR_RATE
 
 
-def assert_in_proportion(partners, weights, anchors, repeats=3000):
+def assert_in_proportion(partners, weights, anchors, repeats=3000, together=250):
     """Partners of some anchors are drawn in proportion to their rows of weights; rare ones together."""
     draws = np.random.default_rng(0)
-    # Not all alone: anchors in a batch must not be in each other's way.
-    asked = torch.tensor([anchors] * 250).flatten()
-    drawn = torch.cat([partners.draw(asked, draws) for _ in range(repeats // 250)])
+    # Many at once: anchors in a batch must not be in each other's way.
+    asked = torch.tensor([anchors] * together).flatten()
+    drawn = torch.cat([partners.draw(asked, draws) for _ in range(repeats // together)])
     for place, anchor in enumerate(anchors):
         chosen = torch.bincount(drawn[place :: len(anchors)], minlength=len(weights))
         row = weights[anchor].double()
