@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins import cli_export, cli_information, cli_new
+from ccl_plugins import cli_check, cli_export, cli_information, cli_new
 from ccl_plugins._engine import engine
 from ccl_plugins.commands import Mistake, command, compose, understood
 from ccl_plugins.kinds import KINDS, registry
@@ -53,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for add in (_add_list, _add_info, _add_doctor, _add_train, _add_evaluate):
         add(commands)
-    for module in (cli_export, cli_information, cli_new):
+    for module in (cli_check, cli_export, cli_information, cli_new):
         module.add(commands)
     return parser
 
