@@ -1,0 +1,112 @@
+"""Captions or tags of the images as conditioning variable."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import torch
+from ccl_plugins.protocols import Life, Measure, Table
+from torch import Tensor
+
+from ccl_text_condition.hashing import Hashing
+from ccl_text_condition.source import from_csv, from_metadata
+
+if TYPE_CHECKING:
+    from ccl_plugins.protocols import FittedCondition
+
+
+class Text:
+    """A vector of each image's caption or tags, by any encoder of sentences.
+
+    Texts come from a column of the data set's metadata, or from a CSV file.  Every different text is
+    encoded once.  Vectors are compared by the kernel ``cosine``, as a rule.
+
+    Shape:
+        N samples -> (N, c)
+
+    Args:
+        column: The column of texts: captions, or tags separated by blanks or commas.
+        file: A CSV file with that column; None: the data set's metadata.
+        key: For a file, its column that names the samples, as the metadata's of the same name does;
+            None: row i is training sample i.
+        encoder: From a list of n texts to (n, c) numbers, as the ``encode`` of a sentence transformer;
+            None: hashed words, which need no model.  A configuration cannot name one: give the pipeline
+            the object, ``condition=Text("caption", encoder=model.encode)``.
+        features: Numbers in a vector of hashed words.
+        components: Their main directions, below ``features``; None: the vectors as they are.
+        missing: What becomes of samples without a text: ``"error"``, or ``"drop"``: left out of training.
+
+    Raises:
+        TypeError: For an encoder that cannot be called.
+        ValueError: For a number out of range, and ``key`` without a file; on use, for a column that is
+            not there or holds no texts, a file of another data set, and vectors of another shape.
+    """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"column": "word", "features": 16}
+    life: Life = "static"
+    measure: Measure = "continuous"
+
+    def __init__(
+        self,
+        column: str,
+        file: str | Path | None = None,
+        key: str | None = None,
+        encoder: Callable[[list[str]], Any] | None = None,
+        features: int = 512,
+        components: int | None = None,
+        missing: Literal["error", "drop"] = "error",
+    ) -> None:
+        if encoder is not None and not callable(encoder):
+            raise TypeError(
+                f"encoder must be a function of a list of texts, not {encoder!r}: give the pipeline"
+                " Text(column, encoder=model.encode), an object"
+            )
+        if key is not None and file is None:
+            raise ValueError(f"key={key!r} is a column of a file: give file=, too")
+        if missing not in ("error", "drop"):
+            raise ValueError(f"missing must be 'error' or 'drop', not {missing!r}")
+        self.column = column
+        self.file = None if file is None else Path(file)
+        self.key = key
+        self.encoder = encoder or Hashing(features, components)
+        self.missing = missing
+
+    def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
+        """The vectors of the training split, NaN where there is no text."""
+        if self.file is None:
+            texts = from_metadata(dataset, self.column)
+        else:
+            texts = from_csv(self.file, self.column, self.key, dataset)
+        self._refuse_numbers(texts)
+        different = sorted({text for text in texts if _is_there(text)})
+        if not different:
+            raise ValueError(f"column {self.column!r} holds no text")
+        vectors = torch.as_tensor(self.encoder(different)).detach().float().cpu()
+        if vectors.ndim != 2 or len(vectors) != len(different):
+            raise ValueError(
+                f"the encoder must give (n, c) numbers for n texts, and gave {tuple(vectors.shape)}"
+                f" for {len(different)}"
+            )
+        places = {text: place for place, text in enumerate(different)}
+        rows = torch.tensor([places.get(text, -1) for text in texts])
+        return vectors[rows].masked_fill((rows < 0)[:, None], torch.nan)
+
+    def _refuse_numbers(self, texts: list[Any]) -> None:
+        for row, text in enumerate(texts):
+            if _is_there(text) and not isinstance(text, str):
+                raise ValueError(
+                    f"column {self.column!r} holds {text!r} in row {row}, which is no text"
+                )
+
+
+def _is_there(text: Any) -> bool:
+    if isinstance(text, str):
+        return bool(text.strip())
+    return text is not None and not (isinstance(text, float) and math.isnan(text))
+
+
+if TYPE_CHECKING:
+    _: FittedCondition = Text("caption")  # a type checker says here what a condition lacks
