@@ -11,9 +11,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins import cli_check, cli_export, cli_information, cli_new
+from ccl_plugins import cli_check, cli_export, cli_information, cli_new, cli_train
 from ccl_plugins._engine import engine
-from ccl_plugins.commands import Mistake, command, compose, understood
+from ccl_plugins.commands import Mistake, command
 from ccl_plugins.kinds import KINDS, registry
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for add in (_add_list, _add_info, _add_doctor, _add_train, _add_evaluate):
+    for add in (_add_list, _add_info, _add_doctor, cli_train.add, _add_evaluate):
         add(commands)
     for module in (cli_check, cli_export, cli_information, cli_new):
         module.add(commands)
@@ -129,70 +129,6 @@ def _doctor(options: argparse.Namespace) -> int:
     report = examine(registry(), load=options.load)
     print(report.json() if options.json else report)
     return 0 if report.healthy else 1
-
-
-# train
-
-
-def _add_train(commands: Commands) -> None:
-    parser = command(
-        commands,
-        "train",
-        "Train each FILE into DIR/<name of the file>, evaluate it, and show all in one table.",
-        "ccl train examples/color_digits_infonce.toml examples/color_digits_fair.toml",
-    )
-    parser.add_argument("files", nargs="+", metavar="FILE.toml", help="a pipeline")
-    parser.add_argument(
-        "--out", default="runs", metavar="DIR", help="where the runs go (%(default)s)"
-    )
-    existing = parser.add_mutually_exclusive_group()
-    existing.add_argument("--resume", action="store_true", help="continue runs that were stopped")
-    existing.add_argument("--overwrite", action="store_true", help="delete runs that are there")
-    for name, kind in (("epochs", int), ("seed", int), ("devices", int), ("precision", str)):
-        parser.add_argument(f"--{name}", type=kind, help=f"in place of the file's {name}")
-    parser.add_argument("--detect-anomaly", action="store_true", help="look for NaN in every step")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
-    parser.set_defaults(run=_train)
-
-
-def _train(options: argparse.Namespace) -> int:
-    from pathlib import Path
-
-    from ccl_plugins.launch import RunInterrupted, check_folder, is_first, train
-    from ccl_plugins.run import side_by_side
-
-    named = {Path(file).stem: file for file in options.files}
-    if len(named) < len(options.files):
-        raise Mistake(f"two files of one name would be one run: {', '.join(options.files)}")
-    settings = {
-        name: getattr(options, name)
-        for name in ("epochs", "seed", "devices", "precision")
-        if getattr(options, name) is not None
-    }
-    if options.detect_anomaly:
-        settings["detect_anomaly"] = True
-    # All files and folders are looked at before the first is trained: a mistake costs no hour.
-    pipelines = {name: compose(file, settings) for name, file in named.items()}
-    existing = {"resume": options.resume, "overwrite": options.overwrite}
-    folders = {name: Path(options.out) / name for name in named}
-    for name, pipeline in pipelines.items():
-        if is_first():
-            understood(check_folder, folders[name], pipeline, **existing)
-    runs = []
-    for name, pipeline in pipelines.items():
-        if not options.quiet:
-            print(f"{name}: {pipeline.choices['objective']!r} -> {folders[name]}", file=sys.stderr)
-        try:
-            run = train(pipeline, folders[name], progress=not options.quiet, **existing)
-        except RunInterrupted as stopped:
-            print(f"ccl: {stopped}", file=sys.stderr)
-            return 130
-        if is_first():
-            run.evaluate()
-            runs.append(run)
-    if is_first():
-        print(side_by_side(runs))
-    return 0
 
 
 # evaluate

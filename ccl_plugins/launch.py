@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from ccl_plugins import checkpoint
+from ccl_plugins.changes import other_run
 from ccl_plugins.kinds import registry
 from ccl_plugins.pipeline import Pipeline
-from ccl_plugins.record import other_run, write_json
+from ccl_plugins.record import check_plugins, write_json
 from ccl_plugins.run import METRICS, RECORD, Run
 
 FIGURES = "figures"
@@ -114,6 +115,16 @@ def check_folder(out: Path, pipeline: Pipeline, *, resume: bool, overwrite: bool
                 f"{out} holds a run of another pipeline, which this one cannot resume:"
                 f" {'; '.join(changed)}"
             )
+
+
+def check_offered(out: Path) -> None:
+    """Whether what the run in a folder was made of is installed; of no effect without a run.
+
+    Raises:
+        PluginFailed: For a plug-in that is not installed, saying what to install.
+    """
+    if (out / RECORD).is_file():
+        check_plugins(Run(out).record.get("plugins", {}))
 
 
 def _delete_run(out: Path) -> None:

@@ -15,19 +15,6 @@ from ccl_plugins.kinds import registry
 LOCAL = "local"
 """The plug-in name of what was defined in a session."""
 
-FREE = frozenset(
-    f"fit.{name}"
-    for name in (
-        "workers",
-        "log_every",
-        "checkpoint_every",
-        "checkpoint_every_steps",
-        "keep_last",
-        "detect_anomaly",
-    )
-)
-"""Settings that may change when a run is resumed: they do not change what is trained."""
-
 
 def plugins_of(components: Iterable[Any]) -> dict[str, str]:
     """The plug-ins that components and those nested in them come from, with their versions."""
@@ -69,32 +56,6 @@ def check_plugins(plugins: Mapping[str, str]) -> None:
                 f"this run was made with {name} {version}, and {there[name]} is installed",
                 stacklevel=3,
             )
-
-
-def differences(saved: Any, now: Any, place: str = "") -> Iterator[str]:
-    """Where two records differ, as ``place: saved -> now``."""
-    if isinstance(saved, Mapping) and isinstance(now, Mapping):
-        for key in dict.fromkeys([*saved, *now]):
-            yield from differences(saved.get(key), now.get(key), f"{place}.{key}".lstrip("."))
-    elif saved != now:
-        yield f"{place}: {json.dumps(saved)} -> {json.dumps(now)}"
-
-
-def other_run(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What keeps a run from being resumed as another, as ``place: saved -> now``; empty if nothing.
-
-    Settings in `FREE` may differ, and there may be more epochs.
-    """
-    found = []
-    for difference in differences(*(json.loads(json.dumps(record)) for record in (saved, now))):
-        place, _, values = difference.partition(": ")
-        if place == "fit.epochs":
-            before, after = map(int, values.split(" -> "))
-            if after < before:
-                found.append(f"{difference} (there may be more epochs, not fewer)")
-        elif place not in FREE:
-            found.append(difference)
-    return found
 
 
 def write_json(path: Path, data: Any) -> None:

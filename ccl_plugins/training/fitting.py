@@ -61,7 +61,7 @@ def fit(
         NonFiniteLoss: If the loss becomes NaN or infinite, naming step, samples and last checkpoint.
     """
     from ccl_plugins import checkpoint
-    from ccl_plugins.record import other_run
+    from ccl_plugins.changes import other_run
     from ccl_plugins.training.batches import Consumed, check_divisible
     from ccl_plugins.training.checkpointing import OURS, Checkpointing, last_good, newest
     from ccl_plugins.training.interrupt import Interrupt

@@ -68,7 +68,11 @@ class TrainingModule(LightningModule):
     @property
     def total_steps(self) -> int:
         """Optimiser steps of the whole run; an epoch's last one may be of fewer batches."""
-        return self.settings.epochs * -(-len(self.train_dataloader()) // self.settings.accumulate)
+        return self.settings.epochs * self._steps_per_epoch
+
+    @property
+    def _steps_per_epoch(self) -> int:
+        return -(-len(self.train_dataloader()) // self.settings.accumulate)
 
     def setup(self, stage: str) -> None:
         """Fit the conditions, from which the objective may make parameters of its own."""
@@ -169,16 +173,18 @@ class TrainingModule(LightningModule):
 
     def _refresh(self, epoch: int) -> None:
         for name in self.tables.refresh(epoch, self.split, self._embed):
-            self._log_condition(name, self.tables.describe(name).metrics())
+            self._log_condition(name, epoch, self.tables.describe(name).metrics())
             for kernel in self._kernels(name) if ranks.rank() == 0 else ():
                 found = check_kernel(kernel, self.tables.present(name), name)
-                self._log_condition(name, found)
+                self._log_condition(name, epoch, found)
 
-    def _log_condition(self, name: str, found: Mapping[str, float]) -> None:
+    def _log_condition(self, name: str, epoch: int, found: Mapping[str, float]) -> None:
         if self.logger is not None and found and ranks.rank() == 0:
             logged = {f"condition/{name}/{k}": v for k, v in found.items()}
-            # Of the first step that reads it, so that what is after a checkpoint has a later step.
-            self.logger.log_metrics(logged, step=self.global_step + 1)
+            # Of the first step that reads it, so that what is after a checkpoint has a later step;
+            # Lightning's own count is not yet restored where a resumed run begins.
+            step = epoch * self._steps_per_epoch if epoch else 0
+            self.logger.log_metrics(logged, step=step + 1)
 
     def _kernels(self, name: str) -> list[Any]:
         """The kernels through which the objective, or those it is made of, reads a condition."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -157,3 +158,44 @@ def test_plug_ins_give_callbacks_and_look_at_pipelines(tmp_path, finished, monke
     monkeypatch.setattr(registry, "call", answer)
     finished.pipeline.fit(out=tmp_path / "run", progress=False)
     assert len(steps) == 5
+
+
+def test_a_resume_without_a_plug_in_says_what_to_install(tmp_path, finished, capsys):
+    (tmp_path / "fair.toml").write_text(TOML.replace('"fair_cclk"', '"foo_loss"'))
+    record = dict(finished.record, plugins={"ccl-plugins": "0.1.0", "ccl-foo": "2.3"})
+    (tmp_path / "runs" / "fair").mkdir(parents=True)
+    (tmp_path / "runs" / "fair" / "pipeline.json").write_text(json.dumps(record))
+    words = ["train", str(tmp_path / "fair.toml"), "--out", str(tmp_path / "runs"), "--resume"]
+    assert main(words) == 2
+    assert "pip install ccl-foo==2.3" in capsys.readouterr().err
+    assert json.loads((tmp_path / "runs" / "fair" / "pipeline.json").read_text()) == record
+
+
+def test_settings_of_the_command_line_reach_the_record(tmp_path, capsys):
+    (tmp_path / "fair.toml").write_text(TOML)
+    given = {"precision": "bf16-mixed", "accumulate": "2", "micro_batch": "64", "clip": "1.5"}
+    given |= {"batch_size": "128", "keep_last": "1"}
+    words = [word for k, v in given.items() for word in (f"--{k.replace('_', '-')}", v)]
+    files = [str(tmp_path / "fair.toml"), "--out", str(tmp_path / "runs"), "--quiet"]
+    with pytest.warns(UserWarning, match="micro_batch=64: the"):
+        assert main(["train", *files, *words]) == 0
+    fit = json.loads((tmp_path / "runs/fair/pipeline.json").read_text())["fit"]
+    assert {k: str(fit[k]) for k in given} == given
+    assert len(list((tmp_path / "runs/fair/checkpoints").iterdir())) == 1
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_anew(tmp_path, finished):
+    out = tmp_path / "fair"
+    out.mkdir()
+    (out / "pipeline.json").write_text(json.dumps(finished.record))
+    (out / "events.out.tfevents.1.killed").write_bytes(b"")
+    run = finished.pipeline.fit(out=out, resume=True, progress=False)
+    assert not (out / "events.out.tfevents.1.killed").exists()
+    torch.testing.assert_close(
+        run.parts.method.state_dict(), finished.parts.method.state_dict(), rtol=0, atol=0
+    )
+    shutil.rmtree(out / "checkpoints")
+    with pytest.raises(
+        RunExists, match=r"weights\.pt is of a finished run, which has no checkpoint"
+    ):
+        finished.pipeline.fit(out=out, resume=True)

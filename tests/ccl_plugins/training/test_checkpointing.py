@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 from pathlib import Path
 from typing import Any
@@ -151,3 +152,21 @@ def test_a_write_that_fails_leaves_the_file_that_was_there(tmp_path: Path) -> No
         checkpoint.write(path, {"x": {1, 2}})
     assert checkpoint.read(path) == {"x": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["a.pt"]
+
+
+def test_a_full_disk_is_an_error_that_leaves_the_checkpoint_before_whole(tmp_path: Path) -> None:
+    """A limit on the size of files stands in for a disk that is full."""
+
+    class Fills(Callback):
+        def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
+            size = 3000 if trainer.current_epoch == 1 else resource.RLIM_INFINITY
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+    try:
+        with pytest.raises(OSError, match=r"could not be written, .* is whole: '.*step-0+4\.ckpt'"):
+            run(tmp_path, callbacks=[Fills()])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    assert [path.name for path in (tmp_path / FOLDER).iterdir()] == ["step-00000002.ckpt"]
+    assert checkpoint.read(at(tmp_path, 2))["global_step"] == 2
+    assert run(tmp_path, resume=True).finished

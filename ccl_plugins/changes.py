@@ -1,0 +1,46 @@
+"""What differs between two records of a run, and what of it a resumed run may change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+FREE = frozenset(
+    f"fit.{name}"
+    for name in (
+        "workers",
+        "log_every",
+        "checkpoint_every",
+        "checkpoint_every_steps",
+        "keep_last",
+        "detect_anomaly",
+    )
+)
+"""Settings that may change when a run is resumed: they do not change what is trained."""
+
+
+def differences(saved: Any, now: Any, place: str = "") -> Iterator[str]:
+    """Where two records differ, as ``place: saved -> now``."""
+    if isinstance(saved, Mapping) and isinstance(now, Mapping):
+        for key in dict.fromkeys([*saved, *now]):
+            yield from differences(saved.get(key), now.get(key), f"{place}.{key}".lstrip("."))
+    elif saved != now:
+        yield f"{place}: {json.dumps(saved)} -> {json.dumps(now)}"
+
+
+def other_run(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What keeps a run from being resumed as another, as ``place: saved -> now``; empty if nothing.
+
+    Settings in `FREE` may differ, and there may be more epochs.
+    """
+    found = []
+    for difference in differences(*(json.loads(json.dumps(record)) for record in (saved, now))):
+        place, _, values = difference.partition(": ")
+        if place == "fit.epochs":
+            before, after = map(int, values.split(" -> "))
+            if after < before:
+                found.append(f"{difference} (there may be more epochs, not fewer)")
+        elif place not in FREE:
+            found.append(difference)
+    return found
