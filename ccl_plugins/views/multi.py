@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ccl_plugins.views.lightly_views import IMAGENET_MEAN, IMAGENET_STD, LightlyViews
 from ccl_plugins.views.simclr import SIMCLR
-from ccl_plugins.views.steps import view_steps
+from ccl_plugins.views.steps import Jitter, view_steps
 
 
 class MultiViews(LightlyViews):
@@ -17,7 +17,9 @@ class MultiViews(LightlyViews):
         size: As of ``simclr``, and so are the rest.
         min_scale: Smallest part of the image's area that a crop keeps, above 0 and at most 1.
         flip: Probability of a horizontal flip.
-        jitter: Strength of the color jitter, 0 to 2.5; 0 turns it off.
+        jitter: Strength of the color jitter, 0 to 2.5; 0 turns it off.  Or four numbers, as torchvision
+            has them: for brightness, contrast, saturation, and hue, at most 0.5.
+        jitter_chance: Probability of the color jitter.
         grey: Probability of losing the color.
         blur: Probability of a Gaussian blur.
         mean: Of each channel, for pixels in [0, 1].
@@ -38,7 +40,8 @@ class MultiViews(LightlyViews):
         size: int = 224,
         min_scale: float = 0.08,
         flip: float = 0.5,
-        jitter: float = 1.0,
+        jitter: float | Sequence[float] = 1.0,
+        jitter_chance: float = 0.8,
         grey: float = 0.2,
         blur: float = 0.5,
         mean: Sequence[float] = IMAGENET_MEAN,
@@ -46,5 +49,19 @@ class MultiViews(LightlyViews):
     ) -> None:
         if count < 1:
             raise ValueError(f"count must be 1 or more views, not {count!r}")
-        steps = view_steps(size, min_scale, flip, jitter, grey, blur, like=SIMCLR)
+        like, strength = SIMCLR, jitter
+        if not isinstance(strength, int | float):
+            like, strength = _four(strength), 1.0
+        steps = view_steps(
+            size, min_scale, flip, strength, grey, blur, like=like, chance=jitter_chance
+        )
         super().__init__([steps] * count, size=size, mean=mean, std=std)
+
+
+def _four(jitter: Sequence[float]) -> Jitter:
+    if len(jitter) != 4 or min(jitter) < 0 or jitter[3] > 0.5:
+        raise ValueError(
+            "jitter must be a strength, or four numbers, 0 or more, of which the last, of hue, is at most"
+            f" 0.5, not {jitter!r}"
+        )
+    return Jitter(*jitter)

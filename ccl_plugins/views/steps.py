@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from ccl_plugins.ranges import non_negative
@@ -25,6 +26,7 @@ def view_steps(
     blur: float,
     *,
     like: Jitter,
+    chance: float = 0.8,
     solarize: float = 0.0,
 ) -> list[Any]:
     """The steps of lightly's transform of one view, up to the conversion to a tensor.
@@ -33,10 +35,11 @@ def view_steps(
         size: Height and width in pixels.
         min_scale: Smallest part of the image's area that a crop keeps.
         flip: Probability of a horizontal flip.
-        jitter: Strength of the color jitter, applied with probability 0.8; 0 turns it off.
+        jitter: Strength of the color jitter; 0 turns it off.
         grey: Probability of losing the color.
         blur: Probability of a Gaussian blur of 0.1 to 2 pixels.
         like: What strength 1 is.
+        chance: Probability of the color jitter.
         solarize: Probability that pixels above the middle are inverted.
 
     Raises:
@@ -47,18 +50,24 @@ def view_steps(
 
     if not 0 < min_scale <= 1:
         raise ValueError(f"min_scale must be above 0 and at most 1, not {min_scale!r}")
-    given = {"flip": flip, "grey": grey, "blur": blur, "solarize": solarize}
+    given = {
+        "flip": flip,
+        "grey": grey,
+        "blur": blur,
+        "solarize": solarize,
+        "jitter_chance": chance,
+    }
     for name, probability in given.items():
         if not 0 <= probability <= 1:
             raise ValueError(f"{name} must be a probability, 0 to 1, not {probability!r}")
-    most = 0.5 / like.hue  # the circle of hues is 1
+    most = 0.5 / like.hue if like.hue > 0 else math.inf  # the circle of hues is 1
     if non_negative("jitter", jitter) > most:
         raise ValueError(f"jitter must be at most {most:g}, not {jitter!r}")
     transform = BYOLView2Transform(
         input_size=size,
         min_scale=min_scale,
         hf_prob=flip,
-        cj_prob=0.8 if jitter > 0 else 0.0,
+        cj_prob=chance if jitter > 0 else 0.0,
         cj_strength=jitter,
         cj_bright=like.brightness,
         cj_contrast=like.contrast,

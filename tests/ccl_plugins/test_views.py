@@ -114,6 +114,18 @@ def test_moco_v2_and_byol_are_the_recipes_of_lightly():
     assert "RandomSolarization" in kinds[1]
 
 
+def test_a_color_jitter_may_be_given_as_torchvision_has_it():
+    views = MultiViews(count=2, size=32, jitter=(0.4, 0.4, 0.4, 0.4), jitter_chance=1.0)
+    jitter = torchvision_transforms.ColorJitter(0.4, 0.4, 0.4, 0.4)
+    (found,) = [step for step in views.steps[1] if type(step).__name__ == "RandomApply"]
+    assert found.p == 1
+    assert repr(found.transforms[0]) == repr(jitter)
+    assert MultiViews(size=32, jitter=(0.0, 0.0, 0.2, 0.0)).steps
+    for wrong in ((0.4, 0.4, 0.4), (0.4, 0.4, 0.4, 0.6), (-0.1, 0.4, 0.4, 0.1)):
+        with pytest.raises(ValueError, match="jitter must be a strength, or four numbers"):
+            MultiViews(jitter=wrong)
+
+
 def test_a_view_does_not_depend_on_how_many_others_there_are():
     def drawn(count):
         return Items([(image(),)], BYOLViews(size=32, count=count), seed=0)[0, 0, 0][0]

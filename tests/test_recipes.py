@@ -1,0 +1,87 @@
+"""The recipes compose without their data, and train when all is made small."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from training_fakes import FakeDataset
+
+import ccl_plugins as ccl
+from ccl_plugins.training.randomness import seed_everything
+
+RECIPES = sorted((Path(__file__).parent.parent / "examples" / "recipes").glob("*.toml"))
+NAMES = {"cclk", "clinfonce", "hscl", "cacr_small", "cacr_large", "moco_v2", "moco_v3"}
+
+
+def test_every_paper_has_its_recipe():
+    assert {path.stem for path in RECIPES} == NAMES
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_a_recipe_composes_where_its_data_is_not(path, tmp_path, monkeypatch, recwarn):
+    monkeypatch.chdir(tmp_path)
+    pipeline = ccl.Pipeline.from_toml(path)
+    assert not [w for w in recwarn if "ccl_plugins" in w.filename]
+    assert ccl.Pipeline.from_dict(pipeline.to_dict()) == pipeline
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_a_recipe_says_where_its_numbers_are_from(path):
+    head = path.read_text().partition("\ndataset")[0]
+    assert "(20" in head, "a paper and its year"
+    assert head.startswith("#")
+
+
+SMALL: dict[str, dict[str, Any]] = {
+    "views": {"size": 32},
+    "method": {"hidden": 16, "dim": 8},
+    "fit": {"epochs": 2, "batch_size": 8, "warmup_epochs": 0.5, "devices": 1, "workers": 0},
+}
+BACKBONES = {
+    "timm": {"use": "timm", "name": "resnet10t", "options": {"channels": [8, 8, 16, 16]}},
+    "small_alexnet": {"use": "small_alexnet", "size": 16},
+    "vit_moco_v3": {
+        "use": "vit_moco_v3",
+        "name": "test_vit",
+        "heads": 2,
+        "options": {"img_size": 32},
+    },
+}
+
+
+def shrunken(path):
+    """The tables of a recipe with all numbers small, and a few images."""
+    tables = tomllib.loads(path.read_text())
+    for name, changes in SMALL.items():
+        tables[name] |= changes
+    tables["dataset"] = FakeDataset(20)
+    tables["backbone"] = BACKBONES[tables["backbone"]["use"]]
+    tables["views"]["size"] = tables["backbone"].get("size", 32)
+    tables["fit"]["precision"] = "32-true"
+    if "queue_size" in tables["method"]:
+        tables["method"]["queue_size"] = 12
+    if "milestones" in tables["fit"].get("schedule", {}):
+        tables["fit"]["schedule"]["milestones"] = [1]
+    condition = tables.get("condition", {})
+    condition |= {"k": 3} if "k" in condition else {}
+    condition |= {"columns": ["label", "word"]} if "columns" in condition else {}
+    return tables
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_a_recipe_trains(path, tmp_path):
+    pipeline = ccl.Pipeline.from_dict(shrunken(path))
+    seed_everything(0)  # as the run begins
+    before = {k: v.clone() for k, v in pipeline.build().method.state_dict().items()}
+    run = pipeline.fit(out=tmp_path / "run", seed=0, progress=False)
+    saved = torch.load(run.path / "weights.pt", weights_only=True)
+    after = saved["method"]
+    assert saved["step"] == 4
+    assert all(v.isfinite().all() for v in after.values())
+    changed = {k for k, v in before.items() if not torch.equal(after[k], v)}
+    assert any(name.startswith("head.") for name in changed)
+    assert not {"backbone.model.patch_embed.proj.weight", "backbone.model.pos_embed"} & changed
