@@ -35,7 +35,7 @@ def in_order_of(x: Tensor, y: Tensor) -> Tensor:
 def log_weights(weights: Tensor) -> Tensor:
     """Logarithms of weights; ``EMPTY`` where a weight is not above 0."""
     tiny = torch.finfo(weights.dtype).tiny  # the logarithm of 0 takes a slow path
-    return weights.clamp_min(tiny).log().add_(weights <= 0, alpha=EMPTY)
+    return weights.clamp_min(tiny).log_().masked_fill_(weights <= 0, EMPTY)
 
 
 def least_exponent(dtype: torch.dtype) -> float:
@@ -45,29 +45,46 @@ def least_exponent(dtype: torch.dtype) -> float:
 
 class _LogSumExp(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, logits: Tensor) -> Tensor:
-        top = logits.amax(-1, keepdim=True)
-        shares = (logits - top).clamp_min_(least_exponent(logits.dtype)).exp_()
+    def forward(ctx: Any, logits: Tensor, weights: Tensor | None, scale: float) -> Tensor:
+        ctx.scale = scale
+        weighed = logits if weights is None and scale == 1 else _weighed(logits, weights, scale)
+        top = weighed.amax(-1, keepdim=True)
+        gaps = weighed - top if weighed is logits else weighed.sub_(top)
+        shares = gaps.clamp_min_(least_exponent(logits.dtype)).exp_()
         total = shares.sum(-1, keepdim=True)
-        ctx.save_for_backward(shares, total)
+        ctx.save_for_backward(shares, total / (top > EMPTY / 2))  # no gradient where nothing counts
         return (total.log() + top).squeeze(-1)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         shares, total = ctx.saved_tensors
-        return shares * (grad[..., None] / total)
+        return shares * (grad[..., None] * ctx.scale / total), None, None
 
 
-def logsumexp(logits: Tensor) -> Tensor:
-    """Log-sum-exp over the last dimension: (..., m) -> (...).
+def _weighed(logits: Tensor, weights: Tensor | None, scale: float) -> Tensor:
+    if weights is None:
+        return logits * scale
+    if weights.dtype == torch.bool:
+        return (logits * scale).masked_fill_(in_order_of(logits, ~weights), EMPTY)
+    return torch.add(in_order_of(logits, weights), logits, alpha=scale)
+
+
+def logsumexp(logits: Tensor, weights: Tensor | None = None, scale: float = 1.0) -> Tensor:
+    """Log-sum-exp over the last dimension, of ``scale * logits + weights``: (..., m) -> (...).
 
     As ``Tensor.logsumexp`` in value and gradient, and many times as fast where entries are masked: an
     exponential that underflows takes the slow path of the vector library, and numbers too small to be
     normal slow the products of the backward pass.  So shares below ``e⁻⁶⁰`` of the largest (float64:
     ``e⁻⁶⁰⁰``), which are far below rounding, count as that.
+
+    Args:
+        logits: (..., m).
+        weights: (..., m) logarithms of weights, without gradient; or bool, which entries count; None:
+            all, equally.
+        scale: Of the logits.
     """
-    result: Tensor = _LogSumExp.apply(logits)  # type: ignore[no-untyped-call]  # torch's
+    result: Tensor = _LogSumExp.apply(logits, weights, scale)  # type: ignore[no-untyped-call]  # torch's
     return result
 
 

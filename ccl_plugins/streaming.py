@@ -71,7 +71,8 @@ def _streamed(
         keys = queue[columns]
         products = (flat @ keys.T).view(u, n, -1)
         for k, weigh in enumerate(weighings):
-            logits = _weighed(products, weigh(columns))
+            mine = products if k == len(weighings) - 1 else products.clone()
+            logits = _weigh(mine, weigh(columns))
             top = torch.maximum(tops[k], logits.amax(-1, keepdim=True))
             shares = logits.sub_(top).clamp_min_(floor).exp_()
             shrink = (tops[k] - top).exp()
@@ -85,8 +86,8 @@ def _streamed(
     return found
 
 
-def _weighed(products: Tensor, weights: Tensor) -> Tensor:
-    """New logits, of products that may be needed again."""
+def _weigh(products: Tensor, weights: Tensor) -> Tensor:
+    """Logits, in the place of products."""
     if weights.dtype == torch.bool:
-        return products.masked_fill(~weights, EMPTY)
-    return products + weights
+        return products.masked_fill_(~weights, EMPTY)
+    return products.add_(weights)

@@ -141,8 +141,8 @@ class CACR(ContrastiveObjective):
     def _queries(self, pairs: Pairs) -> range:
         return range(len(pairs.anchors) if self.symmetric else 1)
 
-    def _negatives(self, pairs: Pairs) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Blocks of inner products (n, ·), the same as π⁻ sees them, and which of them count."""
+    def _negatives(self, pairs: Pairs) -> Iterator[tuple[Tensor, Tensor, int]]:
+        """Inner products (n, ·), which of them count, and how many, the first, π⁻ sees attached."""
         own_view = self.negatives == "same_view"
         keep = pairs.others(pairs.negative)
         if own_view and self.intra_batch:
@@ -156,25 +156,22 @@ class CACR(ContrastiveObjective):
                 if a == i:
                     yield _side_by_side(pairs, i, pairs.sim(i, j), keep, constant)
 
-    def _repulsion(self, products: Tensor, seen: Tensor, keep: Tensor) -> Tensor:
+    def _repulsion(self, products: Tensor, keep: Tensor, attached: int) -> Tensor:
         """(n,) minus the expected costs under π⁻, or the RBF cost's scalar for all queries."""
         t_minus = self.t_minus if self.conditional_negatives else None
         if self.cost == "rbf":
+            seen = torch.cat([products[:, :attached], products[:, attached:].detach()], 1)
             log_weights = transport.log_negative_weights(seen, keep, t_minus)
             return transport.rbf_repulsion(products, log_weights, keep, self.precision)
-        return transport.repulsion(products, transport.negative_weights(seen, keep, t_minus), keep)
+        return transport.repulsion(products, keep, t_minus, attached)
 
 
 def _side_by_side(
     pairs: Pairs, i: int, products: Tensor, keep: Tensor, constant: bool
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, int]:
     (products, keep), *queue = transport.with_queue(pairs, i, products, keep)
-    seen = products.detach() if constant else products
+    attached = 0 if constant else products.shape[1]
     if not queue:
-        return products, seen, keep
+        return products, keep, attached
     queued, in_queue = queue[0]
-    return (
-        torch.cat([products, queued], 1),
-        torch.cat([seen, queued.detach()], 1),
-        torch.cat([keep, in_queue], 1),
-    )
+    return torch.cat([products, queued], 1), torch.cat([keep, in_queue], 1), attached

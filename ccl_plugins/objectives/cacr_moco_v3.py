@@ -76,7 +76,6 @@ class CACRMoCoV3(ContrastiveObjective):
         blocks = pairs.negatives(i, j, within_view=False)
         products = torch.cat([block for block, _ in blocks], 1)
         keep = torch.cat([keep.expand_as(block) for block, keep in blocks], 1)
-        weights = transport.negative_weights(products.detach(), keep, 1 / (2 * self.temperature))
-        attraction = transport.squared_distances(pairs.own_sim(i, j))
-        moved = (attraction + transport.repulsion(products, weights, keep)) / 2
+        repulsion = transport.repulsion(products, keep, 1 / (2 * self.temperature), attached=0)
+        moved = (transport.squared_distances(pairs.own_sim(i, j)) + repulsion) / 2
         return moved * len(moved)

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from ccl_plugins.conditioning import Columns, conditional_columns
 from ccl_plugins.gram import Statistic, exact_features, gram_name
-from ccl_plugins.numerics import EMPTY, in_order_of, log_weights, logsumexp
+from ccl_plugins.numerics import EMPTY, log_weights, logsumexp
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.objectives.cclk_released import released_operator
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
@@ -197,9 +197,17 @@ class CCLK(ContrastiveObjective):
         self, pairs: Pairs, i: int, j: int, logs: Tensor, queued: tuple[Tensor, ...] | None
     ) -> Tensor:
         """(n,) ``log Σ_j W_ji exp(s_ij)`` over the positive weights of batch and queue."""
-        scores = pairs.sim(i, j) / self.temperature
-        total = logsumexp(scores + in_order_of(scores, logs))
+        products, scale = self.scaled(pairs.sim(i, j))
+        if self.weighed(pairs) is None and products.stride() == logs.mT.stride():
+            logs = logs.mT  # the operator is symmetric, so these are all samples' weights as well
+        total = logsumexp(products, logs, scale)
         return total if queued is None else torch.logaddexp(total, queued[0])
+
+    def scaled(self, products: Tensor) -> tuple[Tensor, float]:
+        """Products, and what they are to be multiplied by: 1 if that may need a gradient."""
+        if isinstance(self.temperature, Tensor):
+            return products / self.temperature, 1.0
+        return products, 1 / self.temperature
 
     def signed_expectation(
         self, pairs: Pairs, i: int, j: int, weights: Tensor

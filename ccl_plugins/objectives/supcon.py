@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from ccl_plugins.numerics import logsumexp_blocks, masked
+from ccl_plugins.numerics import EMPTY, in_order_of, least_exponent
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.objectives.scalars import Number, Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
@@ -87,9 +89,46 @@ def log_share(
         blocks: Inner products (n, ·), which of them count, and which of them are positives.
         temperature: τ.
     """
-    log_all = logsumexp_blocks([masked(sims / temperature, keep) for sims, keep, _ in blocks])
-    counts = torch.stack([chosen.sum(1) for _, _, chosen in blocks]).sum(0).to(log_all.dtype)
-    sums = torch.stack([(sims * chosen).sum(1) for sims, _, chosen in blocks]).sum(0)
-    values = log_all - sums / (counts.clamp_min(1) * temperature)
-    found = counts > 0
+    scale = 1.0
+    if isinstance(temperature, Tensor):
+        blocks = [(sims / temperature, keep, chosen) for sims, keep, chosen in blocks]
+    else:
+        scale = 1 / temperature
+    sims, keep, chosen = zip(*blocks, strict=True)
+    found = torch.stack([mask.any(1) for mask in chosen]).any(0)
+    values = _LogShare.apply(scale, *sims, *keep, *chosen)  # type: ignore[no-untyped-call]  # torch's
     return torch.where(found, values, 0), found.to(values.dtype)
+
+
+class _LogShare(torch.autograd.Function):
+    """Log-sum-exp less the mean of the positives, and in one matrix per block its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, scale: float, *blocks: Tensor) -> Tensor:
+        k = len(blocks) // 3
+        parts = list(zip(blocks[:k], blocks[k : 2 * k], blocks[2 * k :], strict=True))
+        number = torch.stack([chosen.sum(1) for _, _, chosen in parts]).sum(0).clamp_min(1)
+        share = 1 / number.to(blocks[0].dtype)
+        mean, shares, tops = torch.zeros_like(share), [], []
+        for sims, keep, chosen in parts:
+            logits = sims * scale
+            mean = mean + (logits * in_order_of(sims, chosen)).sum(1) * share
+            logits.masked_fill_(in_order_of(sims, ~keep), EMPTY)
+            tops.append(logits.amax(1))
+            floor = least_exponent(sims.dtype)
+            shares.append(logits.sub_(tops[-1][:, None]).clamp_min_(floor).exp_())
+        top = torch.stack(tops).amax(0)
+        shrink = [(each - top).exp() for each in tops]
+        sums = [each.sum(1) * less for each, less in zip(shares, shrink, strict=True)]
+        total = torch.stack(sums).sum(0)
+        for each, less, (sims, _, chosen) in zip(shares, shrink, parts, strict=True):
+            each.mul_((less * scale / total)[:, None])
+            each.sub_(in_order_of(sims, chosen) * (share * scale)[:, None])
+        ctx.save_for_backward(*shares)
+        return total.log() + top - mean
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        found = [each * grad[:, None] for each in ctx.saved_tensors]
+        return None, *found, *[None] * (2 * len(found))

@@ -8,12 +8,14 @@ is needed.  Two conditional distributions weigh them: ``π⁺ = softmax(t⁺ d²
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from ccl_plugins.numerics import gather, masked
+from ccl_plugins.numerics import EMPTY, gather, in_order_of, least_exponent, masked
 from ccl_plugins.objectives.scalars import Number
 from ccl_plugins.pairs import Pairs
 
@@ -48,17 +50,43 @@ def log_negative_weights(products: Tensor, keep: Tensor, t_minus: Number | None)
     return masked(logits, keep).log_softmax(1)
 
 
-def negative_weights(products: Tensor, keep: Tensor, t_minus: Number | None) -> Tensor:
-    """π⁻ (n, m), the exponential of `log_negative_weights`."""
-    logits = torch.zeros_like(products) if t_minus is None else (2 * t_minus) * products
-    return masked(logits, keep).softmax(1)
+def repulsion(products: Tensor, keep: Tensor, t_minus: Number | None, attached: int) -> Tensor:
+    """Minus the expected squared distance to the negatives under π⁻ (n,); 0 where there is none.
+
+    Args:
+        products: (n, m) inner products of n queries and m negatives.
+        keep: (n, m) True at the negatives that count.
+        t_minus: Above 0; None: equal weights.
+        attached: How many columns, the first, carry gradient through their weights too.
+    """
+    result: Tensor = _Repulsion.apply(products, keep, t_minus, attached)  # type: ignore[no-untyped-call]  # torch's
+    return result
 
 
-def repulsion(products: Tensor, weights: Tensor, keep: Tensor) -> Tensor:
-    """Minus the expected squared distance to the negatives (n,); 0 where a query has none."""
-    # Σ_j π_j (2 - 2 s_j) with Σ_j π_j = 1, which needs no matrix of distances.
-    expected = 2 - 2 * (weights * products).sum(1)
-    return -torch.where(keep.any(1), expected, torch.zeros_like(expected))
+class _Repulsion(torch.autograd.Function):
+    """``-Σ_j π_j (2 - 2 s_j) = 2 Σ_j π_j s_j - 2``, and in the place of π its gradient by s."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, products: Tensor, keep: Tensor, t_minus: Number | None, attached: int
+    ) -> Tensor:
+        twice = 0.0 if t_minus is None else 2 * t_minus  # softmax(-t⁻ (2 - 2s)) = softmax(2 t⁻ s)
+        logits = (products * twice).masked_fill_(in_order_of(products, ~keep), EMPTY)
+        logits.sub_(logits.amax(1, keepdim=True)).clamp_min_(least_exponent(logits.dtype))
+        weights = logits.exp_()
+        weights.div_(weights.sum(1, keepdim=True))
+        mean, some = (weights * products).sum(1, keepdim=True), keep.any(1)
+        if attached:
+            change = (products[:, :attached] - mean).mul_(twice).add_(1)
+            weights[:, :attached].mul_(change)
+        ctx.save_for_backward(weights.mul_(2 * some[:, None]))
+        return torch.where(some, 2 * mean.squeeze(1) - 2, 0)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return gradient * grad[:, None], None, None, None
 
 
 def rbf_repulsion(products: Tensor, log_weights: Tensor, keep: Tensor, precision: Number) -> Tensor:

@@ -60,8 +60,8 @@ class WeaklySupCCLK(CCLK):
         self, pairs: Pairs, i: int, j: int, logs: Tensor, queued: tuple[Tensor, ...] | None
     ) -> Tensor:
         """(n,) softplus of the other samples' log-sum against the conditional positives'."""
-        others = masked(pairs.sim(i, j) / self.temperature, pairs.others(pairs.negative))
-        negatives = logsumexp(others)
+        products, scale = self.scaled(pairs.sim(i, j))
+        negatives = logsumexp(products, pairs.others(pairs.negative), scale)
         if queued is not None:
             negatives = torch.logaddexp(negatives, queued[1])
         return functional.softplus(negatives - self.log_expectation(pairs, i, j, logs, queued))

@@ -95,7 +95,8 @@ def test_a_loss_is_the_same_with_the_queues_gram(name, kernel):
         "condition": {"condition": z[:12]},
         "queue_condition": {"condition": z[12:]},
     }
-    ((key, features),) = objective.statistics().items()
+    ((key, (on, features)),) = objective.statistics().items()
+    assert on == "condition"
     without = objective.loss(Pairs(**pairs))
     known = objective.loss(Pairs(**pairs, extras={key: gram_of(features, z[12:], valid)}))
     torch.testing.assert_close(known, without, rtol=1e-9, atol=1e-9)

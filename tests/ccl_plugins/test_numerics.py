@@ -35,6 +35,21 @@ def test_logsumexp_is_torchs_in_value_and_gradient(dtype, spread):
         torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-20)
 
 
+@pytest.mark.parametrize("weights", ["none", "logs", "kept"])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_logsumexp_scales_and_weighs_in_one_go(weights, transposed):
+    x = torch.randn(6, 6, dtype=torch.float64, generator=torch.manual_seed(0)).requires_grad_()
+    y = x.T if transposed else x
+    logs = torch.linspace(-3, 2, 36, dtype=torch.float64).reshape(6, 6)
+    kept = logs > -2
+    given = {"none": None, "logs": logs, "kept": kept}[weights]
+    plain = {"none": 3 * y, "logs": 3 * y + logs, "kept": masked(3 * y, kept)}[weights]
+    found, expected = logsumexp(y, given, 3.0), plain.logsumexp(1)
+    torch.testing.assert_close(found, expected)
+    gradients = [torch.autograd.grad(v.square().sum(), x)[0] for v in (found, expected)]
+    torch.testing.assert_close(*gradients)
+
+
 def test_logsumexp_passes_gradcheck_and_compiles_whole():
     x = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(logsumexp, (x,))
