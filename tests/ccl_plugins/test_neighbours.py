@@ -19,6 +19,11 @@ def found(report, section, plugin):
     return [finding["text"] for finding in report[section] if finding["plugin"] == plugin]
 
 
+def kernels(report, plugin):
+    # A busy machine may make any hooks slow: that remark is another test's.
+    return [text for text in found(report, "remarks", plugin) if text.startswith("kernel ")]
+
+
 def state(report, plugin):
     return next(p["state"] for p in report["plugins"] if p["name"] == plugin)
 
@@ -78,7 +83,8 @@ def test_what_one_prints_stays_out_of_the_output(installed_plugins):
     assert done.stderr == "Welcome to ccl-prints!\nhere is a component\n"
     chosen = "import ccl_plugins as ccl; ccl.kernel('loud'); print('mine')"
     assert installed_plugins.python(chosen, plugins="prints") == "mine\n"
-    (text,) = found(doctor(installed_plugins, "prints"), "remarks", "ccl-prints")
+    texts = found(doctor(installed_plugins, "prints"), "remarks", "ccl-prints")
+    (text,) = [text for text in texts if "prints" in text]
     assert "prints when imported: 'Welcome to ccl-prints!\\nhere is a component'" in text
 
 
@@ -99,10 +105,11 @@ def test_one_that_was_written_for_another_version_says_which(installed_plugins):
 
 def test_of_one_installed_twice_both_places_are_named_and_the_first_counts(installed_plugins):
     report = doctor(installed_plugins, "twice_2 twice_1")
-    (text,) = found(report, "remarks", "ccl-twice")
+    (text,) = [t for t in found(report, "remarks", "ccl-twice") if "more than once" in t]
     one, two = (installed_plugins.folder(f"twice_{n}").resolve() for n in (1, 2))
     assert text == f"installed more than once, the first counts: 2.0 in {two}, 1.0 in {one}"
-    assert found(doctor(installed_plugins, "twice_1 twice_1"), "remarks", "ccl-twice") == []
+    again = doctor(installed_plugins, "twice_1 twice_1")
+    assert not [text for text in found(again, "remarks", "ccl-twice") if "more than once" in text]
 
 
 def test_one_whose_module_is_gone_is_named_in_the_list_and_by_the_doctor(installed_plugins):
@@ -132,11 +139,11 @@ def test_what_an_uninstall_left_behind_is_named(installed_plugins, tmp_path, los
 
 def test_names_that_are_taken_are_named_with_what_to_say(installed_plugins):
     report = doctor(installed_plugins, "clash good")
-    assert found(report, "remarks", "ccl-clash") == [
+    assert kernels(report, "ccl-clash") == [
         "kernel rbf is a built-in: say ccl-clash/rbf",
         "kernel ring is offered by ccl-good too: say ccl-clash/ring",
     ]
-    assert found(report, "remarks", "ccl-good") == [
+    assert kernels(report, "ccl-good") == [
         "kernel ring is offered by ccl-clash too: say ccl-good/ring"
     ]
     assert report["healthy"]
@@ -159,5 +166,5 @@ print(ccl.kernel.rbf().spec.id)
 def test_a_disabled_one_is_in_the_report_and_costs_nothing(installed_plugins):
     report = doctor(installed_plugins, "slow exits", CCL_DISABLE="ccl-slow,ccl-exits")
     assert (state(report, "ccl-slow"), state(report, "ccl-exits")) == ("disabled", "disabled")
-    assert not report["remarks"]
+    assert not found(report, "remarks", "ccl-slow")
     assert report["healthy"]

@@ -214,6 +214,37 @@ def test_what_a_hooks_module_does_wrong_is_on_record(tmp_path, monkeypatch, body
         new_registry(strict=True).specs()
 
 
+@pytest.mark.parametrize(
+    ("disable", "offered"),
+    [
+        (["Toy_A"], {"toy-host", "toy-b"}),
+        (["toy-a", "toy.b"], {"toy-host"}),
+        (["*"], {"toy-host"}),
+        ([], {"toy-host", "toy-a", "toy-b"}),
+        (None, {"toy-host", "toy-a"}),
+    ],
+)
+def test_a_registry_leaves_out_what_it_is_told_to(toy, monkeypatch, disable, offered):
+    monkeypatch.setenv("TOY_DISABLE", "toy-b")  # what is said in the call counts, if anything is
+    found = new_registry(disable=disable, env_prefix="TOY")
+    assert {spec.plugin for spec in found.specs()} == offered
+    disabled = {plugin.name for plugin in found.plugins if plugin.state == "disabled"}
+    assert disabled == {"toy-host", "toy-a", "toy-b"} - offered
+
+
+@pytest.mark.parametrize(("value", "strict"), [("1", True), ("0", False), ("", False)])
+def test_a_registry_is_strict_by_its_variable(tmp_path, monkeypatch, value, strict):
+    write_metadata(tmp_path, "toy_a", "1", "[toy.kernell]\none = m:A\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("TOY_STRICT", value)
+    found = new_registry(env_prefix="TOY")
+    if strict:
+        with pytest.raises(PluginFailed, match="plugin toy-a: unknown entry-point group"):
+            found.specs()
+    else:
+        assert [p.state for p in found.plugins] == ["failed"]
+
+
 def test_a_host_that_is_not_installed_says_so():
     with pytest.raises(UnknownComponent, match="toy-host is not installed itself: run pip"):
         new_registry().find("kernel", "rbf")
