@@ -67,13 +67,39 @@ class Poisoned(FakeObjective):
         return torch.where(pairs.index == 11, float("nan"), values), weights
 
 
-def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
-    parts = make_parts(objective=Poisoned())
-    with pytest.raises(NonFiniteLoss, match=r"at step \d; samples \[.* detect_anomaly=True"):
-        run(tmp_path, parts, epochs=9, log_every=3)
-    with pytest.raises(NonFiniteLoss, match=r"the terms of samples \[11\] are not finite"):
-        run(tmp_path, make_parts(objective=Poisoned()), epochs=9, detect_anomaly=True)
+@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("detect_anomaly", [False, True])
+def test_a_loss_that_is_not_finite_stops_the_run(
+    tmp_path: Path, accumulate: int, detect_anomaly: bool
+) -> None:
+    """Step, samples and the checkpoint to go back to are named, and no checkpoint is of NaN."""
+    objective = Poisoned()
+    settings = {"epochs": 9, "accumulate": accumulate, "log_every": 3}
+    with pytest.raises(NonFiniteLoss) as raised:
+        run(tmp_path, make_parts(objective=objective), **settings, detect_anomaly=detect_anomaly)
+    said = str(raised.value)
+    batch = next(i for i, seen in enumerate(objective.seen) if 11 in seen)
+    assert f"at step {batch // accumulate + 1};" in said
+    which = "the terms of samples [11] are not" if detect_anomaly else f"{objective.seen[batch]}"
+    assert which in said
+    assert said.endswith("No checkpoint was written before")
     assert not (tmp_path / "checkpoints").exists()
+
+
+def test_the_last_good_checkpoint_is_named_and_is_finite(tmp_path: Path) -> None:
+    class Later(Poisoned):
+        def terms(self, pairs: Any) -> tuple[Tensor, Tensor]:
+            calls.append(1)
+            return (super() if len(calls) > 6 else super(Poisoned, self)).terms(pairs)
+
+    calls: list[int] = []
+    with pytest.raises(
+        NonFiniteLoss, match=r"The last good checkpoint is .*, of step 6$"
+    ) as raised:
+        run(tmp_path, make_parts(objective=Later()), epochs=9, log_every=50, checkpoint_every=1)
+    path = Path(str(raised.value).split("checkpoint is ")[1].split(", of step")[0])
+    state = checkpoint.read(path)["state_dict"]
+    assert all(bool(value.isfinite().all()) for value in state.values())
 
 
 def test_losses_are_computed_in_float32_under_mixed_precision(tmp_path: Path) -> None:
