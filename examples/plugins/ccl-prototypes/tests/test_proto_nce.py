@@ -1,6 +1,8 @@
 """ProtoNCE keeps the laws of an objective, and equals a loop written from the paper."""
 
 import math
+import re
+import runpy
 from pathlib import Path
 
 import ccl_plugins as ccl
@@ -14,7 +16,7 @@ from torch.nn.functional import normalize
 from ccl_prototypes import ProtoNCE
 from ccl_prototypes.concentration import concentration
 
-EXAMPLE = Path(__file__).parent.parent / "example.toml"
+ROOT = Path(__file__).parent.parent
 
 
 @parametrize_with_checks("ccl-prototypes")
@@ -139,9 +141,18 @@ def test_what_does_not_go_together_is_said():
 
 
 def test_the_example_trains_and_its_prototypes_count(tmp_path):
-    pipeline = ccl.Pipeline.from_toml(EXAMPLE)
+    pipeline = ccl.Pipeline.from_toml(ROOT / "example.toml")
     record = pipeline.to_dict()
     record["conditions"]["condition"]["warmup"] = 1
     pipeline = ccl.Pipeline.from_dict(record).with_settings(epochs=2)
     run = pipeline.fit(out=tmp_path / "run", progress=False)
     assert 0 < run.evaluate()["linear/top1"] <= 1
+
+
+def test_the_readme_is_true(tmp_path):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    (tmp_path / "readme.py").write_text("\n".join(blocks), encoding="utf-8")
+    names = runpy.run_path(str(tmp_path / "readme.py"))
+    assert names["loss"].isfinite()
+    names["pipeline"].build()

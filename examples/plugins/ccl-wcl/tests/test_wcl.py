@@ -1,5 +1,7 @@
 """WCL and the condition keep the laws of their kinds, and equal a loop written from the paper."""
 
+import re
+import runpy
 from pathlib import Path
 
 import ccl_plugins as ccl
@@ -14,7 +16,7 @@ from torch.nn.functional import normalize
 
 from ccl_wcl import WCL, NeighborGraph
 
-EXAMPLE = Path(__file__).parent.parent / "example.toml"
+ROOT = Path(__file__).parent.parent
 
 
 @parametrize_with_checks("ccl-wcl")
@@ -114,7 +116,7 @@ def test_what_it_cannot_do_is_said():
 
 
 def test_the_example_trains(tmp_path):
-    pipeline = ccl.Pipeline.from_toml(EXAMPLE).with_settings(epochs=1)
+    pipeline = ccl.Pipeline.from_toml(ROOT / "example.toml").with_settings(epochs=1)
     run = pipeline.fit(out=tmp_path / "run", progress=False)
     assert 0 < run.evaluate()["linear/top1"] <= 1
 
@@ -132,3 +134,12 @@ def test_its_graph_is_a_condition_by_name(method, tmp_path):
     )
     run = pipeline.fit(epochs=1, batch_size=256, out=tmp_path / "run", progress=False)
     assert run.path.exists()
+
+
+def test_the_readme_is_true(tmp_path):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    (tmp_path / "readme.py").write_text("\n".join(blocks), encoding="utf-8")
+    names = runpy.run_path(str(tmp_path / "readme.py"))
+    assert names["loss"].isfinite()
+    names["pipeline"].build()

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import torch
 from ccl_plugins.numerics import gather, logsumexp, masked
-from ccl_plugins.objectives import NTXent
+from ccl_plugins.objectives import NTXent, Scalar
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import Measure
 from torch import Tensor, nn
@@ -51,7 +51,7 @@ class WCL(NTXent):
 
     def __init__(
         self,
-        temperature: float = 0.1,
+        temperature: Scalar = 0.1,
         weight: float = 0.5,
         head: Sequence[int] | None = None,
         *,
