@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 
 from ccl_plugins.conditioning import conditional_operator
 from ccl_plugins.numerics import EMPTY, logsumexp, squared_distance
@@ -18,13 +17,11 @@ class DecoupledUniformity(ContrastiveObjective):
     """Uniformity of centroids, each the mean of a sample's views or, with a kernel, of alike samples.
 
     ``log mean_{i≠j} exp(-t |μ_i - μ_j|²)``, ``μ = (K + λ I)⁻¹ K f̄``, f̄ the mean of a sample's views.
-    No positives: a centroid is far out where unit vectors agree.  The queue is not read.
 
     Args:
         kernel: A positive definite similarity of condition values; None: ``μ = f̄``.
         precision: t, above 0; 1 in the paper's equation, 2 in the authors' code.
-        ridge: λ, 0 or more.
-        on: The name of the condition that is read.
+        ridge, on: λ, 0 or more; and the name of the condition that is read.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Source:
@@ -32,8 +29,7 @@ class DecoupledUniformity(ContrastiveObjective):
     """
 
     distributed = "replicated"
-    precision = ScalarAttribute(positive)
-    ridge = ScalarAttribute(non_negative)
+    precision, ridge = ScalarAttribute(positive), ScalarAttribute(non_negative)
 
     def __init__(
         self,
@@ -48,7 +44,7 @@ class DecoupledUniformity(ContrastiveObjective):
         self.kernel, self.precision, self.ridge, self.on = kernel, precision, ridge, on
 
     @property
-    def conditions(self) -> Mapping[str, Sequence[Measure]]:
+    def conditions(self) -> dict[str, tuple[Measure, ...]]:
         """One condition of any measure, for a kernel."""
         return {self.on: ("categorical", "multi_label", "continuous")} if self.kernel else {}
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 
 import torch
-from ccl_plugins.numerics import EMPTY, gather
+from ccl_plugins.numerics import EMPTY, gather, logsumexp_blocks, masked
 from ccl_plugins.pairs import Pairs
 from torch import Tensor, nn
 
 
 class MovingAverages(nn.Module):
-    """``u_i ← (1 - γ) u_i + γ g_i``; the first g_i is taken whole.
+    """``u_i ← (1 - γ) u_i + γ g_i``, g_i the mean over views; the first g_i is taken whole.
+
+    Without dataset indices, as in a call without ``index``, every g_i is the first.
 
     Args:
         size: Number of training samples, 1 or more.
@@ -32,7 +34,8 @@ class MovingAverages(nn.Module):
         self.register_buffer("pending", torch.full((size,), torch.nan), persistent=False)
 
     def forward(self, pairs: Pairs, batch: Tensor) -> Tensor:
-        """(n,) log u of the anchors with log g of this batch in it, to be committed."""
+        """(n,) log u of the anchors with the batch in it, to be committed: log g (rows, n)."""
+        batch = batch.detach().logsumexp(0) - math.log(len(batch))
         if pairs.index is None:
             return batch
         old = self.logs[pairs.index[pairs.rows]].to(batch.dtype)
@@ -47,3 +50,10 @@ class MovingAverages(nn.Module):
         """Take the averages of all batches since the last time."""
         self.logs.copy_(self.pending.where(~self.pending.isnan(), self.logs))
         self.pending.fill_(torch.nan)
+
+
+def log_mean_exp(blocks: list[tuple[Tensor, Tensor]], temperature: float) -> Tensor:
+    """(n,) logarithms of the mean of ``exp(s / τ)`` over blocks of products and of which count."""
+    logits = [masked(sims / temperature, keep) for sims, keep in blocks]
+    count = sum(keep.sum(1, dtype=sims.dtype) for sims, keep in blocks)
+    return logsumexp_blocks(logits) - torch.as_tensor(count).clamp_min(1).log()

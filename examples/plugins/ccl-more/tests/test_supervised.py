@@ -1,0 +1,122 @@
+"""The supervised objectives are the loops that their papers' equations spell out."""
+
+import pytest
+import torch
+from ccl_plugins.protocols import Table
+from ccl_plugins.testing import equals
+from torch.nn.functional import normalize
+
+from ccl_more import FSCL, BalancedContrastive, EpsSupInfoNCE, MulSupCon, RankNContrast
+
+LABEL = torch.tensor([0, 1, 2, 0, 1, 0, 0])
+GROUP = torch.tensor([0, 0, 1, 1, 0, 0, 1])
+TAGS = torch.tensor([[1, 0, 1], [0, 1, 1], [0, 0, 0], [1, 1, 0], [0, 0, 1], [1, 1, 1], [0, 1, 0]])
+HEIGHT = torch.tensor([0.3, 1.0, 0.5, 0.3, -2.0, 4.0, 0.7], dtype=torch.float64)
+TAU = 0.3
+
+
+def agree(objective, loop, views, condition):
+    equals(lambda *views: objective(*views, condition=condition), loop, views, tolerance=1e-9)
+
+
+def exp(a, b):
+    return (a @ b / TAU).exp()
+
+
+def test_eps_sup_infonce(views, units):
+    def loop(*views):
+        rows, losses = units(views), []
+        for a, i, v in rows:
+            others = [(x, j) for x, j, w in rows if (j, w) != (i, v)]
+            positives = [exp(a, x) for x, j in others if LABEL[j] == LABEL[i]]
+            negatives = sum(exp(a, x) for x, j in others if LABEL[j] != LABEL[i])
+            each = [
+                -(p / (p * torch.tensor(-0.5).double().exp() + negatives)).log() for p in positives
+            ]
+            losses.append(sum(each) / len(each))
+        return sum(losses) / len(losses)
+
+    agree(EpsSupInfoNCE(TAU, epsilon=0.5), loop, views, LABEL)
+
+
+def test_fscl(views, units):
+    def loop(*views):
+        rows, losses = units(views), []
+        for a, i, v in rows:
+            others = [(x, j) for x, j, w in rows if (j, w) != (i, v)]
+            positives = [exp(a, x) for x, j in others if LABEL[j] == LABEL[i]]
+            negatives = [
+                exp(a, x) for x, j in others if LABEL[j] != LABEL[i] and GROUP[j] == GROUP[i]
+            ]
+            if negatives:
+                losses.append(sum(-(p / sum(negatives)).log() for p in positives) / len(positives))
+        return sum(losses) / len(losses)
+
+    agree(FSCL(TAU), loop, views, {"label": LABEL, "sensitive": GROUP})
+
+
+def test_mul_sup_con(views, units):
+    def loop(*views):
+        rows, losses = units(views), []
+        for a, i, v in rows:
+            others = [(x, j) for x, j, w in rows if (j, w) != (i, v)]
+            total = sum(exp(a, x) for x, _ in others)
+            for c in range(3):
+                if TAGS[i, c]:
+                    each = [-(exp(a, x) / total).log() for x, j in others if TAGS[j, c]]
+                    losses.append(sum(each) / len(each))
+        return sum(losses) / len(losses)
+
+    agree(MulSupCon(TAU), loop, views, TAGS.bool())
+
+
+def test_balanced_contrastive(views, units):
+    objective = BalancedContrastive(dim=5, temperature=TAU)
+    objective.setup({"condition": Table(LABEL)})
+    objective.double()
+
+    def loop(*views):
+        rows, losses = units(views), []
+        centers = normalize(objective.centers.detach(), dim=1)
+        for a, i, v in rows:
+            members = {c: [centers[c]] for c in range(3)}
+            for x, j, w in rows:
+                if (j, w) != (i, v):
+                    members[int(LABEL[j])].append(x)
+            total = sum(sum(exp(a, x) for x in xs) / len(xs) for xs in members.values())
+            positives = members[int(LABEL[i])]
+            losses.append(sum(-(exp(a, x) / total).log() for x in positives) / len(positives))
+        return sum(losses) / len(losses)
+
+    agree(objective, loop, views, LABEL)
+
+
+def test_balanced_contrastive_names_a_class_without_a_center(views):
+    objective = BalancedContrastive(dim=5)
+    with pytest.raises(ValueError, match="class 2 has no center, there are 0: call setup"):
+        objective(*views, condition=LABEL)
+
+
+@pytest.mark.parametrize(
+    "z", [HEIGHT, torch.stack([HEIGHT, HEIGHT.flip(0)], 1)], ids=["one", "two"]
+)
+def test_rank_n_contrast(views, z):
+    def gap(i, j):
+        return (z[i] - z[j]).abs().sum()
+
+    def loop(*views):
+        n, losses = len(z), []
+        rows = [(view[i], i, v) for v, view in enumerate(views) for i in range(n)]
+        for a, i, v in rows:
+            others = [(x, j) for x, j, w in rows if (j, w) != (i, v)]
+            similar = [(-(a - x).norm() / 2).exp() for x, _ in others]
+            each = []
+            for s, (_, j) in zip(similar, others, strict=True):
+                farther = [
+                    t for t, (_, k) in zip(similar, others, strict=True) if gap(i, k) >= gap(i, j)
+                ]
+                each.append(-(s / sum(farther)).log())
+            losses.append(sum(each) / len(each))
+        return sum(losses) / len(losses)
+
+    agree(RankNContrast(), loop, views, z)

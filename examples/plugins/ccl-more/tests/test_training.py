@@ -1,0 +1,55 @@
+"""By name, in a pipeline, each objective trains, and what it keeps comes back with the run."""
+
+from pathlib import Path
+
+import ccl_plugins as ccl
+import pytest
+from ccl_plugins import cli
+
+EXAMPLE = Path(__file__).parents[1] / "example.toml"
+SAMPLES = 1437
+COLOR, LABEL = ccl.condition("column", name="color"), "label"
+STROKES = ccl.condition("attributes", columns=["holes", "slant"])
+CASES = {
+    "balanced_contrastive": ({"dim": 8}, {"condition": LABEL}),
+    "decoupled_uniformity": ({"kernel": "rbf"}, {"condition": COLOR}),
+    "eps_sup_infonce": ({}, {"condition": LABEL}),
+    "mul_sup_con": ({}, {"condition": STROKES}),
+    "rank_n_contrast": ({}, {"condition": COLOR}),
+    "siglip": ({}, {}),
+    "sogclr": ({"size": SAMPLES}, {}),
+}
+
+
+def train(name, out):
+    params, conditions = CASES[name]
+    pipeline = ccl.Pipeline(
+        dataset=ccl.dataset("color_digits"),
+        views=ccl.views("noise", std=0.1),
+        backbone=ccl.backbone("lenet5"),
+        method=ccl.method("simclr", hidden=16, dim=8),
+        objective=ccl.objective(name, **params),
+        conditions=conditions,
+    )
+    return pipeline.fit(epochs=1, batch_size=256, seed=0, out=out, progress=False)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_trains(name, tmp_path):
+    train(name, tmp_path / "run")
+    loaded = ccl.load(tmp_path / "run").parts.objective
+    assert type(loaded).__name__.lower() == name.replace("_", "")
+    state = loaded.state_dict()
+    assert all(x.isfinite().all() for key, x in state.items() if key != "averages.logs")
+    if name == "balanced_contrastive":
+        assert state["centers"].shape == (10, 8)
+    if name == "sogclr":  # an epoch leaves the last, incomplete batch out
+        assert int(state["averages.logs"].isfinite().sum()) == SAMPLES // 256 * 256
+    if name == "siglip":
+        assert state["bias"] != -10.0
+
+
+def test_the_example_trains(tmp_path, capsys):
+    command = ["train", str(EXAMPLE), "--epochs", "1", "--out", str(tmp_path), "--quiet"]
+    assert cli.main(command) == 0
+    assert "linear-slant/top1" in capsys.readouterr().out.lower()
