@@ -69,6 +69,7 @@ class Timm(nn.Module):
         self._load(checkpoint_path)
         self.num_features = _num_features(self.model)
         self._frozen = self._freeze(freeze, name) if freeze else []
+        self.train()  # but for what is frozen
 
     def _load(self, path: str | None) -> None:
         if path is not None:

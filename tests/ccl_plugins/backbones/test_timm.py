@@ -123,7 +123,9 @@ def test_pretrained_weights_and_the_cifar_stem_exclude_each_other():
     ],
 )
 def test_the_first_layers_are_frozen_with_their_batch_statistics(name, freeze, trained):
-    model = Timm(name, freeze=freeze).train()
+    model = Timm(name, freeze=freeze)
+    assert [m for m in model.modules() if not m.training], "from the first, not only after train()"
+    model.train()
     learns = {n for n, p in model.model.named_parameters() if p.requires_grad}
     first = {part for part in trained if any(n.startswith(part) for n in learns)}
     assert first == set(trained)

@@ -1,0 +1,53 @@
+"""A pretrained backbone adapted to a domain, through the engine."""
+
+from __future__ import annotations
+
+import safetensors.torch
+import timm
+import torch
+from training_fakes import FakeDataset
+
+import ccl_plugins as ccl
+
+
+def test_frozen_layers_keep_their_weights_and_early_ones_move_less(tmp_path):
+    source = timm.create_model("resnet10t", channels=(8, 8, 16, 16)).state_dict()
+    safetensors.torch.save_file(source, tmp_path / "weights.safetensors")
+    pipeline = ccl.Pipeline(
+        dataset=FakeDataset(16),
+        backbone=ccl.backbone(
+            "timm",
+            name="resnet10t",
+            checkpoint_path=str(tmp_path / "weights.safetensors"),
+            options={"channels": [8, 8, 16, 16]},
+            freeze=1,
+        ),
+        method=ccl.method("moco_v2", hidden=16, dim=8, queue_size=16),
+        views=ccl.views("simclr", size=32, blur=0.0),
+        objective="infonce",
+    )
+    run = pipeline.fit(
+        out=tmp_path / "run",
+        epochs=2,
+        batch_size=8,
+        workers=0,
+        optimizer={"name": "adamw", "lr": 1e-3, "weight_decay": 0.0, "layer_decay": 0.1},
+        schedule={"name": "constant"},
+        progress=False,
+    )
+    saved = torch.load(run.path / "weights.pt", weights_only=True)["method"]
+    prefix = "backbone.model."
+    now = {k.removeprefix(prefix): v for k, v in saved.items() if k.startswith(prefix)}
+    moved = {
+        layer: max(
+            (now[k] - v).abs().max().item()
+            for k, v in source.items()
+            if k.startswith(layer) and k.endswith("weight")
+        )
+        for layer in ("conv1", "bn1", "layer1", "layer2", "layer3", "layer4")
+    }
+    assert moved["conv1"] == moved["bn1"] == 0
+    torch.testing.assert_close(now["bn1.running_mean"], source["bn1.running_mean"])
+    assert not torch.equal(now["layer1.0.bn1.running_mean"], source["layer1.0.bn1.running_mean"])
+    rates = [moved[f"layer{i}"] for i in (1, 2, 3, 4)]
+    assert 0 < rates[0] < rates[1] < rates[2] < rates[3]
