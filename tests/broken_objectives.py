@@ -137,8 +137,20 @@ class FullQueue(Sound):
         return super().terms(pairs)
 
 
+class Centred(Sound):
+    """Reads a tensor that a condition brings."""
+
+    EXAMPLE_EXTRAS = {"condition/centroids": (3, 16)}  # noqa: RUF012  a constant of a test
+
+    def terms(self, pairs):
+        values, weights = super().terms(pairs)
+        near = pairs.anchors @ pairs.extras["condition/centroids"].T
+        return values + near.logsumexp(-1), weights
+
+
 BROKEN = {
     Sound: set(),
+    Centred: set(),
     Undeclared: {"declares_what_it_reads"},
     NoMean: {"terms_average_to_the_loss"},
     OneSided: {"gradient_reaches_every_view"},

@@ -1,0 +1,80 @@
+"""The pages on the kit are true."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+
+from imports import ROOT
+
+PAGE = ROOT / "docs" / "how-to" / "test-a-plugin.md"
+CHECKS = ROOT / "docs" / "reference" / "generate_checks.py"
+
+SOURCE = '''
+import torch
+
+from ccl_plugins.datasets import InMemory
+from ccl_plugins.kernels import RBF
+from ccl_plugins.samplers import Uniform
+from ccl_plugins.samplers.groups import stream
+
+
+class Ring(RBF):
+    """A ring around the origin."""
+
+
+class Bootstrap(Uniform):
+    """Draws with replacement."""
+
+    def __init__(self, *, size: int, batch_size: int, seed: int) -> None:
+        super().__init__(size=size, batch_size=batch_size, seed=seed)
+        self.total = size, batch_size
+
+    def batches(self, epoch, start=0):
+        for number in range(start, len(self)):
+            drawn = stream(self.seed, epoch, number).integers(self.total[0], size=self.total[1])
+            yield torch.from_numpy(drawn)
+
+
+class Photos:
+    """Black images with labels from a file."""
+
+    def __init__(self, path: str = "labels.txt") -> None:
+        self.path = path
+
+    def __call__(self, split):
+        if split not in ("train", "test"):
+            raise ValueError(split)
+        label = torch.tensor([int(word) for word in open(self.path).read().split()])
+        return InMemory(torch.zeros(len(label), 3, 8, 8).byte(), label, {"label": label})
+
+    def schema(self):
+        return {"label": "categorical"}
+'''
+
+
+def test_the_how_to_runs(install_plugin):
+    points = {
+        "ccl_plugins.kernel": {"ring": "ccl_ring_of_page:Ring"},
+        "ccl_plugins.sampler": {"bootstrap": "ccl_ring_of_page:Bootstrap"},
+        "ccl_plugins.dataset": {"photos": "ccl_ring_of_page:Photos"},
+    }
+    install_plugin("ccl-ring", points, {"ccl_ring_of_page.py": SOURCE})
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    names: dict = {}
+    for block in blocks:
+        exec(compile(block, str(PAGE), "exec"), names)
+    (mark,) = names["test_conformance_but_for_the_bootstrap"].pytestmark
+    expected = [parameter for parameter in mark.args[1] if parameter.marks]
+    assert [parameter.id for parameter in expected] == ["sampler/bootstrap-ranks_share_no_sample"]
+    (mark,) = names["test_conformance_with_files"].pytestmark
+    for parameter in mark.args[1]:
+        if "bootstrap" not in parameter.id:
+            names["test_conformance_with_files"](*parameter.values)
+
+
+def test_the_list_of_checks_is_fresh():
+    spec = importlib.util.spec_from_file_location("generate_checks", CHECKS)
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    assert generate.TARGET.read_text() == generate.render(), "run docs/reference/generate_checks.py"
