@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from pytorch_lightning import Callback
 from torch import Tensor, nn
 from training_fakes import FakeDataset, make_parts
 
-from ccl_plugins.methods import SimCLR
+from ccl_plugins.methods import MoCoV2, SimCLR
 from ccl_plugins.objectives import InfoNCE
 from ccl_plugins.training import FitSettings, fit
 from ccl_plugins.training.checkpointing import newest
@@ -35,32 +37,75 @@ class Projected:
         return embed()
 
 
-def train(folder: str, devices: int) -> tuple[dict[str, Tensor], Tensor]:
-    """Train for two epochs; the weights and the condition's last table."""
+class Losses(Callback):
+    """Keeps the loss of every batch, of all ranks."""
+
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+
+    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, *_: Any) -> None:
+        self.seen.append(float(trainer.strategy.reduce(outputs["loss"].detach(), reduce_op="mean")))
+
+
+def make_method(name: str) -> Any:
     torch.manual_seed(0)
-    method = SimCLR(hidden=8, dim=4, batch_norm=False, backbone=Small())
+    heads = {"hidden": 8, "dim": 4, "batch_norm": False, "backbone": Small()}
+    return SimCLR(**heads) if name == "simclr" else MoCoV2(**heads, queue_size=20, momentum=0.9)
+
+
+def train(
+    folder: str, devices: int, method: str = "simclr", **settings: Any
+) -> tuple[dict[str, Tensor], Tensor, list[float]]:
+    """The method's state, the condition's last table, and the loss of every batch."""
     parts = make_parts(
         dataset=FakeDataset(21),
-        method=method,
+        method=make_method(method),
         objective=InfoNCE(),
         conditions={"condition": Projected()},
     )
-    settings = FitSettings(2, 8, workers=0, devices=devices, precision="64-true", accumulate=2)
-    fit(parts, settings, Path(folder), {}, progress=False)
+    given = {"epochs": 2, "batch_size": 8, "workers": 0, "devices": devices, **settings}
+    losses = Losses()
+    fit(parts, FitSettings(**given), Path(folder), {}, callbacks=[losses], progress=False)
     saved = newest(Path(folder) / "checkpoints")[1]
-    return method.state_dict(), saved["ccl_plugins"]["tables"]["condition"]["values"]
+    table = saved["ccl_plugins"]["tables"]["condition"]["values"]
+    return parts.method.state_dict(), table, losses.seen
 
 
-def train_as_rank(folder: str) -> tuple[dict[str, Tensor], Tensor]:
+def train_as_rank(folder: str, method: str = "simclr", settings: Any = None) -> Any:
     """`train`, with what a launcher tells each process."""
+    return as_rank(lambda: train(folder, 2, method, **(settings or {})))
+
+
+def as_rank(function: Callable[[], Any]) -> Any:
+    """What a function returns on a process that a launcher has started."""
     told = {"LOCAL_RANK": str(rank()), "NODE_RANK": "0", "WORLD_SIZE": "2"}
     told |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
     os.environ.update(told)
     try:
-        return train(folder, 2)
+        return function()
     finally:
         for name in told:
             os.environ.pop(name, None)  # Lightning takes some away itself
+
+
+def train_unevenly(folder: str) -> str:
+    """What each rank says where the second has fewer samples than the first."""
+
+    class Fewer(Callback):
+        def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, _: int) -> None:
+            if rank() == 1:
+                batch.views[:] = [view[:3] for view in batch.views]
+
+    def run() -> str:
+        try:
+            parts = make_parts(method=make_method("simclr"), objective=InfoNCE())
+            settings = FitSettings(1, 8, workers=0, devices=2)
+            fit(parts, settings, Path(folder), {}, callbacks=[Fewer()], progress=False)
+        except ValueError as error:
+            return str(error)
+        return "nothing"
+
+    return as_rank(run)
 
 
 def gather_chunks(size: int) -> Tensor:

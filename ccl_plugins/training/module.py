@@ -63,6 +63,7 @@ class TrainingModule(LightningModule):
         self._make_loader = make_loader
         self._loader: Loader | None = None
         self._pairs: Any = None
+        self._unseen = True
         self._loss: Callable[[Any], Tensor] = self.objective.loss
 
     @property
@@ -136,6 +137,9 @@ class TrainingModule(LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The loss of a batch."""
+        if self._unseen:  # once an epoch, as it waits for the device
+            ranks.require_equal(len(batch.views[0]))
+            self._unseen = False
         if hasattr(self.objective, "progress"):
             self.objective.progress(self.global_step, self.total_steps)
         loss, self._pairs = take_step(

@@ -95,6 +95,28 @@ def all_of(mine: bool) -> bool:
     return bool(told)
 
 
+def require_equal(mine: int) -> None:
+    """Refuse batches of different sizes, with which processes would wait for each other for ever.
+
+    Args:
+        mine: Samples in this process's batch.
+
+    Raises:
+        ValueError: On all processes, with the size of each.
+    """
+    if world_size() == 1:
+        return
+    sizes = [torch.zeros((), dtype=torch.long, device=_device()) for _ in range(world_size())]
+    dist.all_gather(sizes, torch.tensor(mine, device=_device()))
+    found = [int(size) for size in sizes]
+    if len(set(found)) > 1:
+        odd = next(i for i, size in enumerate(found) if size != found[0])
+        raise ValueError(
+            "processes must have equally large batches: process 0 has"
+            f" {found[0]} samples and process {odd} has {found[odd]}"
+        )
+
+
 def gather_rows(rows: Tensor, size: int) -> Tensor:
     """Join the processes' rows, of which the last may have fewer: (size, ...) on every process.
 

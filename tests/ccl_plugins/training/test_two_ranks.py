@@ -10,13 +10,37 @@ import torch
 import training_ranks
 
 
-def test_two_ranks_train_as_one_process(two_processes: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("method", "settings", "tolerance"),
+    [
+        # 21 samples are 2 batches of 8 in an epoch: 20 optimiser steps each.
+        ("simclr", {"epochs": 10}, 1e-5),
+        ("moco_v2", {"epochs": 10}, 1e-5),
+        ("simclr", {"epochs": 20, "accumulate": 2, "precision": "64-true"}, 1e-9),
+        ("moco_v2", {"epochs": 10, "micro_batch": 3, "precision": "64-true"}, 1e-9),
+    ],
+)
+def test_two_ranks_train_as_one_process(
+    two_processes: Any, tmp_path: Path, method: str, settings: Any, tolerance: float
+) -> None:
+    """Losses, weights, momentum encoder and queue are those of one process with the whole batch."""
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
-    weights, table = training_ranks.train(str(tmp_path / "one"), 1)
-    for found, found_table in two_processes(training_ranks.train_as_rank, str(tmp_path / "two")):
-        torch.testing.assert_close(found, weights, rtol=1e-9, atol=1e-9)
-        torch.testing.assert_close(found_table, table)
+    without = {k: v for k, v in settings.items() if k != "micro_batch"}
+    weights, table, losses = training_ranks.train(str(tmp_path / "one"), 1, method, **without)
+    arguments = (str(tmp_path / "two"), method, settings)
+    both = two_processes(training_ranks.train_as_rank, *arguments)
+    for found, found_table, found_losses in both:
+        near = {"rtol": tolerance, "atol": tolerance}
+        torch.testing.assert_close(found, weights, **near)
+        torch.testing.assert_close(found_table, table, **near)
+        torch.testing.assert_close(found_losses, losses, **near)
+    torch.testing.assert_close(both[0], both[1], rtol=0, atol=0)
+
+
+def test_ranks_with_unequal_batches_are_refused(two_processes: Any, tmp_path: Path) -> None:
+    for said in two_processes(training_ranks.train_unevenly, str(tmp_path)):
+        assert "process 0 has 4 samples and process 1 has 3" in said
 
 
 @pytest.mark.parametrize("size", [2, 7, 8])
