@@ -5,6 +5,8 @@ import torch
 from ccl_plugins.protocols import Table
 from ccl_plugins.testing import equals
 from torch.nn.functional import normalize
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from ccl_more import FSCL, BalancedContrastive, EpsSupInfoNCE, MulSupCon, RankNContrast
 
@@ -120,3 +122,20 @@ def test_rank_n_contrast(views, z):
         return sum(losses) / len(losses)
 
     agree(RankNContrast(), loop, views, z)
+
+
+def test_rank_n_contrast_makes_no_tensor_of_all_triples():
+    class Largest(TorchDispatchMode):
+        numbers = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            out = func(*args, **(kwargs or {}))
+            made = [x.numel() for x in tree_leaves(out) if isinstance(x, torch.Tensor)]
+            self.numbers = max(self.numbers, *made, 0)
+            return out
+
+    n = 60
+    views = torch.randn(2, n, 4).requires_grad_()
+    with Largest() as largest:
+        RankNContrast()(*views, condition=torch.randn(n)).backward()
+    assert 2 * n * n <= largest.numbers <= 4 * n * n
