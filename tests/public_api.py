@@ -20,6 +20,8 @@ MODULES = (
     "pairs",
     "samples",
     "numerics",
+    "conditioning",
+    "ranges",
     "information",
     "testing/__init__",
     "objectives/__init__",
@@ -34,7 +36,16 @@ MODULES = (
 )
 """The public modules: their names may become more, and not fewer."""
 
-SIGNED = ("__init__", "protocols", "pairs", "samples", "numerics", "information")
+SIGNED = (
+    "__init__",
+    "protocols",
+    "pairs",
+    "samples",
+    "numerics",
+    "conditioning",
+    "ranges",
+    "information",
+)
 """Those whose functions and classes keep their signatures."""
 
 HOOKS = "hooks"
