@@ -42,8 +42,9 @@ class Batch:
         return replace(self, views=self.views[:, which], condition=taken)
 
     def to(self, dtype: torch.dtype) -> Batch:
-        """With embeddings of another type, as a leaf."""
-        return replace(self, views=self.views.to(dtype))
+        """With embeddings, and extras, of another type."""
+        extras = {name: tensor.to(dtype) for name, tensor in self.extras.items()}
+        return replace(self, views=self.views.to(dtype), extras=extras)
 
 
 def prepared(subject: Subject, dtype: torch.dtype = torch.float64) -> Any:

@@ -38,6 +38,8 @@ def check_half_precision_is_computed_in_float32(subject: Subject) -> None:
     """Similarities over small temperatures overflow in half precision."""
     objective = prepared(subject, torch.float32)
     narrow = batch(objective).to(torch.bfloat16)
+    if narrow.extras:
+        raise SkipTest("it reads extras, and pairs with extras are float32 in training")
     with torch.autocast("cpu", torch.bfloat16), seeded():
         low = call(objective, narrow)
     law = "under autocast, bfloat16 embeddings must give the float32 loss of the same numbers"
@@ -95,7 +97,9 @@ def check_degenerate_batches_are_finite_or_refused(subject: Subject) -> None:
             k: ids if z.ndim == 1 else torch.eye(5)[ids].to(z.dtype)
             for k, z in batch(objective, n).condition.items()
         }
-        given = replace(batch(objective), views=views[:, :n].clone(), condition=condition)
+        given = replace(
+            batch(objective).to(torch.float32), views=views[:, :n].clone(), condition=condition
+        )
         try:
             value, gradient = value_and_gradient(lambda each: call(objective, each), given)
         except ValueError:
