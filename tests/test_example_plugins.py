@@ -1,0 +1,59 @@
+"""The packages in ``examples/plugins`` install beside each other, are listed, and pass their own tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from imports import ROOT
+
+from ccl_plugins.testing.installing import install_package
+
+PACKAGES = sorted(path.parent.name for path in (ROOT / "examples/plugins").glob("*/pyproject.toml"))
+LEFT_BY_TOOLS = shutil.ignore_patterns("build", "runs", "*.egg-info", ".*_cache", "__pycache__")
+
+
+class Installed:
+    """All of them in one folder, as one environment has them, and copies of their sources."""
+
+    def __init__(self, root: Path) -> None:
+        self.sources = root / "sources"
+        self.target = root / "installed"
+        for name in PACKAGES:
+            source = ROOT / "examples/plugins" / name
+            shutil.copytree(source, self.sources / name, ignore=LEFT_BY_TOOLS)
+            install_package(self.sources / name, self.target)
+
+    def python(self, *arguments: str, folder: str = ".") -> str:
+        """What Python says, in the folder of a package; it must succeed."""
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("CCL_", "PYTEST_"))}
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.sources / folder,
+            env={**clean, "PYTHONPATH": str(self.target), "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=900,
+        )
+        assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-3000:]
+        return done.stdout
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return Installed(tmp_path_factory.mktemp("example-plugins"))
+
+
+def test_none_is_in_the_way_of_another(installed):
+    said = installed.python("-m", "ccl_plugins", "doctor")
+    assert all(name in said for name in PACKAGES), said
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_it_passes_its_own_tests(installed, name):
+    said = installed.python("-m", "pytest", "-q", "-p", "no:cacheprovider", folder=name)
+    assert " passed" in said
