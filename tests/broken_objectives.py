@@ -145,7 +145,7 @@ class Centred(Sound):
     def terms(self, pairs):
         values, weights = super().terms(pairs)
         near = pairs.anchors @ pairs.extras["condition/centroids"].T
-        return values + near.logsumexp(-1), weights
+        return values + near.logsumexp(-1).mean(0), weights
 
 
 BROKEN = {
