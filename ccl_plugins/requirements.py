@@ -18,7 +18,8 @@ def check(objective: Any, views: Any, conditions: Mapping[str, Any]) -> list[str
         The names of the conditions that the objective does not read.
 
     Raises:
-        ValueError: For too few views, and for a condition that is missing or of another measure.
+        ValueError: For too few views, and for a condition that is missing, of another measure or, where
+            one class id is read, of several.
     """
     name = type(objective).__name__
     if views.count < objective.min_views:
@@ -29,11 +30,18 @@ def check(objective: Any, views: Any, conditions: Mapping[str, Any]) -> list[str
     for wanted, measures in objective.conditions.items():
         if wanted not in conditions:
             raise ValueError(_missing(name, wanted, measures, list(conditions)))
-        measure = conditions[wanted].measure
+        condition = conditions[wanted]
+        measure, kind = condition.measure, type(condition).__name__
         if measure not in measures:
             raise ValueError(
-                f"{name} needs a {' or '.join(measures)} condition, and {wanted!r},"
-                f" {type(conditions[wanted]).__name__}, is {measure}{_way_out(measure, measures)}"
+                f"{name} needs a {' or '.join(measures)} condition, and {wanted!r}, {kind}, is {measure}"
+                f"{_way_out(measure, measures)}"
+            )
+        if getattr(condition, "hierarchy", False) and not getattr(objective, "hierarchies", False):
+            raise ValueError(
+                f"{name} reads one class id per sample, and {wanted!r}, {kind}, is a hierarchy of several:"
+                " give it one level (wordnet(level=...)) or one k (clusters(k=...)), or make a condition"
+                " of each"
             )
     return [each for each in conditions if each not in objective.conditions]
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -49,17 +51,9 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         FileNotFoundError: If there is no such file.
         DamagedFile: If it cannot be read, or is not what `write` wrote.
     """
-    from safetensors import SafetensorError, safe_open
-
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = dict(file.metadata() or {})
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  no dict
-    except (SafetensorError, OSError) as error:
-        size = path.stat().st_size
-        raise DamagedFile(f"{path} is damaged ({size} bytes): {error}") from error
+    with _opened(path) as file:
+        metadata = dict(file.metadata() or {})
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  no dict
     # A file that someone else wrote has no checksum.
     if metadata.pop(CHECKSUM, None) not in (None, of_tensors(tensors)):
         raise DamagedFile(f"{path} is damaged: its tensors are not those that were written")
@@ -73,12 +67,29 @@ def read_metadata(path: Path) -> dict[str, str]:
         FileNotFoundError: If there is no such file.
         DamagedFile: If it cannot be read.
     """
+    with _opened(path) as file:
+        return dict(file.metadata() or {})
+
+
+def read_shape(path: Path, name: str) -> tuple[int, ...]:
+    """The shape of a file's tensor, which is not read.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        DamagedFile: If it cannot be read, or has no such tensor.
+    """
+    with _opened(path) as file:
+        return tuple(file.get_slice(name).get_shape())
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     from safetensors import SafetensorError, safe_open
 
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     try:
         with safe_open(path, framework="pt") as file:
-            return dict(file.metadata() or {})
+            yield file
     except (SafetensorError, OSError) as error:
         raise DamagedFile(f"{path} is damaged ({path.stat().st_size} bytes): {error}") from error

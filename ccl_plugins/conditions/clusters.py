@@ -91,6 +91,11 @@ class Clusters:
         return "refreshed" if isinstance(self.of, str) else self.of.life
 
     @property
+    def hierarchy(self) -> bool:
+        """Whether samples have several class ids."""
+        return not isinstance(self.k, int)
+
+    @property
     def missing(self) -> Missing:
         """What becomes of samples that have no value to cluster."""
         return getattr(self.of, "missing", "error")

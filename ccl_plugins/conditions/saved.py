@@ -47,6 +47,13 @@ class Saved:
         measure: Any = about["measure"]
         return measure
 
+    @property
+    def hierarchy(self) -> bool:
+        """Whether samples have several class ids."""
+        return (
+            self.measure == "categorical" and len(tensor_files.read_shape(self.file, "values")) > 1
+        )
+
     def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Table:
         """The saved table, if it is of this data set."""
         table, _ = fitted.load(self.file)

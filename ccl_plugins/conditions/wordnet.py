@@ -77,6 +77,11 @@ class WordNet:
         default: Missing = "drop" if parents == "drop" else "error"
         self.missing = check_policy(default if missing is None else missing, self.measure)
 
+    @property
+    def hierarchy(self) -> bool:
+        """Whether samples have several class ids."""
+        return self.level is None
+
     def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """The ancestors of the training split's classes."""
         names = self._names(dataset)

@@ -48,6 +48,8 @@ class ContrastiveObjective(nn.Module):
     """Whether embeddings come L2-normalised."""
     distributed: Literal["mean", "replicated"] = "mean"
     """``"mean"``: each process has the terms of its own anchors; ``"replicated"``: all have all."""
+    hierarchies: bool = False
+    """Whether a categorical condition may have several class ids per sample, (b, L)."""
     exclude_threshold = ScalarAttribute(finite, optional=True)
 
     def __init__(self, *, exclude: Exclude | None = None, gather_distributed: bool = False) -> None:

@@ -62,6 +62,7 @@ class Mixture(ContrastiveObjective):
         self.within_view = any(member.within_view for member in members.values())
         means = [member.distributed == "mean" for member in members.values()]
         self.distributed = "mean" if all(means) else "replicated"
+        self.hierarchies = any(getattr(each, "hierarchies", False) for each in members.values())
         self._conditions = _read_by_all(members)
 
     @property
