@@ -50,6 +50,7 @@ class ProtoNCE(InfoNCE):
         there the clusters are of momentum features.
     """
 
+    hierarchies = True
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"k": 8}
     EXAMPLE_EXTRAS: ClassVar[Mapping[str, Any]] = {
         "condition/centroids_8": (8, 16),
