@@ -137,6 +137,11 @@ class Ledger:
             if self.strict:
                 raise PluginFailed(f"plugin {plugin}: {spoken(error)}") from error
             self.failures.append(Failure.of(plugin, self.versions[plugin], error))
+        except KeyboardInterrupt as error:  # perhaps for want of patience with this one
+            note = f"plugin {plugin} was being read"
+            if note not in getattr(error, "__notes__", ()):
+                error.add_note(note)
+            raise
 
     def plugins(self, blocked: Callable[[str], bool]) -> tuple[Plugin, ...]:
         """Every plugin and its state, by name."""
