@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ccl_plugins.protocols import Sampler
+from ccl_plugins.training.settings import FitSettings
 
 Key = tuple[int, ...]
 """(epoch, position in the epoch, index) of a sample; a partner's index follows where it has one."""
@@ -36,7 +39,8 @@ class Batches:
         world_size: How many processes there are.
 
     Raises:
-        ValueError: For an epoch without batches, or of another number of batches than the first.
+        ValueError: For an epoch without batches, one whose last batch the processes cannot share, or
+            one of another number of batches than the first.
     """
 
     def __init__(
@@ -53,9 +57,24 @@ class Batches:
         self.batch_size = batch_size
         self.rank = rank
         self.world_size = world_size
-        self.length = len(make_sampler())
+        sampler = make_sampler()
+        self.length = len(sampler)
         if self.length < 1:
             raise ValueError(f"the sampler gives no batch of batch_size {batch_size}")
+        if world_size > 1:
+            self._check_last(sampler)
+
+    def _check_last(self, sampler: Sampler) -> None:
+        """Refuse now what would fail at an epoch's end: a last batch that cannot be shared."""
+        last = sum(len(batch) for batch in sampler.batches(0, self.length - 1))
+        if last % self.world_size:
+            samples = (self.length - 1) * self.batch_size + last
+            raise ValueError(
+                f"an epoch of {samples} samples in batches of batch_size {self.batch_size} ends with one"
+                f" of {last}, which {self.world_size} processes cannot share: give the sampler"
+                f" drop_last=True, or take a batch_size that leaves none or a multiple of"
+                f" {self.world_size}"
+            )
 
     def __len__(self) -> int:
         return self.length
@@ -95,6 +114,26 @@ def check_divisible(size: int, world_size: int) -> None:
             f"a global batch of {size} samples cannot be shared by {world_size} processes;"
             f" take a multiple of {world_size}, as {near}"
         )
+
+
+def check_processes(settings: FitSettings) -> None:
+    """Refuse settings that do not go with the processes there are, before anything is done.
+
+    Raises:
+        ValueError: For a batch that the processes cannot share evenly, and where a launcher started
+            more of them than one and the settings say one: each would train for itself.
+    """
+    check_divisible(settings.batch_size, settings.processes)
+    launched = {"torchrun": "WORLD_SIZE", "srun": "SLURM_STEP_NUM_TASKS"}
+    if not torch.distributed.is_torchelastic_launched():
+        del launched["torchrun"]
+    for launcher, variable in launched.items():
+        started = int(os.environ.get(variable, 1))
+        if started > 1 and settings.processes == 1:
+            raise ValueError(
+                f"{launcher} started {started} processes, and devices=1 on nodes=1 are one: give"
+                " devices (of each node) and nodes, whose product is the number of processes"
+            )
 
 
 def rank_slice(batch: Tensor, rank: int, world_size: int) -> Tensor:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.samplers import Uniform
-from ccl_plugins.training.batches import Batches, Consumed, rank_slice
+from ccl_plugins.training import FitSettings
+from ccl_plugins.training.batches import Batches, Consumed, check_processes, rank_slice
 
 
 def make(consumed: int = 0, rank: int = 0, world: int = 1) -> Batches:
@@ -64,3 +65,36 @@ def test_a_batch_that_cannot_be_shared_evenly_is_refused() -> None:
         rank_slice(torch.arange(10), 0, 4)
     with pytest.raises(ValueError, match="6 samples"):
         make(world=4)
+
+
+def test_a_last_batch_that_cannot_be_shared_is_refused_before_the_first() -> None:
+    def batches(size: int, world: int) -> Batches:
+        return Batches(
+            lambda: Uniform(False, size=size, batch_size=6, seed=0), Consumed(), 6, 0, world
+        )
+
+    with pytest.raises(
+        ValueError, match=r"epoch of 19 .* batch_size 6 .* of 1, which 2 proc.*drop_l"
+    ):
+        batches(19, 2)
+    assert [len(batch) for batch in batches(20, 2)] == [3, 3, 3, 1]
+    assert [len(batch) for batch in batches(19, 1)] == [6, 6, 6, 1]
+
+
+@pytest.mark.parametrize(
+    ("launcher", "variables"),
+    [
+        ("torchrun", {"TORCHELASTIC_RUN_ID": "1", "WORLD_SIZE": "2"}),
+        ("srun", {"SLURM_STEP_NUM_TASKS": "2"}),
+    ],
+)
+def test_processes_that_would_each_train_for_itself_are_refused(
+    launcher: str, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(
+        ValueError, match=f"{launcher} started 2 processes, and devices=1 on nodes=1"
+    ):
+        check_processes(FitSettings(1, 8))
+    check_processes(FitSettings(1, 8, nodes=2))
