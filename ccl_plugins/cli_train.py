@@ -62,6 +62,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 def _run(options: argparse.Namespace) -> int:
     from ccl_plugins.launch import RunInterrupted, check_folder, check_offered, is_first, train
     from ccl_plugins.run import side_by_side
+    from ccl_plugins.training.batches import check_processes
 
     named = {Path(file).stem: file for file in options.files}
     if len(named) < len(options.files):
@@ -74,6 +75,7 @@ def _run(options: argparse.Namespace) -> int:
             check_offered(folder)
     pipelines = {name: compose(file, _settings(options)) for name, file in named.items()}
     for name, pipeline in pipelines.items():
+        understood(check_processes, pipeline.settings)
         if is_first():
             understood(check_folder, folders[name], pipeline, **existing)
     runs = []

@@ -45,9 +45,11 @@ def train(
         ValueError: For a batch that the method cannot take, before anything is deleted or written.
     """
     from ccl_plugins.training import fit
+    from ccl_plugins.training.batches import check_processes
     from ccl_plugins.training.checkpointing import by_step
     from ccl_plugins.training.randomness import seed_everything
 
+    check_processes(pipeline.settings)
     record = pipeline.to_dict()
     begun = bool(by_step(out / checkpoint.CHECKPOINTS))
     done = out / checkpoint.WEIGHTS

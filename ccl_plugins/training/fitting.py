@@ -62,7 +62,7 @@ def fit(
     """
     from ccl_plugins import checkpoint
     from ccl_plugins.changes import other_run
-    from ccl_plugins.training.batches import Consumed, check_divisible
+    from ccl_plugins.training.batches import Consumed, check_processes
     from ccl_plugins.training.checkpointing import OURS, Checkpointing, last_good, newest
     from ccl_plugins.training.interrupt import Interrupt
     from ccl_plugins.training.module import TrainingModule
@@ -71,7 +71,7 @@ def fit(
     from ccl_plugins.training.tables import Tables
     from ccl_plugins.training.trainer import beside_workers, make_trainer, quiet
 
-    check_divisible(settings.batch_size, settings.processes)
+    check_processes(settings)
     split = parts.dataset("train")
     tables, consumed = Tables(parts.conditions, len(split), settings.seed), Consumed()
     source, generators, done = None, [], None

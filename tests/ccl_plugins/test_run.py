@@ -65,6 +65,8 @@ def test_a_folder_with_a_run_is_refused_and_left_alone(finished):
         finished.pipeline.fit(out=finished.path)
     with pytest.raises(ValueError, match="give one of them"):
         finished.pipeline.fit(out=finished.path, resume=True, overwrite=True)
+    with pytest.raises(ValueError, match=r"cannot be shared by 3 processes"):
+        finished.pipeline.fit(out=finished.path, overwrite=True, devices=3)
     with pytest.raises(ValueError, match=r"another pipeline.*fit.seed: 0 -> 1"):
         finished.pipeline.fit(out=finished.path, resume=True, seed=1)
     assert {p: p.stat().st_mtime_ns for p in finished.path.rglob("*")} == before
