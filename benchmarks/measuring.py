@@ -13,8 +13,10 @@ from typing import Any
 
 import torch
 from lightly.loss import NTXentLoss
+from torch.nn.functional import cross_entropy, normalize
 
 import ccl_plugins as ccl
+from ccl_plugins.gram import gram_of
 from ccl_plugins.pairs import Pairs
 
 DIM, TEMPERATURE = 128, 0.1
@@ -29,22 +31,31 @@ def measure(cell: dict[str, Any]) -> dict[str, float]:
     for step in steps(small).values():
         step()  # what is loaded once is no part of the peak
     both = steps(cell)
+    if cell.get("compiled"):
+        both["objective"]()  # nor is compiling
     found = {f"{name}_bytes": peak(both[name], cell["device"])}
     if name == "objective":
         times: dict[str, list[float]] = {part: [] for part in both}
         for _ in range(cell["repeats"]):
             for part, step in both.items():
-                times[part].append(seconds(step, cell["device"]))
+                times[part].append(seconds(step, cell))
         found |= {f"{part}_seconds": statistics.median(t) for part, t in times.items()}
     return found
 
 
 def steps(cell: dict[str, Any]) -> dict[str, Step]:
-    """Forward and backward of the objective and of NTXentLoss, on the same embeddings."""
+    """Forward and backward of the objective and of its reference, on the same embeddings."""
     torch.manual_seed(0)
     b, c, q = cell["b"], cell["c"], cell.get("q")
     options = {"device": cell["device"], "dtype": getattr(torch, cell["dtype"])}
     views = [torch.randn(b, DIM, **options).requires_grad_() for _ in range(2)]
+    reference = NTXentLoss(TEMPERATURE).to(**options)
+    if cell.get("library"):
+        loss = of_metric_learning(cell["objective"], views, torch.arange(b) % c)
+        return {
+            "objective": lambda: backward(loss, views),
+            "reference": lambda: backward(lambda: reference(*views), views),
+        }
     objective = build(cell).to(**options)
     names = list(objective.conditions)
     ids = cell["kernel"] == "class ids" or (
@@ -52,22 +63,49 @@ def steps(cell: dict[str, Any]) -> dict[str, Step]:
     )
     rows = b + (q or 0)
     z = torch.arange(rows, device=cell["device"]) % c if ids else torch.randn(rows, c, **options)
+    if q is None:
+        called = torch.compile(objective, fullgraph=True) if cell.get("compiled") else objective
+        condition = {"condition": z} if names else {}
+        return {
+            "objective": lambda: backward(lambda: called(*views, **condition), views),
+            "reference": lambda: backward(lambda: reference(*views), views),
+        }
+    bank = normalize(torch.randn(q, DIM, **options), dim=-1)
+    queue = {"queue": bank, "queue_valid": torch.ones(q, device=bank.device).bool()}
+    queue["condition"] = {name: z[:b] for name in names}
+    queue["queue_condition"] = {name: z[b:] for name in names}
+    if cell.get("statistics"):
+        found = objective.statistics()
+        queue["extras"] = {name: gram_of(of.features, z[b:]) for name, of in found.items()}
 
-    def loss() -> torch.Tensor:
-        if q is None:
-            return objective(*views, **({"condition": z} if names else {}))
-        queue = {"queue": bank, "queue_valid": torch.ones(q, device=bank.device).bool()}
-        anchors = torch.nn.functional.normalize(torch.stack(views), dim=-1)
-        condition = {name: z[:b] for name in names}
-        conditions = {"condition": condition, "queue_condition": {name: z[b:] for name in names}}
-        return objective.loss(Pairs(anchors, anchors, (0, 1), (0, 1), **queue, **conditions))
+    def with_queue() -> torch.Tensor:
+        anchors = normalize(torch.stack(views), dim=-1)
+        return objective.loss(Pairs(anchors, anchors, (0, 1), (0, 1), **queue))
 
-    bank = torch.nn.functional.normalize(torch.randn(q or 1, DIM, **options), dim=-1)
-    reference = NTXentLoss(TEMPERATURE, memory_bank_size=(q, DIM) if q else 0).to(**options)
     return {
-        "objective": lambda: backward(loss, views),
-        "reference": lambda: backward(lambda: reference(*views), views),
+        "objective": lambda: backward(with_queue, views),
+        "reference": lambda: backward(lambda: plain(views, bank), views),
     }
+
+
+def plain(views: list[torch.Tensor], bank: torch.Tensor) -> torch.Tensor:
+    """InfoNCE of both views over a queue, as MoCo has it: the cross-entropy of all logits."""
+    x, y = (normalize(view, dim=-1) for view in views)
+    own = (x * y).sum(1, keepdim=True)
+    first = torch.zeros(len(x), dtype=torch.long, device=x.device)
+    logits = [torch.cat([own, view @ bank.T], 1) / TEMPERATURE for view in (x, y)]
+    return (cross_entropy(logits[0], first) + cross_entropy(logits[1], first)) / 2
+
+
+def of_metric_learning(
+    name: str, views: list[torch.Tensor], ids: torch.Tensor
+) -> Callable[[], torch.Tensor]:
+    """A loss of pytorch-metric-learning on both views."""
+    from pytorch_metric_learning import losses
+
+    found = getattr(losses, name)(temperature=TEMPERATURE)
+    labels = torch.arange(len(ids)) if name == "NTXentLoss" else ids
+    return lambda: found(torch.cat(views), labels.repeat(2).to(views[0].device))
 
 
 def build(cell: dict[str, Any]) -> Any:
@@ -94,13 +132,14 @@ def backward(loss: Callable[[], torch.Tensor], views: list[torch.Tensor]) -> Non
     loss().backward()
 
 
-def seconds(step: Step, device: str) -> float:
-    """How long a step takes."""
-    start = time.perf_counter()
+def seconds(step: Step, cell: dict[str, Any]) -> float:
+    """How long a step takes, by the wall's clock or in time of the processor."""
+    clock = time.process_time if cell["clock"] == "processor" else time.perf_counter
+    start = clock()
     step()
-    if device == "cuda":
+    if cell["device"] == "cuda":
         torch.cuda.synchronize()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def peak(step: Step, device: str) -> int:

@@ -11,36 +11,54 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
-import platform
 import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
+from reporting import label, page, ratios
 
 ANCHORS = 256
 MEASURING = Path(__file__).with_name("measuring.py")
-REFERENCE = "lightly NTXentLoss"
+NOTES = "\n## What bounds them\n"
+PARTS = ("batch", "compiled", "libraries", "queue")
+REWEIGHTED = ("hcl", "hscl", "hucl")
+"""Those that are measured compiled by inductor too."""
 
 
 def main() -> None:
     """Measure every cell, show the page, and write it unless asked to be quick."""
     options = parse()
-    common = {name: getattr(options, name) for name in ("device", "dtype", "threads", "repeats")}
-    cells = [*batch_cells(options), *queue_cells(options)]
+    common = {n: getattr(options, n) for n in ("device", "dtype", "threads", "clock", "repeats")}
+    cells = [*batch_cells(options), *library_cells(options), *queue_cells(options)]
     references: dict[Any, dict[str, Any]] = {}
     results = [
         run({**cell, **common}, f"{i}/{len(cells)}", references) for i, cell in enumerate(cells, 1)
     ]
-    report = table(results, common)
+    numbers = options.out / "objectives.json"
+    if options.add:
+        new = {key(cell) for cell in results}
+        before = json.loads(numbers.read_text())
+        results = [cell for cell in before if key(cell) not in new] + results
+    report = page(results)
     print(f"\n{report}")
     if not options.quick:
         options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "objectives.md").write_text(report)
-        (options.out / "objectives.json").write_text(json.dumps(results, indent=1) + "\n")
+        shown = options.out / "objectives.md"
+        written = shown.read_text() if shown.exists() else ""
+        _, heading, notes = written.partition(NOTES)  # what a person wrote stays
+        shown.write_text(report + heading + notes)
+        numbers.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def key(cell: dict[str, Any]) -> tuple[Any, ...]:
+    """What tells a cell from others."""
+    names = ("library", "objective", "kernel", "compiled", "landmarks", "statistics", "b", "c", "q")
+    return tuple(cell.get(name) for name in names)
 
 
 def parse() -> argparse.Namespace:
@@ -54,9 +72,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--objective", nargs="+", help="only these names")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--clock", choices=("wall", "processor"), default="wall")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
     parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "docs/benchmarks")
+    parser.add_argument("--add", action="store_true", help="to the cells that were measured before")
     parser.add_argument("--quick", action="store_true", help="smallest sizes; nothing is written")
     options = parser.parse_args()
     if options.quick:
@@ -73,46 +94,54 @@ def batch_cells(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         target = entry.load()
         parameters = inspect.signature(target).parameters
         reads = "on" in parameters
-        for kernel in ("rbf", "cosine") if "kernel" in parameters else ("",):
-            for c in options.condition if reads else options.condition[:1]:
-                for b in options.batch:
-                    yield {
-                        "objective": entry.name,
-                        "kernel": kernel,
-                        "b": b,
-                        "c": c,
-                        "reads": reads,
-                    }
+        cell = {"objective": entry.name, "reads": reads}
+        if "batch" in options.parts:
+            for kernel in ("rbf", "cosine") if "kernel" in parameters else ("",):
+                for c in options.condition if reads else options.condition[:1]:
+                    yield from ({**cell, "kernel": kernel, "b": b, "c": c} for b in options.batch)
+        if "compiled" in options.parts and entry.name in REWEIGHTED:
+            yield {**cell, "kernel": "", "compiled": True, "b": 1024, "c": 128}
+
+
+def library_cells(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """The losses of pytorch-metric-learning that are ours too."""
+    if "libraries" not in options.parts or options.objective:
+        return
+    if find_spec("pytorch_metric_learning") is None:
+        print("pytorch-metric-learning is not installed, so its losses are left out")
+        return
+    for name in ("NTXentLoss", "SupConLoss"):
+        cell = {"library": "pytorch-metric-learning", "objective": name, "kernel": ""}
+        for b in options.batch:
+            yield {**cell, "b": b, "c": 128, "reads": name == "SupConLoss"}
 
 
 def queue_cells(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """A batch of 256 against a conditioned queue, beside lightly's loss with a queue of that size."""
-    if options.objective and "fair_cclk" not in options.objective:
+    """A batch of 256 against a conditioned queue."""
+    if "queue" not in options.parts or options.objective:
         return
-    for objective, kernel, landmarks in (
-        ("infonce", "", None),
-        ("fair_cclk", "class ids", None),
-        ("fair_cclk", "cosine", None),
-        ("fair_cclk", "rbf", 512),
-    ):
-        yield {
-            "objective": objective,
-            "kernel": kernel,
-            "landmarks": landmarks,
-            "b": ANCHORS,
-            "c": 128,
-            "q": options.queue,
-            "reads": objective != "infonce",
-        }
+    cell = {"b": ANCHORS, "q": options.queue, "reads": True}
+    yield {**cell, "objective": "infonce", "kernel": "", "c": 128, "reads": False}
+    yield {**cell, "objective": "fair_cclk", "kernel": "class ids", "c": 128}
+    for c in options.condition:
+        yield {**cell, "objective": "fair_cclk", "kernel": "cosine", "c": c}
+    for c in options.condition[1:]:
+        yield {**cell, "objective": "fair_cclk", "kernel": "cosine", "c": c, "statistics": True}
+    yield {**cell, "objective": "weaklysup_cclk", "kernel": "cosine", "c": 128}
+    for landmarks in (128, 512):
+        yield {**cell, "objective": "fair_cclk", "kernel": "rbf", "c": 128, "landmarks": landmarks}
 
 
 def run(cell: dict[str, Any], place: str, references: dict[Any, dict[str, Any]]) -> dict[str, Any]:
     """The cell with its numbers, or with the error that it ended in."""
     size = cell["b"], cell.get("q")
     if size not in references:
-        references[size] = process({**cell, "part": "reference"})
+        plain = {**cell, "objective": "infonce", "kernel": "", "part": "reference"}
+        for name in ("library", "compiled", "statistics", "landmarks"):
+            plain.pop(name, None)
+        references[size] = process(plain)
     found = {**cell, **references[size], **process({**cell, "part": "objective"})}
-    print(place, label(found), f"b {cell['b']}", ratios(found), flush=True)
+    print(place, label(found), f"b {cell['b']}", " / ".join(ratios(found)), flush=True)
     return found
 
 
@@ -124,59 +153,6 @@ def process(cell: dict[str, Any]) -> dict[str, Any]:
         return {"error": (done.stderr.strip().splitlines() or ["no message"])[-1]}
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
-
-
-def label(cell: dict[str, Any]) -> str:
-    """The cell's row in the table."""
-    kernel = f" ({cell['kernel']})" if cell["kernel"] else ""
-    width = f", c {cell['c']}" if cell["reads"] else ""
-    near = f", {cell['landmarks']} landmarks" if cell.get("landmarks") else ""
-    return f"{cell['objective']}{kernel}{width}{near}"
-
-
-def ratios(cell: dict[str, Any]) -> str:
-    """Time and memory beside the reference's, or why there are none."""
-    if "error" in cell:
-        return f"failed: {cell['error']}"
-    parts = (cell[f"objective_{what}"] / cell[f"reference_{what}"] for what in ("seconds", "bytes"))
-    return " / ".join(f"{part:.2f}" for part in parts)
-
-
-def table(results: list[dict[str, Any]], common: dict[str, Any]) -> str:
-    """The page: one row per objective, kernel and width, one column per batch size."""
-    batches = sorted({r["b"] for r in results if "q" not in r})
-    lines = [
-        "# Objectives beside lightly's NTXentLoss",
-        "",
-        f"Time / peak memory of forward and backward, as ratios to {REFERENCE} on the same embeddings",
-        "(d = 128); c is the width of the condition, or the number of its classes. Below 1 is less.",
-        f"{common['device']}, {common['dtype']}, {common['threads']} threads, median of"
-        f" {common['repeats']}; torch {torch.__version__}, {platform.machine()}.",
-        "Written by `python benchmarks/objectives.py`.",
-        "",
-        "| objective | " + " | ".join(f"b = {b}" for b in batches) + " |",
-        "|---" * (len(batches) + 1) + "|",
-    ]
-    rows: dict[str, dict[int, str]] = {}
-    for cell in results:
-        if "q" not in cell:
-            rows.setdefault(label(cell), {})[cell["b"]] = ratios(cell)
-    for name, row in rows.items():
-        lines.append(f"| {name} | " + " | ".join(row.get(b, "") for b in batches) + " |")
-    queues = [cell for cell in results if "q" in cell]
-    if queues:
-        lines += [
-            "",
-            f"## {ANCHORS} anchors against a queue of {queues[0]['q']}",
-            "",
-            f"As ratios to {REFERENCE} with a memory bank of that size, which has one view",
-            "as anchors where ours have both; every candidate has a condition.",
-            "",
-            "| objective | time / memory |",
-            "|---|---|",
-        ]
-        lines += [f"| {label(cell)} | {ratios(cell)} |" for cell in queues]
-    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
