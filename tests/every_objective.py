@@ -10,11 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import normalize
 
 import ccl_plugins as ccl
 from ccl_plugins.objectives.scalars import ScalarAttribute
-from ccl_plugins.pairs import Pairs
 
 RISING = {"schedule": "linear", "start": 0.2, "end": 1.0}
 VARIANTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
@@ -144,41 +142,3 @@ def random_batch(case: Case, n: int = 8, seed: int = 3) -> tuple[Tensor, dict[st
     vectors = torch.rand(n, 3, generator=generator, dtype=torch.float64)
     ids = torch.arange(n) % 3
     return views, case.condition(ids, vectors)
-
-
-def queue_pairs(
-    case: Case, anchors: Tensor, condition: Mapping[str, Tensor], filled: int, rest: float
-) -> Pairs:
-    """Momentum keys and a queue of 6 of which some are filled; while it is not full, keys count too.
-
-    Args:
-        case: Whose embeddings these are.
-        anchors: (2, n, d).
-        condition: Of the n samples.
-        filled: How many places of the queue are.
-        rest: What stands in the others.
-    """
-    generator = torch.Generator().manual_seed(5)
-    queue = torch.randn(6, D, generator=generator, dtype=torch.float64)
-    queue[filled:] = rest
-    keys = (anchors + 0.1 * torch.randn(anchors.shape, generator=generator)).detach()
-    unit = (lambda x: x) if case.build().embedding == "raw" else (lambda x: normalize(x, dim=-1))
-    earlier = {
-        name: (z[0] if z.ndim == 3 else z)[torch.arange(6) % len(anchors[0])].clone()
-        for name, z in condition.items()
-    }
-    for z in earlier.values():
-        z[filled:] = int(rest)
-    return Pairs(
-        anchors=unit(anchors),
-        keys=unit(keys),
-        anchor_views=(0, 1),
-        key_views=(0, 1),
-        condition=condition,
-        index=torch.arange(anchors.shape[1]),
-        queue=unit(queue),
-        queue_valid=torch.arange(6) < filled,
-        queue_condition=earlier,
-        queue_index=torch.tensor([0, 20, 21, 22, 23, 24]),
-        batch_candidates=torch.tensor(filled < 6),
-    )

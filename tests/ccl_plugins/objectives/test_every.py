@@ -1,4 +1,7 @@
-"""What must hold for every objective that the package declares, whatever it computes."""
+"""What must hold for every objective in every variant, whatever it computes.
+
+As their examples have them, objectives are held against the laws of the conformance kit.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,20 @@ import copy
 
 import every_objective as every
 import pytest
-import sharded
 import torch
-from every_objective import Case, queue_pairs, random_batch
+from every_objective import Case, random_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch._dynamo.testing import CompileCounter
 
+from ccl_plugins.testing.objective_batches import Batch, on_each_rank, on_one_rank
+from ccl_plugins.testing.objective_queue import queue_pairs
+
 PLAIN, CHANGING = every.plain_cases(), every.changing_cases()
+VARIANTS = [case for case in PLAIN if case.variant]
 each_case = pytest.mark.parametrize("case", PLAIN, ids=str)
+each_variant = pytest.mark.parametrize("case", VARIANTS, ids=str)
+each_variant_and_changing = pytest.mark.parametrize("case", [*VARIANTS, *CHANGING], ids=str)
 each_case_and_changing = pytest.mark.parametrize("case", [*PLAIN, *CHANGING], ids=str)
 SUM_OVER_A_BATCH = ("cacr_moco_v3, euclidean",)
 """As released the sum over each process's batch, which its own test holds."""
@@ -44,12 +52,13 @@ def assert_finite_or_refused(loss, views):
 
 
 @pytest.mark.parametrize(
-    "case", [c for c in (*PLAIN, *CHANGING) if str(c) not in SUM_OVER_A_BATCH], ids=str
+    "case", [c for c in (*VARIANTS, *CHANGING) if str(c) not in SUM_OVER_A_BATCH], ids=str
 )
 def test_two_ranks_equal_one_process_in_value_and_all_gradients(two_processes, case):
     views, condition = random_batch(case)
-    expected = sharded.whole(case.build, views, condition)
-    for found in two_processes(sharded.loss_and_gradient, case.build, views, condition):
+    whole = Batch(views, condition)
+    expected = on_one_rank(case.build, whole)
+    for found in two_processes(on_each_rank, case.build, whole):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
 
@@ -65,7 +74,7 @@ def test_compiles_once_without_graph_breaks(case):
     assert counter.frame_count == 1
 
 
-@each_case
+@each_variant
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_autocast_computes_in_float32(case, dtype):
     (views, condition), objective = random_batch(case), case.build(dtype=torch.float32)
@@ -85,7 +94,7 @@ def test_float32_agrees_with_float64(case):
     torch.testing.assert_close(found.double(), exact, rtol=2e-5, atol=1e-6)
 
 
-@each_case
+@each_variant
 def test_the_order_of_samples_does_not_matter(case):
     (views, condition), objective = random_batch(case), case.build()
     order = torch.randperm(views.shape[1], generator=torch.Generator().manual_seed(1))
@@ -95,7 +104,7 @@ def test_the_order_of_samples_does_not_matter(case):
     torch.testing.assert_close(found, (value, gradient[:, order]), rtol=1e-9, atol=1e-12)
 
 
-@each_case
+@each_variant
 def test_a_gradient_reaches_every_view_and_inputs_stay_as_they_are(case):
     views, condition = random_batch(case)
     before = copy.deepcopy((views, condition))
@@ -104,7 +113,7 @@ def test_a_gradient_reaches_every_view_and_inputs_stay_as_they_are(case):
     torch.testing.assert_close((views, condition), before, rtol=0, atol=0)
 
 
-@each_case_and_changing
+@each_variant_and_changing
 def test_copies_and_saved_weights_give_the_same_loss(case):
     (views, condition), objective = random_batch(case), case.build()
     objective.progress(1, 3)
@@ -144,14 +153,15 @@ def test_degenerate_batches_are_finite(case, n, rows, classes, temperature):
     assert_finite_or_refused(lambda: call(objective, views, condition), views)
 
 
-@each_case
+@each_variant
 @pytest.mark.parametrize("filled", [0, 3, 6])
 def test_a_queue_is_read_as_far_as_it_is_filled(case, filled):
     (views, condition), objective = random_batch(case), case.build()
     found = []
     for rest in (0.0, 7.0):
         anchors = views.clone().requires_grad_()
-        loss = objective.loss(queue_pairs(case, anchors, condition, filled, rest))
+        pairs = queue_pairs(objective, Batch(anchors, condition), filled, rest)
+        loss = objective.loss(pairs)
         found.append((loss.detach(), torch.autograd.grad(loss, anchors)[0]))
     assert all(part.isfinite().all() for part in found[0])
     torch.testing.assert_close(found[0], found[1], rtol=1e-9, atol=1e-12)

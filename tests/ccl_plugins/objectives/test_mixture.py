@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-import sharded
 import torch
 from slow_infonce import random_batch
 from torch.nn.functional import normalize
@@ -20,6 +19,7 @@ from ccl_plugins.objectives import (
     WeaklySupCCLK,
 )
 from ccl_plugins.pairs import Pairs, in_batch
+from ccl_plugins.testing.objective_batches import Batch, on_each_rank, on_one_rank
 
 Z = torch.rand(7, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
@@ -80,8 +80,9 @@ def test_an_objective_without_any_anchor_adds_nothing():
 def test_two_processes_equal_one_for_unlike_objectives(two_processes):
     views = torch.randn(2, 8, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     condition = {"label": torch.arange(8) % 3}
-    expected = sharded.whole(unlike, views, condition)
-    for found in two_processes(sharded.loss_and_gradient, unlike, views, condition):
+    whole = Batch(views, condition)
+    expected = on_one_rank(unlike, whole)
+    for found in two_processes(on_each_rank, unlike, whole):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
 
