@@ -66,8 +66,13 @@ class Installed:
 
     name: str
     version: str
-    entry_points: EntryPoints
+    distribution: Distribution
     copies: tuple[str, ...]
+
+    @property
+    def entry_points(self) -> EntryPoints:
+        """Read when they are asked for: what raises on the way is this plugin's failure."""
+        return self.distribution.entry_points
 
 
 def installed(group: str) -> tuple[list[Installed], list[str]]:
@@ -82,7 +87,7 @@ def installed(group: str) -> tuple[list[Installed], list[str]]:
     remains: dict[str, None] = {}
     for distribution in metadata.distributions():
         # Reading a name reads the whole METADATA file: only of those that concern us.
-        if f"[{group}" in (distribution.read_text("entry_points.txt") or ""):
+        if f"[{group}" in _read(distribution, "entry_points.txt"):
             name, place = normalize(_field(distribution, "Name")), _place(distribution)
             try:
                 # An earlier one of that name without such entry points hides this one.
@@ -92,19 +97,27 @@ def installed(group: str) -> tuple[list[Installed], list[str]]:
                 remains[f"{name or 'a plugin without a name'} in {place}"] = None
                 continue
             # What building in a source folder leaves has no METADATA, and is no installation.
-            if distribution.read_text("METADATA") is not None:
+            if _read(distribution, "METADATA"):
                 places[name][f"{_field(distribution, 'Version')} in {place}"] = None
     plugins = []
     for name, distribution in sorted(found.items()):
         copies = tuple(places[name]) if len(places[name]) > 1 else ()
         version = _field(distribution, "Version")
-        plugins.append(Installed(name, version, distribution.entry_points, copies))
+        plugins.append(Installed(name, version, distribution, copies))
     return plugins, list(remains)
+
+
+def _read(distribution: Distribution, file: str) -> str:
+    """A file of its metadata; empty where it is gone, or was overwritten by what is no text."""
+    try:
+        return distribution.read_text(file) or ""
+    except UnicodeDecodeError:
+        return ""
 
 
 def _field(distribution: Distribution, field: str) -> str:
     """A field of the metadata; empty where it or the whole file is gone."""
-    text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
+    text = _read(distribution, "METADATA") or _read(distribution, "PKG-INFO")
     found = re.search(rf"^{field}:[ \t]*(\S+)", text, re.MULTILINE | re.IGNORECASE)
     return found[1] if found else ""
 

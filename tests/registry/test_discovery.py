@@ -162,6 +162,26 @@ def test_what_a_broken_uninstall_left_behind_is_no_plugin(tmp_path, monkeypatch)
     assert new_registry().plugins == ()
 
 
+def test_entry_points_that_cannot_be_read_cost_their_plugin_alone(tmp_path, monkeypatch):
+    write_metadata(tmp_path, "toy_a", "1", "[toy.kernel]\nno assignment\n")
+    write_metadata(tmp_path, "toy_b", "1", "[toy.kernel]\none = m:A\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = new_registry()
+    assert [(p.name, p.state) for p in found.plugins] == [("toy-a", "failed"), ("toy-b", "ok")]
+    assert [s.id for s in found.specs()] == ["toy-b/one"]
+
+
+def test_a_file_that_is_no_text_costs_its_distribution_alone(tmp_path, monkeypatch):
+    for name, file in (("toy_a", "entry_points.txt"), ("toy_b", "METADATA"), ("toy_c", "")):
+        write_metadata(tmp_path, name, "1", "[toy.kernel]\none = m:A\n")
+        if file:
+            (tmp_path / f"{name}-1.dist-info" / file).write_bytes(b"\xff\xfe\x00")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = new_registry()
+    assert [s.id for s in found.specs()] == ["toy-c/one"]
+    assert found.remains == (f"a plugin without a name in {tmp_path}",)
+
+
 def test_order_is_that_of_names_whatever_the_path(tmp_path, monkeypatch):
     for name in ("toy_b", "toy_a", "toy_c"):
         write_metadata(tmp_path / name, name, "1", "[toy.kernel]\none = m:A\n")
