@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ccl_plugins.datasets.in_memory import InMemory
+from ccl_plugins.datasets.splitting import check_fraction, hold_out
 from ccl_plugins.datasets.strokes import COLUMNS, measure_strokes
 from ccl_plugins.ranges import one_of
 
@@ -43,12 +44,9 @@ class ColorDigits:
     """
 
     def __init__(self, seed: int = 0, test_fraction: float = 0.2, size: int = 32) -> None:
-        if not 0 < test_fraction < 1:
-            raise ValueError(f"test_fraction must lie between 0 and 1, not {test_fraction!r}")
+        check_fraction(test_fraction, seed)
         if size < 1:
             raise ValueError(f"size must be 1 or more pixels, not {size!r}")
-        if not 0 <= seed < 2**32:  # what scikit-learn accepts
-            raise ValueError(f"seed must lie in 0 to 2**32 - 1, not {seed!r}")
         self.seed = seed
         self.test_fraction = test_fraction
         self.size = size
@@ -62,21 +60,15 @@ class ColorDigits:
         one_of("split", split, ("train", "test"))
         # scikit-learn is needed for the images only: composing a pipeline must stay quick.
         from sklearn.datasets import load_digits
-        from sklearn.model_selection import train_test_split
 
         digits = load_digits()
-        train, test = train_test_split(
-            range(len(digits.target)),
-            test_size=self.test_fraction,
-            stratify=digits.target,
-            random_state=self.seed,
-        )
-        rows = torch.tensor(sorted(train if split == "train" else test))
+        label = torch.from_numpy(digits.target).long()
+        rows = hold_out(label, self.test_fraction, self.seed)[split]
         # One color for every image of the whole set, so that the split does not change them.
         generator = torch.Generator().manual_seed(self.seed)
         color = torch.rand(len(digits.target), 3, generator=generator)[rows]
         ink = torch.from_numpy(digits.images).float()[rows] / 16
-        label = torch.from_numpy(digits.target).long()[rows]
+        label = label[rows]
         columns = {"label": label, "digit": label, "color": color, **measure_strokes(ink)}
         return InMemory(colored(ink, color, self.size), label, columns)
 
