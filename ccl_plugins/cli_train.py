@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,8 +83,15 @@ def _run(options: argparse.Namespace) -> int:
     for name, pipeline in pipelines.items():
         if not options.quiet:
             print(f"{name}: {pipeline.choices['objective']!r} -> {folders[name]}", file=sys.stderr)
+
+        def before(metrics: Mapping[str, float], name: str = name) -> None:
+            said = ", ".join(f"{key} {value:.4g}" for key, value in metrics.items())
+            print(f"{name}, before training: {said}", file=sys.stderr)
+
         try:
-            run = train(pipeline, folders[name], progress=not options.quiet, **existing)
+            run = train(
+                pipeline, folders[name], progress=not options.quiet, before=before, **existing
+            )
         except RunInterrupted as stopped:
             print(f"ccl: {stopped}", file=sys.stderr)
             return 130

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from ccl_plugins.changes import other_run
 from ccl_plugins.kinds import registry
 from ccl_plugins.pipeline import Pipeline
 from ccl_plugins.record import check_plugins, write_json
-from ccl_plugins.run import METRICS, RECORD, Run
+from ccl_plugins.run import BEFORE, METRICS, RECORD, Run, measure
 
 FIGURES = "figures"
 
@@ -34,10 +34,12 @@ def train(
     overwrite: bool = False,
     callbacks: Iterable[Any] = (),
     progress: bool = True,
+    before: Callable[[Mapping[str, float]], None] = lambda metrics: None,
 ) -> Run:
     """Train a pipeline into a folder; see `Pipeline.fit`.
 
-    A run that was never begun is begun by ``resume`` too.
+    A run that was never begun is begun by ``resume`` too.  A backbone that says ``pretrained`` is
+    measured first; ``before`` is told.
 
     Raises:
         RunExists: If the folder holds a run, and neither ``resume`` nor ``overwrite`` is given.
@@ -47,7 +49,7 @@ def train(
     from ccl_plugins.training import fit
     from ccl_plugins.training.batches import check_processes
     from ccl_plugins.training.checkpointing import by_step
-    from ccl_plugins.training.randomness import seed_everything
+    from ccl_plugins.training.randomness import seed_everything, undisturbed
 
     check_processes(pipeline.settings)
     record = pipeline.to_dict()
@@ -68,6 +70,11 @@ def train(
             _delete_events(out)  # of a run that was killed before its first checkpoint
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / RECORD, record)
+        if getattr(parts.method.backbone, "pretrained", False) and not begun:
+            with undisturbed():
+                metrics = measure(parts, pipeline)
+            write_json(out / BEFORE, metrics)
+            before(metrics)
     hooked = registry().call("ccl_callbacks", pipeline=pipeline)
     result = fit(
         parts,
@@ -131,7 +138,7 @@ def check_offered(out: Path) -> None:
 
 def _delete_run(out: Path) -> None:
     """What a run wrote, and nothing else that may lie in the folder."""
-    for name in (RECORD, METRICS, checkpoint.WEIGHTS):
+    for name in (RECORD, BEFORE, METRICS, checkpoint.WEIGHTS):
         (out / name).unlink(missing_ok=True)
     _delete_events(out)
     for folder in (checkpoint.CHECKPOINTS, FIGURES):

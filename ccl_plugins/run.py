@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 RECORD = "pipeline.json"
 METRICS = "metrics.json"
+BEFORE = "before.json"
+"""What was measured before training, where the backbone began with weights of its own."""
 
 
 class Run:
@@ -99,23 +101,19 @@ class Run:
     @cached_property
     def metrics(self) -> dict[str, float]:
         """What was measured last; empty before the first evaluation."""
-        file = self.path / METRICS
-        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        return _read_metrics(self.path / METRICS)
+
+    @cached_property
+    def before(self) -> dict[str, float]:
+        """The same before training, of a backbone that began with weights; else empty."""
+        return _read_metrics(self.path / BEFORE)
 
     def evaluate(self) -> dict[str, float]:
         """Measure the frozen features of the un-augmented data set.
 
         The result is returned, and written to ``metrics.json`` and TensorBoard.
         """
-        from ccl_plugins.training.features import frozen_features
-
-        dataset, views = self.parts.dataset, self.parts.views
-        train, test = (
-            frozen_features(self.parts.method, dataset(split), views) for split in ("train", "test")
-        )
-        metrics: dict[str, float] = {}
-        for evaluator in self.pipeline.build_evaluators():
-            metrics |= evaluator(train, test)
+        metrics = measure(self.parts, self.pipeline)
         write_json(self.path / METRICS, metrics)
         self._log(metrics)
         self.__dict__["metrics"] = metrics
@@ -132,14 +130,35 @@ class Run:
         return f"Run({str(self.path)!r})"
 
 
+def measure(parts: Parts, pipeline: Pipeline) -> dict[str, float]:
+    """What a pipeline's evaluators say of the frozen features of its built parts."""
+    from ccl_plugins.training.features import frozen_features
+
+    train, test = (
+        frozen_features(parts.method, parts.dataset(split), parts.views)
+        for split in ("train", "test")
+    )
+    metrics: dict[str, float] = {}
+    for evaluator in pipeline.build_evaluators():
+        metrics |= evaluator(train, test)
+    return metrics
+
+
+def _read_metrics(file: Path) -> dict[str, float]:
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+
+
 def side_by_side(runs: Sequence[Run]) -> Table:
-    """The metrics of several runs as one table, a column per run."""
-    names: dict[str, None] = {}
+    """The metrics of several runs as one table, a column per run; two where it began with weights."""
+    columns: dict[str, Mapping[str, float]] = {}
     for run in runs:
-        names |= dict.fromkeys(run.metrics)
+        if run.before:
+            columns[f"{run.path.name}, before"] = run.before
+        columns[run.path.name] = run.metrics
+    names = dict.fromkeys(name for metrics in columns.values() for name in metrics)
     return Table(
         [
-            {"metric": name, **{run.path.name: run.metrics.get(name) for run in runs}}
+            {"metric": name, **{title: metrics.get(name) for title, metrics in columns.items()}}
             for name in names
         ]
     )

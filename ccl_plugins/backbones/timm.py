@@ -30,6 +30,7 @@ class Timm(nn.Module):
 
     Attributes:
         model: timm's.
+        pretrained: Whether it began with weights that were loaded; then it is measured before training.
         num_features: f, the length of a feature vector.
 
     Raises:
@@ -62,6 +63,7 @@ class Timm(nn.Module):
                 " leave random: use stem='default', or a checkpoint_path of weights for this stem"
             )
         self.stem = stem
+        self.pretrained = pretrained
         self.options = dict(options or {})
         self.model: Any = timm_models.create(name, pretrained, self.options)
         if stem == "cifar":
@@ -74,6 +76,7 @@ class Timm(nn.Module):
     def _load(self, path: str | None) -> None:
         if path is not None:
             timm_models.load_weights(self.model, path)
+            self.pretrained = True
 
     def _freeze(self, first: int | Literal["all"], name: str) -> list[str]:
         """Take the gradient from the first layers; the names of the modules that are wholly in them."""
