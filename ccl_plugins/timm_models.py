@@ -43,6 +43,7 @@ def create(
 
     Raises:
         ValueError: If timm has no such model, or an option is said in another way.
+        FileNotFoundError: If its weights are not on this machine and cannot be downloaded.
         TypeError: If the model does not take an option.
     """
     import timm
@@ -54,6 +55,11 @@ def create(
     head: dict[str, Any] = {} if keep_head else {"num_classes": 0}
     try:
         return timm.create_model(name, pretrained=pretrained, **head, **options)
+    except OSError as error:
+        raise FileNotFoundError(
+            f"timm's weights of {name!r} are not on this machine and cannot be downloaded: give"
+            f" pretrained=False, with a file of weights as checkpoint_path=, or try again ({error})"
+        ) from error
     except TypeError as error:
         # timm hands options through **kwargs: only the model's class knows which it takes.
         if "unexpected keyword argument" not in str(error):

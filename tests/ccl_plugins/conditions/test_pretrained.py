@@ -1,0 +1,76 @@
+"""Weights that timm loads by itself, from a cache of the Hugging Face hub that is already filled."""
+
+from __future__ import annotations
+
+import pytest
+import timm
+import torch
+from condition_splits import Split, fit
+from huggingface_hub import constants
+from safetensors.torch import save_file
+from torchvision.transforms.functional import to_pil_image
+
+from ccl_plugins.conditions import CLIP, Encoder
+
+SMALL = {"embed_dim": 64, "depth": 1, "num_heads": 2}
+
+
+class Images(Split):
+    def __init__(self):
+        generator = torch.Generator().manual_seed(0)
+        self.images = torch.randint(0, 256, (3, 3, 20, 24), generator=generator, dtype=torch.uint8)
+        super().__init__(label=torch.arange(3))
+
+    def __getitem__(self, i):
+        return self.images[i], 0
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    """Put a model's weights where a download would; asking the network is an error."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+
+    def fill(model):
+        folder = (
+            tmp_path / "hub" / f"models--{model.pretrained_cfg['hf_hub_id'].replace('/', '--')}"
+        )
+        (folder / "refs").mkdir(parents=True)
+        (folder / "refs" / "main").write_text("abc")
+        (folder / "snapshots" / "abc").mkdir(parents=True)
+        name = model.pretrained_cfg.get("hf_hub_filename") or "model.safetensors"
+        save_file(model.state_dict(), folder / "snapshots" / "abc" / name)
+
+    return fill
+
+
+@pytest.mark.parametrize("name", ["resnet10t", "resnet10t.c3_in1k"])
+def test_an_encoder_has_the_weights_that_timm_has_for_it(hub, tmp_path, name):
+    torch.manual_seed(0)
+    hub(model := timm.create_model("resnet10t"))
+    weights = tmp_path / "weights.safetensors"
+    save_file(model.state_dict(), weights)
+    usual = {"image_size": 32, "cache": tmp_path / "cache"}
+    found = fit(Encoder(name, **usual), Images())
+    given = Encoder(name, pretrained=False, checkpoint_path=weights, **usual)
+    torch.testing.assert_close(found, fit(given, Images()))
+
+
+def test_a_clip_tower_has_the_weights_that_timm_has_for_it(hub, tmp_path):
+    torch.manual_seed(0)
+    clip = CLIP(options=SMALL, cache=tmp_path / "cache")
+    model = timm.create_model(clip.name, **SMALL).eval()
+    hub(model)
+    prepare = timm.data.create_transform(
+        **timm.data.resolve_data_config({}, model=model), is_training=False
+    )
+    images = torch.stack([prepare(to_pil_image(image)) for image in Images().images])
+    with torch.inference_mode():
+        expected = model(images)
+    assert expected.shape == (3, 512)
+    torch.testing.assert_close(fit(clip, Images()), expected.clone())
+
+
+def test_without_weights_nor_network_the_model_is_named(hub, tmp_path):
+    with pytest.raises(FileNotFoundError, match="weights of 'resnet10t' .* checkpoint_path="):
+        fit(Encoder("resnet10t", image_size=32, cache=tmp_path / "cache"), Images())
