@@ -37,14 +37,16 @@ from ccl_plugins.testing.two_ranks import on_two_ranks
 def check_half_precision_is_computed_in_float32(subject: Subject) -> None:
     """Similarities over small temperatures overflow in half precision."""
     objective = prepared(subject, torch.float32)
-    narrow = batch(objective).to(torch.bfloat16)
-    if narrow.extras:
+    given = batch(objective)
+    if given.extras:
         raise SkipTest("it reads extras, and pairs with extras are float32 in training")
-    with torch.autocast("cpu", torch.bfloat16), seeded():
-        low = call(objective, narrow)
-    law = "under autocast, bfloat16 embeddings must give the float32 loss of the same numbers"
-    with seeded():
-        agree(law, low, call(objective, narrow.to(torch.float32)), rtol=1e-3, atol=1e-3)
+    for dtype in (torch.bfloat16, torch.float16):
+        narrow = given.to(dtype)
+        with torch.autocast("cpu", dtype), seeded():
+            low = call(objective, narrow)
+        law = f"under autocast, {dtype} embeddings must give the float32 loss of the same numbers"
+        with seeded():
+            agree(law, low, call(objective, narrow.to(torch.float32)), rtol=1e-3, atol=1e-3)
 
 
 def check_two_processes_equal_one(subject: Subject) -> None:
