@@ -72,5 +72,5 @@ def test_a_clip_tower_has_the_weights_that_timm_has_for_it(hub, tmp_path):
 
 
 def test_without_weights_nor_network_the_model_is_named(hub, tmp_path):
-    with pytest.raises(FileNotFoundError, match="weights of 'resnet10t' .* checkpoint_path="):
+    with pytest.raises(FileNotFoundError, match=r"weights of 'resnet10t' .* checkpoint_path="):
         fit(Encoder("resnet10t", image_size=32, cache=tmp_path / "cache"), Images())
