@@ -29,8 +29,9 @@ class ConditionalPair:
     Args:
         own_pair: Whether the partner may be the anchor itself: two views of one image.  Where there
             is no other to choose, it is.
-        kernel: P(.|z) proportional to its values, of a condition of any measure.  With
-            ``scale="median"`` the median is that of the candidates at hand.
+        kernel: P(.|z) proportional to its values, of a condition of any measure; drawn exactly, whatever
+            the scale, and soonest of class ids and of one number.  With ``scale="median"`` the median
+            is that of the candidates at hand.
         nearest: P(.|z) uniform over this many nearest samples, of a multi-label or continuous one.
         on: The condition that is read.
         size: Number of samples; supplied by the pipeline.
