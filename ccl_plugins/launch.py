@@ -12,7 +12,7 @@ from ccl_plugins import checkpoint
 from ccl_plugins.changes import other_run
 from ccl_plugins.kinds import registry
 from ccl_plugins.pipeline import Pipeline
-from ccl_plugins.record import check_plugins, write_json
+from ccl_plugins.record import check_plugins, versions_of, write_json
 from ccl_plugins.run import BEFORE, METRICS, RECORD, Run, measure
 
 FIGURES = "figures"
@@ -52,7 +52,6 @@ def train(
     from ccl_plugins.training.randomness import seed_everything, undisturbed
 
     check_processes(pipeline.settings)
-    record = pipeline.to_dict()
     begun = bool(by_step(out / checkpoint.CHECKPOINTS))
     done = out / checkpoint.WEIGHTS
     if resume and done.exists() and not begun:
@@ -63,6 +62,8 @@ def train(
     parts = pipeline.build()
     if hasattr(parts.method, "check_batch"):
         parts.method.check_batch(pipeline.settings.batch_size)
+    hooked = registry().call("ccl_callbacks", pipeline=pipeline)
+    record = {**pipeline.to_dict(), "callbacks": versions_of(name for name, _ in hooked)}
     if is_first():
         if overwrite:
             _delete_run(out)
@@ -75,7 +76,6 @@ def train(
                 metrics = measure(parts, pipeline)
             write_json(out / BEFORE, metrics)
             before(metrics)
-    hooked = registry().call("ccl_callbacks", pipeline=pipeline)
     result = fit(
         parts,
         pipeline.settings,

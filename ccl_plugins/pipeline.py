@@ -196,7 +196,7 @@ class Pipeline:
     def from_dict(cls, data: Mapping[str, Any], where: str = "") -> Pipeline:
         """A pipeline from a record or from the tables of a configuration."""
         allowed = (*SINGLE, "condition", "conditions", "evaluate", "fit")
-        tables = {k: v for k, v in data.items() if k not in ("schema", "plugins")}
+        tables = {k: v for k, v in data.items() if k not in ("schema", "plugins", "callbacks")}
         engine.known_keys(tables, allowed, where or "pipeline")
         if data.get("schema", SCHEMA) != SCHEMA:
             raise engine.InvalidConfig(

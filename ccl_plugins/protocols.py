@@ -10,11 +10,13 @@ of anchors and keys, ``q`` queue, ``N`` samples of a data set.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from torch import Tensor
-from torch.nn import functional
+
+from ccl_plugins.containers import Embedded as Embedded
+from ccl_plugins.containers import Frozen as Frozen
+from ccl_plugins.containers import Table as Table
 
 if TYPE_CHECKING:
     from ccl_plugins.pairs import Pairs
@@ -26,54 +28,38 @@ Life = Literal["static", "refreshed", "online"]
 """When a condition is computed: once, before every epoch, or in every step from the embedded batch."""
 
 
-@dataclass(frozen=True)
-class Embedded:
-    """A batch as a method sees it.
-
-    Args:
-        features: (u, n, f) backbone features of u views.
-        projections: (u, n, d) what the objective's anchors are made of.
-        keys: (v, n, d) momentum keys, or None where the projections are the keys.
-    """
-
-    features: Tensor
-    projections: Tensor
-    keys: Tensor | None = None
-
-    def normalized(self) -> Embedded:
-        """Projections and keys on the unit sphere, in at least float32."""
-        return replace(
-            self,
-            projections=_unit(self.projections),
-            keys=None if self.keys is None else _unit(self.keys),
-        )
-
-
-def _unit(x: Tensor) -> Tensor:
-    return functional.normalize(x if x.dtype.itemsize >= 4 else x.float(), dim=-1)
-
-
-@dataclass(frozen=True)
-class Table:
-    """A condition's values for a whole data set.
-
-    Args:
-        values: (N,) or (N, c), row i belonging to sample i.
-        extras: further tensors of any shape (centroids, say), given to objectives by name.
-    """
-
-    values: Tensor
-    extras: Mapping[str, Tensor] = field(default_factory=dict)
-
-
 class Objective(Protocol):
-    """A loss on pairs; in practice a subclass of `ccl_plugins.objectives.ContrastiveObjective`."""
+    """A loss on pairs; in practice a subclass of `ccl_plugins.objectives.ContrastiveObjective`.
 
-    conditions: Mapping[str, Sequence[Measure]]
-    within_view: bool
-    min_views: int
-    embedding: Literal["sphere", "raw"]
-    distributed: Literal["mean", "replicated"]
+    It may have ``setup(tables)``, called once, before the optimiser exists; ``progress(step, total)``, before
+    each step; ``after_step()``, after each optimiser step; and ``statistics()`` (see `ccl_plugins.gram`).
+    ``stops_gradient = True`` says that its gradient is, on purpose, not that of its value.
+    """
+
+    @property
+    def conditions(self) -> Mapping[str, Sequence[Measure]]:
+        """The conditions that it reads, and the measures it accepts for each."""
+        ...
+
+    @property
+    def within_view(self) -> bool:
+        """Whether keys of an anchor's own view are compared with it."""
+        ...
+
+    @property
+    def min_views(self) -> int:
+        """The fewest views it can compare."""
+        ...
+
+    @property
+    def embedding(self) -> Literal["sphere", "raw"]:
+        """Whether embeddings come L2-normalised."""
+        ...
+
+    @property
+    def distributed(self) -> Literal["mean", "replicated"]:
+        """Whether each process has its own anchors' terms, or all have all."""
+        ...
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """Values and weights, (rows, n) each, whose weighted mean is the loss."""
@@ -93,7 +79,10 @@ class Kernel(Protocol):
     which every kernel has two values, one for equal ids and one for others.
     """
 
-    positive_definite: bool
+    @property
+    def positive_definite(self) -> bool:
+        """Whether no eigenvalue of k(z, z) is below 0."""
+        ...
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         """(n, c), (m, c) -> (n, m); (n,), (m,) for class ids and scalars."""
@@ -107,7 +96,10 @@ class Condition(Protocol):
     constructor reads nothing.
     """
 
-    life: Life
+    @property
+    def life(self) -> Life:
+        """When it is computed."""
+        ...
 
     @property
     def measure(self) -> Measure:
@@ -158,7 +150,10 @@ class Sampler(Protocol):
 class Views(Protocol):
     """The augmentations."""
 
-    count: int
+    @property
+    def count(self) -> int:
+        """The number of views."""
+        ...
 
     def __call__(self, image: Any) -> list[Tensor]:
         """``count`` views of one image, each (channels, height, width)."""
@@ -206,7 +201,10 @@ class Method(Protocol):
 class Backbone(Protocol):
     """An ``nn.Module`` from images to features."""
 
-    num_features: int
+    @property
+    def num_features(self) -> int:
+        """The length f of a feature vector."""
+        ...
 
     def __call__(self, x: Tensor) -> Tensor:
         """(n, channels, height, width) -> (n, num_features)."""
@@ -227,19 +225,6 @@ class Dataset(Protocol):
     def schema(self) -> Mapping[str, Measure]:
         """The metadata columns and what they hold, without reading an image."""
         ...
-
-
-@dataclass(frozen=True)
-class Frozen:
-    """Frozen features of one split.
-
-    Args:
-        features: (N, f) float32, on the CPU.
-        metadata: The split's columns, (N,) or (N, c) each.
-    """
-
-    features: Tensor
-    metadata: Mapping[str, Tensor]
 
 
 class Evaluator(Protocol):

@@ -12,14 +12,17 @@ from ccl_plugins._engine import engine
 from ccl_plugins.checkpoint import replacing
 from ccl_plugins.kinds import registry
 
-LOCAL = "local"
-"""The plug-in name of what was defined in a session."""
-
 
 def plugins_of(components: Iterable[Any]) -> dict[str, str]:
     """The plug-ins that components and those nested in them come from, with their versions."""
     found = {c.spec.plugin: c.spec.version for c in _nested(list(components))}
     return dict(sorted(found.items()))
+
+
+def versions_of(plugins: Iterable[str]) -> dict[str, str]:
+    """Installed plug-ins with their versions."""
+    there = {plugin.name: plugin.version for plugin in registry().plugins}
+    return {name: there[name] for name in sorted({*plugins})}
 
 
 def _nested(value: Any) -> Iterator[Any]:
@@ -40,9 +43,9 @@ def check_plugins(plugins: Mapping[str, str]) -> None:
     Raises:
         PluginFailed: For a plug-in that is not installed, saying what to install.
     """
-    there = {plugin.name: plugin.version for plugin in registry().plugins}
+    there = versions_of(plugin.name for plugin in registry().plugins)
     for name, version in plugins.items():
-        if name == LOCAL:
+        if name == engine.LOCAL:
             raise engine.PluginFailed(
                 "this run was made with objects of a session (local/...), which no installed plug-in"
                 " offers: it can be rebuilt only where they are defined"

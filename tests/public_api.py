@@ -17,6 +17,7 @@ RECORD = ROOT / "tests" / "public_api.json"
 MODULES = (
     "__init__",
     "protocols",
+    "containers",
     "pairs",
     "samples",
     "numerics",
@@ -39,6 +40,7 @@ MODULES = (
 SIGNED = (
     "__init__",
     "protocols",
+    "containers",
     "pairs",
     "samples",
     "numerics",

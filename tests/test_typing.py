@@ -15,7 +15,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ccl_plugins.protocols import Evaluator, Frozen, Kernel, Sampler
+from ccl_plugins.backbones import LeNet5
+from ccl_plugins.conditions import Column, Embedding
+from ccl_plugins.kernels import RBF
+from ccl_plugins.methods import MoCoV2, MoCoV3
+from ccl_plugins.objectives import FairCCLK
+from ccl_plugins.protocols import (
+    Evaluator,
+    FittedCondition,
+    Frozen,
+    Kernel,
+    Method,
+    Objective,
+    OnlineCondition,
+    Sampler,
+    Views,
+)
+from ccl_plugins.views import SimCLRViews
 from torch import Tensor
 
 
@@ -51,6 +67,13 @@ class OfWords:
 
 
 right: Kernel = Ring()
+ours: Kernel = RBF()
+read: FittedCondition = Column("color")
+seen: OnlineCondition = Embedding()
+loss: Objective = FairCCLK(RBF())
+views: Views = SimCLRViews()
+queued: Method = MoCoV2(backbone=LeNet5())
+third: Method = MoCoV3(backbone=LeNet5())
 lacking: Kernel = WithoutACall()
 narrow: Kernel = OfOneArgument()
 restarting: Sampler = WithoutStart()

@@ -154,12 +154,15 @@ def test_plug_ins_give_callbacks_and_look_at_pipelines(tmp_path, finished, monke
     def answer(self, hook, **kwargs):
         if hook == "ccl_callbacks":
             assert kwargs["pipeline"] == finished.pipeline
-            return [("ccl-count", [Count()])]
+            return [("ccl-plugins", [Count()])]
         return call(self, hook, **kwargs)
 
     monkeypatch.setattr(registry, "call", answer)
-    finished.pipeline.fit(out=tmp_path / "run", progress=False)
+    run = finished.pipeline.fit(out=tmp_path / "run", progress=False)
     assert len(steps) == 5
+    assert run.record["callbacks"] == {"ccl-plugins": ccl.__version__}
+    assert finished.record["callbacks"] == {}
+    assert ccl.load(run.path).pipeline == finished.pipeline
 
 
 def test_a_resume_without_a_plug_in_says_what_to_install(tmp_path, finished, capsys):
