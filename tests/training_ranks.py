@@ -108,6 +108,29 @@ def train_unevenly(folder: str) -> str:
     return as_rank(run)
 
 
+class PoisonedOnSecond(InfoNCE):
+    """NaN on the second rank."""
+
+    def terms(self, pairs: Any) -> tuple[Tensor, Tensor]:
+        values, weights = super().terms(pairs)
+        return (values * float("nan") if rank() == 1 else values), weights
+
+
+def train_on_nan(folder: str) -> str:
+    """What each rank says where the second's loss is not finite."""
+
+    def run() -> str:
+        parts = make_parts(method=make_method("simclr"), objective=PoisonedOnSecond())
+        settings = FitSettings(1, 8, workers=0, devices=2, detect_anomaly=True)
+        try:
+            fit(parts, settings, Path(folder), {}, progress=False)
+        except ArithmeticError as error:
+            return str(error)
+        return "nothing"
+
+    return as_rank(run)
+
+
 def gather_chunks(size: int) -> Tensor:
     """Every rank's rows, joined."""
     return gather_rows(torch.tensor(list(chunk(size)))[:, None], size)

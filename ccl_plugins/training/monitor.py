@@ -127,8 +127,8 @@ def _scalars(objective: Any) -> dict[str, float]:
     return {f"objective/{name}": value for name, value in zip(found, values, strict=True)}
 
 
-def _describe(step: int, index: Tensor, mine: bool) -> str:
-    if not mine:
+def _describe(step: int, index: Tensor, finite_here: bool) -> str:
+    if not finite_here:
         return (
             f"the loss is not finite at step {step}; samples {_some(index)} are in its batch."
             " detect_anomaly=True stops at the first such step and names the samples at fault"
@@ -158,7 +158,7 @@ def refuse_non_finite(loss: Tensor, objective: Any, pairs: Any, index: Tensor, s
     if ranks.all_of(mine):
         return
     if mine:
-        raise NonFiniteLoss(_describe(step, index, mine=False))
+        raise NonFiniteLoss(_describe(step, index, finite_here=True))
     with torch.no_grad():
         values, weights = objective.terms(pairs)
         bad = ~(values.isfinite() & weights.isfinite())

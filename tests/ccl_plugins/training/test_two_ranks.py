@@ -43,6 +43,14 @@ def test_ranks_with_unequal_batches_are_refused(two_processes: Any, tmp_path: Pa
         assert "process 0 has 4 samples and process 1 has 3" in said
 
 
+def test_a_loss_that_is_not_finite_on_one_rank_stops_both(
+    two_processes: Any, tmp_path: Path
+) -> None:
+    first, second = two_processes(training_ranks.train_on_nan, str(tmp_path))
+    assert "the loss is not finite at step 1, on another process" in first
+    assert "the loss is nan at step 1; the terms of samples" in second
+
+
 @pytest.mark.parametrize("size", [2, 7, 8])
 def test_rows_of_all_ranks_are_joined_in_order(two_processes: Any, size: int) -> None:
     for found in two_processes(training_ranks.gather_chunks, size):
