@@ -8,6 +8,7 @@ queue instead: less the b samples that leave it, plus the b that enter.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -41,11 +42,11 @@ def gram_name(on: str, kernel: Kernel) -> str:
 
 def exact_features(kernel: KernelFunction) -> Features:
     """The features (b, r) of a kernel that has them, of float condition values, in float64."""
+    return partial(_features, kernel)  # and no closure, so that a queue can be copied to processes
 
-    def features(values: Tensor) -> Tensor:
-        return kernel.features(as_vectors(values).double())  # type: ignore[attr-defined]  # it has
 
-    return features
+def _features(kernel: KernelFunction, values: Tensor) -> Tensor:
+    return kernel.features(as_vectors(values).double())  # type: ignore[attr-defined]  # it has
 
 
 def gram_of(features: Features, values: Tensor, valid: Tensor | None = None) -> Tensor:
