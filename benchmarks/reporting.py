@@ -9,7 +9,7 @@ import torch
 
 CLOCKS = {
     "wall": "by the clock",
-    "processor": "in time of the processor, as others used the machine",
+    "processor": "in processor time, as the machine was shared",
 }
 
 
@@ -27,7 +27,8 @@ def label(cell: dict[str, Any]) -> str:
 def ratios(cell: dict[str, Any]) -> tuple[str, str]:
     """Time and memory beside the reference's, or why there are none."""
     if "error" in cell:
-        return "failed", cell["error"]
+        short = "allocate memory" in cell["error"]
+        return "failed", "out of memory" if short else cell["error"]
     parts = (cell[f"objective_{what}"] / cell[f"reference_{what}"] for what in ("seconds", "bytes"))
     time, memory = (f"{part:.2f}" for part in parts)
     return time, memory
