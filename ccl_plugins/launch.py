@@ -13,6 +13,7 @@ from ccl_plugins.changes import other_run
 from ccl_plugins.kinds import registry
 from ccl_plugins.pipeline import Pipeline
 from ccl_plugins.record import check_plugins, versions_of, write_json
+from ccl_plugins.requirements import check_method
 from ccl_plugins.run import BEFORE, METRICS, RECORD, Run, measure
 
 FIGURES = "figures"
@@ -44,7 +45,7 @@ def train(
     Raises:
         RunExists: If the folder holds a run, and neither ``resume`` nor ``overwrite`` is given.
         RunInterrupted: If training was stopped before its end.
-        ValueError: For a batch that the method cannot take, before anything is deleted or written.
+        ValueError: For a batch or a condition that the method cannot take; nothing was deleted or written.
     """
     from ccl_plugins.training import fit
     from ccl_plugins.training.batches import check_processes
@@ -60,8 +61,7 @@ def train(
         check_folder(out, pipeline, resume=resume, overwrite=overwrite)
     seed_everything(pipeline.settings.seed)
     parts = pipeline.build()
-    if hasattr(parts.method, "check_batch"):
-        parts.method.check_batch(pipeline.settings.batch_size)
+    check_method(parts.method, pipeline.settings.batch_size, parts.conditions)
     hooked = registry().call("ccl_callbacks", pipeline=pipeline)
     record = {**pipeline.to_dict(), "callbacks": versions_of(name for name, _ in hooked)}
     if is_first():

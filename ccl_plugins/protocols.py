@@ -31,8 +31,8 @@ Life = Literal["static", "refreshed", "online"]
 class Objective(Protocol):
     """A loss on pairs; in practice a subclass of `ccl_plugins.objectives.ContrastiveObjective`.
 
-    It may have ``setup(tables)``, called once, before the optimiser exists; ``progress(step, total)``, before
-    each step; ``after_step()``, after each optimiser step; and ``statistics()`` (see `ccl_plugins.gram`).
+    It may have ``setup(tables)``, called once, before the optimiser exists; ``progress(step, total)``,
+    before each step; ``after_step()``, after each optimiser step; ``statistics()`` (see `ccl_plugins.gram`).
     ``stops_gradient = True`` says that its gradient is, on purpose, not that of its value.
     """
 
@@ -75,7 +75,8 @@ class Kernel(Protocol):
 
     A kernel may have more, which makes CCL-K's operator cheaper and changes no value:
     ``features(a) -> (n, r)``, vectors whose inner products are the kernel's, with ``rank(a) -> r``,
-    known before they are computed; and ``one_hot = True`` where class ids count as one-hot vectors, of
+    known before they are computed; ``radial(square)``, its values by squared distance, where these are
+    all it depends on; and ``one_hot = True`` where class ids count as one-hot vectors, of
     which every kernel has two values, one for equal ids and one for others.
     """
 
@@ -93,7 +94,9 @@ class Condition(Protocol):
     """A conditioning variable.
 
     *static* and *refreshed* ones have ``fit``, *online* ones ``__call__``.  Both are pure, and the
-    constructor reads nothing.
+    constructor reads nothing.  A condition may have ``hierarchy = True`` (several class ids a sample, which
+    objectives with ``hierarchies = True`` read), ``within_batch = True`` (values mean nothing in another
+    batch) and ``missing`` (see `ccl_plugins.missing`).
     """
 
     @property

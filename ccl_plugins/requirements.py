@@ -46,6 +46,24 @@ def check(objective: Any, views: Any, conditions: Mapping[str, Any]) -> list[str
     return [each for each in conditions if each not in objective.conditions]
 
 
+def check_method(method: Any, batch_size: int, conditions: Mapping[str, Any]) -> None:
+    """Whether a built method can take these batches and compare by these conditions.
+
+    Raises:
+        ValueError: For a batch that does not fit into its queue, and, where it has one, for a condition
+            that means something within one batch only.
+    """
+    if hasattr(method, "check_batch"):
+        method.check_batch(batch_size)
+    for name, condition in conditions.items():
+        if hasattr(method, "read_conditions") and getattr(condition, "within_batch", False):
+            raise ValueError(
+                f"the condition {name!r}, {type(condition).__name__}, tells samples of one batch apart and"
+                f" means nothing in the next, so {type(method).__name__} cannot compare a queue of earlier"
+                " batches by it: use a method without a queue, as simclr or moco_v3"
+            )
+
+
 def _missing(name: str, wanted: str, measures: Any, there: list[str]) -> str:
     message = f"{name} reads the condition {wanted!r} ({' or '.join(measures)}), and "
     if not there:

@@ -35,6 +35,20 @@ def read_table(path: str | Path, words: Sequence[str] = ()) -> dict[str, Any]:
     raise ValueError(f"a table ends in .csv or .parquet, not as {path.name!r}")
 
 
+def choose(columns: Mapping[str, Any], names: Sequence[str] | None, place: str) -> dict[str, Any]:
+    """The columns of these names, in this order; None takes all.
+
+    Raises:
+        ValueError: For a column that is not there, with those that are.
+    """
+    for name in names or ():
+        if name not in columns:
+            there = [*columns][:8]
+            more = ", ..." if len(columns) > len(there) else ""
+            raise ValueError(f"{place} has no column {name!r}; it has {', '.join(there)}{more}")
+    return {name: columns[name] for name in (columns if names is None else names)}
+
+
 def _read_csv(path: Path, words: Sequence[str]) -> dict[str, list[Any]]:
     lines, rows = [], []
     with path.open(encoding="utf-8-sig", newline="") as file:

@@ -24,6 +24,9 @@ MODULES = (
     "conditioning",
     "ranges",
     "information",
+    "matching",
+    "missing",
+    "tabular",
     "testing/__init__",
     "objectives/__init__",
     "kernels/__init__",
@@ -47,6 +50,9 @@ SIGNED = (
     "conditioning",
     "ranges",
     "information",
+    "matching",
+    "missing",
+    "tabular",
 )
 """Those whose functions and classes keep their signatures."""
 

@@ -67,6 +67,7 @@ class FakePairs:
     condition: Mapping[str, Tensor]
     index: Tensor
     partner: Tensor | None = None
+    partner_condition: Mapping[str, Tensor] = field(default_factory=dict)
     processes: int = 1
     extras: Mapping[str, Tensor] = field(default_factory=dict)
 

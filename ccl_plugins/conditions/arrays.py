@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ccl_plugins import tensor_files
 from ccl_plugins.arrays import read_npy
-from ccl_plugins.conditions.matching import match_rows, require_rows, sample_names
 from ccl_plugins.fingerprint import of_split
+from ccl_plugins.matching import match_rows, require_rows, sample_names
 from ccl_plugins.metadata import encode
 from ccl_plugins.tabular import read_table
 

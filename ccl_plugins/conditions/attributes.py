@@ -9,12 +9,13 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.conditions.attribute_sources import choose, from_array, from_file
+from ccl_plugins.conditions.attribute_sources import from_array, from_file
 from ccl_plugins.conditions.binary_columns import binary_columns
 from ccl_plugins.conditions.entropy_order import by_entropy, choose_k, equal_values
 from ccl_plugins.metadata import tensor_columns
 from ccl_plugins.missing import Missing, check_policy
 from ccl_plugins.protocols import Life, Measure, Table
+from ccl_plugins.tabular import choose
 
 
 class Attributes:

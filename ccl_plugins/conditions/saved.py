@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from ccl_plugins import fitted, tensor_files
-from ccl_plugins.conditions.matching import require_rows
 from ccl_plugins.fingerprint import of_split
+from ccl_plugins.matching import require_rows
 from ccl_plugins.missing import Missing, check_policy
 from ccl_plugins.protocols import Life, Measure, Table
 

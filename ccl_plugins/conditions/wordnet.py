@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.conditions.hierarchy import Path, ancestor, tree_paths
-from ccl_plugins.conditions.matching import sample_names
 from ccl_plugins.conditions.wordnet_files import SHIPPED, read_hierarchy, shipped
+from ccl_plugins.matching import sample_names
 from ccl_plugins.missing import Missing, check_policy
 from ccl_plugins.protocols import Life, Measure, Table
 from ccl_plugins.ranges import one_of

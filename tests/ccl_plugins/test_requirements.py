@@ -31,9 +31,7 @@ CLASS_READERS = (
 @pytest.mark.parametrize("levels", [[4, 8], [8]])
 @pytest.mark.parametrize("objective", CLASS_READERS, ids=str)
 def test_a_hierarchy_is_refused_where_one_class_id_is_read(objective, levels):
-    with pytest.raises(
-        ValueError, match=r"'condition', WordNet, is a hierarchy .*wordnet\(level="
-    ):
+    with pytest.raises(ValueError, match=r"'condition', WordNet, is a hierarchy .*wordnet\(level="):
         compose(objective, {"use": "wordnet", "levels": levels})
     compose(objective, {"use": "wordnet", "level": 4})
 
@@ -69,3 +67,19 @@ def test_a_sampler_may_group_by_all_levels():
         {"use": "wordnet", "levels": [4, 8]},
         sampler={"use": "same_condition", "small": "repeat"},
     )
+
+
+def test_what_means_nothing_in_another_batch_is_kept_out_of_a_queue(tmp_path):
+    class OfTheBatch:
+        life, measure, within_batch = "online", "categorical", True
+
+        def __call__(self, embedded):
+            return torch.arange(embedded.projections.shape[1])
+
+    method = {"use": "moco_v2", "hidden": 8, "dim": 4, "queue_size": 512}
+    pipeline = compose("cl_infonce", OfTheBatch(), method=method)
+    with pytest.raises(
+        ValueError, match=r"'condition', OfTheBatch, .* use a method without a queue"
+    ):
+        pipeline.fit(out=tmp_path / "run", progress=False)
+    assert not (tmp_path / "run").exists()

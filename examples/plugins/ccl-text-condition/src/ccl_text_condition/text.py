@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
+from ccl_plugins.matching import read_rows, sample_names
 from ccl_plugins.protocols import Life, Measure, Table
+from ccl_plugins.tabular import choose
 from torch import Tensor
 
 from ccl_text_condition.hashing import Hashing
-from ccl_text_condition.source import from_csv, from_metadata
 
 if TYPE_CHECKING:
     from ccl_plugins.protocols import FittedCondition
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 class Text:
     """A vector of each image's caption or tags, by any encoder of sentences.
 
-    Texts come from a column of the data set's metadata, or from a CSV file.  Every different text is
+    Texts come from a column of the data set's metadata, or from a file.  Every different text is
     encoded once.  Vectors are compared by the kernel ``cosine``, as a rule.
 
     Shape:
@@ -29,7 +30,7 @@ class Text:
 
     Args:
         column: The column of texts: captions, or tags separated by blanks or commas.
-        file: A CSV file with that column; None: the data set's metadata.
+        file: A table with that column, ``.csv`` or ``.parquet``; None: the data set's metadata.
         key: For a file, its column that names the samples, as the metadata's of the same name does;
             None: row i is training sample i.
         encoder: From a list of n texts to (n, c) numbers, as the ``encode`` of a sentence transformer;
@@ -77,9 +78,10 @@ class Text:
     def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """The vectors of the training split, NaN where there is no text."""
         if self.file is None:
-            texts = from_metadata(dataset, self.column)
+            texts = sample_names(dataset, self.column)
         else:
-            texts = from_csv(self.file, self.column, self.key, dataset)
+            rows = read_rows(self.file, self.key, dataset, words=[self.column])
+            texts = choose(rows, [self.column], str(self.file))[self.column]
         self._refuse_numbers(texts)
         different = sorted({text for text in texts if _is_there(text)})
         if not different:

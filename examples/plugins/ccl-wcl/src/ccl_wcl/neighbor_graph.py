@@ -20,8 +20,8 @@ class NeighborGraph:
     """Images of the batch that nearest neighbours join are of one class.
 
     The connected components of the graph in which each image has an edge to the one nearest to it, of
-    largest cosine, over the batches of all processes.  The ids mean nothing beyond the batch: under a
-    method with a queue, an earlier batch's are compared with this one's only by chance.
+    largest cosine, over the batches of all processes.  The ids mean nothing beyond the batch, so a method
+    with a queue is refused.
 
     Shape:
         a batch of u views -> (n,) class ids; with ``views="each"`` (u, n, 1)
@@ -41,6 +41,7 @@ class NeighborGraph:
 
     life: Life = "online"
     measure: Measure = "categorical"
+    within_batch = True
 
     def __init__(
         self,

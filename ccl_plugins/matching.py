@@ -3,9 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
+
+from ccl_plugins.tabular import choose, read_table
+
+
+def read_rows(
+    file: str | Path, key: str | None, split: Any, words: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The columns of a table, a row for each sample of a split; None for samples that it does not name.
+
+    Args:
+        file: ``.csv`` or ``.parquet``.
+        key: The column that names the samples, as the metadata's of the same name does; None: row i is
+            sample i.
+        split: A torch Dataset with ``metadata``.
+        words: Columns whose cells are words, though some or all look like numbers.
+
+    Raises:
+        ValueError: For a file that does not fit the split.
+    """
+    table = read_table(file, words=[*words] if key is None else [*words, key])
+    if key is None:
+        require_rows(max(map(len, table.values()), default=0), split, str(file))
+        return table
+    named = choose(table, [key], str(file))[key]
+    rows = match_rows(named, sample_names(split, key), str(file), key)
+    return {
+        name: [cells[row] if row >= 0 else None for row in rows]
+        for name, cells in table.items()
+        if name != key
+    }
 
 
 def match_rows(named: Sequence[Any], samples: Sequence[Any], file: str, key: str) -> list[int]:
