@@ -53,7 +53,7 @@ def train(
     from ccl_plugins.training.randomness import seed_everything, undisturbed
 
     check_processes(pipeline.settings)
-    begun = bool(by_step(out / checkpoint.CHECKPOINTS))
+    begun = resume and bool(by_step(out / checkpoint.CHECKPOINTS))
     done = out / checkpoint.WEIGHTS
     if resume and done.exists() and not begun:
         raise RunExists(f"{done} is of a finished run, which has no checkpoint to go on from")
@@ -81,7 +81,7 @@ def train(
         pipeline.settings,
         out,
         record,
-        resume=resume and begun,
+        resume=begun,
         callbacks=[*callbacks, *(callback for _, offered in hooked for callback in offered)],
         progress=progress,
     )
