@@ -97,12 +97,12 @@ def test_what_is_wrong_is_said(tmp_path):
         (Text("caption"), split([1, 2]), "holds 1 in row 0, which is no text"),
         (Text("caption"), split([None, " "]), "holds no text"),
         (Text("caption", encoder=len), split(["x"]), r"gave \(\) for 1"),
-        (Text("tags", file), split(), "no column 'tags'; it has name, caption"),
+        (Text("tags", file), split(["x", "y"]), "no column 'tags'; it has name, caption"),
         (Text("caption", file), split(), "has 2 rows, and the data set 5 samples"),
         (
             Text("caption", file, "name"),
             Split(metadata={"name": ["q"]}),
-            "names the sample 'q' twice",
+            "names the sample 'q' in rows 0 and 1",
         ),
     ]
     for condition, of, message in wrong:

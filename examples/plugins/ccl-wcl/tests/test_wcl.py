@@ -121,16 +121,21 @@ def test_the_example_trains(tmp_path):
     assert 0 < run.evaluate()["linear/top1"] <= 1
 
 
-def test_its_graph_is_a_condition_by_name_with_a_queue_too(tmp_path):
-    pipeline = ccl.Pipeline(
-        dataset=ccl.dataset("color_digits"),
-        views=ccl.views("simclr", size=32),
-        backbone=ccl.backbone("lenet5"),
-        method=ccl.method("moco_v2", hidden=16, dim=8, queue_size=512),
-        objective=ccl.objective("wcl", on="condition"),
-        condition=ccl.condition("neighbor_graph", of="backbone", views="each"),
-    )
-    run = pipeline.fit(epochs=1, batch_size=256, out=tmp_path / "run", progress=False)
+def test_its_graph_is_a_condition_by_name_with_momentum_keys_and_not_with_a_queue(tmp_path):
+    def compose(method):
+        return ccl.Pipeline(
+            dataset=ccl.dataset("color_digits"),
+            views=ccl.views("simclr", size=32),
+            backbone=ccl.backbone("lenet5"),
+            method=method,
+            objective=ccl.objective("wcl", on="condition"),
+            condition=ccl.condition("neighbor_graph", of="backbone", views="each"),
+        )
+
+    fit = {"epochs": 1, "batch_size": 256, "out": tmp_path / "run", "progress": False}
+    with pytest.raises(ValueError, match="NeighborGraph, .* means nothing in the next"):
+        compose(ccl.method("moco_v2", hidden=16, dim=8, queue_size=512)).fit(**fit)
+    run = compose(ccl.method("moco_v3", hidden=16, dim=8)).fit(**fit)
     assert (run.path / "weights.pt").is_file()
 
 
