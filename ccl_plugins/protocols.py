@@ -32,8 +32,9 @@ class Objective(Protocol):
     """A loss on pairs; in practice a subclass of `ccl_plugins.objectives.ContrastiveObjective`.
 
     It may have ``setup(tables)``, called once, before the optimiser exists; ``progress(step, total)``,
-    before each step; ``after_step()``, after each optimiser step; ``statistics()`` (see `ccl_plugins.gram`).
-    ``stops_gradient = True`` says that its gradient is, on purpose, not that of its value.
+    before each step; ``after_step()``, after each optimiser step; and ``statistics()`` (see
+    `ccl_plugins.gram`).  ``stops_gradient = True`` says that its gradient is, on purpose, not that of
+    its value.
     """
 
     @property

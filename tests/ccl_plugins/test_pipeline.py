@@ -71,7 +71,7 @@ def test_an_object_of_one_s_own_is_accepted_and_recorded_as_local():
         ({"objective": "fare_cclk"}, ccl.UnknownComponent, "Did you mean 'fair_cclk'"),
         ({"fit": {"epoch": 3}}, ccl.InvalidConfig, "fit: unknown key 'epoch'.*'epochs'"),
         ({"fit": {"epochs": 0}}, ValueError, "epochs must be 1 or more, not 0"),
-        ({"fit": {"optimizer": {"name": "adamv"}}}, ValueError, "no optimizer 'adamv'; did you mean 'adam'"),
+        ({"fit": {"optimizer": {"name": "adamv"}}}, ValueError, "'adamv'; did you mean 'adam'"),
         ({"condition": {"use": "column", "name": "colour"}}, ValueError, "no column 'colour'"),
         ({"backbone": {"use": "lenet5", "channels": 1}}, ccl.InvalidParameter, "channels"),
         ({"conditions": {}}, ValueError, "not both"),
