@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import torch
@@ -14,6 +15,9 @@ from ccl_plugins.samplers.groups import require_rows, stream
 from ccl_plugins.samplers.nearest import among_nearest
 from ccl_plugins.samplers.partners import OfGroup, Partners
 from ccl_plugins.samplers.uniform import Uniform
+
+TOGETHER = 4096
+"""Anchors whose partners are drawn at once, those of whole batches: calls then cost little."""
 
 
 class ConditionalPair:
@@ -69,6 +73,7 @@ class ConditionalPair:
                 f" {condition.dtype}: conditional_pair takes partners among numbers by kernel= or"
                 " nearest=, among class ids without nearest="
             )
+        self.batch_size = batch_size
         self.seed = seed
         self._anchors = Uniform(size=size, batch_size=batch_size, seed=seed)
         self._partners: Partners
@@ -94,6 +99,12 @@ class ConditionalPair:
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
         """The epoch's batches of anchor and partner, (batch_size, 2), from batch ``start`` on."""
-        for number, anchors in enumerate(self._anchors.batches(epoch, start), start):
+        together = max(1, TOGETHER // self.batch_size)
+        number = start - start % together
+        left = self._anchors.batches(epoch, number)
+        while some := [*islice(left, together)]:
+            anchors = torch.cat(some)
             partners = self._partners.draw(anchors, stream(self.seed, epoch, number))
-            yield torch.stack([anchors, partners], 1)
+            pairs = torch.stack([anchors, partners], 1).split(self.batch_size)
+            yield from pairs[max(start - number, 0) :]
+            number += together
