@@ -1,0 +1,172 @@
+"""The two loops that are compared: ours, and lightly's models in a LightningModule by hand."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from lightly.loss import NTXentLoss
+from lightly.models.modules import MoCoProjectionHead, SimCLRProjectionHead
+from lightly.models.utils import deactivate_requires_grad, update_momentum
+from lightly.utils.scheduler import cosine_schedule
+from pytorch_lightning import Callback
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+import ccl_plugins as ccl
+from ccl_plugins.backbones import Timm
+from ccl_plugins.methods import MoCoV2, SimCLR
+from ccl_plugins.objectives import InfoNCE
+from ccl_plugins.samplers import Uniform
+from ccl_plugins.training import FitSettings, Parts, fit
+
+HIDDEN, DIM, QUEUE, TEMPERATURE = 512, 128, 4096, 0.1
+
+
+class Images(Dataset[Any]):
+    """Noise in memory, of 32 pixels, as a data set component and its split."""
+
+    def __init__(self, size: int) -> None:
+        generator = torch.Generator().manual_seed(0)
+        self.images = torch.randint(
+            0, 256, (size, 3, 32, 32), generator=generator, dtype=torch.uint8
+        )
+        self.metadata = {"label": torch.zeros(size, dtype=torch.long)}
+
+    def __call__(self, split: str) -> Images:
+        """The split."""
+        return self
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return self.images[index], 0
+
+
+class Augmented(Dataset[Any]):
+    """What a loop by hand loads: the views of an image."""
+
+    def __init__(self, images: Images, views: Any) -> None:
+        self.images, self.views = images, views
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> list[Tensor]:
+        drawn: list[Tensor] = self.views(self.images.images[index])
+        return drawn
+
+
+class ByHand(pl.LightningModule):
+    """SimCLR as in lightly's examples, its views in one pass, as their batch statistics are ours."""
+
+    def __init__(self, backbone: Any) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.head = SimCLRProjectionHead(backbone.num_features, HIDDEN, DIM)
+        self.criterion = NTXentLoss(TEMPERATURE)
+
+    def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
+        """The loss of two views."""
+        loss: Tensor = self.criterion(*self.head(self.backbone(torch.cat(batch))).chunk(2))
+        self.log("loss", loss)
+        return loss
+
+    def configure_optimizers(self) -> Any:
+        """As ours."""
+        return torch.optim.AdamW(self.parameters(), lr=1e-3, weight_decay=1e-4)
+
+
+class MoCoByHand(ByHand):
+    """MoCo as in lightly's examples."""
+
+    def __init__(self, backbone: Any, epochs: int) -> None:
+        super().__init__(backbone)
+        self.head = MoCoProjectionHead(backbone.num_features, HIDDEN, DIM)
+        self.key_backbone, self.key_head = copy.deepcopy([self.backbone, self.head])
+        deactivate_requires_grad(self.key_backbone)
+        deactivate_requires_grad(self.key_head)
+        self.criterion = NTXentLoss(TEMPERATURE, memory_bank_size=(QUEUE, DIM))
+        self.epochs = epochs
+
+    def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
+        """The loss of queries and keys."""
+        momentum = cosine_schedule(self.current_epoch, self.epochs, 0.996, 1)
+        update_momentum(self.backbone, self.key_backbone, momentum)
+        update_momentum(self.head, self.key_head, momentum)
+        query = self.head(self.backbone(batch[0]))
+        with torch.no_grad():
+            key = self.key_head(self.key_backbone(batch[1]))
+        loss: Tensor = self.criterion(query, key)
+        self.log("loss", loss)
+        return loss
+
+
+class Clock(Callback):
+    """Processor time from the end of one batch to the end of the next."""
+
+    def __init__(self) -> None:
+        self.ends: list[float] = []
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        """Note the time."""
+        self.ends.append(time.process_time())
+
+    def seconds(self) -> list[float]:
+        """Of every batch but the first two, in which things are made."""
+        return [b - a for a, b in zip(self.ends[1:], self.ends[2:], strict=False)]
+
+
+def run(cell: dict[str, Any]) -> list[float]:
+    """Train for some steps; processor seconds of each."""
+    torch.manual_seed(0)
+    clock = Clock()
+    images = Images(cell["batch"] * cell["steps"])
+    views = ccl.create("views", "simclr", size=32)
+    with tempfile.TemporaryDirectory() as folder:
+        loop = ours if cell["loop"] == "ours" else by_hand
+        loop(cell, images, views, Path(folder), clock)
+    return clock.seconds()
+
+
+def method(cell: dict[str, Any]) -> Any:
+    """Our method around the backbone."""
+    backbone = Timm(cell["backbone"])
+    if cell["method"] == "simclr":
+        return SimCLR(HIDDEN, DIM, backbone=backbone)
+    return MoCoV2(HIDDEN, DIM, queue_size=QUEUE, momentum=0.996, backbone=backbone)
+
+
+def ours(cell: dict[str, Any], images: Images, views: Any, out: Path, clock: Clock) -> None:
+    """The engine."""
+    objective = InfoNCE(TEMPERATURE, within_view=cell["method"] == "simclr")
+    parts = Parts(images, views, method(cell), objective, sampler=Uniform)
+    settings = FitSettings(
+        1,
+        cell["batch"],
+        optimizer={"name": "adamw", "lr": 1e-3},
+        workers=0,
+        micro_batch=cell.get("micro_batch"),
+    )
+    fit(parts, settings, out, {}, callbacks=[clock], progress=False)
+
+
+def by_hand(cell: dict[str, Any], images: Images, views: Any, out: Path, clock: Clock) -> None:
+    """Lightning with its defaults, less what it prints."""
+    backbone = Timm(cell["backbone"])
+    model = ByHand(backbone) if cell["method"] == "simclr" else MoCoByHand(backbone, 1)
+    trainer = pl.Trainer(
+        max_epochs=1,
+        callbacks=[clock],
+        default_root_dir=out,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    loader = DataLoader(Augmented(images, views), cell["batch"], shuffle=True, drop_last=True)
+    trainer.fit(model, loader)
