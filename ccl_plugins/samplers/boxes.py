@@ -24,6 +24,16 @@ ROUNDS = 7
 """Rounds of proposals before an anchor looks at all samples: some ten thousand."""
 
 
+WIDE = 1 / 20
+"""What samples weigh for each other on average, of the most, where candidates drawn of all cost less."""
+
+AT_FIRST = 3
+"""Rounds of proposals of these."""
+
+SOME = 4096
+"""Pairs by which that is judged."""
+
+
 class Boxes:
     """Samples in an order in which neighbors stand together, and boxes around runs of them.
 
@@ -101,7 +111,8 @@ class FallingInSpace:
     smallest distance would; around each anchor all samples are covered by boxes, small ones near it,
     candidates are drawn in proportion to that bound and accepted by what they weigh (`draw_within`).
     Which boxes are opened into smaller ones decides how many candidates are refused, and nothing else;
-    an anchor whose candidates are refused ten thousand times looks at all samples.
+    an anchor whose candidates are refused ten thousand times looks at all samples.  Under a kernel that
+    likens most samples to each other, a first few candidates are drawn of all, without a box.
 
     Args:
         values: (N, c).
@@ -113,19 +124,39 @@ class FallingInSpace:
         self.boxes = Boxes(values)
         self.own = own
         self.radial = radial
+        self._most = float(self._fall(np.zeros(1))[0])
+        self._is_wide = self._share() > WIDE
 
     def draw(self, anchors: Tensor, draws: np.random.Generator) -> Tensor:
         """(n,) partners."""
         place = self.boxes.place[anchors].numpy()
-        found, given_up = draw_within(
-            self._around(place),
-            lambda rows, places: self._weigh(place[rows], places),
-            draws,
-            ROUNDS,
-        )
-        for row in given_up:
-            found[row] = self._draw_of_all(place[row], draws)
+        found, left = np.full(len(place), -1), np.arange(len(place))
+        if self._is_wide:
+            found, left = self._draw_within(self._everywhere(len(place)), place, draws, AT_FIRST)
+        if len(left):
+            near = self._around(place[left])
+            found[left], given_up = self._draw_within(near, place[left], draws, ROUNDS)
+            for row in left[given_up]:
+                found[row] = self._draw_of_all(place[row], draws)
         return self.boxes.order[torch.from_numpy(np.where(found < 0, place, found))]
+
+    def _draw_within(
+        self, shells: Shells, place: np.ndarray, draws: np.random.Generator, rounds: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return draw_within(
+            shells, lambda rows, places: self._weigh(place[rows], places), draws, rounds
+        )
+
+    def _share(self) -> float:
+        """What samples weigh for each other on average, of the most there is."""
+        pairs = np.random.default_rng(0).integers(len(self.boxes), size=(2, SOME))
+        gap = self.boxes.values[pairs[0]] - self.boxes.values[pairs[1]]
+        return float(self._fall(np.einsum("pc,pc->p", gap, gap)).mean()) / self._most
+
+    def _everywhere(self, n: int) -> Shells:
+        """All samples as one box, for each of n anchors."""
+        whole = np.full((n, 1), len(self.boxes))
+        return Shells(np.zeros_like(whole), whole, np.full((n, 1), self._most, np.float32))
 
     def _weigh(self, place: np.ndarray, others: np.ndarray) -> np.ndarray:
         """(p, t) what samples at places (p, t) weigh for anchors at (p,)."""
