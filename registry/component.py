@@ -118,7 +118,10 @@ def _plain(value: Any, where: str) -> Any:
         return {key: _plain(item, f"{where}.{key}") for key, item in value.items()}
     if isinstance(value, Component):
         return {"use": value.spec.use, **_plain(value.params, where)}
-    raise InvalidConfig(f"{where}: a {type(value).__name__} cannot be written to a config")
+    raise InvalidConfig(
+        f"{where}: a {type(value).__name__} cannot be written to a config; in Python, give the built"
+        " component in place of a choice"
+    )
 
 
 def _key(value: Any) -> Any:

@@ -8,7 +8,7 @@ import re
 
 import pytest
 from imports import ROOT
-from public_api import HOOKS, MODULES, RECORD, SIGNED, public_api
+from public_api import HOOKS, MODULES, RECORD, public_api
 
 RECORDED = json.loads(RECORD.read_text("utf-8"))
 NOW = public_api()
@@ -53,7 +53,7 @@ def test_what_is_new_is_recorded_where_it_binds_others():
     assert not new, f"{sorted(new)} will be relied on: run python tests/public_api.py"
 
 
-@pytest.mark.parametrize("module", sorted({*MODULES, *SIGNED, HOOKS}))
+@pytest.mark.parametrize("module", sorted({*MODULES, HOOKS}))
 def test_the_promise_names_every_public_module(module):
     page = (ROOT / "docs/explanation/compatibility.md").read_text("utf-8")
     name = f"ccl_plugins.{module.replace('/', '.')}".removesuffix(".__init__")

@@ -55,7 +55,8 @@ def test_a_value_that_is_no_data_is_an_error_that_names_its_path(toy):
     with pytest.raises(InvalidConfig) as raised:
         choice.record()
     assert str(raised.value) == (
-        "several[1].free.f[1]: a builtin_function_or_method cannot be written to a config"
+        "several[1].free.f[1]: a builtin_function_or_method cannot be written to a config; in Python,"
+        " give the built component in place of a choice"
     )
 
 
