@@ -20,12 +20,9 @@ import torch
 
 from ccl_plugins.kernels import RBF, Cosine
 from ccl_plugins.samplers import ConditionalPair, Imbalanced, SameCondition, Uniform
+from ccl_plugins.samplers.conditional_pair import TOGETHER
 
 Case = tuple[str, str, Callable[[], Any]]
-
-
-DRAWN_TOGETHER = 16
-"""Batches of 256 whose partners `conditional_pair` draws at once: a multiple of them is measured."""
 
 
 def main() -> None:
@@ -123,10 +120,12 @@ def measure(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     batches = sampler.batches(0)
     next(batches)
     begun = time.process_time()
-    for _ in itertools.islice(batches, DRAWN_TOGETHER - 1):
+    # Partners of several batches are drawn at once: what the first has drawn for others does not count.
+    together = max(1, TOGETHER // options.batch)
+    for _ in itertools.islice(batches, together - 1):
         pass
     times = []
-    for _ in itertools.islice(range(options.batches), len(sampler) - DRAWN_TOGETHER):
+    for _ in itertools.islice(range(options.batches), len(sampler) - together):
         before = time.process_time()
         next(batches)
         times.append(time.process_time() - before)

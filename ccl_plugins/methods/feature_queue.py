@@ -80,7 +80,7 @@ class FeatureQueue(nn.Module):
 
     def grams(self) -> dict[str, Tensor]:
         """The (r, r) Gram matrices of the filled places, by name."""
-        return {name: gram.gram for name, gram in self._running()}
+        return {name: gram.gram for name, _, gram in self._running()}
 
     def _hold(self, key: str, rows: Tensor) -> None:
         """Register the rows of a condition, and the statistics of them that are to be kept."""
@@ -93,10 +93,11 @@ class FeatureQueue(nn.Module):
                     gram.rebuild(rows, self.valid)
                     self.running[str(i)] = gram
 
-    def _running(self) -> Iterator[tuple[str, RunningGram]]:
-        for i, name in enumerate(self.statistics):
+    def _running(self) -> Iterator[tuple[str, str, RunningGram]]:
+        """Each statistic that is kept: its name, the condition it is of, and its sums."""
+        for i, (name, statistic) in enumerate(self.statistics.items()):
             if str(i) in self.running:
-                yield name, cast(RunningGram, self.running[str(i)])
+                yield name, statistic.on, cast(RunningGram, self.running[str(i)])
 
     @torch.no_grad()
     def write(
@@ -125,9 +126,9 @@ class FeatureQueue(nn.Module):
         )
         for name, rows in (conditions or {}).items():
             held = self.condition(name, rows)
-            for statistic, gram in self._running():
-                if self.statistics[statistic].on == name:
-                    gram.replace(held[places], self.valid[places], rows.to(held.dtype))
+            for _, on, gram in self._running():
+                if on == name:
+                    gram.replace(held[places], places < self.filled, rows.to(held.dtype))
             held.index_copy_(0, places, rows.to(held.dtype))
         self.pointer.copy_((self.pointer + count) % len(self))
         self.filled.copy_((self.filled + count).clamp_max(len(self)))
@@ -141,9 +142,8 @@ class FeatureQueue(nn.Module):
         """
         for name, rows in look_up(self.index.clamp_min(0)).items():
             self.condition(name, rows).copy_(rows)
-        for statistic, gram in self._running():
-            rows = self.get_buffer(_buffer(self.statistics[statistic].on))
-            gram.rebuild(rows, self.valid)
+        for _, on, gram in self._running():
+            gram.rebuild(self.get_buffer(_buffer(on)), self.valid)
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *more: Any) -> None:
         for key in [key for key in state_dict if key.startswith(prefix)]:

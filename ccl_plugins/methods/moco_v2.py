@@ -113,13 +113,11 @@ class MoCoV2(nn.Module):
         self, embedded: Embedded, condition: Mapping[str, Tensor], index: Tensor | None
     ) -> Pairs:
         """Queries against the keys of all processes and the queue."""
-        u, v = len(embedded.projections), len(embedded.keys) if embedded.keys is not None else 0
         return against_keys(
             embedded,
             condition,
             index,
-            anchor_views=range(u),
-            key_views=range(0 if self.symmetric else 1, v + (not self.symmetric)),
+            first_key_view=0 if self.symmetric else 1,
             queue=self.queue.keys,
             queue_valid=self.queue.valid,
             queue_index=self.queue.index if self.own_in_queue == "ignore" else None,

@@ -104,8 +104,7 @@ class MoCoV3(nn.Module):
         self, embedded: Embedded, condition: Mapping[str, Tensor], index: Tensor | None
     ) -> Pairs:
         """Predictions against the keys of all processes."""
-        views = range(len(embedded.projections))
-        return against_keys(embedded, condition, index, anchor_views=views, key_views=views)
+        return against_keys(embedded, condition, index)
 
     def enqueue(self, pairs: Pairs) -> None:
         """Nothing: MoCo v3 has no queue."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -71,8 +71,7 @@ def against_keys(
     embedded: Embedded,
     condition: Mapping[str, Tensor],
     index: Tensor | None,
-    anchor_views: Sequence[int],
-    key_views: Sequence[int],
+    first_key_view: int = 0,
     **more: Any,
 ) -> Pairs:
     """Queries of this process against the momentum keys of all.
@@ -81,8 +80,7 @@ def against_keys(
         embedded: Projections (u, n, d) are the queries; keys (v, n, d).
         condition: By name (n,), (n, c) or (views, n, c).
         index: (n,) dataset indices.
-        anchor_views: The numbers of the u views.
-        key_views: The numbers of the v views.
+        first_key_view: The number of the first of the v views; queries are of the first u.
         more: Further fields of `Pairs`.
     """
     from lightly.utils import dist
@@ -95,8 +93,8 @@ def against_keys(
         return Pairs(
             anchors=embedded.projections,
             keys=gather(embedded.keys, 1),
-            anchor_views=tuple(anchor_views),
-            key_views=tuple(key_views),
+            anchor_views=tuple(range(len(embedded.projections))),
+            key_views=tuple(range(first_key_view, first_key_view + len(embedded.keys))),
             offset=dist.rank() * embedded.projections.shape[1],
             processes=dist.world_size(),
             condition={k: gather(z, 1 if z.ndim == 3 else 0) for k, z in condition.items()},
