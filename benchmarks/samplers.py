@@ -121,7 +121,7 @@ def measure(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     next(batches)
     begun = time.process_time()
     # Partners of several batches are drawn at once: what the first has drawn for others does not count.
-    together = max(1, TOGETHER // options.batch)
+    together = min(max(1, TOGETHER // options.batch), len(sampler) - 1)
     for _ in itertools.islice(batches, together - 1):
         pass
     times = []
