@@ -51,7 +51,7 @@ class Attributes:
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"columns": ["label"], "k": 1}
-    life: ClassVar[Life] = "static"
+    life: Life = "static"
 
     def __init__(
         self,

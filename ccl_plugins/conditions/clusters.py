@@ -52,7 +52,7 @@ class Clusters:
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"k": 3}
-    measure: ClassVar[Measure] = "categorical"
+    measure: Measure = "categorical"
 
     def __init__(
         self,

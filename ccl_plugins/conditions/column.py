@@ -33,7 +33,7 @@ class Column:
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"name": "label", "measure": "categorical"}
-    life: ClassVar[Life] = "static"
+    life: Life = "static"
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Column:
             raise ValueError(f"column {name!r} is {measure}; only a continuous one is standardised")
         self.name = name
         self.standardize = standardize
-        self.measure = measure
+        self.measure: Measure = measure
         self.missing = check_policy(missing, measure)
 
     def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:

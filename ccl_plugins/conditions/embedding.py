@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from torch import Tensor
 
@@ -27,8 +27,8 @@ class Embedding:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (9).
     """
 
-    life: ClassVar[Life] = "online"
-    measure: ClassVar[Measure] = "continuous"
+    life: Life = "online"
+    measure: Measure = "continuous"
 
     def __init__(self, of: Literal["projection", "backbone", "key"] = "projection") -> None:
         self.of = one_of("of", of, ("projection", "backbone", "key"))

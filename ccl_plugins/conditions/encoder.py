@@ -56,8 +56,8 @@ class Encoder:
         "pretrained": False,
         "image_size": 32,
     }
-    life: ClassVar[Life] = "static"
-    measure: ClassVar[Measure] = "continuous"
+    life: Life = "static"
+    measure: Measure = "continuous"
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,8 +23,8 @@ class Instance:
         Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), section 3.
     """
 
-    life: ClassVar[Life] = "static"
-    measure: ClassVar[Measure] = "categorical"
+    life: Life = "static"
+    measure: Measure = "categorical"
 
     def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """0 to N - 1."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor
 
@@ -25,8 +25,8 @@ class Label:
             their own views only, or ``"drop"``: left out of training.
     """
 
-    life: ClassVar[Life] = "static"
-    measure: ClassVar[Measure] = "categorical"
+    life: Life = "static"
+    measure: Measure = "categorical"
 
     def __init__(self, missing: Missing = "error") -> None:
         self.missing = check_policy(missing, self.measure)

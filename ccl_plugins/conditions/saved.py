@@ -32,7 +32,7 @@ class Saved:
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"file": "condition.safetensors"}
-    life: ClassVar[Life] = "static"
+    life: Life = "static"
 
     def __init__(self, file: str | Path, missing: Missing = "error") -> None:
         self.file = Path(file)

@@ -52,8 +52,8 @@ class Synthetic:
         appendix H.
     """
 
-    life: ClassVar[Life] = "static"
-    measure: ClassVar[Measure] = "categorical"
+    life: Life = "static"
+    measure: Measure = "categorical"
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"family": "conditional", "level": 1}
 
     def __init__(

@@ -51,8 +51,8 @@ class WordNet:
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"level": 5, "classes": "imagenet1k"}
-    life: ClassVar[Life] = "static"
-    measure: ClassVar[Measure] = "categorical"
+    life: Life = "static"
+    measure: Measure = "categorical"
 
     def __init__(
         self,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from torch import Tensor
 from torch.nn import functional
 
@@ -23,8 +21,8 @@ class Cosine:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), their main setting.
     """
 
-    positive_definite: ClassVar[bool] = True
-    one_hot: ClassVar[bool] = True
+    positive_definite: bool = True
+    one_hot: bool = True
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         """(n, m) cosines."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
@@ -19,8 +17,8 @@ class Delta:
         (n, c), (m, c) -> (n, m); (n,), (m,) for scalars and class ids
     """
 
-    positive_definite: ClassVar[bool] = True
-    one_hot: ClassVar[bool] = True
+    positive_definite: bool = True
+    one_hot: bool = True
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         """(n, m) ones and zeros."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from torch import Tensor
 
 from ccl_plugins.numerics import inner, squared_norm
@@ -23,8 +21,8 @@ class Jaccard:
         positive definite.
     """
 
-    positive_definite: ClassVar[bool] = True
-    one_hot: ClassVar[bool] = True
+    positive_definite: bool = True
+    one_hot: bool = True
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         """(n, m) shares in [0, 1]."""

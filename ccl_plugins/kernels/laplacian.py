@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -31,8 +31,8 @@ class Laplacian:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022); their code has ``norm=2``.
     """
 
-    positive_definite: ClassVar[bool] = True
-    one_hot: ClassVar[bool] = True
+    positive_definite: bool = True
+    one_hot: bool = True
 
     def __init__(self, scale: float | Literal["median"] = 1.0, norm: Literal[1, 2] = 2) -> None:
         self.scale = read_scale(scale)

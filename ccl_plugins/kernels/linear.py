@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from torch import Tensor
 from torch.nn import functional
 
@@ -31,8 +29,8 @@ class Linear:
         diagonal with 1, which makes the kernel indefinite; here it is kept, or normalised to 1.
     """
 
-    positive_definite: ClassVar[bool] = True
-    one_hot: ClassVar[bool] = True
+    positive_definite: bool = True
+    one_hot: bool = True
 
     def __init__(self, scale: float = 1.0, *, normalize: bool = False) -> None:
         self.scale = refuse_median(scale, "linear")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -38,8 +37,8 @@ class Polynomial:
         kept, or normalised to 1.
     """
 
-    positive_definite: ClassVar[bool] = True
-    one_hot: ClassVar[bool] = True
+    positive_definite: bool = True
+    one_hot: bool = True
 
     def __init__(
         self, degree: int = 3, coef0: float = 0.0, scale: float = 1.0, *, normalize: bool = False

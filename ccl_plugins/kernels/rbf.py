@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from torch import Tensor
 
@@ -28,8 +28,8 @@ class RBF:
         scale is σ², not 2σ².
     """
 
-    positive_definite: ClassVar[bool] = True
-    one_hot: ClassVar[bool] = True
+    positive_definite: bool = True
+    one_hot: bool = True
 
     def __init__(self, scale: float | Literal["median"] = 1.0) -> None:
         self.scale = read_scale(scale)
