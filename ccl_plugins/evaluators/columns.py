@@ -1,11 +1,16 @@
-"""What evaluators ask of frozen features and their columns before they compute."""
+"""The samples an evaluator measures: their frozen features, and what a column says of them."""
 
 from __future__ import annotations
+
+import logging
 
 import torch
 from torch import Tensor
 
+from ccl_plugins.missing import missing_rows
 from ccl_plugins.protocols import Frozen
+
+logger = logging.getLogger(__name__)
 
 
 def metric_prefix(name: str, column: str) -> str:
@@ -13,7 +18,59 @@ def metric_prefix(name: str, column: str) -> str:
     return name if column == "label" else f"{name}-{column}"
 
 
-def features(frozen: Frozen) -> Tensor:
+def with_classes(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
+    """Features (n, f) in float64 and ids (n,) of the samples with a class in a categorical column.
+
+    Raises:
+        ValueError: If the column is missing, has another number of rows, is no column of ids or has a class
+            for no sample; if a feature is not finite.
+    """
+    features, values = _features(frozen), _column(frozen, column)
+    if values.is_floating_point() or values.ndim != 1:
+        raise ValueError(
+            f"column {column!r} is {values.dtype} of shape {tuple(values.shape)}, a classifier needs "
+            "ids (N,) of integers; use the evaluator 'regression' for numbers"
+        )
+    known = _known(column, missing_rows(values, "categorical"))
+    return features[known], values[known].long()
+
+
+def with_numbers(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
+    """Features (n, f) and values (n, c), in float64, of the samples with a value in a continuous column.
+
+    Raises:
+        ValueError: If the column is missing, has another number of rows, holds integers or an infinite
+            value, or has values for no sample; if a feature is not finite.
+    """
+    features, values = _features(frozen), _column(frozen, column)
+    if not values.is_floating_point() or values.ndim not in (1, 2):
+        raise ValueError(
+            f"column {column!r} is {values.dtype} of shape {tuple(values.shape)}, a regression needs "
+            "floats (N,) or (N, c); use the evaluator 'linear' for classes"
+        )
+    values = values.double().reshape(len(values), -1)
+    infinite = values.isinf().any(dim=1)
+    if infinite.any():
+        raise ValueError(f"column {column!r} is infinite in row {int(infinite.nonzero()[0])}")
+    known = _known(column, missing_rows(values, "continuous"))
+    return features[known], values[known]
+
+
+def _known(column: str, missing: Tensor) -> Tensor:
+    """(N,) True at the samples that have a value; how many do not is logged."""
+    if missing.all():
+        raise ValueError(f"column {column!r} has a value for none of {len(missing)} samples")
+    if missing.any():
+        logger.warning(
+            "The column %r is missing in %d of %d samples, which are not measured.",
+            column,
+            int(missing.sum()),
+            len(missing),
+        )
+    return ~missing
+
+
+def _features(frozen: Frozen) -> Tensor:
     """(N, f) features in float64.
 
     Raises:
@@ -29,42 +86,6 @@ def features(frozen: Frozen) -> Tensor:
             f"features of row {row} are not finite ({int((~finite).sum())} rows in all)"
         )
     return x.double()
-
-
-def classes(frozen: Frozen, column: str) -> Tensor:
-    """(N,) ids of a categorical column.
-
-    Raises:
-        ValueError: If the column is missing, has another number of rows, or is no column of ids.
-    """
-    values = _column(frozen, column)
-    if values.is_floating_point() or values.ndim != 1:
-        raise ValueError(
-            f"column {column!r} is {values.dtype} of shape {tuple(values.shape)}, a classifier needs "
-            "ids (N,) of integers; use the evaluator 'regression' for numbers"
-        )
-    return values.long()
-
-
-def numbers(frozen: Frozen, column: str) -> Tensor:
-    """(N, c) values of a continuous column, in float64.
-
-    Raises:
-        ValueError: If the column is missing, has another number of rows, holds integers or a value that
-            is not finite.
-    """
-    values = _column(frozen, column)
-    if not values.is_floating_point() or values.ndim not in (1, 2):
-        raise ValueError(
-            f"column {column!r} is {values.dtype} of shape {tuple(values.shape)}, a regression needs "
-            "floats (N,) or (N, c); use the evaluator 'linear' for classes"
-        )
-    values = values.double().reshape(len(values), -1)
-    finite = values.isfinite().all(dim=1)
-    if not finite.all():
-        row = int((~finite).nonzero()[0])
-        raise ValueError(f"column {column!r} is not finite in row {row}")
-    return values
 
 
 def _column(frozen: Frozen, column: str) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.evaluators.columns import classes, features, metric_prefix
+from ccl_plugins.evaluators.columns import metric_prefix, with_classes
 from ccl_plugins.protocols import Frozen
 
 
@@ -20,7 +20,8 @@ class KNN:
     Args:
         k: Neighbours, 1 to the number of training samples.
         temperature: 0.002 or more, where votes still fit into a float64.
-        column: Categorical column of the metadata that is predicted.
+        column: Categorical column of the metadata that is predicted; samples without a class are left
+            out, and a warning counts them.
 
     Raises:
         ValueError: If a parameter is out of its range; on use, if there are fewer than k training samples,
@@ -42,14 +43,11 @@ class KNN:
 
     def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
         """``{"knn/top1": fraction}``."""
-        if self.k > len(train.features):
-            raise ValueError(
-                f"k={self.k} neighbours of only {len(train.features)} training samples"
-            )
-        predicted = nearest(
-            features(test), features(train), classes(train, self.column), self.k, self.temperature
-        )
-        right = predicted == classes(test, self.column)
+        bank, known = with_classes(train, self.column)
+        if self.k > len(bank):
+            raise ValueError(f"k={self.k} neighbours of only {len(bank)} training samples")
+        x, ids = with_classes(test, self.column)
+        right = nearest(x, bank, known, self.k, self.temperature) == ids
         return {f"{metric_prefix('knn', self.column)}/top1": right.double().mean().item()}
 
 

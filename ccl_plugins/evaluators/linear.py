@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ccl_plugins.evaluators.columns import classes, features, metric_prefix
+from ccl_plugins.evaluators.columns import metric_prefix, with_classes
 from ccl_plugins.protocols import Frozen
 from ccl_plugins.ranges import positive
 
@@ -27,7 +27,8 @@ class LinearProbe:
         reg: Weight of the penalty, above 0.  Papers have 1e-5 and 1e-6, with which the minimum is
             far and, on a small training set, worse on the test set.
         max_iter: Most L-BFGS steps, 1 or more.  Where they do not suffice, a warning is logged.
-        column: Categorical column of the metadata that is predicted.
+        column: Categorical column of the metadata that is predicted; samples without a class are left
+            out, and a warning counts them.
 
     Raises:
         ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,
@@ -48,7 +49,7 @@ class LinearProbe:
     def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
         """``{"linear/top1": fraction}``."""
         fit = softmax_regression(
-            features(train), classes(train, self.column), reg=self.reg, max_iter=self.max_iter
+            *with_classes(train, self.column), reg=self.reg, max_iter=self.max_iter
         )
         if not fit.converged:
             logger.warning(
@@ -58,7 +59,8 @@ class LinearProbe:
                 self.max_iter,
                 self.reg,
             )
-        right = fit.predict(features(test)) == classes(test, self.column)
+        x, ids = with_classes(test, self.column)
+        right = fit.predict(x) == ids
         return {f"{metric_prefix('linear', self.column)}/top1": right.double().mean().item()}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ccl_plugins.evaluators.columns import features, numbers
+from ccl_plugins.evaluators.columns import with_numbers
 from ccl_plugins.protocols import Frozen
 from ccl_plugins.ranges import positive
 
@@ -19,14 +19,15 @@ class Regression:
     ``"<column>/mse255"``.  A high error says that the features hide the attribute.
 
     Args:
-        column: Continuous column of the metadata that is predicted.
+        column: Continuous column of the metadata that is predicted; samples without a value are left
+            out, and a warning counts them.
         reg: Weight of the penalty, above 0, in units of features²; the same for any unit of the column.
         eight_bit: Whether to add ``mse255``, the error of a column in [0, 1] in units of 0 to 255; None
             does so for the column called ``color``.
 
     Raises:
         ValueError: If a parameter is out of its range; on use, if a column is missing or not continuous,
-            the splits' columns differ in width, or a value is not finite.
+            the splits' columns differ in width, or a value is infinite.
 
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), section 4.2 and appendix B; their
@@ -45,16 +46,16 @@ class Regression:
         """``{"color/mse": ..., "color/r2": ..., "color/mse255": ...}``."""
         from sklearn.metrics import r2_score
 
-        values = numbers(test, self.column)
+        x_test, values = with_numbers(test, self.column)
         if len(values) < 2:
             raise ValueError("r2 needs two test samples or more, there is one")
-        known = numbers(train, self.column)
+        x, known = with_numbers(train, self.column)
         if known.shape[1] != values.shape[1]:
             raise ValueError(
                 f"column {self.column!r} has {known.shape[1]} entries a sample in training and "
                 f"{values.shape[1]} in testing"
             )
-        predicted = ridge_regression(features(train), known, features(test), reg=self.reg)
+        predicted = ridge_regression(x, known, x_test, reg=self.reg)
         mse = (predicted - values).square().mean().item()
         metrics = {f"{self.column}/mse": mse}
         if self.eight_bit:

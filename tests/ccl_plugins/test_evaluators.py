@@ -61,7 +61,7 @@ def test_the_linear_probe_is_at_a_stationary_point_of_its_objective(classes):
 
 def test_class_ids_need_not_be_consecutive():
     train, test = blobs(seed=0), blobs(seed=1)
-    strange = torch.tensor([7, -1, 40])
+    strange = torch.tensor([7, 2, 40])
     renamed = [frozen(d.features, label=strange[d.metadata["label"]]) for d in (train, test)]
     for evaluator in (LinearProbe(), KNN(k=20)):
         assert evaluator(*renamed) == evaluator(train, test)
@@ -191,8 +191,21 @@ def test_features_and_values_that_are_not_finite_are_named():
         with pytest.raises(ValueError, match="row 3 are not finite"):
             evaluator(good, broken)
     good.metadata["color"][5] = float("inf")
-    with pytest.raises(ValueError, match="not finite in row 5"):
+    with pytest.raises(ValueError, match="infinite in row 5"):
         Regression()(good, blobs())
+
+
+def test_samples_without_a_value_are_left_out_and_counted(caplog):
+    whole, holes = blobs(), blobs()
+    holes.metadata["label"][:20] = -1
+    holes.metadata["color"][:20, 1] = float("nan")
+    part = frozen(whole.features[20:], **{k: v[20:] for k, v in whole.metadata.items()})
+    for evaluator in (LinearProbe(), KNN(k=5), Regression()):
+        caplog.clear()
+        assert evaluator(holes, holes) == evaluator(part, part)
+        assert caplog.text.count("missing in 20 of 90 samples") == 2
+    with pytest.raises(ValueError, match="'label' has a value for none of 90 samples"):
+        LinearProbe()(frozen(whole.features, label=torch.full((90,), -1)), whole)
 
 
 def test_shapes_that_do_not_belong_together_are_quoted():
