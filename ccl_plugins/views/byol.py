@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ccl_plugins.ranges import whole
 from ccl_plugins.views.lightly_views import IMAGENET_MEAN, IMAGENET_STD, LightlyViews
 from ccl_plugins.views.steps import Jitter, view_steps
 
@@ -52,8 +53,7 @@ class BYOLViews(LightlyViews):
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
     ) -> None:
-        if count < 1:
-            raise ValueError(f"count must be 1 or more views, not {count!r}")
+        whole("count", count, 1)
         for name, pair in {"blur": blur, "solarize": solarize}.items():
             if len(pair) != 2:
                 raise ValueError(f"{name} must be two probabilities, not {pair!r}")

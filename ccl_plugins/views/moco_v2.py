@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ccl_plugins.ranges import whole
 from ccl_plugins.views.lightly_views import IMAGENET_MEAN, IMAGENET_STD, LightlyViews
 from ccl_plugins.views.steps import Jitter, view_steps
 
@@ -45,7 +46,6 @@ class MoCoV2Views(LightlyViews):
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
     ) -> None:
-        if count < 1:
-            raise ValueError(f"count must be 1 or more views, not {count!r}")
+        whole("count", count, 1)
         steps = view_steps(size, min_scale, flip, jitter, grey, blur, like=MOCO_V2)
         super().__init__([steps] * count, size=size, mean=mean, std=std)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ccl_plugins.ranges import whole
 from ccl_plugins.views.lightly_views import IMAGENET_MEAN, IMAGENET_STD, LightlyViews
 from ccl_plugins.views.simclr import SIMCLR
 from ccl_plugins.views.steps import Jitter, view_steps
@@ -47,8 +48,7 @@ class MultiViews(LightlyViews):
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
     ) -> None:
-        if count < 1:
-            raise ValueError(f"count must be 1 or more views, not {count!r}")
+        whole("count", count, 1)
         like, strength = SIMCLR, jitter
         if not isinstance(strength, int | float):
             like, strength = _four(strength), 1.0

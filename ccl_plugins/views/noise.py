@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccl_plugins.ranges import non_negative
+from ccl_plugins.ranges import non_negative, whole
 
 
 class NoiseViews:
@@ -29,11 +29,9 @@ class NoiseViews:
     def __init__(self, std: float = 0.1, drop: float = 0.2, count: int = 2) -> None:
         if not 0 <= drop < 1:
             raise ValueError(f"drop must be a probability, 0 or more and below 1, not {drop!r}")
-        if count < 1:
-            raise ValueError(f"count must be 1 or more views, not {count!r}")
         self.std = non_negative("std", std)
         self.drop = drop
-        self.count = count
+        self.count = whole("count", count, 1)
 
     def __call__(self, image: Any) -> list[Tensor]:
         """The views, float32, each of the vector's shape."""
