@@ -1,8 +1,9 @@
-"""numpy's arrays in files."""
+"""Arrays of numbers, in files and as a user gives them."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,3 +29,15 @@ def read_npy(path: str | Path) -> Tensor:
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{path} is no array of numbers: its values are of type {array.dtype}")
     return torch.from_numpy(array.astype(np.int64) if array.dtype.kind in "iu" else array)
+
+
+def as_numbers(values: Any, name: str) -> Tensor:
+    """A user's array, list or tensor as a tensor.
+
+    Raises:
+        ValueError: For words, and rows of different lengths.
+    """
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold numbers, not {values!r:.80}: {error}") from error

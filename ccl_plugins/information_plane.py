@@ -161,20 +161,10 @@ def plot(points: Sequence[Point], path: str | Path, parameter: str, against: str
 
 def _train(pipeline: Pipeline, against: str) -> tuple[Any, Tensor]:
     """The training split, and the target's class ids."""
-    from ccl_plugins.metadata import tensor_columns
+    from ccl_plugins.metadata import class_ids
 
     split = pipeline.dataset("train")
-    if against not in split.metadata:
-        raise ValueError(
-            f"the data set has no column {against!r}; it has {', '.join(sorted(split.metadata))}"
-        )
-    target = tensor_columns({against: split.metadata[against]})[against]
-    if target.is_floating_point() or target.ndim != 1:
-        raise ValueError(
-            f"column {against!r} holds {tuple(target.shape)} {target.dtype}; information is measured"
-            " against class ids, (N,) whole numbers"
-        )
-    return split, target
+    return split, class_ids(split.metadata, against)
 
 
 def _points(name: str, condition: Any, split: Any, target: Tensor) -> Iterator[Point]:

@@ -77,11 +77,7 @@ def sample_names(split: Any, column: str) -> list[Any]:
     Raises:
         ValueError: For a column that the data set does not have.
     """
-    if column not in split.metadata:
-        raise ValueError(
-            f"the data set has no column {column!r}; it has {', '.join(sorted(split.metadata))}"
-        )
-    values = split.metadata[column]
+    values = choose(split.metadata, [column], "the data set")[column]
     listed: list[Any] = values.tolist() if isinstance(values, Tensor) else list(values)
     words = getattr(split, "vocabulary", {}).get(column)
     if words is None:

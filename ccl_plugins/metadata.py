@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ccl_plugins.tabular import choose
+
 if TYPE_CHECKING:
     from ccl_plugins.protocols import Measure
 
@@ -79,6 +81,21 @@ def tensor_columns(metadata: Mapping[str, Any]) -> dict[str, Tensor]:
     rest = {name: c for name, c in metadata.items() if not isinstance(c, Tensor)}
     encoded = encode(rest).tables[0]
     return {name: encoded.get(name, column) for name, column in metadata.items()}
+
+
+def class_ids(metadata: Mapping[str, Any], name: str) -> Tensor:
+    """(N,) the class ids of a metadata column; -1 where one is missing.
+
+    Raises:
+        ValueError: For a column that is not there, or that holds something else.
+    """
+    column = tensor_columns(choose(metadata, [name], "the data set"))[name]
+    if column.is_floating_point() or column.ndim != 1:
+        raise ValueError(
+            f"column {name!r} holds {column.dtype} of shape {tuple(column.shape)}, not class ids: (N,)"
+            " whole numbers"
+        )
+    return column.long()
 
 
 def factorize(words: Sequence[str | None], vocabulary: Sequence[str]) -> Tensor:

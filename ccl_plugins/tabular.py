@@ -43,7 +43,7 @@ def choose(columns: Mapping[str, Any], names: Sequence[str] | None, place: str) 
     """
     for name in names or ():
         if name not in columns:
-            there = [*columns][:8]
+            there = [*columns][:20]
             more = ", ..." if len(columns) > len(there) else ""
             raise ValueError(f"{place} has no column {name!r}; it has {', '.join(there)}{more}")
     return {name: columns[name] for name in (columns if names is None else names)}

@@ -43,6 +43,10 @@ def read_features(path: Path, key: str | None, split: Any) -> Tensor:
     Raises:
         ValueError: For a file of another data set, and for columns of words.
     """
+    if path.suffix not in (".npy", ".safetensors", ".parquet"):
+        raise ValueError(
+            f"a file of features ends in .npy, .safetensors or .parquet, not as {path.name!r}"
+        )
     if path.suffix == ".parquet":
         table = read_table(path)
         features = _columns_side_by_side({k: v for k, v in table.items() if k != key}, path)

@@ -9,10 +9,11 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from ccl_plugins.arrays import as_numbers
 from ccl_plugins.conditions.attribute_sources import from_array, from_file
 from ccl_plugins.conditions.binary_columns import binary_columns
 from ccl_plugins.conditions.entropy_order import by_entropy, choose_k, equal_values
-from ccl_plugins.metadata import tensor_columns
+from ccl_plugins.metadata import class_ids
 from ccl_plugins.missing import Missing, check_policy
 from ccl_plugins.protocols import Life, Measure, Table
 from ccl_plugins.tabular import choose
@@ -94,20 +95,18 @@ class Attributes:
                 f"k={self.k}, but there are {len(binary)} binary attributes: {', '.join(binary)}"
             )
         columns = torch.stack(list(binary.values()), 1)
-        columns = columns[:, by_entropy(columns)]
-        k = choose_k(columns, self._read_target(dataset)) if self.k == "auto" else self.k
+        columns, k = columns[:, by_entropy(columns)], self.k
+        if k == "auto":
+            k = choose_k(columns, class_ids(dataset.metadata, self.target))
         *_, ids = equal_values(columns[:, :k])
         return ids
 
     def _read(self, dataset: Any) -> dict[str, Any]:
         """The chosen attributes by name, one row per sample."""
         if self.array is not None:
-            found = from_array(torch.as_tensor(self.array), dataset, "the array")
+            found = from_array(as_numbers(self.array, "array"), dataset, "the array")
             return choose(found, self.columns, "the array")
         if self.file is not None:
             found = from_file(self.file, self.key, dataset)
             return choose(found, self.columns, str(self.file))
         return choose(dataset.metadata, self.columns, "the data set")
-
-    def _read_target(self, dataset: Any) -> Tensor:
-        return tensor_columns(choose(dataset.metadata, [self.target], "the data set"))[self.target]

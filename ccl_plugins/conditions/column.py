@@ -11,6 +11,7 @@ from torch import Tensor
 from ccl_plugins.metadata import tensor_columns
 from ccl_plugins.missing import Missing, check_policy, missing_entries
 from ccl_plugins.protocols import Dataset, Life, Measure, Table
+from ccl_plugins.tabular import choose
 
 
 class Column:
@@ -50,7 +51,7 @@ class Column:
                     f"what column {name!r} holds is not known without a data set: give"
                     " measure='categorical', 'multi_label' or 'continuous'"
                 )
-            measure = _read_schema(dataset.schema(), name)
+            measure = choose(dataset.schema(), [name], "the data set")[name]
         if standardize and measure != "continuous":
             raise ValueError(f"column {name!r} is {measure}; only a continuous one is standardised")
         self.name = name
@@ -60,8 +61,7 @@ class Column:
 
     def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """The column's values on the training split."""
-        _read_schema(dataset.metadata, self.name)
-        values = tensor_columns({self.name: dataset.metadata[self.name]})[self.name]
+        values = tensor_columns(choose(dataset.metadata, [self.name], "the data set"))[self.name]
         if not self.standardize:
             return values
         values = values.double()  # in which the mean of equal numbers is that number
@@ -69,9 +69,3 @@ class Column:
         centered = values - values.nanmean(0)
         deviation = (centered.square().nansum(0) / there).sqrt()
         return (centered / torch.where(deviation > 0, deviation, 1)).float()
-
-
-def _read_schema(schema: Mapping[str, Any], name: str) -> Any:
-    if name not in schema:
-        raise ValueError(f"the data set has no column {name!r}; it has {', '.join(sorted(schema))}")
-    return schema[name]

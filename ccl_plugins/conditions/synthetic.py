@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ccl_plugins.metadata import tensor_columns
+from ccl_plugins.metadata import class_ids
 from ccl_plugins.missing import Missing, check_policy
 from ccl_plugins.protocols import Life, Measure, Table
 from ccl_plugins.ranges import one_of
@@ -83,12 +83,7 @@ class Synthetic:
 
     def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """The clusters of the training split."""
-        if self.column not in dataset.metadata:
-            raise ValueError(
-                f"the data set has no column {self.column!r}; it has"
-                f" {', '.join(sorted(dataset.metadata))}"
-            )
-        labels = tensor_columns({self.column: dataset.metadata[self.column]})[self.column]
+        labels = class_ids(dataset.metadata, self.column)
         there = labels >= 0
         ids = torch.full_like(labels, -1)
         ids[there] = torch.from_numpy(self._clusters(labels[there].numpy()))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins import tensor_files
-from ccl_plugins.arrays import read_npy
+from ccl_plugins.arrays import as_numbers, read_npy
 from ccl_plugins.datasets.splitting import check_fraction, hold_out
 from ccl_plugins.datasets.vectors import Vectors
 from ccl_plugins.metadata import Encoded, encode
@@ -146,7 +146,7 @@ def as_vectors(features: Any) -> Tensor:
     Raises:
         ValueError: For another shape, and numbers that are not finite, naming the row.
     """
-    vectors = torch.as_tensor(features)
+    vectors = as_numbers(features, "features")
     if vectors.ndim != 2 or not vectors.numel():
         raise ValueError(f"features must be (N, f), not of shape {tuple(vectors.shape)}")
     vectors = vectors.float()

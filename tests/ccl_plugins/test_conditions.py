@@ -46,7 +46,7 @@ def test_a_standardised_column_has_mean_0_and_deviation_1():
 
 
 def test_a_column_that_is_not_there_is_named_with_those_that_are():
-    with pytest.raises(ValueError, match="no column 'hight'; it has height, label, same"):
+    with pytest.raises(ValueError, match="no column 'hight'; it has label, height, same"):
         Column("hight", dataset=Dataset())
 
 

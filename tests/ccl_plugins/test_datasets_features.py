@@ -70,6 +70,7 @@ def test_a_fraction_can_be_held_out():
     [
         ({"features": torch.full((60, 2), torch.nan)}, "not finite in 60 rows, first in row 0"),
         ({"features": torch.zeros(60)}, r"\(N, f\), not of shape \(60,\)"),
+        ({"features": [["a"]] * 60}, "features must hold numbers, not"),
         ({"features": torch.zeros(59, 6)}, r"59 vectors, but rows in \{'label': 60"),
         ({"features": torch.zeros(60, 5)}, "train has 5 features, test 6"),
         ({"more": [1] * 60}, "train has the columns"),
@@ -121,7 +122,7 @@ def test_noise_has_its_size_and_leaves_out_its_share():
     [
         ({"std": -1.0}, "std"),
         ({"drop": 1.0}, "below 1, not 1.0"),
-        ({"count": 0}, "1 or more views"),
+        ({"count": 0}, "count must be 1 or more"),
     ],
 )
 def test_noise_out_of_range_is_quoted(wrong, message):

@@ -112,9 +112,9 @@ def test_a_sweep_that_is_not_clear_is_refused(parameter, on, words):
 
 
 def test_a_target_must_be_a_column_of_class_ids():
-    with pytest.raises(ValueError, match="no column 'species'; it has balance, color"):
+    with pytest.raises(ValueError, match="no column 'species'; it has label, digit"):
         plane(compose(digit="label"), "species")
-    with pytest.raises(ValueError, match=r"'color' holds \(1437, 3\) torch.float32"):
+    with pytest.raises(ValueError, match=r"'color' holds torch.float32 of shape \(1437, 3\)"):
         plane(compose(digit="label"), "color")
     with pytest.raises(ValueError, match="no static categorical condition; own is continuous"):
         plane(compose(own="embedding"))

@@ -114,6 +114,13 @@ def test_columns_and_targets_that_are_not_there_are_named():
         fit(Attributes(["rde"]), Split(red=[0, 1], label=[0, 1]))
     with pytest.raises(ValueError, match="no column 'klass'; it has red"):
         fit(Attributes(["red"], k="auto", target="klass"), Split(red=[0, 1]))
+    with pytest.raises(ValueError, match=r"'tone' holds torch.float32 .* not class ids"):
+        fit(Attributes(["red"], k="auto", target="tone"), Split(red=[0, 1], tone=[0.5, 0.1]))
+
+
+def test_an_array_of_words_is_refused():
+    with pytest.raises(ValueError, match=r"array must hold numbers, not \[\['a'\]\]"):
+        fit(Attributes(array=[["a"]]), Split(label=[0]))
 
 
 @pytest.mark.parametrize(

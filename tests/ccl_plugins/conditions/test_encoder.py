@@ -178,6 +178,8 @@ def test_features_of_another_data_set_are_refused(tmp_path):
     np.save(tmp_path / "f.npy", torch.rand(6, 3).numpy())
     with pytest.raises(ValueError, match="6 rows, and the data set 5 samples"):
         fit(Encoder(file=tmp_path / "f.npy"), Images(5))
+    with pytest.raises(ValueError, match=r"\.safetensors or \.parquet, not as 'f.csv'"):
+        fit(Encoder(file="f.csv"), Images())
 
 
 def test_the_cache_file_itself_can_be_brought(make, tmp_path):

@@ -13,7 +13,7 @@ from ccl_plugins.information import information
 
 LABELS = torch.arange(90) % 5
 LABELS[:20] = 3  # classes of different sizes
-SPLIT = Split(label=LABELS)
+SPLIT = Split(label=LABELS, size=LABELS / 2)
 
 
 def about(**given):
@@ -93,7 +93,14 @@ def test_samples_without_a_label_have_no_cluster():
         ({"family": "mutual", "level": 7}, "level 7 is beyond the last of family 'mutual', .* 6"),
         ({"family": "conditional", "level": 4}, "level 4 is beyond .* which is 3"),
         ({"family": "entropy", "level": 1, "mixed": 6}, "mixed=6 classes, but there are 5"),
-        ({"family": "mutual", "level": 1, "column": "klass"}, "no column 'klass'; it has label"),
+        (
+            {"family": "mutual", "level": 1, "column": "klass"},
+            "no column 'klass'; it has label, size",
+        ),
+        (
+            {"family": "mutual", "level": 1, "column": "size"},
+            "'size' holds torch.float32 .* not class",
+        ),
         ({"family": "mutual", "level": -1}, "level must be 0 or more"),
         ({"family": "mutual", "level": 1, "branch": 1}, "branch 2 or more"),
         ({"family": "mutual", "level": 1, "mixed": 1}, "mixed= is a number of classes for family"),
