@@ -138,7 +138,7 @@ def kept_counts(
         elif rule == "linear":
             kept.append(int(step / steps * count))
         else:
-            kept.append(int(math.exp(step) / math.exp(steps) * count))
+            kept.append(int(math.exp(step - steps) * count))
     return kept
 
 

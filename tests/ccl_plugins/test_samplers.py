@@ -203,6 +203,10 @@ def test_the_geometric_rule_leaves_no_class_empty():
     assert kept_counts([200, 100, 400], "geometric", ratio=0.25) == [50, 50, 400]
 
 
+def test_the_exponential_rule_takes_any_number_of_steps():
+    assert kept_counts([100] * 1000, "exponential", steps=1000)[-3:] == [13, 36, 100]
+
+
 def test_classes_that_are_empty_are_named():
     with pytest.warns(UserWarning, match="leaves 1 of 10 classes without a sample, the first is 3"):
         Imbalanced(
