@@ -73,8 +73,16 @@ def create(
 
 
 def load_weights(model: nn.Module, path: str | Path, *, keep_head: bool = False) -> None:
-    """Load a file of weights; those of a last layer that the model has not are left out."""
+    """Load a file of weights, leaving out those of a last layer that the model does not have.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        RuntimeError: If it holds weights of another model.
+    """
     from timm.models import load_state_dict
+
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"there is no file of weights {str(path)!r}")
 
     weights = load_state_dict(str(path), weights_only=True)
     classifier = getattr(model, "default_cfg", {}).get("classifier") or ()

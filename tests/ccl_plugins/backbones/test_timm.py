@@ -89,6 +89,8 @@ def test_a_checkpoint_that_does_not_fit_or_is_not_plain_weights_is_refused(tmp_p
     torch.save({"state_dict": torch.nn.Linear(1, 1)}, path)
     with pytest.raises(RuntimeError, match="weights_only"):
         Timm("resnet18", checkpoint_path=str(path))
+    with pytest.raises(FileNotFoundError, match=r"no file of weights 'other\.pt'"):
+        Timm("resnet18", checkpoint_path="other.pt")
 
 
 def weights_of(path, name):
