@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ccl_plugins.gram import KernelFunction, exact_features, gram_of
 from ccl_plugins.landmarks import columns_by_landmarks
-from ccl_plugins.numerics import as_vectors
+from ccl_plugins.numerics import as_vectors, fill_by_turns
 
 Columns = Callable[[slice], Tensor]
 """Of the operator's n rows, the columns that are asked for: (n, ·)."""
@@ -70,8 +70,8 @@ def conditional_columns(
         ridge: λ, 0 or more; 0 needs a kernel matrix of full rank.  Where it changes over training,
             a 0-d tensor, above 0, whose value is not looked at.
         rows: Which n rows are wanted: the samples of the batch that are anchors.
-        valid: (m,), False for samples that are not there; their rows and columns are 0.  The first
-            sample is there.
+        valid: (m,), False for samples that are not there; their rows and columns are 0.  The batch is
+            there; without a ``queue``, the first sample.
         queue: (m - b, c) or (m - b,), the condition of further samples; None: m is b.
         landmarks: How many samples, evenly spaced, stand for all; None: the exact operator.
         dtype: Of the result; None: float64 where ``z`` is, else float32.
@@ -98,8 +98,7 @@ def conditional_columns(
             if getattr(kernel, "one_hot", False):
                 return _of_classes(kernel, values.long(), ridge, rows, valid, out)
         if valid is not None:  # whatever an empty place holds must reach neither a median nor a sum
-            there = valid[:, None] if values.ndim == 2 else valid
-            values = torch.where(there, values, values[:1])
+            values = fill_by_turns(values, valid, 1 if queue is None else len(batch))
         if landmarks is not None and landmarks < len(values):
             noise = torch.nan if _is_zero(ridge) else ridge
             return columns_by_landmarks(kernel, values, noise, rows, valid, landmarks, out)

@@ -158,6 +158,25 @@ def squared_distance(a: Tensor, b: Tensor) -> Tensor:
     return square.fill_diagonal_(0) if a is b else square
 
 
+def at_least_float32(x: Tensor) -> Tensor:
+    """``x``, in float32 where it is narrower."""
+    return x if x.dtype.itemsize >= 4 else x.float()
+
+
+def fill_by_turns(values: Tensor, valid: Tensor, first: int) -> Tensor:
+    """Values (k, ...) in which the first few, by turns, stand where others are not valid.
+
+    So what is not there reaches no sum, and a median over all is one over those that are there.
+
+    Args:
+        values: (k, ...).
+        valid: (k,) True where a value is there.
+        first: How many of the first stand in; they are there.
+    """
+    place = torch.arange(len(values), device=values.device)
+    return values[torch.where(valid, place, place % first)]
+
+
 def gather(x: Tensor, dim: int = 0) -> Tensor:
     """``x`` of all processes side by side, in the order of ranks, with gradient."""
     from lightly.utils import dist

@@ -13,6 +13,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from ccl_plugins.numerics import fill_by_turns
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Samples:
@@ -124,9 +126,21 @@ class Samples:
         return self.counted() if self.negative is None else self.counted(self.negative) | positives
 
     def everyone(self, on: str, i: int = 0) -> Tensor:
-        """(m + q, ...) values of a condition, of the batch as view ``i`` has them and of the queue."""
+        """(m + q, ...) values of a condition, of the batch as view ``i`` has them and of the queue.
+
+        In empty places of the queue stand values of the batch, whatever the queue holds there.
+        """
         values = self.condition_of(on, i)
-        return values if self.queue_valid is None else torch.cat([values, self.queue_condition[on]])
+        there = self.there(len(values))
+        if there is None:
+            return values
+        return fill_by_turns(torch.cat([values, self.queue_condition[on]]), there, len(values))
+
+    def there(self, m: int) -> Tensor | None:
+        """(m + q,) False at the queue's empty places, after the batch's m; None without a queue."""
+        if self.queue_valid is None:
+            return None
+        return torch.cat([self.queue_valid.new_ones(m), self.queue_valid])
 
     def condition_of(self, name: str, i: int = 0) -> Tensor:
         """(m,) or (m, c) values of a condition as anchor view ``i`` has them."""

@@ -64,5 +64,6 @@ def resolve(
         if not as_vectors(b).dtype.is_floating_point:
             b = torch.eye(2, device=b.device)  # two class ids as one-hot vectors
         b = b[:: -(-len(b) // SAMPLES)]
-        median = distance(b, b).masked_fill(equal(b, b), torch.nan).nanmedian()
+        off = distance(b, b).masked_fill(equal(b, b), torch.nan)
+        median = off.flatten().nanmedian(0).values  # without a dimension, a GPU would be waited for
         return torch.where(median.isnan(), 1.0, median)

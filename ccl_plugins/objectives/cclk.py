@@ -125,8 +125,9 @@ class CCLK(ContrastiveObjective):
     def weights(self, pairs: Pairs, i: int) -> Tensor:
         """(n, m + q) rows of the conditional operator, over the batch's samples and the queue's."""
         if self.form == "released":
-            z, valid = pairs.everyone(self.on, i), _there(pairs)
-            solved = (self.kernel, z, self.ridge, pairs.rows, valid)
+            z = pairs.everyone(self.on, i)
+            there = pairs.there(pairs.keys.shape[1])
+            solved = (self.kernel, z, self.ridge, pairs.rows, there)
             weights = released_operator(*solved, dtype=pairs.anchors.dtype)
         else:
             with torch.no_grad():
@@ -146,7 +147,7 @@ class CCLK(ContrastiveObjective):
             pairs.condition_of(self.on, i),
             self.ridge,
             pairs.rows,
-            _there(pairs),
+            pairs.there(pairs.keys.shape[1]),
             queue=queue,
             landmarks=self.landmarks,
             dtype=pairs.anchors.dtype,
@@ -235,14 +236,7 @@ def log_or_nan(x: Tensor) -> Tensor:
     return torch.where(x > 0, x, torch.nan).log()
 
 
-def candidates(pairs: Pairs) -> int | Tensor:
-    """How many samples the operator was solved over."""
-    m = pairs.keys.shape[1]
-    return m if pairs.queue_valid is None else m + pairs.queue_valid.sum()
-
-
-def _there(pairs: Pairs) -> Tensor | None:
-    """(m + q,) False at the queue's empty places; None where there is no queue."""
-    if pairs.queue_valid is None:
-        return None
-    return torch.cat([pairs.queue_valid.new_ones(pairs.keys.shape[1]), pairs.queue_valid])
+def other_candidates(pairs: Pairs) -> Tensor:
+    """0-d, how many samples beside the anchor the operator was solved over: b - 1."""
+    others = pairs.anchors.new_full((), pairs.keys.shape[1] - 1)
+    return others if pairs.queue_valid is None else others + pairs.queue_valid.sum()

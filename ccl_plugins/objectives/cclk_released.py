@@ -65,10 +65,9 @@ def released_positives(
 
 
 def released_negatives(
-    pairs: Pairs, i: int, j: int, weights: Tensor, temperature: Number, samples: int | Tensor
+    pairs: Pairs, i: int, j: int, weights: Tensor, temperature: Number, others: Tensor
 ) -> Tensor:
-    """(n,) minus log of the own key's share among it and b - 1 times the weighed other samples."""
-    others = torch.as_tensor(samples - 1, dtype=weights.dtype, device=weights.device)
+    """(n,) minus log of the own key's share among it and b - 1 ``others`` times the weighed ones."""
     own = pairs.own_sim(i, j) / temperature
     log_negatives = _log_expectation(pairs, i, j, weights, temperature) + others.log()
     return torch.logaddexp(own, log_negatives).clamp(*LOG_RANGE) - own

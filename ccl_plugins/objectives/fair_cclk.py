@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.objectives.cclk import CCLK, candidates, log_or_nan
+from ccl_plugins.objectives.cclk import CCLK, log_or_nan, other_candidates
 from ccl_plugins.objectives.cclk_released import released_negatives
 from ccl_plugins.pairs import Pairs
 
@@ -53,15 +51,16 @@ class FairCCLK(CCLK):
         self, pairs: Pairs, i: int, j: int, logs: Tensor, queued: tuple[Tensor, ...] | None
     ) -> Tensor:
         """(n,) softplus of the negatives' log-sum against the own score."""
-        own, others = pairs.own_sim(i, j) / self.temperature, candidates(pairs) - 1
-        log_others = others.to(own.dtype).log() if isinstance(others, Tensor) else math.log(others)
-        log_negatives = self.log_expectation(pairs, i, j, logs, queued) + log_others
+        own = pairs.own_sim(i, j) / self.temperature
+        expectation = self.log_expectation(pairs, i, j, logs, queued)
+        log_negatives = expectation + other_candidates(pairs).log()
         return functional.softplus(log_negatives - own)
 
     def literal(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
         """(n,) the log as printed, undefined where negatives sum to less than minus the own score."""
         if self.form == "released":
-            return released_negatives(pairs, i, j, weights, self.temperature, candidates(pairs))
+            others = other_candidates(pairs)
+            return released_negatives(pairs, i, j, weights, self.temperature, others)
         negatives, shift = self.signed_expectation(pairs, i, j, weights)
         own = pairs.own_sim(i, j) / self.temperature - shift
-        return log_or_nan(own.exp() + (candidates(pairs) - 1) * negatives) - own
+        return log_or_nan(own.exp() + other_candidates(pairs) * negatives) - own

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from ccl_plugins.kernels import RBF
-from ccl_plugins.objectives import FairCCLK, InfoNCE, WeaklySupCCLK
+from ccl_plugins.objectives import FairCCLK, InfoNCE, SoftInfoNCE, WeaklySupCCLK
 from ccl_plugins.pairs import Pairs, in_batch
 
 
@@ -65,6 +67,33 @@ def test_infonce_with_a_queue_equals_the_slow_loop(full):
             ]
         total = total - torch.log(own / (own + sum(others)))
     torch.testing.assert_close(InfoNCE(tau).loss(pairs), total / 3, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        SoftInfoNCE(RBF("median")),
+        InfoNCE(exclude=(RBF("median"), 0.6)),
+        FairCCLK(RBF("median")),
+        FairCCLK(RBF("median"), form="released"),
+    ],
+)
+def test_what_stands_in_empty_places_reaches_no_median(objective):
+    losses = []
+    for rest in (0.0, 7.0, torch.nan):
+        pairs = with_queue(full=False)
+        pairs.queue_condition["condition"][3:] = rest
+        losses.append(objective.loss(pairs))
+    assert losses[0].isfinite()
+    torch.testing.assert_close(losses, losses[:1] * 3, rtol=0, atol=0)
+
+
+def test_over_an_empty_queue_a_median_is_that_of_the_batch():
+    pairs = with_queue()
+    pairs.queue_valid.fill_(False)
+    alone = replace(pairs, queue=None, queue_valid=None)
+    losses = [FairCCLK(RBF("median")).loss(each) for each in (pairs, alone)]
+    torch.testing.assert_close(losses[0], losses[1])
 
 
 @pytest.mark.parametrize("kind", [FairCCLK, WeaklySupCCLK])
