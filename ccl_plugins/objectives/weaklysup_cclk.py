@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.numerics import logsumexp, logsumexp_blocks, masked
+from ccl_plugins.numerics import EMPTY, logsumexp, logsumexp_blocks, masked
 from ccl_plugins.objectives.cclk import CCLK, log_or_nan
 from ccl_plugins.objectives.cclk_released import released_positives
 from ccl_plugins.pairs import Pairs
@@ -17,7 +17,8 @@ class WeaklySupCCLK(CCLK):
     """CCL-K with conditional positives: samples of a like condition attract each other.
 
     ``-log( c_i / (c_i + Σ_{j≠i} e_ij) )``.  Positives: the samples weighted by the conditional
-    operator, the own other view among them.  Negatives: the other samples, of equal weight.
+    operator, the own other view among them.  Negatives: the other samples, of equal weight.  An anchor
+    that no sample is like, itself included (a row of zeros under a cosine kernel), does not count.
 
     Warning:
         ``form="released"`` repels a sample's own views from each other: it leaves the own pair out of
@@ -46,6 +47,12 @@ class WeaklySupCCLK(CCLK):
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (7), which is
         ``symmetric=False, negative_weights="keep"``.
     """
+
+    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """One value per anchor and pair of views; weight 0 where nothing is a positive."""
+        values, weights = super().terms(pairs)
+        some = ~(values.detach() > -EMPTY / 2)  # NaN counts: it is not silently left out
+        return torch.where(some, values, 0), weights * some
 
     def weighed(self, pairs: Pairs) -> Tensor | None:
         """The positives, where a user brought them."""

@@ -8,6 +8,7 @@ import torch
 
 from ccl_plugins.kernels import RBF, Cosine, Laplacian, Linear, Polynomial
 from ccl_plugins.objectives import FairCCLK, HardNegCCLK, WeaklySupCCLK
+from ccl_plugins.pairs import in_batch
 
 KERNELS = {
     "rbf": RBF,
@@ -65,6 +66,27 @@ def test_class_ids_count_as_one_hot_vectors(kind, kernel):
     torch.testing.assert_close(
         objective(x, y, condition=ids), objective(x, y, condition=one_hot), rtol=1e-6, atol=0
     )
+
+
+@pytest.mark.parametrize("kernel", [Linear(), Cosine(), Polynomial(normalize=True)])
+def test_an_anchor_that_nothing_is_like_has_no_positive_and_does_not_count(kernel):
+    x, y = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(2)).double()
+    z = torch.rand(6, 3, generator=torch.Generator().manual_seed(3)).double()
+    z[2] = 0
+    pairs = in_batch(torch.nn.functional.normalize(torch.stack([x, y]), dim=-1), {"condition": z})
+    objective = WeaklySupCCLK(kernel)
+    values, weights = objective.terms(pairs)
+    assert weights.tolist() == [[1, 1, 0, 1, 1, 1]] * 2
+    assert values.max() < 50
+    expected = values[weights > 0].mean()
+    torch.testing.assert_close(objective(x, y, condition=z), expected)
+
+
+def test_a_single_sample_has_no_negatives():
+    x = torch.nn.functional.normalize(torch.randn(2, 1, 4), dim=-1).requires_grad_()
+    loss = FairCCLK(RBF()).loss(in_batch(x, {"condition": torch.rand(1, 3)}))
+    assert loss == 0
+    assert torch.autograd.grad(loss, x)[0].isfinite().all()
 
 
 def test_ridge_0_with_a_singular_kernel_says_so():
