@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from torch import Tensor
 from torch.nn import functional
 
+from ccl_plugins.numerics import at_least_float32
+
 
 @dataclass(frozen=True)
 class Embedded:
@@ -33,7 +35,7 @@ class Embedded:
 
 
 def _unit(x: Tensor) -> Tensor:
-    return functional.normalize(x if x.dtype.itemsize >= 4 else x.float(), dim=-1)
+    return functional.normalize(at_least_float32(x), dim=-1)
 
 
 @dataclass(frozen=True)

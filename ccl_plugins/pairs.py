@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics import gather
+from ccl_plugins.numerics import at_least_float32, gather
 from ccl_plugins.samples import Samples
 
 
@@ -175,7 +175,7 @@ class Pairs(Samples):
         neither are left out.  Objectives with a single positive read the negatives alone.
 
         Args:
-            projections: (u, n, d), u views of n samples.
+            projections: (u, n, d), u views of n samples, unit-norm unless the objective asks for raw.
             positives: (n, m) bool; m is n times the processes whose samples are compared.
             negatives: (n, m) bool; None: all that are no positives.
             condition: As `in_batch` takes it, for objectives that weigh these samples by it.
@@ -216,7 +216,7 @@ def in_batch(
     """Every view of a batch compared with every other: SimCLR's pairs.
 
     Args:
-        projections: (u, n, d), u views of n samples.
+        projections: (u, n, d), u views of n samples, unit-norm unless the objective asks for raw.
         condition: By name (n,), (n, c) or (u, n, c).
         index: (n,) dataset indices.
         features: (u, n, f).
@@ -225,6 +225,7 @@ def in_batch(
     """
     from lightly.utils import dist
 
+    projections = at_least_float32(projections)
     views = tuple(range(projections.shape[0]))
     condition = dict(condition or {})
     processes = dist.world_size() if gather_distributed else 1

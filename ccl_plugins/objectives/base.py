@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ccl_plugins.numerics import gather
+from ccl_plugins.numerics import at_least_float32, gather
 from ccl_plugins.objectives.inputs import read_condition, read_exclude, read_views
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, changing, progress
 from ccl_plugins.pairs import Pairs, in_batch
@@ -108,9 +108,10 @@ class ContrastiveObjective(nn.Module):
 
         Each process returns its share times the number of processes, so that the mean of gradients
         that DistributedDataParallel takes is the gradient of the whole mean.  Values are not looked
-        at: this compiles without graph breaks and without waiting for the device.
+        at: this compiles without graph breaks and without waiting for the device.  Autocast ends here.
         """
-        return self._mean(pairs, *self.terms(self._seen(pairs)))
+        with torch.autocast(pairs.anchors.device.type, enabled=False):
+            return self._mean(pairs, *self.terms(self._seen(pairs)))
 
     def _seen(self, pairs: Pairs) -> Pairs:
         """What this process takes the terms of: all anchors or its own, less what is excluded."""
@@ -148,17 +149,16 @@ class ContrastiveObjective(nn.Module):
             extras: Further tensors by name, ``"<condition>/<name>"``, for one that reads them.
 
         Raises:
-            TypeError: A condition where none is read, none where one is, or one of another measure.
-            ValueError: Shapes that do not fit, too few views, NaN or inf; anchors for which the loss
-                is undefined, by row.
+            TypeError: A condition that is not read, none where one is, or one of another measure.
+            ValueError: Shapes that do not fit, too few views, NaN or inf, class ids below 0; anchors
+                for which the loss is undefined, by row.
         """
         stacked = read_views(self, views)
         values = read_condition(self, condition, stacked)
         if not torch.compiler.is_compiling():
             self.check_condition(values)
         with torch.autocast(stacked.device.type, enabled=False):
-            if not stacked.dtype.itemsize >= 4:
-                stacked = stacked.float()
+            stacked = at_least_float32(stacked)
             if self.embedding == "sphere":
                 stacked = functional.normalize(stacked, dim=-1)
             gathered = self.gather_distributed

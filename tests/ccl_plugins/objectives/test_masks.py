@@ -11,8 +11,10 @@ from slow_infonce import assert_same, random_batch, share
 
 from ccl_plugins.kernels import RBF, Cosine, Linear
 from ccl_plugins.objectives import (
+    CACR,
     SCL,
     UCL,
+    AlignUniform,
     ClInfoNCE,
     FairCCLK,
     FairInfoNCE,
@@ -88,6 +90,17 @@ def test_brought_masks_equal_the_slow_loop(build):
             values.append(share(a[i], mine, others, 0.3))
     pairs = Pairs.from_masks(unit(x, y), positives, negatives)
     assert_same(build(0.3).loss(pairs), slow_infonce.mean(values), (x, y))
+
+
+@pytest.mark.parametrize("build", [InfoNCE, SupCon, CACR, AlignUniform])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_pairs_are_compared_in_float32_whatever_they_come_in_and_under_autocast(build, dtype):
+    (x, y), ids = random_batch()
+    alike, views = ids[:, None] == ids, unit(x, y).to(dtype)
+    expected = build().loss(Pairs.from_masks(views.float(), alike))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = build().loss(Pairs.from_masks(views, alike))
+    torch.testing.assert_close(found, expected)
 
 
 def test_masks_of_classes_make_supcon():
