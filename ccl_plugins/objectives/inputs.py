@@ -55,6 +55,8 @@ def read_condition(
         named = {next(iter(wanted)): condition}
     if missing := [key for key in wanted if key not in named]:
         raise TypeError(f"{name} reads the condition {missing[0]!r}, but got {sorted(named)}")
+    if unread := [key for key in named if key not in wanted]:
+        raise TypeError(f"{name} reads {_accepted(wanted)}, and not the condition {unread[0]!r}")
     return {key: _values(name, key, named[key], wanted[key], views) for key in wanted}
 
 
@@ -93,8 +95,7 @@ def _values(name: str, key: str, z: object, accepted: object, views: Tensor) -> 
             f"{name} needs a {_or(accepted)} condition, but {key} is {measure_of(z)}"
             f" ({z.dtype}, {tuple(z.shape)})"
         )
-    if z.dtype.is_floating_point:
-        _refuse_non_finite(key, z)
+    _refuse_missing(key, z)
     return z
 
 
@@ -109,15 +110,27 @@ def measure_of(z: Tensor) -> Measure:
     return "multi_label" if z.ndim == 2 and z.dtype in (torch.bool, torch.uint8) else "categorical"
 
 
+def _refuse_missing(key: str, z: Tensor) -> None:
+    if z.dtype.is_floating_point:
+        _refuse_non_finite(key, z)
+    elif not torch.compiler.is_compiling():
+        way_out = "; ids begin at 0, and -1 is a missing one: leave these samples out"
+        _refuse_rows(f"{key} holds class ids below 0", z.reshape(len(z), -1) < 0, way_out)
+
+
 def _refuse_non_finite(what: str, x: Tensor) -> None:
-    if torch.compiler.is_compiling():
-        return
-    finite = x.detach().isfinite().reshape(len(x), -1).all(1)
-    if not finite.all():
-        rows = (~finite).nonzero().flatten().tolist()
+    if not torch.compiler.is_compiling():
+        _refuse_rows(f"{what} holds NaN or inf", ~x.detach().isfinite().reshape(len(x), -1))
+
+
+def _refuse_rows(what: str, entries: Tensor, way_out: str = "") -> None:
+    """An error that numbers the rows of (b, ·) in which an entry is True; it waits for the device."""
+    found = entries.any(1)
+    if found.any():
+        rows = found.nonzero().flatten().tolist()
         raise ValueError(
-            f"{what} holds NaN or inf in {len(rows)} of {len(x)} rows: {rows[:8]}"
-            f"{'...' if len(rows) > 8 else ''}"
+            f"{what} in {len(rows)} of {len(found)} rows: {rows[:8]}"
+            f"{'...' if len(rows) > 8 else ''}{way_out}"
         )
 
 

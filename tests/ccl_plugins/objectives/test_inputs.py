@@ -40,7 +40,17 @@ def nan_at(x, row):
         (lambda: FAIR(X[:1], Y[:1], condition=Z[:1]), ValueError, "at least 2, not 1"),
         (lambda: FAIR(X, Y, condition=(Z,)), ValueError, "1 tensors for 2 views"),
         (lambda: FAIR(X, Y, condition={"color": Z}), TypeError, "reads the condition 'condition'"),
+        (
+            lambda: FAIR(X, Y, condition={"condition": Z, "color": Z}),
+            TypeError,
+            "FairCCLK reads condition: .* and not the condition 'color'",
+        ),
         (lambda: FAIR(X, Y, condition=[1, 2]), TypeError, "tensor, not int"),
+        (
+            lambda: SupCon()(X, Y, condition=torch.tensor([0, 1, -1, 1, -1, 0])),
+            ValueError,
+            r"condition holds class ids below 0 in 2 of 6 rows: \[2, 4\]; .* -1 is a missing one",
+        ),
         (lambda: FAIR(X, Y, condition=torch.ones(6, 3).long()), TypeError, "float()"),
         (lambda: InfoNCE(temperature=0), ValueError, "temperature .* not 0"),
         (lambda: InfoNCE(temperature=float("nan")), ValueError, "temperature .* not nan"),
