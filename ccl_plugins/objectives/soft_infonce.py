@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -34,7 +34,7 @@ class SoftInfoNCE(ContrastiveObjective):
 
     Args:
         kernel: A similarity of condition values.  Where they differ per view, those of the key's
-            view are compared.
+            view are compared; where queries alone have values, those of the anchor's.
         temperature: τ, above 0.
         target_temperature: Above 0: targets are the softmax of similarity / target_temperature; None:
             they are proportional to the similarity.
@@ -88,13 +88,16 @@ class SoftInfoNCE(ContrastiveObjective):
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """The cross-entropy with the targets, per pair of views."""
         self.refuse_draws(pairs)
-        alike: dict[int, Tensor] = {}
-        rows = []
-        for i, j in pairs.cross(self.symmetric):
-            view = j if pairs.condition[self.on].ndim == 3 else 0
-            if view not in alike:
-                alike[view] = self.likeness(pairs, view)
-            rows.append(self.values(pairs, i, j, alike[view]))
+        known: dict[int, Tensor] = {}
+        z = pairs.condition[self.on]
+
+        def alike(i: int, j: int) -> Tensor:
+            view = 0 if z.ndim < 3 else j if len(z) == len(pairs.keys) else i
+            if view not in known:
+                known[view] = self.likeness(pairs, view)
+            return known[view]
+
+        rows = [self.values(pairs, i, j, alike) for i, j in pairs.cross(self.symmetric)]
         values, weights = zip(*rows, strict=True)
         return torch.stack(values), torch.stack(weights)
 
@@ -107,17 +110,21 @@ class SoftInfoNCE(ContrastiveObjective):
                 return similarity / self.target_temperature
             return log_weights(similarity)
 
-    def values(self, pairs: Pairs, i: int, j: int, alike: Tensor) -> tuple[Tensor, Tensor]:
-        """(n,) values and weights of one pair of views."""
+    def values(
+        self, pairs: Pairs, i: int, j: int, alike: Callable[[int, int], Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """(n,) values and weights of one pair of views; ``alike`` has the `likeness` of any two."""
         m, brought, own_view = pairs.keys.shape[1], pairs.positive, pairs.within(i)
         positives = pairs.counted(brought if brought is not None else pairs.negative)
         shown = pairs.contrasted(positives)
         own = pairs.own() if self.own else torch.zeros_like(pairs.own())
-        sims = [(pairs.sim(i, j), alike[:, :m], shown[:, :m] | own, positives[:, :m] | own)]
+        near = alike(i, j)
+        sims = [(pairs.sim(i, j), near[:, :m], shown[:, :m] | own, positives[:, :m] | own)]
         if self.within_view and own_view is not None:
-            sims.append((pairs.sim(i, own_view), alike[:, :m], shown[:, :m], positives[:, :m]))
+            within = alike(i, own_view)[:, :m]
+            sims.append((pairs.sim(i, own_view), within, shown[:, :m], positives[:, :m]))
         if pairs.queue is not None:
-            sims.append((pairs.sim_queue(i), alike[:, m:], shown[:, m:], positives[:, m:]))
+            sims.append((pairs.sim_queue(i), near[:, m:], shown[:, m:], positives[:, m:]))
         logits, targets, shown, positives = (
             torch.cat(parts, 1) for parts in zip(*sims, strict=True)
         )

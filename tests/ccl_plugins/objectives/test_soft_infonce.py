@@ -7,6 +7,7 @@ import slow_infonce
 import slow_loops
 import torch
 from slow_infonce import assert_same, random_batch
+from torch.nn.functional import normalize
 
 from ccl_plugins.kernels import RBF, Cosine, Linear
 from ccl_plugins.objectives import InfoNCE, SoftInfoNCE, WeaklySupInfoNCE
@@ -66,6 +67,33 @@ def test_ressl_takes_targets_from_keys_and_a_queue_without_the_own_sample():
         values.append(-(targets * logits).sum())
     objective = SoftInfoNCE(Cosine(), 0.1, target_temperature=0.04, own=False)
     assert_same(objective.loss(pairs), slow_infonce.mean(values), (x,))
+
+
+def test_keys_of_the_anchor_s_own_view_are_compared_by_that_view_s_condition():
+    (x, y), _ = random_batch()
+    z = torch.stack([metadata(), metadata(seed=4)])
+    grams, values = [slow_loops.gram("rbf", each) for each in z], []
+    for a, k, (mine, theirs) in ((x, y, grams), (y, x, grams[::-1])):
+        for i in range(7):
+            keys = [(k[j], theirs[i, j]) for j in range(7)]
+            keys += [(a[j], mine[i, j]) for j in range(7) if j != i]
+            scores = [slow_infonce.score(a[i], key, 0.3) for key, _ in keys]
+            shares = [
+                t * torch.log(e / sum(scores)) for e, (_, t) in zip(scores, keys, strict=True)
+            ]
+            values.append(-sum(shares) / sum(t for _, t in keys))
+    objective = SoftInfoNCE(RBF(), 0.3, within_view=True)
+    assert_same(objective(x, y, condition=tuple(z)), slow_infonce.mean(values), (x, y))
+
+
+def test_where_queries_alone_have_values_all_keys_are_compared_by_these():
+    (x, *keys), _ = random_batch(views=3)
+    x, keys = normalize(x, dim=1)[None], normalize(torch.stack(keys), dim=-1)
+    z, losses = metadata(), []
+    for condition in (z, z[None]):
+        pairs = Pairs(x, keys, (0,), (1, 2), condition={"condition": condition})
+        losses.append(SoftInfoNCE(RBF(), 0.3).loss(pairs))
+    torch.testing.assert_close(losses[0], losses[1], rtol=0, atol=0)
 
 
 def test_equality_of_classes_makes_it_weaklysup_infonce():
