@@ -66,19 +66,22 @@ class ClInfoNCE(SupCon):
             )
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """One value per anchor, over all views at once; with draws, per pair of views."""
+        """One value per anchor, over all views at once; with draws, per pair of views.
+
+        An anchor of which no draw is left, all being excluded, has weight 0.
+        """
         values, weights = super().terms(pairs) if pairs.draws is None else self._printed(pairs)
         if self.base_temperature is not None:
             values = values * (self.temperature / self.base_temperature)
         return values, weights
 
     def _printed(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        values = []
+        values, weights = [], []
         for i, j in pairs.cross():
             blocks = pairs.negatives(i, j, within_view=False)
             logits = [masked(sims / self.temperature, keep) for sims, keep in blocks]
-            number = blocks[0][1].sum(1).clamp_min(1)
-            own = pairs.own_sim(i, j) / self.temperature
-            values.append(logsumexp_blocks(logits) - number.to(own.dtype).log() - own)
-        stacked = torch.stack(values)
-        return stacked, torch.ones_like(stacked)
+            own, number = pairs.own_sim(i, j) / self.temperature, blocks[0][1].sum(1)
+            value = logsumexp_blocks(logits) - number.clamp_min(1).to(own.dtype).log() - own
+            values.append(torch.where(number > 0, value, 0))
+            weights.append((number > 0).to(own.dtype))
+        return torch.stack(values), torch.stack(weights)

@@ -162,6 +162,18 @@ def test_an_anchor_without_any_negative_left_does_not_count():
     assert objective.loss(pairs) == 0
 
 
+def test_an_anchor_whose_draws_are_all_excluded_does_not_count():
+    (x, y), ids = random_batch()
+    draws = torch.tensor([[0, 2]] * 7)
+    pairs = replace(in_batch(unit(x, y), {"condition": ids}), draws=draws)
+    objective = ClInfoNCE(0.3, exclude=(Linear(), 1.0))
+    values, weights = objective.terms(objective._seen(pairs))
+    alone = (ids[:, None] == ids[draws]).all(1)
+    assert alone.any()
+    assert (weights == 0).tolist() == [alone.tolist()] * 2
+    assert values.abs().max() < 50
+
+
 @pytest.mark.parametrize("exclude", [(Linear(),), Linear(), (0.5, Linear()), (Linear(), "0.5")])
 def test_an_exclude_of_another_form_is_named(exclude):
     with pytest.raises(TypeError, match=r"exclude must be .* not "):
