@@ -89,7 +89,7 @@ def train(
         raise RunInterrupted(
             f"stopped at step {result.step}; {out} can be resumed (--resume, or resume=True)"
         )
-    return Run(out)
+    return Run(out, pipeline)
 
 
 def is_first() -> bool:

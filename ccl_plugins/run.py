@@ -29,16 +29,20 @@ class Run:
 
     Args:
         path: The run's folder.
+        pipeline: What it was trained by, where that is at hand; None: rebuilt from the record, which holds
+            no objects of a session.
 
     Raises:
         FileNotFoundError: If it holds no run.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, pipeline: Pipeline | None = None) -> None:
         self.path = Path(path)
         if not (self.path / RECORD).is_file():
             raise FileNotFoundError(f"{self.path} holds no run: there is no {RECORD} in it")
         self.record: dict[str, Any] = json.loads((self.path / RECORD).read_text(encoding="utf-8"))
+        if pipeline is not None:
+            self.__dict__["pipeline"] = pipeline
 
     @cached_property
     def pipeline(self) -> Pipeline:

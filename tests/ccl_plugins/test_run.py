@@ -48,6 +48,27 @@ def test_a_run_holds_record_weights_checkpoints_events_and_metrics(finished):
     assert metrics["color/mse255"] == pytest.approx(metrics["color/mse"] * 255**2)
 
 
+class Brightness:
+    """The mean of the color."""
+
+    life = "static"
+    measure = "continuous"
+
+    def fit(self, dataset, embed, previous):
+        return dataset.metadata["color"].mean(1)
+
+
+def test_a_run_with_an_object_of_ones_own_is_measured_where_it_was_trained(finished, tmp_path):
+    choices = {
+        k: finished.pipeline.choices[k] for k in ("dataset", "views", "backbone", "objective")
+    }
+    pipeline = ccl.Pipeline(**choices, condition=Brightness(), evaluate=["knn"])
+    run = pipeline.fit(epochs=1, batch_size=256, workers=0, out=tmp_path / "own", progress=False)
+    assert run.evaluate().keys() == {"knn/top1"}
+    with pytest.raises(ccl.PluginFailed, match="objects of a session"):
+        ccl.load(run.path).evaluate()
+
+
 def test_a_run_is_rebuilt_by_name(finished):
     again = ccl.load(finished.path)
     assert again.pipeline == finished.pipeline
