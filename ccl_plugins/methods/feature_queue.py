@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ccl_plugins.gram import RunningGram, Statistic
 from ccl_plugins.numerics import as_vectors
+from ccl_plugins.ranges import whole
 
 _CONDITION = "condition:"
 
@@ -37,9 +38,8 @@ class FeatureQueue(nn.Module):
 
     def __init__(self, size: int, dim: int) -> None:
         super().__init__()
-        for name, value in (("size", size), ("dim", dim)):
-            if value < 1:
-                raise ValueError(f"{name} of the queue must be 1 or more, not {value!r}")
+        whole("size of the queue", size, 1)
+        whole("dim of the queue", dim, 1)
         self.register_buffer("keys", torch.zeros(size, dim))
         self.register_buffer("index", torch.full((size,), -1))
         self.register_buffer("pointer", torch.zeros((), dtype=torch.long))
@@ -137,11 +137,15 @@ class FeatureQueue(nn.Module):
     def read_conditions(self, look_up: Callable[[Tensor], Mapping[str, Tensor]]) -> None:
         """Read the rows of conditions again, by index: tables change when they are refreshed.
 
+        Keys without an index keep their rows.
+
         Args:
             look_up: Dataset indices (q,) to the conditions that have a table, by name.
         """
         for name, rows in look_up(self.index.clamp_min(0)).items():
-            self.condition(name, rows).copy_(rows)
+            held, known = self.condition(name, rows), self.index >= 0
+            known = known.view(-1, *[1] * (rows.ndim - 1))
+            held.copy_(torch.where(known, rows, held))
         for _, on, gram in self._running():
             gram.rebuild(self.get_buffer(_buffer(on)), self.valid)
 

@@ -36,6 +36,11 @@ def test_more_keys_than_places_are_refused():
         FeatureQueue(7, 2).write(torch.zeros(8, 2))
 
 
+def test_a_size_that_is_no_whole_number_is_refused():
+    with pytest.raises(TypeError, match=r"size of the queue must be a whole number, not 2\.5"):
+        FeatureQueue(2.5, 2)
+
+
 @pytest.mark.parametrize("size", [(0, 2), (2, 0)])
 def test_an_empty_queue_is_refused(size):
     with pytest.raises(ValueError, match="must be 1 or more, not 0"):
@@ -62,6 +67,13 @@ def test_conditions_are_read_again_by_index():
     queue.write(torch.zeros(3, 2), torch.tensor([4, 14, 24]), {"cluster": torch.tensor([7, 7, 7])})
     queue.read_conditions(lambda index: {"cluster": table[index]})
     assert queue.condition("cluster", table)[:3].tolist() == [0, 1, 2]
+
+
+def test_keys_without_an_index_keep_their_conditions():
+    queue, rows = FeatureQueue(5, 2), torch.tensor([7.0, 8.0])
+    queue.write(torch.zeros(2, 2), None, {"age": rows})
+    queue.read_conditions(lambda index: {"age": torch.full((len(index),), torch.nan)})
+    assert queue.condition("age", rows).tolist() == [7, 8, 0, 0, 0]
 
 
 def test_a_state_dict_restores_conditions_too():
