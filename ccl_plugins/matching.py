@@ -44,7 +44,7 @@ def match_rows(named: Sequence[Any], samples: Sequence[Any], file: str, key: str
 
     Args:
         named: The samples that the file's rows name.
-        samples: (N,) the names of the data set's samples.
+        samples: (N,) the names of the data set's samples; None is no name.
         file: The file, for errors.
         key: The column of names.
 
@@ -62,7 +62,7 @@ def match_rows(named: Sequence[Any], samples: Sequence[Any], file: str, key: str
                 f" (column {key!r})"
             )
         rows[str(name)] = row
-    found = [rows.get(str(name), -1) for name in samples]
+    found = [-1 if name is None else rows.get(str(name), -1) for name in samples]
     if samples and max(found) < 0:
         raise ValueError(
             f"{file} is of another data set: its column {key!r} names {next(iter(rows), None)!r} and"
