@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from torch import nn
 
+from ccl_plugins.ranges import whole
+
 LastNorm = Literal["affine", "plain", "none"]
 """What follows the last linear layer: batch normalisation with a scale and shift of its own, without,
 or nothing."""
@@ -33,13 +35,13 @@ def mlp_head(
         last_bias: Whether a last layer that is not normalised has a bias.
 
     Raises:
-        ValueError: For a width or a number of layers below 1.
+        TypeError: For a width or a number of layers that is no whole number.
+        ValueError: For one below 1.
     """
     from lightly.models.modules.heads import ProjectionHead
 
     for name, value in (("hidden", hidden), ("dim", dim), ("layers", layers)):
-        if value < 1:
-            raise ValueError(f"{name} must be 1 or more, not {value!r}")
+        whole(name, value, 1)
     widths = [inputs, *[hidden] * (layers - 1)]
     blocks: list[tuple[Any, ...]] = [
         (before, hidden, nn.BatchNorm1d(hidden) if batch_norm else None, nn.ReLU())

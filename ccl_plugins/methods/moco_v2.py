@@ -13,7 +13,7 @@ from ccl_plugins.methods.feature_queue import FeatureQueue
 from ccl_plugins.methods.momentum import MomentumEncoder, against_keys
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import Embedded
-from ccl_plugins.ranges import one_of
+from ccl_plugins.ranges import below_one, one_of, whole
 
 
 class MoCoV2(nn.Module):
@@ -33,7 +33,7 @@ class MoCoV2(nn.Module):
         layers: Linear layers of a head.
         batch_norm: Whether heads have batch normalisation.
         queue_size: Keys that the queue holds; no batch may have more.
-        momentum: Of the key encoder per optimiser step, at least 0 and below 1.
+        momentum: Of the key encoder per optimiser step, from 0 to below 1.
         symmetric: Whether every view is a query.
         shuffle: Whether images are exchanged between processes before keys are computed, so that batch
             statistics tell nothing of who belongs together; of no effect on one process.
@@ -42,6 +42,7 @@ class MoCoV2(nn.Module):
         backbone: Images to features; supplied by the pipeline.
 
     Raises:
+        TypeError: For a size that is no whole number.
         ValueError: For a value out of range; in training, for a batch larger than the queue.
 
     Source:
@@ -70,12 +71,9 @@ class MoCoV2(nn.Module):
         from lightly.models.modules import MoCoProjectionHead
 
         for name, value, least in (("hidden", hidden, 1), ("dim", dim, 1), ("layers", layers, 2)):
-            if value < least:
-                raise ValueError(f"{name} must be {least} or more, not {value!r}")
-        if not 0 <= momentum < 1:
-            raise ValueError(f"momentum must be at least 0 and below 1, not {momentum!r}")
+            whole(name, value, least)
         self.own_in_queue = one_of("own_in_queue", own_in_queue, ("ignore", "negative"))
-        self.momentum = momentum
+        self.momentum = below_one("momentum", momentum)
         self.symmetric = symmetric
         self.shuffle = shuffle
         self.backbone = backbone

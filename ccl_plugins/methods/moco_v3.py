@@ -12,7 +12,7 @@ from ccl_plugins.methods.heads import mlp_head
 from ccl_plugins.methods.momentum import MomentumEncoder, against_keys, cosine_momentum
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import Embedded
-from ccl_plugins.ranges import one_of
+from ccl_plugins.ranges import below_one, one_of
 
 
 class MoCoV3(nn.Module):
@@ -35,11 +35,12 @@ class MoCoV3(nn.Module):
         heads: Those of the reference for ``"vit"``, a projector of three layers and a normalised
             predictor, or for ``"resnet"``, a projector of two and a predictor that is not normalised.
         batch_norm: Whether heads have batch normalisation, as the reference's.
-        momentum: Of the key encoder in the first step, at least 0 and below 1; the reference has 0.99,
+        momentum: Of the key encoder in the first step, from 0 to below 1; the reference has 0.99,
             and 0.996 for 1000 epochs.
         backbone: Images to features; supplied by the pipeline.
 
     Raises:
+        TypeError: For a size that is no whole number.
         ValueError: For a value out of range.
 
     Source:
@@ -60,9 +61,7 @@ class MoCoV3(nn.Module):
     ) -> None:
         super().__init__()
         vit = one_of("heads", heads, ("vit", "resnet")) == "vit"
-        if not 0 <= momentum < 1:
-            raise ValueError(f"momentum must be at least 0 and below 1, not {momentum!r}")
-        self.momentum = momentum
+        self.momentum = below_one("momentum", momentum)
         self.backbone = backbone
         inputs: Any = backbone.num_features
         self.head = mlp_head(

@@ -12,7 +12,7 @@ from ccl_plugins.objectives import transport
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, is_zero
 from ccl_plugins.pairs import Pairs
-from ccl_plugins.ranges import below_one, non_negative, one_of, positive
+from ccl_plugins.ranges import below_one, non_negative, one_of, positive, whole
 
 Negatives = Literal["same_view", "other_view", "later_view"]
 
@@ -49,6 +49,7 @@ class CACR(ContrastiveObjective):
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Raises:
+        TypeError: For a number of positives that is not whole.
         ValueError: For a value out of range, or ``tau_plus`` with the RBF cost.
 
     Source:
@@ -87,9 +88,7 @@ class CACR(ContrastiveObjective):
         super().__init__(exclude=exclude, gather_distributed=gather_distributed)
         self.t_plus = t_plus
         self.t_minus = t_minus
-        if positives is not None and positives < 1:
-            raise ValueError(f"positives must be 1 or more, or None, not {positives!r}")
-        self.positives = positives
+        self.positives = None if positives is None else whole("positives", positives, 1)
         self.conditional_positives = conditional_positives
         self.conditional_negatives = conditional_negatives
         self.attraction_weight = attraction_weight

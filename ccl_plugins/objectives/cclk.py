@@ -21,7 +21,7 @@ from ccl_plugins.objectives.cclk_released import released_operator
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import Kernel, Measure
-from ccl_plugins.ranges import non_negative, one_of, positive
+from ccl_plugins.ranges import non_negative, one_of, positive, whole
 from ccl_plugins.streaming import Weigh, queue_logsumexp
 
 
@@ -44,6 +44,7 @@ class CCLK(ContrastiveObjective):
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Raises:
+        TypeError: For a number of landmarks that is not whole.
         ValueError: For a value out of range, or a kernel that is not positive definite.
     """
 
@@ -81,12 +82,9 @@ class CCLK(ContrastiveObjective):
             raise ValueError(
                 'form="released" drops negative weights: negative_weights="keep" is for form="paper"'
             )
-        if landmarks is not None and (landmarks < 1 or form == "released"):
-            raise ValueError(
-                'landmarks must be None, or 1 or more with form="paper", not'
-                f" {landmarks!r} with form={form!r}"
-            )
-        self.landmarks = landmarks
+        if form == "released" and landmarks is not None:
+            raise ValueError(f'landmarks={landmarks!r} is for form="paper", not "released"')
+        self.landmarks = None if landmarks is None else whole("landmarks", landmarks, 1)
         self.on = on
         self.gram_name = gram_name(on, kernel)
 

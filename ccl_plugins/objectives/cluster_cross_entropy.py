@@ -12,7 +12,7 @@ from torch.nn import functional
 from ccl_plugins.objectives.base import ContrastiveObjective
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import Measure, Table
-from ccl_plugins.ranges import one_of
+from ccl_plugins.ranges import one_of, whole
 
 
 class ClusterCrossEntropy(ContrastiveObjective):
@@ -33,6 +33,7 @@ class ClusterCrossEntropy(ContrastiveObjective):
         on: The name of the condition that is read.
 
     Raises:
+        TypeError: For a number that is not whole.
         ValueError: For a number out of range, class ids of ``classes`` or more, embeddings of another
             width, and use before there is a layer.
 
@@ -54,11 +55,9 @@ class ClusterCrossEntropy(ContrastiveObjective):
         on: str = "condition",
     ) -> None:
         super().__init__()
-        if dim < 1:
-            raise ValueError(f"dim must be 1 or more, not {dim!r}")
-        if classes is not None and classes < 2:
-            raise ValueError(f"classes must be 2 or more, or None, not {classes!r}")
-        self.dim = dim
+        self.dim = whole("dim", dim, 1)
+        if classes is not None:
+            whole("classes", classes, 2)
         self.of = one_of("of", of, ("backbone", "projection"))
         self.on = on
         self.head = None if classes is None else nn.Linear(dim, classes)

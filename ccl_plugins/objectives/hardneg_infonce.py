@@ -10,6 +10,7 @@ from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.infonce import InfoNCE
 from ccl_plugins.objectives.scalars import Scalar
 from ccl_plugins.pairs import Pairs
+from ccl_plugins.ranges import whole
 
 
 class HardNegInfoNCE(InfoNCE):
@@ -31,6 +32,7 @@ class HardNegInfoNCE(InfoNCE):
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Raises:
+        TypeError: For a number of negatives that is not whole.
         ValueError: For a value out of range.
 
     Source:
@@ -57,9 +59,7 @@ class HardNegInfoNCE(InfoNCE):
             exclude=exclude,
             gather_distributed=gather_distributed,
         )
-        if nearest < 1:
-            raise ValueError(f"nearest must be 1 or more, not {nearest!r}")
-        self.nearest = nearest
+        self.nearest = whole("nearest", nearest, 1)
 
     def values(self, pairs: Pairs, i: int, j: int, where: Tensor | None) -> tuple[Tensor, Tensor]:
         """(n,) values and weights of one pair of views."""

@@ -163,7 +163,7 @@ def test_two_ranks_equal_one_process(two_processes):
     [
         ({"hidden": 0}, "hidden must be 1 or more"),
         ({"dim": 0}, "dim must be 1 or more"),
-        ({"momentum": 1.0}, "momentum must be at least 0 and below 1"),
+        ({"momentum": 1.0}, "momentum must be from 0 to below 1, not 1.0"),
         ({"heads": "swin"}, "'vit', 'resnet', not 'swin'"),
     ],
 )

@@ -66,7 +66,7 @@ def test_what_is_no_negative_does_not_count():
     [
         ({"t_plus": 0.0}, "t_plus .* not 0.0"),
         ({"t_minus": -1.0}, "t_minus .* not -1.0"),
-        ({"positives": 0}, "positives must be 1 or more, or None, not 0"),
+        ({"positives": 0}, "positives must be 1 or more, not 0"),
         ({"attraction_weight": -0.5}, "attraction_weight .* not -0.5"),
         ({"cost": "cosine"}, "'euclidean', 'rbf'"),
         ({"precision": 0.0}, "precision .* not 0.0"),

@@ -95,6 +95,18 @@ def test_ridge_0_with_a_singular_kernel_says_so():
         FairCCLK(Linear(), ridge=0.0)(x, x, condition=torch.zeros(4).long())
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"landmarks": 0}, "landmarks must be 1 or more, not 0"),
+        ({"landmarks": 8, "form": "released"}, 'landmarks=8 is for form="paper"'),
+    ],
+)
+def test_landmarks_that_cannot_be_are_refused(settings, words):
+    with pytest.raises(ValueError, match=words):
+        FairCCLK(RBF(), **settings)
+
+
 def test_an_indefinite_kernel_is_refused():
     class Indefinite:
         positive_definite = False

@@ -67,7 +67,7 @@ X = torch.randn(6, 5)
     ("call", "error", "words"),
     [
         (lambda: ClusterCrossEntropy(0), ValueError, "dim must be 1 or more, not 0"),
-        (lambda: ClusterCrossEntropy(5, 1), ValueError, "classes must be 2 or more, or None"),
+        (lambda: ClusterCrossEntropy(5, 1), ValueError, "classes must be 2 or more, not 1"),
         (lambda: ClusterCrossEntropy(5, 3, of="key"), ValueError, "'backbone', 'projection'"),
         (lambda: ClusterCrossEntropy(5)(X, condition=IDS), ValueError, "no linear layer yet"),
         (lambda: ClusterCrossEntropy(5, 2)(X, condition=IDS), ValueError, "0 to 1, not 0 to 2"),
