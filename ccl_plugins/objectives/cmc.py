@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from ccl_plugins.objectives.base import Exclude
@@ -47,11 +46,12 @@ class CMC(InfoNCE):
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """Minus the log-probability of the own key, per ordered pair of views."""
-        compared = [(i, j) for i, j in pairs.cross() if self.graph == "full" or _core(pairs, i, j)]
-        rows = [self.values(pairs, i, j, None) for i, j in compared]
-        values, weights = (torch.stack(each) for each in zip(*rows, strict=True))
-        return values * len(rows) if self.reduction == "sum" else values, weights
+        values, weights = super().terms(pairs)
+        return values * len(values) if self.reduction == "sum" else values, weights
 
-
-def _core(pairs: Pairs, i: int, j: int) -> bool:
-    return min(pairs.anchor_views + pairs.key_views) in (pairs.anchor_views[i], pairs.key_views[j])
+    def compared(self, pairs: Pairs) -> list[tuple[int, int]]:
+        """All views, or the first and each other."""
+        first, cross = min(pairs.anchor_views + pairs.key_views), super().compared(pairs)
+        if self.graph == "full":
+            return cross
+        return [(i, j) for i, j in cross if first in (pairs.anchor_views[i], pairs.key_views[j])]

@@ -56,7 +56,7 @@ class InfoNCE(ContrastiveObjective):
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """Minus the log-probability of the positive, per pair of views."""
-        where, cross = self.where(pairs), list(pairs.cross(self.symmetric))
+        where, cross = self.where(pairs), self.compared(pairs)
         queue = pairs.queue if self.streams and pairs.draws is None else None
         batch = pairs if queue is None else replace(pairs, queue=None, queue_valid=None)
         rows = [self.values(batch, i, j, where) for i, j in cross]
@@ -87,6 +87,10 @@ class InfoNCE(ContrastiveObjective):
             )
             for (i, j), (values, weights) in zip(cross, rows, strict=True)
         ]
+
+    def compared(self, pairs: Pairs) -> list[tuple[int, int]]:
+        """Anchor and key positions of the views that are compared."""
+        return list(pairs.cross(self.symmetric))
 
     def where(self, pairs: Pairs) -> Tensor | None:
         """(n, m + q) True at the other samples that the condition singles out; None: all."""
