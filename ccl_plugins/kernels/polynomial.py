@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from ccl_plugins.kernels.scale import refuse_median
 from ccl_plugins.numerics import as_vectors, inner, squared_norm
-from ccl_plugins.ranges import non_negative
+from ccl_plugins.ranges import non_negative, whole
 
 
 class Polynomial:
@@ -29,6 +29,7 @@ class Polynomial:
             like itself is like nothing.
 
     Raises:
+        TypeError: For a degree that is not whole.
         ValueError: For a value out of range.
 
     Source:
@@ -43,9 +44,7 @@ class Polynomial:
     def __init__(
         self, degree: int = 3, coef0: float = 0.0, scale: float = 1.0, *, normalize: bool = False
     ) -> None:
-        if degree < 1 or degree != int(degree):
-            raise ValueError(f"degree must be a whole number, 1 or more, not {degree!r}")
-        self.degree = int(degree)
+        self.degree = whole("degree", degree, 1)
         self.coef0 = non_negative("coef0", coef0)
         self.scale = refuse_median(scale, "polynomial")
         self.normalize = normalize

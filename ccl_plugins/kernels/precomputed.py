@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 
 class Precomputed:
@@ -81,13 +82,15 @@ class _Sparse:
     def __init__(self, matrix: Tensor) -> None:
         size = matrix.shape[0]
         rows, columns = matrix.indices()
-        self.places, self.values = rows * size + columns, matrix.values()
+        # Behind all places one that nobody looks up, for what stands behind all entries.
+        self.places = functional.pad(rows * size + columns, (0, 1), value=size * size)
+        self.values = functional.pad(matrix.values(), (0, 1))
         self.column = torch.arange(size, device=matrix.device)
         self.row = self.column * size
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         wanted = self.row[a][:, None] + self.column[b]
-        found = torch.searchsorted(self.places, wanted).clamp_max(len(self.places) - 1)
+        found = torch.searchsorted(self.places, wanted)
         return torch.where(self.places[found] == wanted, self.values[found], 0)
 
 

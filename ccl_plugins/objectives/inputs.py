@@ -23,6 +23,8 @@ def read_views(objective: ContrastiveObjective, views: tuple[Tensor, ...]) -> Te
     shapes = [tuple(v.shape) for v in views]
     if len(set(shapes)) > 1 or len(shapes[0]) != 2:
         raise ValueError(f"the views must be (b, d) embeddings of one shape, not {shapes}")
+    if others := [view.dtype for view in views if not view.is_floating_point()]:
+        raise TypeError(f"the views must be embeddings of floats, not {others[0]}")
     if shapes[0][0] < 2:
         raise ValueError(f"{name} compares samples: a batch needs at least 2, not {shapes[0][0]}")
     for number, view in enumerate(views):

@@ -180,6 +180,17 @@ def test_precomputed_looks_up_by_index(form, tmp_path):
         Precomputed(given)(a, torch.tensor([3]))
 
 
+def test_a_graph_without_edges_is_0_everywhere():
+    index = torch.arange(3)
+    empty = Precomputed(torch.zeros(3, 3).to_sparse())
+    torch.testing.assert_close(empty(index, index), torch.zeros(3, 3))
+
+
+def test_a_degree_that_is_not_whole_is_refused():
+    with pytest.raises(TypeError, match="degree must be a whole number, not nan"):
+        Polynomial(degree=float("nan"))
+
+
 def test_precomputed_refuses_what_is_no_matrix_and_no_index(tmp_path):
     with pytest.raises(ValueError, match=r"square, \(N, N\), not \(2, 3\)"):
         Precomputed(torch.ones(2, 3))
@@ -200,7 +211,7 @@ def test_precomputed_refuses_what_is_no_matrix_and_no_index(tmp_path):
         (lambda: Laplacian(norm=3), "norm must be 1 or 2, not 3"),
         (lambda: Linear("median"), "normalize=True"),
         (lambda: Polynomial(scale="median"), "normalize=True"),
-        (lambda: Polynomial(degree=0), "degree must be a whole number"),
+        (lambda: Polynomial(degree=0), "degree must be 1 or more, not 0"),
         (lambda: Product([]), "one or more kernels"),
         (lambda: Sum([RBF()], [1.0, 2.0]), "one number for each of 1 kernels"),
         (lambda: Sum([RBF()], [-1.0]), r"weights\[0\] must be a finite number above 0"),

@@ -36,6 +36,7 @@ def nan_at(x, row):
         (lambda: FAIR(nan_at(X, 2), Y, condition=Z), ValueError, r"view 0 holds NaN .* \[2\]"),
         (lambda: FAIR(X, Y / 0, condition=Z), ValueError, "view 1 holds NaN or inf"),
         (lambda: FAIR(X, Y[:, :2], condition=Z), ValueError, "one shape"),
+        (lambda: InfoNCE()(X.long(), Y.long()), TypeError, "embeddings of floats, not torch.int64"),
         (lambda: FAIR(X, condition=Z), ValueError, "at least 2 views, not 1"),
         (lambda: FAIR(X[:1], Y[:1], condition=Z[:1]), ValueError, "at least 2, not 1"),
         (lambda: FAIR(X, Y, condition=(Z,)), ValueError, "1 tensors for 2 views"),
