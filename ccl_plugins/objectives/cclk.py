@@ -170,7 +170,7 @@ class CCLK(ContrastiveObjective):
             weights = operator(slice(m + some.start, m + some.stop))
             return log_weights(weights).masked_fill_(~counted[:, some], EMPTY)
 
-        queries = pairs.anchors[views] / self.temperature
+        queries = torch.stack([pairs.anchors[i] for i in views]) / self.temperature
         sums = queue_logsumexp(queries, pairs.queue, weigh, *self.unweighed(pairs))
         return logs, dict(zip(views, zip(*sums, strict=True), strict=True))
 

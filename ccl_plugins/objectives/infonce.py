@@ -77,7 +77,8 @@ class InfoNCE(ContrastiveObjective):
         counted, views = pairs.in_queue(where), sorted({i for i, _ in cross})
         if pairs.negative is not None:
             counted = counted & pairs.in_queue(pairs.negative)
-        queries, some = pairs.anchors[views] / self.temperature, counted.any(1)
+        queries = torch.stack([pairs.anchors[i] for i in views]) / self.temperature
+        some = counted.any(1)
         (sums,) = queue_logsumexp(queries, queue, lambda columns: counted[:, columns])
         queued = dict(zip(views, sums, strict=True))
         return [

@@ -1,0 +1,70 @@
+"""A training step looks at no value, so that it never waits for a GPU.
+
+Without one, by the operations that would: reading a number, counting what is True, and taking a
+Python number or list to the device.
+"""
+
+from __future__ import annotations
+
+import every_objective as every
+import pytest
+import torch
+from every_objective import Case
+from sharded_methods import Small
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ccl_plugins.methods import MoCoV2
+
+WAITING = (
+    "_local_scalar_dense",
+    "nonzero",
+    "masked_select",
+    "unique",
+    "lift_fresh",
+    "nanmedian.default",  # without a dimension, its implementation for GPUs reads a number
+)
+MEDIAN = {"rbf": "median", "laplacian": "median"}
+KERNELS = [
+    {"use": name, **({"scale": MEDIAN[name]} if name in MEDIAN else {})}
+    for name in ("rbf", "laplacian", "cosine", "polynomial", "jaccard", "delta")
+]
+CASES = [
+    *every.plain_cases(),
+    *every.changing_cases(),
+    *(Case("soft_infonce", {"kernel": kernel}, kernel["use"]) for kernel in KERNELS),
+    *(Case("fair_cclk", {"kernel": kernel}, kernel["use"]) for kernel in KERNELS),
+    Case("fair_cclk", {"kernel": KERNELS[0], "landmarks": 4}, "landmarks"),
+]
+
+
+class Refusing(TorchDispatchMode):
+    """Raises at an operation that waits for a GPU."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = str(func)
+        indices = args[1] if name.startswith("aten.index.") else ()
+        of_bools = any(x is not None and x.dtype == torch.bool for x in indices)
+        assert not of_bools, "an index of bools waits"
+        assert not any(each in name for each in WAITING), f"{name} waits"
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_step_over_a_queue_waits_for_nothing(case):
+    objective = case.build()
+    method = MoCoV2(8, 16, queue_size=24, symmetric=True, backbone=Small()).double()
+    if hasattr(objective, "statistics"):
+        method.keep_statistics(objective.statistics())
+    vectors = torch.rand(8, 3, dtype=torch.float64)
+    condition = case.condition(torch.arange(8) % 3, vectors)
+    for step in range(2):
+        views = list(torch.randn(2, 8, 3, 4, 4, dtype=torch.float64))
+        index = torch.arange(8) + 8 * step
+        with Refusing():
+            objective.progress(step, 2)
+            embedded = method.embed(views)
+            embedded = embedded if objective.embedding == "raw" else embedded.normalized()
+            pairs = method.pairs(embedded, condition, index)
+            objective.loss(pairs).backward()
+            method.enqueue(pairs)
+            method.after_step(step, 2)
