@@ -159,8 +159,8 @@ def squared_distance(a: Tensor, b: Tensor) -> Tensor:
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """``x``, in float32 where it is narrower."""
-    return x if x.dtype.itemsize >= 4 else x.float()
+    """``x``, in float32 where it is of narrower floats."""
+    return x.float() if x.dtype.is_floating_point and x.dtype.itemsize < 4 else x
 
 
 def fill_by_turns(values: Tensor, valid: Tensor, first: int) -> Tensor:

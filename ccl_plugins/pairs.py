@@ -227,7 +227,7 @@ def in_batch(
 
     projections = at_least_float32(projections)
     views = tuple(range(projections.shape[0]))
-    condition = dict(condition or {})
+    condition = {k: at_least_float32(z) for k, z in (condition or {}).items()}
     processes = dist.world_size() if gather_distributed else 1
     if processes == 1:
         keys, offset = projections, 0

@@ -103,6 +103,14 @@ def test_pairs_are_compared_in_float32_whatever_they_come_in_and_under_autocast(
     torch.testing.assert_close(found, expected)
 
 
+def test_conditions_in_half_precision_are_compared_in_float32():
+    (x, y), _ = random_batch()
+    z = torch.randn(7, 64, generator=torch.Generator().manual_seed(8)).bfloat16()
+    objective = SoftInfoNCE(Cosine(), target_temperature=0.04)
+    expected = objective(x, y, condition=z.float())
+    torch.testing.assert_close(objective(x, y, condition=z), expected, rtol=0, atol=0)
+
+
 def test_masks_of_classes_make_supcon():
     (x, y), ids = random_batch()
     pairs = Pairs.from_masks(unit(x, y), ids[:, None] == ids, ids[:, None] != ids)
