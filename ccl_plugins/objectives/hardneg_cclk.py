@@ -31,5 +31,6 @@ class HardNegCCLK(FairCCLK):
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Source:
-        Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (9).
+        Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (9), which is
+        ``symmetric=False, negative_weights="keep"``.
     """

@@ -20,7 +20,7 @@ Scalar: TypeAlias = float | Mapping[str, Any]
 """What is given for a number: itself, or how it is scheduled or learned."""
 
 Number: TypeAlias = float | Tensor
-"""What an objective reckons with: a float where it is fixed, 0-d where it changes."""
+"""What an objective computes with: a float where it is fixed, a 0-d tensor where it changes."""
 
 Check: TypeAlias = Callable[[str, float], float]
 """A range check of `ccl_plugins.ranges`."""
@@ -108,7 +108,7 @@ def read_scalar(
 def _number(name: str, value: Any) -> float:
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
         raise TypeError(f"{name} must be a number, not {value!r}")
-    return value  # type: ignore[return-value]  # ints and numpy's numbers reckon as floats do
+    return value  # type: ignore[return-value]  # ints and numpy's numbers do as floats
 
 
 class ScalarAttribute:
