@@ -11,9 +11,9 @@ from torch import Tensor
 from ccl_plugins.kernels.parts import rank_of
 from ccl_plugins.numerics import as_vectors
 from ccl_plugins.protocols import Kernel
-from ccl_plugins.samplers.boxes import FallingInSpace
 from ccl_plugins.samplers.line import FallingOnLine
 from ccl_plugins.samplers.partners import ByClassKernel, Partners
+from ccl_plugins.samplers.space import FallingInSpace
 
 TOGETHER = 64
 """Anchors that choose among the same candidates; fewer cost less, until calls do."""

@@ -23,20 +23,21 @@ TOGETHER = 4096
 class ConditionalPair:
     """Anchor and partner drawn from the samples of one value of Z: positives of two images.
 
-    z ~ P_Z, then x, y ~ P(.|z).  Anchors are all samples in random order, which is z by its share and
-    x uniform among its samples; the partner is drawn anew in every epoch.  The first view is of the
-    anchor, the others are of the partner.
+    z ~ P_Z, then x, y ~ P(.|z).  Every sample is an anchor once per epoch, in random order, so z comes in
+    proportion to its samples; partners are drawn anew in every epoch.  The first view is of the anchor,
+    the others are of the partner.
 
-    Without ``kernel`` and ``nearest`` the condition is categorical, and a partner any sample with the
+    Without ``kernel`` and ``nearest``, the condition is categorical, and the partner is any sample with the
     anchor's value (for a hierarchy: in all levels).
 
     Args:
-        own_pair: Whether the partner may be the anchor itself: two views of one image.  Where there
-            is no other to choose, it is.
-        kernel: P(.|z) proportional to its values, of a condition of any measure; drawn exactly, whatever
-            the scale, and soonest of class ids and of one number.  With ``scale="median"`` the median
-            is that of the candidates at hand.
-        nearest: P(.|z) uniform over this many nearest samples, of a multi-label or continuous one.
+        own_pair: Whether the partner may be the anchor itself: two views of one image.  It always is if
+            there is no other candidate.
+        kernel: Makes P(.|z) proportional to its values, for a condition of any measure.  Draws are exact
+            whatever the scale, and fastest for class ids and for one number.  With ``scale="median"``,
+            the median is that of the candidates at hand.
+        nearest: Makes P(.|z) uniform over this many nearest samples, for a multi-label or continuous
+            condition.
         on: The condition that is read.
         size: Number of samples; supplied by the pipeline.
         batch_size: Pairs in a global batch; supplied by the pipeline.

@@ -20,10 +20,10 @@ RULES = ("linear", "exponential", "geometric")
 
 
 class Imbalanced:
-    """Part of each class, always the same samples, in shuffled batches.
+    """A part of each class, always the same samples, in shuffled batches.
 
-    Class i of C, in the order of class ids, is at step ``s = floor(i * steps / C) + 1`` of S =
-    ``steps``, no more than there are classes.  What is kept of its n samples:
+    Class i of C, in the order of class ids, is at step ``s = floor(i * S / C) + 1`` of S steps.  Of its n
+    samples it keeps:
 
     - ``"linear"``: ``floor(s / S * n)``; ``"exponential"``: ``floor(exp(s) / exp(S) * n)``, as released.
       With S = 10 the exponential rule leaves class 0 of CIFAR-10 and classes 0 to 29 of CIFAR-100
@@ -34,10 +34,11 @@ class Imbalanced:
 
     Args:
         rule: One of the three.
-        steps: S; 10 makes ten classes of CIFAR-100 alike, as released.
-        ratio: What is kept of the first class under ``"geometric"``, above 0 and at most 1.
+        steps: S; more than there are classes count as that many.  With 10, ten classes of CIFAR-100 at a
+            time keep the same part, as released.
+        ratio: The part of the first class that ``"geometric"`` keeps, above 0 and at most 1.
         selection: Which samples are kept: the seed of the released code's shuffling.
-        drop_last: Whether an epoch's last batch is left out where it is not full.
+        drop_last: Whether to leave out an epoch's last batch if it is not full.
         on: The condition that holds the classes.
         size: Number of samples; supplied by the pipeline.
         batch_size: Samples in a global batch; supplied by the pipeline.

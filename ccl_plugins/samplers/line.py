@@ -71,7 +71,8 @@ class FallingOnLine:
         def weigh(rows: np.ndarray, places: np.ndarray) -> np.ndarray:
             return self._weight(self.line.values[places] - value[rows, None])
 
-        found, _ = draw_within(self._around(place, value), weigh, draws)
+        shells = self._around(place, value)
+        found, _ = draw_within(shells, np.arange(len(place)), weigh, draws)
         return self.line.order[torch.from_numpy(np.where(found < 0, place, found))]
 
     def _around(self, place: np.ndarray, value: np.ndarray) -> Shells:
@@ -85,7 +86,9 @@ class FallingOnLine:
         )
         nearest = np.concatenate([place[:, None], after[:, :-1], before[:, :-1]], 1)
         gap = self.line.values[nearest.clip(0, size - 1)] - value[:, None]
-        return Shells(low, count, self._weight(gap))
+        bound = self._weight(gap)
+        first = np.arange(len(place) + 1) * low.shape[1]
+        return Shells(first, low.ravel(), count.ravel(), bound.ravel())
 
     def _weight(self, gap: np.ndarray) -> np.ndarray:
         weight: np.ndarray = self.radial(torch.from_numpy(gap * gap)).numpy()

@@ -20,15 +20,15 @@ SMALL = ("error", "repeat", "leave_out")
 class SameCondition:
     """Every batch from one value of Z: negatives that share the anchor's condition.
 
-    A batch's value is drawn with the share it has among the samples, as evenly as an epoch allows:
-    of ``size // batch_size`` batches each value has its share, rounded up or down at random.  Its
-    samples come in random order, none twice in a batch, and all of them before one comes again but
-    for those that fill up the last batch.  With a hierarchy, a value is equal in all levels.
+    Each value gets its share of an epoch's ``size // batch_size`` batches, in proportion to its samples and
+    rounded up or down at random.  Its samples come in random order, none twice in a batch, and all of
+    them before one comes again, except those that fill up the last batch.  With a hierarchy, samples
+    have the same value if they agree in all levels.
 
     Args:
-        small: What becomes of values with fewer samples than a batch: ``"error"``, or ``"repeat"``:
-            samples come several times in their batch, as negatives of themselves, or ``"leave_out"``:
-            they are not sampled, and a warning counts them.
+        small: What to do with values of fewer samples than a batch: ``"error"``; ``"repeat"``: samples
+            come several times in their batch, as negatives of themselves; or ``"leave_out"``: they are not
+            sampled, and a warning counts them.
         on: The condition that is read.
         size: Number of samples; supplied by the pipeline.
         batch_size: Samples in a global batch; supplied by the pipeline.
@@ -36,8 +36,8 @@ class SameCondition:
         condition: (size,) or (size, levels) class ids; supplied by the pipeline.
 
     Raises:
-        ValueError: For a condition without classes, for small values where ``small`` does not say
-            what becomes of them, and where all are left out.
+        ValueError: For a condition without classes, for small values under ``"error"``, and if
+            ``"leave_out"`` leaves none.
 
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (4) and appendix D:

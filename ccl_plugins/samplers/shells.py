@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-import torch
 
 TRIES = 6
 """Proposals for each anchor at first; a second round costs more than a few that are not needed."""
@@ -20,21 +20,37 @@ MOST = 2**12
 
 @dataclass(frozen=True)
 class Shells:
-    """Where n anchors may find a partner: for each, runs of samples that stand side by side.
+    """Where anchors may find a partner: n rows of runs of samples that stand side by side.
 
     Args:
-        low: (n, s) where each run begins.
-        count: (n, s) samples in it; 0 for none.
-        bound: (n, s) what no sample in it weighs more than.
+        first: (n + 1,) where the shells of each row begin among all; the last is their number s.
+        low: (s,) the first sample of each shell.
+        count: (s,) samples in it; 0 for none.
+        bound: (s,) what no sample in it weighs more than.
     """
 
+    first: np.ndarray
     low: np.ndarray
     count: np.ndarray
     bound: np.ndarray
 
+    @cached_property
+    def edges(self) -> np.ndarray:
+        """(s + 1,) where shells begin and end on a line, each as long as its share of its row's mass.
+
+        A row's total is divided out before the sum: beside rows of much mass, those of little would be
+        lost to rounding.
+        """
+        row = np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
+        mass = self.count * self.bound.astype(np.float64)
+        total = np.bincount(row, mass, len(self.first) - 1)[row]
+        share = np.divide(mass, total, out=np.zeros_like(mass), where=total > 0)
+        return np.concatenate([[0.0], share.cumsum()])
+
 
 def draw_within(
     shells: Shells,
+    rows: np.ndarray,
     weigh: Callable[[np.ndarray, np.ndarray], np.ndarray],
     draws: np.random.Generator,
     rounds: int | None = None,
@@ -47,7 +63,8 @@ def draw_within(
     tighter ones only save proposals.
 
     Args:
-        shells: Of n anchors.
+        shells: Of rows that anchors may share.
+        rows: (n,) the row of each anchor.
         weigh: Weights (p, t) of places (p, t) for p of the anchors, which are given by number (p,).
         draws: Where random numbers come from.
         rounds: After how many rounds of proposals anchors are given up; None: never.
@@ -56,20 +73,19 @@ def draw_within(
         places: (n,) int64; -1 for anchors without weight, and those given up.
         given_up: The numbers of the latter.
     """
-    mass = (shells.count * shells.bound.astype(np.float64)).cumsum(1)
-    places = np.full(len(mass), -1)
-    pending = np.flatnonzero(mass[:, -1] > 0)
+    edges = shells.edges
+    start, last = edges[shells.first[rows]], shells.first[rows + 1]
+    length = edges[last] - start
+    places = np.full(len(rows), -1)
+    pending = np.flatnonzero(length > 0)
     tries, done = TRIES, 0
     while len(pending) and done != rounds:
-        total = mass[pending]
-        level = draws.random((len(pending), tries)) * total[:, -1:]
-        shell = torch.searchsorted(
-            torch.from_numpy(total), torch.from_numpy(level), right=True
-        ).numpy()
-        # A level may be rounded up to the total; the last shell may be empty then, and is refused.
-        chosen = pending[:, None] * mass.shape[1] + np.minimum(shell, mass.shape[1] - 1)
-        count, bound = shells.count.take(chosen), shells.bound.take(chosen)
-        place = shells.low.take(chosen) + (draws.random(count.shape) * count).astype(np.int64)
+        level = draws.random((len(pending), tries))
+        level = start[pending, None] + level * length[pending, None]
+        # A level may be rounded up to the end, and the last shell may be empty: that is refused.
+        shell = np.minimum(edges[1:].searchsorted(level, "right"), last[pending, None] - 1)
+        count, bound = shells.count.take(shell), shells.bound.take(shell)
+        place = shells.low.take(shell) + (draws.random(count.shape) * count).astype(np.int64)
         place[count == 0] = 0
         weight = weigh(pending, place)
         accepted = (draws.random(count.shape) * bound < weight) & (count > 0)

@@ -9,11 +9,11 @@ from torch import Tensor
 
 
 class Uniform:
-    """Shuffled batches in which every sample of an epoch comes once.
+    """Shuffled batches: every sample comes once per epoch.
 
     Args:
-        drop_last: Whether an epoch's last batch is left out where it is not full, as objectives that
-            compare samples, and batch normalisation, ask for.
+        drop_last: Whether to leave out an epoch's last batch if it is not full, which suits objectives that
+            compare samples, and batch normalisation.
         size: Number of samples; supplied by the pipeline.
         batch_size: Samples in a global batch; supplied by the pipeline.
         seed: Supplied by the pipeline.

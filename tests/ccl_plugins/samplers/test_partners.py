@@ -9,10 +9,11 @@ from sampled import assert_in_proportion
 
 import ccl_plugins as ccl
 from ccl_plugins.kernels import RBF, Delta, Laplacian, Product, Sum
-from ccl_plugins.samplers.boxes import FallingInSpace
+from ccl_plugins.samplers.boxes import Boxes, Cover
 from ccl_plugins.samplers.by_kernel import ByKernel, by_kernel
 from ccl_plugins.samplers.line import FallingOnLine, NearestOnLine
 from ccl_plugins.samplers.partners import ByClassKernel
+from ccl_plugins.samplers.space import FallingInSpace
 
 CUBES = torch.linspace(-1, 1, 100) ** 3  # crowded in the middle
 LINES = {
@@ -61,27 +62,43 @@ def test_in_space_partners_are_distributed_as_the_kernel(own, values, kernel):
     assert_in_proportion(partners, weights.float(), some)
 
 
-def test_every_sample_has_its_bound():
-    """Boxes that cover an anchor's samples hold each once, and none that weighs more than the bound."""
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("scale", [1.0, 0.05, 1e-3])
+def test_every_sample_has_its_bound(own, level, scale):
+    """Boxes that cover the samples hold each once, and none that weighs more than the bound."""
     values = torch.rand(1000, 3, generator=torch.Generator().manual_seed(4))
-    for scale in (1.0, 0.05, 1e-3):
-        partners = FallingInSpace(values, True, RBF(scale).radial)
-        anchors = torch.arange(0, 1000, 100)
-        shells = partners._around(partners.boxes.place[anchors].numpy())
-        weights = RBF(scale)(values[anchors].double(), values.double())[:, partners.boxes.order]
-        for row, weight in enumerate(weights):
-            covered = torch.zeros(1000)
-            for low, count, bound in zip(
-                shells.low[row], shells.count[row], shells.bound[row], strict=True
-            ):
-                covered[low : low + count] += 1
-                assert bool((weight[low : low + count] <= bound * (1 + 1e-5) + 1e-40).all())
-            assert bool((covered <= 1).all())
-            assert float(weight[covered == 0].sum()) < 1e-30
+    boxes = Boxes(values)
+    weights = RBF(scale)(values.double(), values.double())
+    weights = weights if own else weights.fill_diagonal_(0)
+    weights = weights[boxes.order][:, boxes.order]
+    cover = Cover(boxes, own, lambda square: np.exp(-square / scale), worth=1.0)
+    anchors = np.arange(0, boxes.number(level), 5)
+    shells = cover.around(level, anchors)
+    for row, anchor in enumerate(anchors):
+        first, last = shells.first[row], shells.first[row + 1]
+        covered = torch.zeros(1000)
+        (begin,), (size,) = boxes.samples(level, np.array([anchor]))
+        most = weights[begin : begin + size].amax(0)
+        for at in range(first, last):
+            samples = slice(shells.low[at], shells.low[at] + shells.count[at])
+            covered[samples] += 1
+            assert bool((most[samples] <= shells.bound[at] * (1 + 1e-4) + 1e-40).all())
+        assert bool((covered <= 1).all())
+        assert float(most[covered == 0].sum()) <= 1e-8 * float(most.sum())
+
+
+@pytest.mark.parametrize("kept", [0, 200, 2**23])
+def test_what_is_kept_changes_no_distribution(monkeypatch, kept):
+    monkeypatch.setattr("ccl_plugins.samplers.space.KEPT", kept)
+    values = SPACES["crowded"]
+    kernel = RBF(0.03)
+    assert_in_proportion(by_kernel(values, True, kernel), kernel(values, values), [0, 150])
 
 
 def test_an_anchor_whose_candidates_are_refused_looks_at_all_samples(monkeypatch):
-    monkeypatch.setattr("ccl_plugins.samplers.boxes.ROUNDS", 1)
+    monkeypatch.setattr("ccl_plugins.samplers.space.KEPT_ROUNDS", 0)
+    monkeypatch.setattr("ccl_plugins.samplers.space.DRAWN_ROUNDS", 1)
     monkeypatch.setattr("ccl_plugins.samplers.shells.TRIES", 1)
     values = SPACES["crowded"]
     kernel = RBF(0.03)

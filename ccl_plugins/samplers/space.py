@@ -1,0 +1,114 @@
+"""Partners by a few numbers: what is near is found in boxes within boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ccl_plugins.samplers.boxes import CHILDREN, Boxes, Cover
+from ccl_plugins.samplers.shells import Shells, draw_within
+
+KEPT = 2**23
+"""Shells that are kept, at most: 240 MB, found in about two seconds."""
+
+KEPT_WORTH, DRAWN_WORTH = 1.0, 32.0
+"""What boxes are opened for: finding those that are kept costs once, others in every draw."""
+
+KEPT_ROUNDS, DRAWN_ROUNDS = 3, 7
+"""Rounds of proposals before an anchor goes on to boxes of its own, and from these to all samples; the
+latter are some ten thousand."""
+
+SOME = 1024
+"""Anchors by which it is judged whether boxes that are kept serve."""
+
+REFUSED = 1 / 4
+"""How many of these may need boxes of their own."""
+
+
+class FallingInSpace:
+    """A partner with a probability proportional to a kernel of the distance, of values in a few columns.
+
+    Exact, whatever the values and the scale.  No sample in a box weighs more than a point at the box's
+    smallest distance would; around each anchor all samples are covered by boxes, small ones near it,
+    candidates are drawn in proportion to that bound and accepted by what they weigh (`draw_within`).
+    Neighbors share what is around their box, which is found once; where that is too loose, as it is for
+    many samples under a narrow kernel, what is around each anchor is found in every draw.  An anchor
+    whose candidates are refused ten thousand times looks at all samples.
+
+    Args:
+        values: (N, c).
+        own: Whether a sample may be its own partner; one that the kernel likens to no other always is.
+        radial: The kernel by squared distance, nowhere rising.
+    """
+
+    def __init__(self, values: Tensor, own: bool, radial: Callable[[Tensor], Tensor]) -> None:
+        self.boxes = Boxes(values)
+        self.own = own
+        self.radial = radial
+        self._cover = Cover(self.boxes, own, self._fall, DRAWN_WORTH)
+        self._level, self._kept = self._keep()
+
+    def _keep(self) -> tuple[int, Shells | None]:
+        """What is around the smallest boxes for which it can be kept, and their level; if it serves."""
+        cover = Cover(self.boxes, self.own, self._fall, KEPT_WORTH)
+        draws = np.random.default_rng(0)
+        for level in range(self.boxes.levels):
+            number = self.boxes.number(level)
+            some = draws.integers(number, size=max(SOME // CHILDREN**level, CHILDREN))
+            if number * len(cover.around(level, some).low) <= KEPT * len(some):
+                break
+        kept = cover.around(level, np.arange(number))
+        some = draws.integers(len(self.boxes), size=SOME)
+        _, refused = self._draw(kept, level, some, draws, KEPT_ROUNDS)
+        return level, kept if len(refused) <= REFUSED * SOME else None
+
+    def draw(self, anchors: Tensor, draws: np.random.Generator) -> Tensor:
+        """(n,) partners."""
+        place = self.boxes.place[anchors].numpy()
+        found, left = np.full(len(place), -1), np.arange(len(place))
+        if self._kept is not None:
+            found, left = self._draw(self._kept, self._level, place, draws, KEPT_ROUNDS)
+        if len(left):
+            shells = self._cover.around(0, place[left])
+            found[left], given_up = self._draw(shells, None, place[left], draws, DRAWN_ROUNDS)
+            for row in left[given_up]:
+                found[row] = self._draw_of_all(place[row], draws)
+        return self.boxes.order[torch.from_numpy(np.where(found < 0, place, found))]
+
+    def _draw(
+        self,
+        shells: Shells,
+        level: int | None,
+        place: np.ndarray,
+        draws: np.random.Generator,
+        rounds: int,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`draw_within` shells around the boxes of a level that places are in; None: around each place."""
+        rows = np.arange(len(place)) if level is None else place // CHILDREN**level
+
+        def weigh(which: np.ndarray, places: np.ndarray) -> np.ndarray:
+            return self._weigh(place[which], places)
+
+        return draw_within(shells, rows, weigh, draws, rounds)
+
+    def _weigh(self, place: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """(p, t) what samples at places (p, t) weigh for anchors at (p,)."""
+        gap = self.boxes.values.take(others, 0)
+        gap -= self.boxes.values.take(place, 0)[:, None]
+        weight = self._fall(np.einsum("ptc,ptc->pt", gap, gap))
+        return weight if self.own else np.where(others == place[:, None], 0, weight)
+
+    def _draw_of_all(self, place: int, draws: np.random.Generator) -> int:
+        weight = self._weigh(np.array([place]), np.arange(len(self.boxes))[None])[0]
+        total = weight.cumsum(dtype=np.float64)
+        level = draws.random() * total[-1]
+        if total[-1] == 0:
+            return place
+        return min(int(np.searchsorted(total, level, side="right")), len(total) - 1)
+
+    def _fall(self, square: np.ndarray) -> np.ndarray:
+        weight: np.ndarray = self.radial(torch.from_numpy(square)).numpy()
+        return weight
