@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from torch import nn
 
-from ccl_plugins.ranges import whole
+from ccl_plugins.ranges import one_of, whole
 
 LastNorm = Literal["affine", "plain", "none"]
 """What follows the last linear layer: batch normalisation with a scale and shift of its own, without,
@@ -36,12 +36,13 @@ def mlp_head(
 
     Raises:
         TypeError: For a width or a number of layers that is no whole number.
-        ValueError: For one below 1.
+        ValueError: For one below 1, and for another ``last_norm``.
     """
     from lightly.models.modules.heads import ProjectionHead
 
     for name, value in (("hidden", hidden), ("dim", dim), ("layers", layers)):
         whole(name, value, 1)
+    one_of("last_norm", last_norm, get_args(LastNorm))
     widths = [inputs, *[hidden] * (layers - 1)]
     blocks: list[tuple[Any, ...]] = [
         (before, hidden, nn.BatchNorm1d(hidden) if batch_norm else None, nn.ReLU())

@@ -37,7 +37,9 @@ def test_encode_gives_features_and_project_projections():
     torch.testing.assert_close(model.project(x), model.head(x.flatten(1)))
 
 
-@pytest.mark.parametrize("settings", [{"hidden": 0}, {"dim": -1}, {"layers": 0}])
+@pytest.mark.parametrize(
+    "settings", [{"hidden": 0}, {"dim": -1}, {"layers": 0}, {"last_norm": "batch"}]
+)
 def test_sizes_out_of_range_are_named(settings):
     with pytest.raises(ValueError, match=f"{next(iter(settings))} must be"):
         SimCLR(**settings, backbone=Flat())
