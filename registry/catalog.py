@@ -16,7 +16,7 @@ from .namespace import Offer
 from .params import Schema, fill, schema
 from .session import Session, local_spec
 from .source import summary
-from .spec import ComponentSpec, Kind, LocalSpec, did_you_mean, fold, normalize
+from .spec import ComponentSpec, Kind, LocalSpec, did_you_mean, fold, normalize, with_article
 
 
 class Registry:
@@ -67,8 +67,6 @@ class Registry:
             env_prefix,
         )
 
-    # What there is.
-
     @property
     def plugins(self) -> tuple[Plugin, ...]:
         """The plugins installed, with their states, by name."""
@@ -83,6 +81,11 @@ class Registry:
     def remains(self) -> tuple[str, ...]:
         """What broken uninstalls left behind: ``"name in /folder"``."""
         return tuple(self._loader.found.remains)
+
+    @property
+    def strict(self) -> bool:
+        """Whether what a plugin raises is raised instead of recorded."""
+        return self._loader.strict
 
     def call(self, hook: str, **kwargs: Any) -> list[tuple[str, Any]]:
         """Call a hook, plugin by plugin in order of name: ``(plugin, answer)``, None left out."""
@@ -124,8 +127,7 @@ class Registry:
             UnknownComponent: If there is none; near names and failed plugins are named.
             AmbiguousName: If several plugins offer it and none of them is the host.
         """
-        kind = self.kind(kind).name
-        return look_up(self.specs(), kind, name, self.host, self.plugins)
+        return look_up(self.specs(), self.kind(kind).name, name, self.host, self.plugins)
 
     def shown(self, spec: ComponentSpec) -> str:
         """The shortest name by which a component is found."""
@@ -147,8 +149,6 @@ class Registry:
         if _is_object(spec):
             return Schema(())
         return schema(spec.load(), self.kinds[spec.kind].supplied)
-
-    # Choosing and building.
 
     def choose(self, kind: str, name: str, /, **params: Any) -> Component:
         """A component with its parameters, checked and complete, not built yet.
@@ -196,18 +196,18 @@ class Registry:
             RegistryError: What `choose` raises, with the place.
         """
         kind, place = self.kind(kind).name, f"{where}: " if where else ""
+        one = with_article(kind)
         if isinstance(data, Offer):
             data = data()
         if isinstance(data, Component):
             if data.kind != kind:
-                raise InvalidParameter(f"{place}must be a {kind}, not the {data.kind} {data!r}")
+                raise InvalidParameter(f"{place}must be {one}, not the {data.kind} {data!r}")
             return data
-        if isinstance(data, str):
-            data = {"use": data}
+        data = {"use": data} if isinstance(data, str) else data
         if isinstance(data, Mapping):
             if not isinstance(data.get("use"), str):
                 has = ", ".join(map(str, data)) or "nothing"
-                raise InvalidConfig(f'{place}a {kind} needs use = "its name"; there is {has}')
+                raise InvalidConfig(f'{place}{one} needs use = "its name"; there is {has}')
             params = {key: value for key, value in data.items() if key != "use"}
             try:
                 spec = self.find(kind, data["use"])
@@ -215,7 +215,7 @@ class Registry:
                 raise type(error)(f"{place}{error}") from None
             return self._choose(spec, params, where)
         if data is None or isinstance(data, numbers.Number | list | tuple | bytes):
-            raise InvalidConfig(f"{place}must be the name of a {kind} or a table, not {data!r}")
+            raise InvalidConfig(f"{place}must be the name of {one} or a table, not {data!r}")
         return self._choose(local_spec(kind, data), {}, where)
 
     def read_loose(self, data: Any, where: str = "") -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from .errors import RegistryError
+from .spec import with_article
 
 SEQUENCES: dict[Any, type] = {list: list, tuple: tuple, Sequence: tuple}
 MAPPINGS = (dict, Mapping)
@@ -52,7 +53,7 @@ def accept(value: Any, hint: Any, reader: Reader, where: str) -> Any:
     if origin is typing.Annotated:
         return accept(value, arguments[0], reader, where)
     if origin is typing.Literal:
-        return _need(any(value == a and type(value) is type(a) for a in arguments), value)
+        return _need(any(type(value) is type(a) and value == a for a in arguments), value)
     if hint is None or hint in SCALARS:
         return _accept_scalar(value, hint)
     if (origin or hint) in SEQUENCES:
@@ -132,7 +133,7 @@ def describe(hint: Any, reader: Reader | None = None) -> str:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     kind = reader.kind_of(hint) if reader else None
     if kind:
-        return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+        return with_article(kind)
     if origin in (typing.Union, types.UnionType):
         return " | ".join(describe(argument, reader) for argument in arguments)
     if hint is type(None):

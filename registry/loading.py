@@ -57,6 +57,13 @@ class Loader:
                     self._reading = False
             return self._discovery
 
+    @property
+    def strict(self) -> bool:
+        """Whether what a plugin raises is raised instead of recorded."""
+        if self._strict is None:
+            return os.environ.get(f"{self._env}_STRICT", "0") not in ("", "0")
+        return self._strict
+
     def refresh(self) -> None:
         """Forget what is installed, to see what was installed since."""
         importlib.invalidate_caches()
@@ -64,17 +71,15 @@ class Loader:
             self._discovery = None
 
     def _discover(self) -> Discovery:
-        disable, strict = self._disable, self._strict
+        disable = self._disable
         if disable is None:
             disable = tuple(os.environ.get(f"{self._env}_DISABLE", "").split(","))
-        if strict is None:
-            strict = os.environ.get(f"{self._env}_STRICT", "0") not in ("", "0")
         names = {normalize(name) for name in disable}
 
         def blocked(plugin: str) -> bool:
             return plugin in names or ("*" in names and plugin != self._host)
 
-        return Discovery(*self._fixed, self._hookspecs, self._hook_prefix, blocked, strict)
+        return Discovery(*self._fixed, self._hookspecs, self._hook_prefix, blocked, self.strict)
 
 
 def _components_only(project: str, hook_prefix: str) -> type:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from .distributions import Plugin
 from .errors import AmbiguousName, UnknownComponent
-from .spec import LOCAL, ComponentSpec, did_you_mean, fold, normalize
+from .spec import LOCAL, ComponentSpec, did_you_mean, fold, normalize, with_article
 
 
 def look_up(
@@ -27,7 +27,7 @@ def look_up(
     """
     said, colon, rest = name.rpartition(":")
     if colon and fold(said) != kind:
-        raise UnknownComponent(f"{name!r} is of kind {said!r}, and a {kind} is wanted")
+        raise UnknownComponent(f"{name!r} is of kind {said!r}, and {with_article(kind)} is wanted")
     plugin, slash, bare = rest.rpartition("/")
     plugin, bare = normalize(plugin), fold(bare)
     fits = [s for s in specs if s.name == bare and (not slash or s.plugin == plugin)]
@@ -46,7 +46,7 @@ def look_up(
             else f"{plugin} is not installed: pip install {plugin}"
         )
     elif fits:
-        parts.append(f"There is a {fits[0].kind} of that name.")
+        parts.append(f"There is {with_article(fits[0].kind)} of that name.")
     raise UnknownComponent(" ".join(filter(None, [*parts, trouble(plugins, host)])))
 
 

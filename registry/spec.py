@@ -33,6 +33,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
+def with_article(noun: str) -> str:
+    """``"a kernel"``, ``"an objective"``."""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
 def kind_of_group(group: str, prefix: str, kinds: Iterable[str]) -> str:
     """The kind in an entry-point group's name, ``<prefix>.<kind>``.
 
