@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import re
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 from ccl_plugins._engine import engine
 from ccl_plugins.display import Table
+from ccl_plugins.kinds import protocol
 
 
 def listing(registry: engine.Registry, kind: str | None = None) -> Table:
@@ -131,8 +131,7 @@ def _declared(registry: engine.Registry, spec: engine.ComponentSpec, target: Any
 
     Some depend on parameters, as the conditions that an objective reads: those are a built one's.
     """
-    module, _, name = registry.kind(spec.kind).protocol.partition(":")
-    asked = getattr(importlib.import_module(module), name)
+    asked = protocol(spec.kind)
     names = [*inspect.get_annotations(asked)]
     names += [n for n, v in vars(asked).items() if isinstance(v, property)]
     found = {n: inspect.getattr_static(target, n, None) for n in names}

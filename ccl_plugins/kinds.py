@@ -29,6 +29,17 @@ KINDS = (
     engine.Kind("evaluator", "A measurement on frozen features.", f"{_P}Evaluator", ("dataset",)),
 )
 
+FOLDERS = {kind.name: kind.name.removesuffix("s") + "s" for kind in KINDS}
+"""The sub-packages: the components of each kind are in one, and its laws in one of ``testing``."""
+
+
+def protocol(kind: str) -> type:
+    """What components of a kind must satisfy; this imports torch."""
+    from ccl_plugins import protocols
+
+    asked: type = getattr(protocols, registry().kind(kind).protocol.partition(":")[2])
+    return asked
+
 
 def new_registry(disable: Iterable[str] | None = None) -> engine.Registry:
     """A registry of its own.

@@ -11,18 +11,7 @@ import tomllib
 import pytest
 from imports import ROOT, modules
 
-FOLDERS = {
-    "objective": "objectives",
-    "kernel": "kernels",
-    "condition": "conditions",
-    "sampler": "samplers",
-    "views": "views",
-    "method": "methods",
-    "backbone": "backbones",
-    "dataset": "datasets",
-    "evaluator": "evaluators",
-}
-"""Where the components of each kind live."""
+from ccl_plugins.kinds import FOLDERS
 
 UPPER = {"objectives", "samplers", "methods"}
 """Kinds whose components may be made of others; those of the rest know their own kind alone."""

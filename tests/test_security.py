@@ -24,7 +24,6 @@ OPENS_MODULES = {
     "registry/discovery.py": "the module of a plug-in's hooks",
     "ccl_plugins/_engine.py": "the registry",
     "ccl_plugins/__init__.py": "a part of the face",
-    "ccl_plugins/describe.py": "the protocol of a kind",
 }
 """Where a name becomes a module; none of them comes from a config or a record."""
 

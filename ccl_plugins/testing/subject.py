@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 from ccl_plugins._engine import engine
-from ccl_plugins.kinds import registry
+from ccl_plugins.kinds import FOLDERS, registry
 
 Example: TypeAlias = Mapping[str, Any] | Callable[[Path], Mapping[str, Any]]
 """Parameters, or a function that makes files in an empty folder and gives the parameters."""
@@ -102,21 +102,8 @@ class Distribution:
         return "plugin"
 
 
-_MODULES = {
-    "objective": "objectives",
-    "kernel": "kernels",
-    "condition": "conditions",
-    "sampler": "samplers",
-    "views": "views",
-    "method": "methods",
-    "backbone": "backbones",
-    "dataset": "datasets",
-    "evaluator": "evaluators",
-}
-
-
 def laws(kind: str) -> ModuleType:
     """The module of a kind's laws: its ``CHECKS``, and ``observe(subject, built)``."""
     import importlib
 
-    return importlib.import_module(f"ccl_plugins.testing.{_MODULES[kind]}")
+    return importlib.import_module(f"ccl_plugins.testing.{FOLDERS[kind]}")
