@@ -83,9 +83,11 @@ def read(path: Path) -> dict[str, Any]:
         data = torch.load(path, map_location="cpu", weights_only=True)
     # What torch raises depends on where a file is damaged: from the zip reader to the unpickler.
     except Exception as error:
+        said = str(error).partition("\n")[0] or type(error).__name__
+        if type(error).__name__ == "UnpicklingError":  # whose words recommend weights_only=False
+            said = "it holds more than plain data and tensors, or no such data at all"
         raise DamagedCheckpoint(
-            f"the checkpoint {path} is damaged ({path.stat().st_size} bytes):"
-            f" {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+            f"the checkpoint {path} is damaged ({path.stat().st_size} bytes): {said}"
         ) from error
     if not isinstance(data, dict):
         raise DamagedCheckpoint(f"{path} is no checkpoint: it holds a {type(data).__name__}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccl_plugins import cli_check, cli_export, cli_information, cli_new, cli_train
 from ccl_plugins._engine import engine
-from ccl_plugins.commands import Mistake, command
+from ccl_plugins.commands import Mistake, command, told, understood
 from ccl_plugins.kinds import KINDS, registry
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ _KINDS = ", ".join(kind.name for kind in KINDS)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status.
 
-    0; 1 for a failure found; 2 for a mistake in the call; 130 where training was interrupted.
+    0; 1 for a failure found; 2 for a mistake in the call; 130 after Ctrl-C.  A mistake is told in one
+    line; with ``CCL_STRICT=1`` it is raised, with its traceback.
 
     Args:
         arguments: The words after ``ccl``; by default those of the process.
@@ -38,8 +39,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `ccl list | head`; what is left must not be flushed into it at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except KeyboardInterrupt as error:
+        said = "; ".join(["interrupted", *getattr(error, "__notes__", ())])
+        print(f"ccl: {said}", file=sys.stderr)
+        return 130
     except (engine.RegistryError, Mistake, OSError) as error:
-        print(f"ccl: {error}", file=sys.stderr)
+        if registry().strict:
+            raise
+        print(f"ccl: {told(error)}", file=sys.stderr)
         return 2
 
 
@@ -149,9 +156,9 @@ def _add_evaluate(commands: Commands) -> None:
 def _evaluate(options: argparse.Namespace) -> int:
     from ccl_plugins.run import Run, side_by_side
 
-    runs = [Run(folder) for folder in options.runs]
+    runs = [understood(Run, folder) for folder in options.runs]
     for run in runs:
-        run.evaluate()
+        understood(run.evaluate)
     table = side_by_side(runs)
     print(table.json() if options.json else table)
     return 0

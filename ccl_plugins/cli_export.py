@@ -29,7 +29,7 @@ def _run(options: argparse.Namespace) -> int:
     from ccl_plugins.export import export
     from ccl_plugins.run import Run
 
-    run = Run(options.run_folder)
+    run = understood(Run, options.run_folder)
     folder = understood(export, run, options.out, format=options.format)
     print(f'{folder}: timm.create_model("local-dir:{folder}", pretrained=True)')
     return 0

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.commands import Mistake, command, compose, understood
+from ccl_plugins.commands import Mistake, command, compose, of, understood
 
 if TYPE_CHECKING:
     from ccl_plugins.commands import Commands
@@ -62,6 +62,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 def _run(options: argparse.Namespace) -> int:
     from ccl_plugins.launch import RunInterrupted, check_folder, check_offered, is_first, train
+    from ccl_plugins.requirements import check_columns
     from ccl_plugins.run import side_by_side
     from ccl_plugins.training.batches import check_processes
 
@@ -76,9 +77,13 @@ def _run(options: argparse.Namespace) -> int:
             check_offered(folder)
     pipelines = {name: compose(file, _settings(options)) for name, file in named.items()}
     for name, pipeline in pipelines.items():
-        understood(check_processes, pipeline.settings)
-        if is_first():
-            understood(check_folder, folders[name], pipeline, **existing)
+        try:
+            understood(check_processes, pipeline.settings)
+            understood(check_columns, pipeline.build_evaluators(), pipeline.dataset)
+            if is_first():
+                understood(check_folder, folders[name], pipeline, **existing)
+        except Mistake as mistake:
+            raise of(named[name], mistake) from mistake
     runs = []
     for name, pipeline in pipelines.items():
         if not options.quiet:
@@ -89,18 +94,25 @@ def _run(options: argparse.Namespace) -> int:
             print(f"{name}, before training: {said}", file=sys.stderr)
 
         try:
-            run = train(
-                pipeline, folders[name], progress=not options.quiet, before=before, **existing
+            run = understood(
+                train,
+                pipeline,
+                folders[name],
+                progress=not options.quiet,
+                before=before,
+                **existing,
             )
+            if is_first():
+                understood(run.evaluate)
+                runs.append(run)
+        except Mistake as mistake:
+            raise of(named[name], mistake) from mistake
         except RunInterrupted as stopped:
             print(f"ccl: {stopped}", file=sys.stderr)
             return 130
         except ArithmeticError as error:  # the loss is not finite
             print(f"ccl: {folders[name]}: {error}", file=sys.stderr)
             return 1
-        if is_first():
-            run.evaluate()
-            runs.append(run)
     if is_first():
         print(side_by_side(runs))
     return 0

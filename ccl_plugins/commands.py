@@ -1,4 +1,4 @@
-"""What sub-commands share: how one is added, and what is a mistake in the call."""
+"""What sub-commands share: how one is added, and how a mistake in the call is told."""
 
 from __future__ import annotations
 
@@ -36,8 +36,20 @@ def compose(file: str, settings: dict[str, Any]) -> Pipeline:
 
     try:
         return understood(lambda: Pipeline.from_toml(file).with_settings(**settings))
-    except Mistake as mistake:
-        raise Mistake(f"{file}: {mistake}") from mistake
+    except (engine.RegistryError, Mistake) as error:
+        raise of(file, error) from error
+
+
+def of(file: str, error: Exception) -> Mistake:
+    """A mistake that names the file in which it was made."""
+    said = told(error)
+    return Mistake(said if said.startswith(f"{file}:") else f"{file}: {said}")
+
+
+def told(error: BaseException) -> str:
+    """The message of an error, with the first note on where it came from."""
+    notes = getattr(error, "__notes__", ())
+    return f"{error} ({notes[0]})" if notes else str(error)
 
 
 def understood(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
@@ -47,4 +59,4 @@ def understood(function: Callable[..., Any], *arguments: Any, **options: Any) ->
     except engine.RegistryError:
         raise
     except (ValueError, TypeError) as error:
-        raise Mistake(str(error)) from error
+        raise Mistake(told(error)) from error

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ccl_plugins.run import Run
 
 FORMATS = ("timm",)
+FOLDER = "timm"
+"""Where it goes by default, in a run's folder."""
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 
@@ -42,7 +44,7 @@ def export(run: Run, folder: str | Path | None = None, *, format: str = "timm") 
 
     one_of("format", format, FORMATS)
     backbone = _of_timm(run)
-    target = Path(folder) if folder is not None else run.path / "timm"
+    target = Path(folder) if folder is not None else run.path / FOLDER
     target.mkdir(parents=True, exist_ok=True)
     _write_weights(target / WEIGHTS, backbone.model.state_dict())
     write_json(target / CONFIG, _config(backbone, run))
@@ -96,6 +98,7 @@ def _config(backbone: Any, run: Run) -> dict[str, Any]:
             torch.as_tensor(getattr(views, name)).flatten().tolist() for name in ("mean", "std")
         )
         images = {"input_size": [len(mean), views.size, views.size], "mean": mean, "std": std}
+        images["crop_pct"] = 1.0  # the views' `plain` resizes to the size itself
     return {
         "architecture": known["architecture"],
         "num_classes": 0,

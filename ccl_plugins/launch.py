@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ccl_plugins import checkpoint
 from ccl_plugins.changes import other_run
+from ccl_plugins.export import FOLDER as EXPORTED
 from ccl_plugins.kinds import registry
 from ccl_plugins.pipeline import Pipeline
-from ccl_plugins.record import check_plugins, versions_of, write_json
-from ccl_plugins.requirements import check_method
+from ccl_plugins.record import check_plugins, read_json, versions_of, write_json
+from ccl_plugins.requirements import check_columns, check_method
 from ccl_plugins.run import BEFORE, METRICS, RECORD, Run, measure
 
 FIGURES = "figures"
@@ -47,6 +47,7 @@ def train(
         RunInterrupted: If training was stopped before its end.
         ValueError: For a batch or a condition that the method cannot take; nothing was deleted or written.
     """
+    from ccl_plugins.accelerator import accelerator
     from ccl_plugins.training import fit
     from ccl_plugins.training.batches import check_processes
     from ccl_plugins.training.checkpointing import by_step
@@ -59,10 +60,12 @@ def train(
         raise RunExists(f"{done} is of a finished run, which has no checkpoint to go on from")
     if is_first():
         check_folder(out, pipeline, resume=resume, overwrite=overwrite)
+    check_columns(pipeline.build_evaluators(), pipeline.dataset)
     seed_everything(pipeline.settings.seed)
     parts = pipeline.build()
     check_method(parts.method, pipeline.settings.batch_size, parts.conditions)
     hooked = registry().call("ccl_callbacks", pipeline=pipeline)
+    callbacks = [*callbacks, *_offered(hooked)]
     record = {**pipeline.to_dict(), "callbacks": versions_of(name for name, _ in hooked)}
     if is_first():
         if overwrite:
@@ -72,8 +75,10 @@ def train(
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / RECORD, record)
         if getattr(parts.method.backbone, "pretrained", False) and not begun:
+            parts.method.to(accelerator())
             with undisturbed():
                 metrics = measure(parts, pipeline)
+            parts.method.to("cpu")  # as a run that is not measured begins
             write_json(out / BEFORE, metrics)
             before(metrics)
     result = fit(
@@ -82,7 +87,7 @@ def train(
         out,
         record,
         resume=begun,
-        callbacks=[*callbacks, *(callback for _, offered in hooked for callback in offered)],
+        callbacks=callbacks,
         progress=progress,
     )
     if not result.finished:
@@ -90,6 +95,20 @@ def train(
             f"stopped at step {result.step}; {out} can be resumed (--resume, or resume=True)"
         )
     return Run(out, pipeline)
+
+
+def _offered(hooked: Iterable[tuple[str, Any]]) -> Iterator[Any]:
+    """The callbacks of plug-ins.
+
+    Raises:
+        TypeError: For an answer that is no list of callbacks, naming the plug-in.
+    """
+    from pytorch_lightning import Callback
+
+    for plugin, offered in hooked:
+        if not isinstance(offered, Iterable) or isinstance(offered, Callback):
+            raise TypeError(f"plugin {plugin}: ccl_callbacks must give a list, not {offered!r}")
+        yield from offered
 
 
 def is_first() -> bool:
@@ -118,7 +137,7 @@ def check_folder(out: Path, pipeline: Pipeline, *, resume: bool, overwrite: bool
             " (overwrite=True) deletes it, another output folder leaves it alone"
         )
     if resume and (out / RECORD).exists():
-        saved = json.loads((out / RECORD).read_text(encoding="utf-8"))
+        saved = read_json(out / RECORD)
         if changed := other_run(saved, pipeline.to_dict()):
             raise ValueError(
                 f"{out} holds a run of another pipeline, which this one cannot resume:"
@@ -141,7 +160,7 @@ def _delete_run(out: Path) -> None:
     for name in (RECORD, BEFORE, METRICS, checkpoint.WEIGHTS):
         (out / name).unlink(missing_ok=True)
     _delete_events(out)
-    for folder in (checkpoint.CHECKPOINTS, FIGURES):
+    for folder in (checkpoint.CHECKPOINTS, FIGURES, EXPORTED):
         if (out / folder).is_dir():
             shutil.rmtree(out / folder)
 

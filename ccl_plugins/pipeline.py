@@ -12,6 +12,7 @@ from ccl_plugins import requirements
 from ccl_plugins._engine import engine
 from ccl_plugins.kinds import registry
 from ccl_plugins.record import plugins_of
+from ccl_plugins.requirements import check_protocol
 
 if TYPE_CHECKING:
     from ccl_plugins.run import Run
@@ -74,6 +75,7 @@ class Pipeline:
             "objective": objective,
             "sampler": sampler,
         }
+        requirements.check_tables(conditions, evaluate, fit)
         reg = registry()
         self.choices = {kind: reg.read(kind, given[kind], where=kind) for kind in SINGLE}
         self.conditions = {
@@ -82,7 +84,7 @@ class Pipeline:
         }
         self.settings = requirements.fit_settings(fit or {})
         self._cache: dict[Any, Any] = {}
-        self.dataset = self.choices["dataset"].build(cache=self._cache)
+        self.dataset = check_protocol("dataset", self.choices["dataset"].build(cache=self._cache))
         self.evaluators = [
             reg.read("evaluator", choice, where=f"evaluate[{i}]")
             for i, choice in enumerate(
@@ -97,9 +99,10 @@ class Pipeline:
         import torch
 
         with torch.random.fork_rng(devices=[]):
-            objective = self.choices["objective"].build(cache={})
-        views = self.choices["views"].build(cache={})
+            objective = check_protocol("objective", self.choices["objective"].build(cache={}))
+        views = check_protocol("views", self.choices["views"].build(cache={}))
         conditions = self._conditions()
+        self.build_evaluators()
         unread = requirements.check(objective, views, conditions)
         by_sampler = requirements.read_by_sampler(self.choices["sampler"], conditions)
         if unread := [name for name in unread if name != by_sampler]:
@@ -109,7 +112,10 @@ class Pipeline:
 
     def _conditions(self) -> dict[str, Any]:
         supplied = {"dataset": self.dataset}
-        return {k: c.build(supplied, cache=self._cache) for k, c in self.conditions.items()}
+        return {
+            name: check_protocol("condition", choice.build(supplied, cache=self._cache))
+            for name, choice in self.conditions.items()
+        }
 
     def build(self) -> Parts:
         """New modules with new weights, drawn from torch's global generator."""
@@ -117,12 +123,14 @@ class Pipeline:
 
         supplied: dict[str, Any] = {"dataset": self.dataset}
         cache: dict[Any, Any] = {}
-        supplied["backbone"] = self.choices["backbone"].build(cache=cache)
+        supplied["backbone"] = check_protocol(
+            "backbone", self.choices["backbone"].build(cache=cache)
+        )
         conditions = self._conditions()
         return Parts(
             dataset=self.dataset,
             views=self.choices["views"].build(cache=cache),
-            method=self.choices["method"].build(supplied, cache=cache),
+            method=check_protocol("method", self.choices["method"].build(supplied, cache=cache)),
             objective=self.choices["objective"].build(cache=cache),
             conditions=conditions,
             sampler=partial(_make_sampler, self.choices["sampler"]),
@@ -131,7 +139,8 @@ class Pipeline:
 
     def build_evaluators(self) -> list[Any]:
         """The measurements, built."""
-        return [choice.build({"dataset": self.dataset}) for choice in self.evaluators]
+        supplied = {"dataset": self.dataset}
+        return [check_protocol("evaluator", choice.build(supplied)) for choice in self.evaluators]
 
     def fit(
         self,

@@ -61,6 +61,15 @@ def check_plugins(plugins: Mapping[str, str]) -> None:
             )
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """The data of a JSON file.
+
+    Raises:
+        InvalidConfig: If it holds no JSON object.
+    """
+    return engine.from_json(path.read_text(encoding="utf-8"), str(path))
+
+
 def write_json(path: Path, data: Any) -> None:
     """Write data as JSON; a file that was there is replaced by the whole of it or not at all."""
     with replacing(path) as file:

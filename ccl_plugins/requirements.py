@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
+from ccl_plugins.kinds import protocol
 
 if TYPE_CHECKING:
     from ccl_plugins.training.settings import FitSettings
@@ -44,6 +46,74 @@ def check(objective: Any, views: Any, conditions: Mapping[str, Any]) -> list[str
                 " of each"
             )
     return [each for each in conditions if each not in objective.conditions]
+
+
+def check_tables(conditions: Any, evaluate: Any, fit: Any) -> None:
+    """Whether what a configuration has under these names is of the right form.
+
+    Raises:
+        InvalidConfig: For a table that is none, or a list that is none.
+    """
+    for name, given, example in (
+        ("conditions", conditions, '{color = "..."}; a single one is called condition'),
+        ("fit", fit, "{epochs = 100}"),
+    ):
+        if given is not None and not isinstance(given, Mapping):
+            raise engine.InvalidConfig(f"{name} must be a table, as {example}, not {given!r}")
+    if isinstance(evaluate, str | Mapping) or not isinstance(evaluate, Iterable | None):
+        raise engine.InvalidConfig(
+            f'evaluate must be a list of evaluators, as ["linear"] or [[evaluate]] tables, not {evaluate!r}'
+        )
+
+
+def lacking(kind: str, built: Any) -> list[str]:
+    """What the protocol of a kind asks for and an object does not have."""
+    wanted = protocol(kind)
+    asked = {*inspect.get_annotations(wanted)}
+    asked |= {n for n in vars(wanted) if not n.startswith("_")}
+    asked |= {n for n in ("__call__", "__len__") if n in vars(wanted)}
+    return sorted(n for n in asked if not hasattr(built, n))
+
+
+def check_protocol(kind: str, built: Any) -> Any:
+    """An object, if it has what its kind's protocol asks for.
+
+    Raises:
+        InvalidParameter: Otherwise, saying what it lacks.
+    """
+    if missing := lacking(kind, built):
+        raise engine.InvalidParameter(
+            f"{kind}: {type(built).__name__} has no {', '.join(missing)}, which"
+            f" ccl_plugins.protocols.{protocol(kind).__name__} asks for"
+        )
+    return built
+
+
+def check_columns(evaluators: Iterable[Any], dataset: Any) -> None:
+    """Whether the data set has the columns that evaluators read, before a run is trained for them.
+
+    Args:
+        evaluators: Those that say in an attribute ``column`` what they read, and in ``measures`` of
+            which measures it can be, are looked at.
+        dataset: The data set.
+
+    Raises:
+        ValueError: For a column that is not there, and one of another measure.
+    """
+    reading = [each for each in evaluators if getattr(each, "column", None) is not None]
+    schema = dataset.schema() if reading else {}
+    for each in reading:
+        name, column, accepted = type(each).__name__, each.column, getattr(each, "measures", None)
+        if column not in schema:
+            there = ", ".join(schema)
+            raise ValueError(
+                f"the evaluator {name} reads the column {column!r}, and the data set has {there}"
+            )
+        if accepted is not None and schema[column] not in accepted:
+            raise ValueError(
+                f"the evaluator {name} needs a {' or '.join(accepted)} column, and {column!r} is"
+                f" {schema[column]}"
+            )
 
 
 def check_method(method: Any, batch_size: int, conditions: Mapping[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -11,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from ccl_plugins import checkpoint
 from ccl_plugins.display import Table
 from ccl_plugins.pipeline import Pipeline
-from ccl_plugins.record import check_plugins, write_json
+from ccl_plugins.ranges import whole
+from ccl_plugins.record import check_plugins, read_json, write_json
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
     from ccl_plugins.training.parts import Parts
@@ -34,13 +35,14 @@ class Run:
 
     Raises:
         FileNotFoundError: If it holds no run.
+        InvalidConfig: If its record cannot be read.
     """
 
     def __init__(self, path: str | Path, pipeline: Pipeline | None = None) -> None:
         self.path = Path(path)
         if not (self.path / RECORD).is_file():
             raise FileNotFoundError(f"{self.path} holds no run: there is no {RECORD} in it")
-        self.record: dict[str, Any] = json.loads((self.path / RECORD).read_text(encoding="utf-8"))
+        self.record: dict[str, Any] = read_json(self.path / RECORD)
         if pipeline is not None:
             self.__dict__["pipeline"] = pipeline
 
@@ -64,12 +66,21 @@ class Run:
 
     def _weights(self) -> dict[str, dict[str, Tensor]]:
         """The networks' weights, of the finished run or of its newest readable checkpoint."""
-        from ccl_plugins.training.checkpointing import newest
+        from ccl_plugins.training.checkpointing import by_step, file_of, newest
 
-        if (self.path / checkpoint.WEIGHTS).is_file():
-            saved = checkpoint.read(self.path / checkpoint.WEIGHTS)
-            return {name: saved[name] for name in ("method", "objective")}
-        state = newest(self.path / checkpoint.CHECKPOINTS)[1]["state_dict"]
+        file, folder = self.path / checkpoint.WEIGHTS, self.path / checkpoint.CHECKPOINTS
+        latest = next(iter(by_step(folder)), None)
+        if file.is_file():
+            saved = checkpoint.read(file)
+            # A finished run that is resumed for more epochs has checkpoints of later steps.
+            if latest is None or latest.name <= file_of(folder, saved["step"]).name:
+                return {name: saved[name] for name in ("method", "objective")}
+        elif latest is None:
+            raise FileNotFoundError(
+                f"{self.path} holds no weights: training stopped before its first checkpoint, or the"
+                " folder was deleted"
+            )
+        state = newest(folder)[1]["state_dict"]
         return {
             name: {
                 k.removeprefix(f"{name}."): v for k, v in state.items() if k.startswith(f"{name}.")
@@ -77,20 +88,29 @@ class Run:
             for name in ("method", "objective")
         }
 
-    def encode(self, images: Any, batch_size: int = 512) -> Tensor:
+    def encode(
+        self, images: Any, batch_size: int = 512, device: str | torch.device | None = None
+    ) -> Tensor:
         """Features of images, un-augmented, in evaluation mode.
 
         Args:
             images: A batch (n, channels, height, width), or any sequence of images the views take.
             batch_size: Images per forward pass.
+            device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
 
         Returns:
             (n, f) on the CPU.
+
+        Raises:
+            FileNotFoundError: If the run has no weights yet.
+            ValueError: If there are no images, or they are not of the kind the views take.
         """
         import torch
 
-        method, views = self.parts.method, self.parts.views
-        device = next(method.parameters()).device
+        whole("batch_size", batch_size, 1)
+        if not len(images):
+            raise ValueError("there are no images to encode")
+        method, views = self._method_on(device), self.parts.views
         features = []
         with torch.no_grad():
             for first in range(0, len(images), batch_size):
@@ -99,8 +119,13 @@ class Run:
                     batch = torch.stack([views.plain(image) for image in batch])
                 else:
                     batch = views.plain(batch)
-                features.append(method.encode(batch.to(device)).cpu())
+                features.append(method.encode(batch.to(next(method.parameters()).device)).cpu())
         return torch.cat(features)
+
+    def _method_on(self, device: str | torch.device | None) -> Any:
+        from ccl_plugins.accelerator import accelerator
+
+        return self.parts.method.to(accelerator() if device is None else device)
 
     @cached_property
     def metrics(self) -> dict[str, float]:
@@ -112,11 +137,15 @@ class Run:
         """The same before training, of a backbone that began with weights; else empty."""
         return _read_metrics(self.path / BEFORE)
 
-    def evaluate(self) -> dict[str, float]:
+    def evaluate(self, device: str | torch.device | None = None) -> dict[str, float]:
         """Measure the frozen features of the un-augmented data set.
 
         The result is returned, and written to ``metrics.json`` and TensorBoard.
+
+        Args:
+            device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
         """
+        self._method_on(device)
         metrics = measure(self.parts, self.pipeline)
         write_json(self.path / METRICS, metrics)
         self._log(metrics)
@@ -149,7 +178,7 @@ def measure(parts: Parts, pipeline: Pipeline) -> dict[str, float]:
 
 
 def _read_metrics(file: Path) -> dict[str, float]:
-    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return read_json(file) if file.is_file() else {}
 
 
 def side_by_side(runs: Sequence[Run]) -> Table:

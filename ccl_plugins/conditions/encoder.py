@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from ccl_plugins import timm_models
+from ccl_plugins.accelerator import accelerator
 from ccl_plugins.conditions.arrays import read_features
 from ccl_plugins.conditions.extraction import extract, preprocessing
 from ccl_plugins.conditions.feature_cache import cached, default_folder
@@ -111,7 +111,7 @@ class Encoder:
     def _extracted(self, name: str, dataset: Any) -> Tensor:
         model = self._model(name)
         config = preprocessing(model, self.image_size)
-        device = self.device or _accelerator()
+        device = self.device or str(accelerator())
         made_of = {
             "model": [name, self.head, self.options],
             "weights": of_tensors(model.state_dict()),
@@ -141,7 +141,3 @@ class Encoder:
         if self.checkpoint_path is not None:
             timm_models.load_weights(model, self.checkpoint_path, keep_head=self.head)
         return model.eval().requires_grad_(False)
-
-
-def _accelerator() -> str:
-    return f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_available() else "cpu"

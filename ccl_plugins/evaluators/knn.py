@@ -32,6 +32,8 @@ class KNN:
         section 3.4, as in lightly; there ``temperature`` is 0.07.
     """
 
+    measures = ("categorical",)
+
     def __init__(self, k: int = 20, temperature: float = 0.1, column: str = "label") -> None:
         if k < 1:
             raise ValueError(f"k must be 1 or more neighbours, not {k!r}")

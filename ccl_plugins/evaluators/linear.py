@@ -19,14 +19,14 @@ logger = logging.getLogger(__name__)
 class LinearProbe:
     """Accuracy of a linear classifier on frozen features, fitted by L-BFGS.
 
-    Minimises ``mean cross-entropy + reg |W|²``, the bias free, on the training features as they are: of
-    scaling and augmentation there is none.  Gives ``"linear/top1"``, the fraction of test samples
-    whose class it tells, and for another column ``"linear-<column>/top1"``.
+    Minimises ``mean cross-entropy + reg |W|²``, without a penalty on the bias, on the training features as
+    they are, without scaling or augmentation.  Gives ``"linear/top1"``, the fraction of test samples
+    whose class it predicts; for another column, ``"linear-<column>/top1"``.
 
     Args:
-        reg: Weight of the penalty, above 0.  Papers have 1e-5 and 1e-6, with which the minimum is
-            far and, on a small training set, worse on the test set.
-        max_iter: Most L-BFGS steps, 1 or more.  Where they do not suffice, a warning is logged.
+        reg: Weight of the penalty, above 0.  Papers use 1e-5 and 1e-6, with which the minimum takes many
+            steps to reach and, on a small training set, is worse on the test set.
+        max_iter: The most L-BFGS steps, 1 or more.  If they do not suffice, a warning is logged.
         column: Categorical column of the metadata that is predicted; samples without a class are left
             out, and a warning counts them.
 
@@ -38,6 +38,8 @@ class LinearProbe:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), section 4; their code also takes
         the best of several penalties and epochs by test accuracy, which this does not.
     """
+
+    measures = ("categorical",)
 
     def __init__(self, reg: float = 1e-4, max_iter: int = 1000, column: str = "label") -> None:
         if max_iter < 1:

@@ -11,9 +11,10 @@ from ccl_plugins.ranges import positive
 
 
 class Regression:
-    """Error of a linear regression from frozen features, as of a sensitive attribute.
+    """Error of a linear regression on frozen features, for example of a sensitive attribute.
 
-    Minimises ``mean over all entries of (prediction - value)² + reg |W|²``, the bias free, in closed form.
+    Minimises ``mean over all entries of (prediction - value)² + reg |W|²``, without a penalty on the bias,
+    in closed form.
     Gives, on the test samples, ``"<column>/mse"`` in the column's units squared, averaged over samples
     and columns, ``"<column>/r2"``, the explained variance averaged over columns, and for colors
     ``"<column>/mse255"``.  A high error says that the features hide the attribute.
@@ -34,6 +35,8 @@ class Regression:
         code reports the least error over epochs, which is not the fairest, and stops within the
         tolerance of its optimiser.
     """
+
+    measures = ("continuous",)
 
     def __init__(
         self, column: str = "color", reg: float = 1e-6, eight_bit: bool | None = None

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
-import inspect
 import json
 import pickle
 from collections.abc import Callable
@@ -14,7 +12,8 @@ from unittest import SkipTest
 from torch import nn
 
 from ccl_plugins._engine import engine
-from ccl_plugins.kinds import registry
+from ccl_plugins.kinds import protocol, registry
+from ccl_plugins.requirements import lacking
 from ccl_plugins.testing.laws import agree, hold, may_not
 from ccl_plugins.testing.subject import Subject
 
@@ -58,15 +57,10 @@ def check_refuses_unknown_parameters(subject: Subject) -> None:
 
 def check_satisfies_its_protocol(subject: Subject) -> None:
     """All that the kind's protocol asks for is there."""
-    module, _, name = registry().kind(subject.kind).protocol.partition(":")
-    protocol = getattr(importlib.import_module(module), name)
-    asked = {*inspect.get_annotations(protocol)}
-    asked |= {n for n in vars(protocol) if not n.startswith("_")}
-    asked |= {n for n in ("__call__", "__len__") if n in vars(protocol)}
     built = subject.build()
-    missing = sorted(n for n in asked if not hasattr(built, n))
+    missing = lacking(subject.kind, built)
     hold(
-        f"a {subject.kind} must have all of ccl_plugins.protocols.{name}",
+        f"every {subject.kind} must have all of ccl_plugins.protocols.{protocol(subject.kind).__name__}",
         not missing,
         f"{type(built).__name__} has no {', '.join(missing)}",
     )

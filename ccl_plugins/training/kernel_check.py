@@ -34,12 +34,15 @@ def check_kernel(kernel: Any, table: Table, name: str) -> dict[str, float]:
     # Few samples of many share a class, and no scale changes that.
     if surviving < FAINT and values.is_floating_point():
         scale = getattr(kernel, "scale", None)
+        remedy = 'another scale, as scale="median"'
+        if scale is None:
+            remedy = 'a kernel of distances, as rbf with scale="median"'
         warnings.warn(
             f"{type(kernel).__name__}"
             + (f" with scale {scale!r}" if scale is not None else "")
             + f" sees almost nothing on condition {name!r}: the mean weight between two of"
             f" {len(rows)} samples is {surviving:.2g} of a sample's with itself, so the objective"
-            ' hardly compares them; take another scale, as scale="median"',
+            f" hardly compares them; take {remedy}",
             stacklevel=2,
         )
     return {"surviving_weight": surviving, "effective_neighbours": neighbours}

@@ -96,7 +96,7 @@ def _complete(
     if not isinstance(given, Mapping):
         raise TypeError(f"{table} must be a table as {{{example}}}, not {given!r}")
     name = given.get("name", default)
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         raise ValueError(f"there is no {table} {name!r}{_suggest(name, [*known])}")
     settings = known[name]
     for key in given:

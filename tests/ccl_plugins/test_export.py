@@ -70,6 +70,8 @@ def test_the_config_says_what_it_is(run):
     images = config["pretrained_cfg"]
     assert images["input_size"] == [3, 32, 32]
     torch.testing.assert_close(images["mean"], [0.485, 0.456, 0.406])
+    prepared = timm.data.resolve_data_config(pretrained_cfg=images)
+    assert (prepared["crop_pct"], prepared["input_size"]) == (1.0, [3, 32, 32])
     assert {path.name for path in folder.iterdir()} == {"config.json", "model.safetensors"}
 
 
