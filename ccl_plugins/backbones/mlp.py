@@ -16,10 +16,10 @@ class MLP(nn.Module):
         (n, in_features) -> (n, hidden[-1])
 
     Args:
-        in_features: Length of a vector, 1 or more.  A tensor of another shape is made flat: an image
-            has channels * height * width.
-        hidden: Widths of the layers, one or more, each rectified; the last is the features'.
-        batch_norm: Whether each layer is normalised over the batch before it is rectified.
+        in_features: Length of a vector, 1 or more.  A tensor of another shape is flattened: an image has
+            channels * height * width.
+        hidden: Widths of the layers, one or more, each with a ReLU; the last is that of the features.
+        batch_norm: Whether each layer has batch normalisation before its ReLU.
 
     Attributes:
         num_features: The last of ``hidden``.

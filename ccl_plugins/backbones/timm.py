@@ -20,17 +20,16 @@ class Timm(nn.Module):
             ``vit_small_patch16_224.augreg_in21k``; or with a source, ``hf-hub:timm/resnet18.a1_in1k``.
         pretrained: Download timm's weights for it.
         stem: ``"cifar"`` replaces the first convolution of a ResNet by a new one of 3x3 with stride 1
-            and leaves out the pooling after it, for images of about 32 pixels.  timm has no weights
-            for it.
+            and removes the pooling after it, for images of about 32 pixels.  timm has no weights for it.
         checkpoint_path: A file of weights for this architecture and stem, loaded last; a classifier in
             it is left out.
         freeze: How many layers, from the first, are not trained and keep their batch statistics: 1 is
-            the stem with a ViT's tokens and positions, and each block is one more; ``"all"`` are all.
+            the stem with a ViT's tokens and positions, and each block is one more; or ``"all"``.
         options: Further arguments of the model, as ``{"in_chans": 1, "drop_path_rate": 0.1}``.
 
     Attributes:
         model: timm's.
-        pretrained: Whether it began with weights that were loaded; then it is measured before training.
+        pretrained: Whether it began with loaded weights; it is then also measured before training.
         num_features: f, the length of a feature vector.
 
     Raises:

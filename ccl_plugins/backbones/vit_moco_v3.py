@@ -13,17 +13,17 @@ from ccl_plugins.backbones.timm import Timm
 
 
 class ViTMoCoV3(Timm):
-    """A ViT of timm as MoCo v3 begins with it.
+    """A ViT of timm, initialized as in MoCo v3.
 
-    Positions are fixed sines and cosines; the patch embedding is drawn as a matrix and not trained,
-    without which training is unstable; all matrices are drawn after Xavier, those of queries, keys and
-    values each by itself.  The feature is the class token's.  MoCo v3's ViT-S has 12 heads, timm's 6:
+    Positions are fixed sines and cosines.  The patch embedding is initialized as a matrix and not trained,
+    since training is unstable otherwise.  All matrices are initialized after Xavier, those of queries,
+    keys and values separately.  The feature is the class token's.  MoCo v3's ViT-S has 12 heads, timm's 6:
     its ViT-B is ``vit_moco_v3(name="vit_base_patch16_224")``.
 
     Args:
         name: A ViT as in ``timm.list_models("vit_*")``, with a class token.
         heads: Attention heads of each block; they must divide its width.
-        freeze_patches: Whether the patch embedding stays as it is drawn.
+        freeze_patches: Whether the patch embedding stays as it is initialized.
         checkpoint_path: A file of weights for this architecture, loaded last.
         options: Further arguments of the model, as ``{"img_size": 96, "depth": 6}``.
 

@@ -22,30 +22,30 @@ from ccl_plugins.tabular import choose
 class Attributes:
     """Binary attributes of each sample, or classes of equal attributes.
 
-    Without ``k`` all attributes, side by side: a multi-label condition.  With it, samples that agree on
-    the k attributes of highest entropy are a class; ties in entropy go by column order.  Discrete
-    attributes of several values become one binary attribute for each value.
+    Without ``k``, all attributes side by side: a multi-label condition.  With it, samples that agree on the
+    k attributes of highest entropy form a class; ties in entropy go by column order.  A discrete
+    attribute with several values becomes one binary attribute per value.
 
-    They come from the data set's metadata, a table in a file, or an array.
+    Attributes come from the data set's metadata, a table in a file, or an array.
 
     Shape:
         N samples -> (N, A) of 0 and 1; with ``k`` (N,) class ids
 
     Args:
-        columns: Which attributes, in this order; in a file or an array None takes all.
-        file: A CSV, Parquet, ``.npy`` or ``.safetensors`` file in place of the metadata.
-        key: The column of a table that names the sample, as the data set's column of the same name
-            does; samples without a row are missing.  None: row i is sample i.
-        array: (N, A) numbers in place of the metadata.
-        k: How many attributes decide the class; ``"auto"``: where I(Z;T) and -H(Z|T), both brought to
-            0 to 1 over all k, cross.
+        columns: Which attributes, in this order; None: all in the file or array.
+        file: A CSV, Parquet, ``.npy`` or ``.safetensors`` file to read instead of the metadata.
+        key: The column of a table that names the sample, matched with the data set's column of the same
+            name; samples without a row are missing.  None: row i is sample i.
+        array: (N, A) numbers to use instead of the metadata.
+        k: How many attributes decide the class; ``"auto"``: where I(Z;T) and -H(Z|T) cross, each scaled
+            to 0 to 1 over all k.
         target: T, the metadata column of class ids that ``k="auto"`` reads.
-        missing: What becomes of samples that lack an attribute (-1, NaN, an empty cell; with ``k``, one
+        missing: What to do with samples that lack an attribute (-1, NaN, an empty cell; with ``k``, one
             of the k): ``"error"``, ``"own"`` (with ``k`` only) or ``"drop"``.
 
     Raises:
-        ValueError: For two sources at once; for ``k`` beyond the attributes, and tables that do not
-            fit the data set, naming row and column.
+        ValueError: For two sources at once; for a ``k`` above the number of attributes, and tables that
+            do not fit the data set, naming row and column.
 
     Source:
         Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), section 3.1.

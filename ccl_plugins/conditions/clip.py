@@ -13,8 +13,8 @@ from ccl_plugins.missing import Missing
 class CLIP(Encoder):
     """The CLIP embedding of each image: a preset of `Encoder`.
 
-    An image tower of timm with its projection into the space that images and texts share; for OpenAI's
-    ViT-B/32 these are 512 numbers.
+    An image tower of timm with its projection into the space that images and texts share; 512 numbers for
+    OpenAI's ViT-B/32.
 
     Shape:
         N samples -> (N, f)
@@ -23,11 +23,11 @@ class CLIP(Encoder):
         name: A CLIP image tower of timm, with a tag of weights.
         pretrained: Download timm's weights for it.
         checkpoint_path: A file of weights, loaded last.
-        normalize: Bring the features to unit length.
+        normalize: Scale the features to unit length.
         options: Further arguments of the model.
-        file: Features in place of a model: ``.npy``, ``.safetensors`` or ``.parquet``, (N, f).
+        file: Features, (N, f), to use instead of a model: ``.npy``, ``.safetensors`` or ``.parquet``.
         key: For ``.parquet``, the column that names the sample; None: row i is sample i.
-        missing: What becomes of samples that a file has no features of: ``"error"`` or ``"drop"``.
+        missing: What to do with samples that the file has no features for: ``"error"`` or ``"drop"``.
         cache: The folder where extracted features are kept; None: ``$CCL_CACHE``, else the user's
             cache.
         batch_size: Images per forward pass.
@@ -35,8 +35,8 @@ class CLIP(Encoder):
         device: Where the model runs; None: an accelerator if there is one.
 
     Raises:
-        ValueError: For a model that timm does not have or that is no CLIP tower, and for a file that is
-            of another data set.
+        ValueError: For a model that timm does not have or that is not a CLIP tower, and for a file of
+            another data set.
 
     Source:
         Radford et al., Learning Transferable Visual Models from Natural Language Supervision (2021);
@@ -66,9 +66,9 @@ class CLIP(Encoder):
     ) -> None:
         if "clip" not in name or "_ft_" in name:
             raise ValueError(
-                f"{name!r} is no CLIP tower as it was trained on images and texts:"
-                " timm.list_models('*clip*', pretrained=True) has them, without those of '_ft_';"
-                " condition encoder takes every model"
+                f"{name!r} is no CLIP tower with the weights of its training on images and texts:"
+                " timm.list_models('*clip*', pretrained=True) lists such towers, but for those with '_ft_';"
+                " condition encoder takes any model"
             )
         super().__init__(
             name if file is None else None,

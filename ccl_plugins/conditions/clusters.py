@@ -20,31 +20,31 @@ FITS = "fits"
 class Clusters:
     """The k-means cluster of each sample.
 
-    Of the model's own embeddings they are found anew before every epoch, starting from the last
-    centroids; of another condition once.  With several k every sample has one class id for each.
+    The model's own embeddings are clustered again before every epoch, starting from the last centroids;
+    another condition is clustered once.  With several k, every sample has one class id for each.
 
     Shape:
         N samples -> (N,) class ids; for several k (N, number of k)
 
     Extras:
-        For every k, and not during the warm-up: ``centroids_<k>``: (k, d); ``sizes_<k>``: (k,) samples of
-        each cluster; ``distances_<k>``: (k,) their mean distance to the centroid.  ``fits``: how many
-        fits there have been.
+        For every k, after the warm-up: ``centroids_<k>``: (k, d); ``sizes_<k>``: (k,) samples in each
+        cluster; ``distances_<k>``: (k,) their mean distance to the centroid.  ``fits``: how often clusters
+        have been fitted.
 
     Args:
-        k: Clusters, 2 or more; or several such numbers.
+        k: The number of clusters, 2 or more; or several such numbers.
         of: ``"embedding"``: the model's projections on the unit sphere, un-augmented; or a condition of
-            numbers, as ``clip``, ``attributes`` or a continuous ``column``.
+            numbers, such as ``clip``, ``attributes`` or a continuous ``column``.
         warmup: Epochs before the first clustering, in which every sample is a class of its own.
-        warm_start: Start from the centroids of the epoch before; else from ``restarts`` random ones.
-        iterations: Lloyd steps, at most.
-        restarts: Random starts, of which the best stays.
-        seed: Of the starts.
+        warm_start: Start from the centroids of the epoch before, instead of from ``restarts`` random ones.
+        iterations: The most Lloyd steps.
+        restarts: Random starts, of which the best is kept.
+        seed: Of the random starts.
         backend: ``"auto"``: faiss where it is installed, else scikit-learn.
 
     Raises:
-        ValueError: For a number out of range, a condition of class ids or one that changes in every
-            step; on use, for more clusters than samples.
+        ValueError: For a number out of range, a condition of class ids, or one that changes in every step;
+            on use, for more clusters than samples.
 
     Source:
         Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), algorithm 1; there
@@ -136,8 +136,8 @@ def _check_clusterable(of: Condition, warmup: int) -> None:
     name = type(of).__name__
     if of.life == "online":
         raise ValueError(
-            f"clusters of {name}, which is computed in every step, cannot be found: of='embedding'"
-            " clusters the model's embeddings before every epoch"
+            f"{name} is computed in every step and cannot be clustered: of='embedding' clusters the model's"
+            " embeddings before every epoch"
         )
     if of.measure == "categorical":
         raise ValueError(f"{name} has class ids, which are clusters already: use it as it is")

@@ -22,11 +22,11 @@ class Column:
 
     Args:
         name: The column.
-        standardize: Whether each entry of a continuous column is brought to mean 0 and standard
-            deviation 1 over the training set; a constant entry becomes 0.
+        standardize: Whether to scale each entry of a continuous column to mean 0 and standard deviation 1
+            over the training set; a constant entry becomes 0.
         measure: What the column holds; None reads it from the data set's schema.
-        missing: What becomes of samples without a value (-1, NaN, an empty word): ``"error"``,
-            ``"own"``: positives of their own views only, or ``"drop"``: left out of training.
+        missing: What to do with samples without a value (-1, NaN, an empty word): ``"error"``,
+            ``"own"`` (a positive of its own views only) or ``"drop"`` (left out of training).
         dataset: The data set component whose schema is read; supplied by the pipeline.
 
     Raises:

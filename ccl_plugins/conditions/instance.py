@@ -12,9 +12,9 @@ from ccl_plugins.protocols import Life, Measure, Table
 
 
 class Instance:
-    """Each sample a class of its own.
+    """Every sample is a class of its own.
 
-    The finest condition there is: clusters of one image each, with which Cl-InfoNCE is InfoNCE.
+    The finest condition there is: with clusters of one image each, Cl-InfoNCE is InfoNCE.
 
     Shape:
         N samples -> (N,) class ids, 0 to N - 1

@@ -15,14 +15,14 @@ from ccl_plugins.protocols import Life, Measure, Table
 class Label:
     """The class label of each sample.
 
-    With it, a supervised objective is what its name says; the column is the data set's ``label``.
+    The data set's column ``label``; with it, objectives such as SupCon are supervised.
 
     Shape:
         N samples -> (N,) class ids
 
     Args:
-        missing: What becomes of samples without a label (-1): ``"error"``, ``"own"``: positives of
-            their own views only, or ``"drop"``: left out of training.
+        missing: What to do with samples without a label (-1): ``"error"``, ``"own"`` (a positive of its
+            own views only) or ``"drop"`` (left out of training).
     """
 
     life: Life = "static"

@@ -16,19 +16,19 @@ from ccl_plugins.protocols import Life, Measure, Table
 
 
 class Saved:
-    """A condition that was fitted before and kept with `ccl_plugins.fitted.save`.
+    """A condition that was fitted before and saved with `ccl_plugins.fitted.save`.
 
     Shape:
-        N samples -> what was saved, with its extras
+        N samples -> what was saved, with the extras
 
     Args:
         file: A safetensors file.
-        missing: What becomes of samples without a value: ``"error"``, ``"own"`` (class ids only) or
+        missing: What to do with samples without a value: ``"error"``, ``"own"`` (class ids only) or
             ``"drop"``.
 
     Raises:
         FileNotFoundError: If there is no such file, when a pipeline is composed.
-        ValueError: If it holds no condition, is damaged, or is of another data set.
+        ValueError: If it holds no condition, is damaged, or belongs to another data set.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"file": "condition.safetensors"}

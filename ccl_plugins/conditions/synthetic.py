@@ -20,28 +20,28 @@ Family = Literal["mutual", "conditional", "entropy"]
 class Synthetic:
     """Clusters Z made from the labels T, with a chosen I(Z;T) and H(Z|T).
 
-    By what a family keeps fixed:
+    A family is named after what it keeps fixed:
 
     - ``"mutual"``: I(Z;T) = H(T).  Each class is split: at level 0 into its samples (Z is the
-      instance), at each further level ``branch`` neighbours become one, until Z = T.
-    - ``"conditional"``: H(Z|T) = 0.  Classes are joined: at level 0 Z = T, at each further level
-      ``branch`` neighbours become one, until one cluster is left.
-    - ``"entropy"``: H(Z), that of ``"mutual"`` at the same level.  The clusters of the samples of
-      ``mixed`` classes are permuted among these, so that I(Z;T) falls and H(Z|T) rises with ``mixed``.
+      instance); at each further level, ``branch`` neighbouring clusters merge, until Z = T.
+    - ``"conditional"``: H(Z|T) = 0.  Classes are merged: at level 0, Z = T; at each further level,
+      ``branch`` neighbouring clusters merge, until one is left.
+    - ``"entropy"``: H(Z), which is that of ``"mutual"`` at the same level.  The samples of ``mixed``
+      classes exchange their clusters at random, so that I(Z;T) falls and H(Z|T) rises with ``mixed``.
 
-    Which samples and classes are neighbours is drawn.
+    Which samples and classes are neighbours is random.
 
     Shape:
         N samples -> (N,) class ids
 
     Args:
         family: What is kept fixed.
-        level: From 0, the finest; a class of few samples is whole earlier than others.
-        mixed: For ``"entropy"``, how many classes are mixed, of 0 (then ``"mutual"``) to all.
-        branch: How many clusters become one from level to level, 2 or more.
-        seed: Of what is drawn; with 0 the first two families are those of the released code.
+        level: From 0, the finest; a class of few samples is one cluster earlier than others.
+        mixed: For ``"entropy"``, how many classes are mixed, from 0 (then it is ``"mutual"``) to all.
+        branch: How many clusters merge from one level to the next, 2 or more.
+        seed: Of the random choices; with 0 the first two families are those of the released code.
         column: The metadata column of T, class ids.
-        missing: What becomes of samples without a label: ``"error"``, ``"own"`` or ``"drop"``.
+        missing: What to do with samples without a label: ``"error"``, ``"own"`` or ``"drop"``.
 
     Raises:
         ValueError: For a number out of range; on use, for a level beyond the last and for more mixed

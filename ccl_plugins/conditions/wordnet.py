@@ -19,30 +19,30 @@ from ccl_plugins.ranges import one_of
 class WordNet:
     """The ancestor of each sample's class at a level of a hierarchy.
 
-    The root is level 1; a class that is not as deep as the level stands for itself.  With ``levels``
-    every sample has one class id for each.
+    The root is level 1; a class above the level is its own ancestor.  With ``levels``, every sample has one
+    class id for each.
 
     Shape:
         N samples -> (N,) class ids; with ``levels`` (N, number of levels)
 
     Args:
         level: The level, 1 or more.
-        levels: Several, in place of ``level``.
-        source: ``"imagenet1k"``: WordNet 3.0 above the 1,000 ImageNet classes, which comes with this
+        levels: Several levels, instead of ``level``.
+        source: ``"imagenet1k"``: WordNet 3.0 above the 1,000 ImageNet classes, which is part of this
             package; a folder with WordNet's ``data.noun``; or a ``.csv`` or ``.parquet`` table of edges
             with the columns ``parent`` and ``child``.
         column: The metadata column of classes: words that are nodes of the hierarchy (synsets as
             ``n01440764``), or class ids.
         classes: The node of each class id, where they are not words; ``"imagenet1k"``: the 1,000
             ImageNet classes in their usual order.
-        parents: What is done about a class of several paths to a root: ``"prune"`` keeps, for every
-            node, the edge to the parent that is listed first; ``"drop"`` leaves the class out, as the
-            released code does; ``"error"``.
-        missing: What becomes of samples without a class (-1, an empty word), and of classes that are
-            left out; None is ``"drop"`` where ``parents`` is, else ``"error"``.
+        parents: What to do with a class that has several paths to a root: ``"prune"`` keeps each node's
+            edge to the parent that is listed first; ``"drop"`` leaves the class out, as the released code
+            does; ``"error"`` refuses it.
+        missing: What to do with samples without a class (-1, an empty word) or of a class that is left
+            out; None: ``"drop"`` if ``parents="drop"``, else ``"error"``.
 
     Raises:
-        ValueError: For a level that is not there or deeper than the tree, a class that is not in the
+        ValueError: For a level that is below 1 or deeper than the tree, a class that is not in the
             hierarchy, and edges in a circle, naming them.
 
     Source:

@@ -22,16 +22,16 @@ class ColorDigits:
     """Handwritten digits in black on grounds of one random color each.
 
     scikit-learn's 1797 digits of 8x8 pixels, made larger, ``pixel = ground * (1 - ink)``.  The color is
-    uniform in the RGB cube, independent of the digit, drawn once for each image and kept: a sensitive
-    attribute that says nothing of the class.  With the default fraction 1437 train and 360 test.
+    uniform in the RGB cube, independent of the digit, and drawn once for each image: a sensitive
+    attribute that says nothing about the class.  By default 1437 images train and 360 test.
 
     Columns: ``label`` and ``digit``, 0 to 9 (the same; one to evaluate on, one to condition on);
-    ``color``, (N, 3) float32 in [0, 1]; and weak labels, 0 to 2, which are measured on the stroke:
+    ``color``, (N, 3) float32 in [0, 1]; and weak labels, 0 to 2, measured on the stroke:
     ``holes``, ``ink``, ``slant``, ``width``, ``side`` and ``balance``.
 
     Args:
         seed: Of the colors and of the split.
-        test_fraction: Part of each class that is kept for testing, between 0 and 1.
+        test_fraction: The part of each class that is kept for testing, between 0 and 1.
         size: Height and width of the images in pixels, 1 or more.
 
     Raises:

@@ -42,11 +42,11 @@ class ColorMNIST:
     (N, 3) float32 in [0, 1], and for the mixture ``palette``, which of its ten colors was drawn.
 
     Args:
-        root: The folder with MNIST's four idx files, packed (``.gz``) or not; those of Fashion-MNIST and
-            others of the same names will do.
+        root: The folder with MNIST's four idx files, compressed (``.gz``) or not; the files of
+            Fashion-MNIST and others with the same names work too.
         colors: ``"uniform"``: continuous, uniform in the RGB cube.  ``"mixture"``: as the released
             generator draws them, one of ten colors with normal noise of standard deviation 40 of 255
-            on each channel, cut to whole numbers in 0 to 255.
+            on each channel, truncated to whole numbers in 0 to 255.
         seed: Of the colors, 0 or more.
 
     Raises:

@@ -22,28 +22,27 @@ if TYPE_CHECKING:
 
 
 class Features:
-    """Vectors with metadata: tabular data, or what another model made of images.
+    """Vectors with metadata: tabular data, or features that another model computed.
 
-    Made for the views ``noise`` and the backbone ``mlp``.  A split is a ``.safetensors`` file, or a
-    mapping, each with ``features``, (N, f), a ``label`` and any other columns.  In a mapping a column is
-    an array, a tensor, a list, or the path of a ``.npy`` file; arrays cannot be written to a
-    configuration, paths can.
+    For the views ``noise`` and the backbone ``mlp``.  A split is a ``.safetensors`` file or a mapping, with
+    ``features``, (N, f), a ``label`` and any other columns.  In a mapping, a column is an array, a
+    tensor, a list, or the path of a ``.npy`` file; a configuration can hold paths but no arrays.
 
     Args:
         train: The training split.
         test: The test split.
-        test_fraction: Part of each class of ``train`` that is for testing, between 0 and 1, in place of
-            ``test``.
+        test_fraction: The part of each class of ``train`` that is kept for testing, between 0 and 1,
+            instead of ``test``.
         seed: Of that choice.
-        standardize: Whether each feature is brought to mean 0 and standard deviation 1 over the
-            training split; a constant one becomes 0.
-        measures: What columns hold, where it is not what their values say: words, whole numbers and
+        standardize: Whether to scale each feature to mean 0 and standard deviation 1 over the training
+            split; a constant one becomes 0.
+        measures: The measure of columns whose values do not show it.  By default words, whole numbers and
             truth values are ``"categorical"``, 0 and 1 side by side ``"multi_label"``, other numbers
             ``"continuous"``.
 
     Raises:
-        ValueError: If a parameter is out of its range, or not one of ``test`` and ``test_fraction`` is
-            given; on use, for files and columns that are not right, naming the row.
+        ValueError: If a parameter is out of its range, or not exactly one of ``test`` and
+            ``test_fraction`` is given; on use, for invalid files and columns, naming the row.
         FileNotFoundError: On use, for a file that is not there.
     """
 
@@ -112,13 +111,12 @@ class Features:
             splits = {name: whole.select(each) for name, each in rows.items()}
         if not self.standardize:
             return splits
-        mean, deviation = (
-            splits["train"].vectors.mean(0),
-            splits["train"].vectors.std(0, correction=0),
-        )
+        # In float64, in which the mean of equal numbers is that number.
+        train = splits["train"].vectors.double()
+        mean, deviation = train.mean(0), train.std(0, correction=0)
         scale = torch.where(deviation > 0, deviation, 1)
         return {
-            name: Vectors((each.vectors - mean) / scale, each.metadata, vocabulary)
+            name: Vectors(((each.vectors - mean) / scale).float(), each.metadata, vocabulary)
             for name, each in splits.items()
         }
 

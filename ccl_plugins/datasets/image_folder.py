@@ -21,21 +21,21 @@ ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".w
 class ImageFolder:
     """Images in folders: ``root/train/cat/1.jpg``, ``root/test/cat/2.jpg``.
 
-    A class is a folder in that of a split, its images are at any depth; hidden files and those that are
-    no images by their names are passed over.  Columns: ``label``, the place of the class's name in
+    Each class is a folder in the folder of a split, with images at any depth; hidden files and those whose
+    names do not end like an image's are skipped.  Columns: ``label``, the place of the class's name in
     sorted order, over both splits.
 
     Args:
         root: The folder.
-        train: The folder in it that is trained on.
-        test: The folder in it that is tested on; often called ``val``.
-        test_fraction: Part of each class that is for testing, between 0 and 1, where there is one
-            folder for both: ``root/cat/1.jpg``.  ``train`` and ``test`` do not count then.
+        train: The folder in it to train on.
+        test: The folder in it to test on; often called ``val``.
+        test_fraction: The part of each class that is kept for testing, between 0 and 1, where there is one
+            folder for both: ``root/cat/1.jpg``.  ``train`` and ``test`` are then ignored.
         seed: Of that choice.
         mode: ``"RGB"``, or ``"L"`` for gray images of one channel; images are converted.
-        on_error: What becomes of images that are unreadable or truncated: ``"error"``: an error when
-            one is asked for.  ``"skip"``: every image is decoded once before training, and those that
-            cannot be are left out, with a warning; they are listed in the split's ``skipped``.
+        on_error: What to do with images that are unreadable or truncated: ``"error"``: an error when one is
+            read.  ``"skip"``: every image is decoded once before training; those that cannot be are left
+            out with a warning, and listed in the split's ``skipped``.
 
     Raises:
         ValueError: If a parameter is out of its range.

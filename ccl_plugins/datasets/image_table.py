@@ -21,33 +21,33 @@ if TYPE_CHECKING:
 class ImageTable:
     """A CSV or Parquet table with a row per image: its file, its label, its attributes.
 
-    Every other column is metadata under its name.  Words become their place in sorted order; words,
-    whole numbers and truth values are ``"categorical"``, other numbers ``"continuous"``; an empty cell
-    is missing.  Columns side by side make one of vectors (``blocks``), of 0 and 1 ``"multi_label"``; a
-    column of vectors in a Parquet file is one already.
+    Every other column is metadata under its name.  Words become class ids, in sorted order; words, whole
+    numbers and truth values are ``"categorical"``, other numbers ``"continuous"``; an empty cell is
+    missing.  ``blocks`` puts columns side by side into one column of vectors, which is ``"multi_label"``
+    if they hold 0 and 1; a column of vectors in a Parquet file needs no block.
 
     Args:
         path: The table, ``.csv`` or ``.parquet``.
         image: The column of image files.
         label: The column of labels; its name in the metadata is ``label``.
         root: The folder that files are relative to; None: the table's own.
-        split: The column that says of each row ``train`` or ``test``; rows of others are not used.
-        test: The table of the test images, where it is another with the same columns.
-        test_fraction: Part of each class that is for testing, between 0 and 1, where neither says it.
+        split: The column that says ``train`` or ``test`` of each row; other rows are not used.
+        test: A table of the test images, with the same columns.
+        test_fraction: The part of each class that is kept for testing, between 0 and 1.
         seed: Of that choice.
-        columns: The columns that are metadata beside the label; None: all.
-        blocks: Columns that are put side by side, by the new column's name; names or patterns, as
+        columns: The columns that are metadata besides the label; None: all.
+        blocks: Columns to put side by side, under the new column's name; names or patterns, as
             ``{"attributes": ["has_*"]}``, in the table's order.
-        measures: What columns hold, where it is not what their values say.
+        measures: The measure of columns whose values do not show it.
         mode: ``"RGB"``, or ``"L"`` for gray images of one channel; images are converted.
-        on_error: What becomes of images that are missing, unreadable or truncated: ``"error"``: an
-            error, before training for missing ones, else when one is asked for.  ``"skip"``: every
-            image is decoded once before training, and those that cannot be are left out, with a warning;
-            they are listed in the split's ``skipped``.
+        on_error: What to do with images that are missing, unreadable or truncated: ``"error"``: an error,
+            before training for missing ones, else when one is read.  ``"skip"``: every image is decoded
+            once before training; those that cannot be are left out with a warning, and listed in the
+            split's ``skipped``.
 
     Raises:
         ValueError: If a parameter is out of its range, or not exactly one of ``split``, ``test`` and
-            ``test_fraction`` is given; on use, for a table that is not right, naming column and row.
+            ``test_fraction`` is given; on use, for an invalid table, naming column and row.
         FileNotFoundError: On use, for a table that is not there.
         ImportError: On use, for Parquet, if pyarrow is not installed.
     """
@@ -73,7 +73,7 @@ class ImageTable:
         given = {"split": split, "test": test, "test_fraction": test_fraction}
         if sum(value is not None for value in given.values()) != 1:
             raise ValueError(
-                "which rows are for testing must be said by one of split (a column), test (another"
+                "say which rows are for testing by exactly one of split (a column), test (another"
                 f" table) and test_fraction, not by {given}"
             )
         check_fraction(test_fraction, seed)

@@ -18,20 +18,20 @@ _PIXELS = torch.arange(4 * 3 * 64).reshape(4, 3, 8, 8).to(torch.uint8)
 
 
 class TorchDataset:
-    """Datasets of your own, one to train and one to test on, with a table of metadata for each.
+    """Your own Datasets, one to train and one to test on, with a table of metadata for each.
 
-    Objects cannot be written to a configuration: give the pipeline the data set, made by
-    ``ccl.create("dataset", "torch", train=..., ...)``, and its record says that it is local.
+    A configuration cannot hold objects: pass the data set that
+    ``ccl.create("dataset", "torch", train=..., ...)`` makes to the pipeline, whose record calls it local.
 
     Args:
-        train: A map-style Dataset of images, or of tuples that begin with one: PIL images, or what else
-            the views take.  Its transform, if it has one, must not augment.
+        train: A map-style Dataset of images, or of tuples that begin with one: PIL images, or whatever
+            else the views take.  Its transform, if it has one, must not augment.
         test: Likewise.
         metadata: Columns of the training samples by name, as a mapping or a data frame: numbers, words,
-            or one vector per row.  Without a column ``label``, and without metadata, the labels are
-            what ``train`` has as ``targets``, ``labels`` or ``samples``.
-        test_metadata: Those of the test samples; the same columns.
-        measures: What columns hold, where it is not what their values say: words, whole numbers and
+            or one vector per row.  Without a column ``label``, the labels are those that ``train`` has as
+            ``targets``, ``labels`` or ``samples``.
+        test_metadata: The same columns of the test samples.
+        measures: The measure of columns whose values do not show it.  By default words, whole numbers and
             truth values are ``"categorical"``, 0 and 1 side by side ``"multi_label"``, other numbers
             ``"continuous"``.
 

@@ -48,8 +48,8 @@ SPLITS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
 class TorchVision:
     """A classification data set of torchvision by its name there: CIFAR10, STL10, MNIST, ...
 
-    Columns: ``label``.  Small images are kept in memory as torchvision keeps them; gray ones have one
-    channel, which the views repeat where three are wanted.
+    Columns: ``label``.  Small images are kept in memory, as in torchvision; gray ones have one channel,
+    which the views repeat if three are wanted.
 
     Args:
         name: As torchvision writes it: CIFAR10, CIFAR100, Country211, DTD, FGVCAircraft, FashionMNIST,
@@ -60,7 +60,7 @@ class TorchVision:
 
     Raises:
         ValueError: For another name.
-        FileNotFoundError: On use, if the data is not there, or not whole.
+        FileNotFoundError: On use, if the data is missing or incomplete.
 
     Source:
         torchvision, which compares the checksums of CIFAR's files before it reads them.
@@ -74,7 +74,7 @@ class TorchVision:
             close = get_close_matches(name.lower().replace("-", ""), known, n=3)
             near = f"did you mean {', '.join(known[c] for c in close)}? " if close else ""
             raise ValueError(
-                f"torchvision's {name!r} is not on offer here; {near}there are {', '.join(SPLITS)};"
+                f"there is no data set {name!r} of torchvision here; {near}there are {', '.join(SPLITS)};"
                 " the data set 'torch' takes any other"
             )
         self.name = name
@@ -112,7 +112,7 @@ class TorchVision:
             return getattr(datasets, self.name)(self.root, **options)
         except (RuntimeError, FileNotFoundError) as error:
             raise FileNotFoundError(
-                f"torchvision does not find the whole of {self.name} in {str(self.root)!r}: {error}"
+                f"torchvision finds no complete {self.name} in {str(self.root)!r}: {error}"
             ) from error
 
 

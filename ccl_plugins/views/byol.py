@@ -12,11 +12,11 @@ BYOL = Jitter(0.4, 0.4, 0.2, 0.1)
 
 
 class BYOLViews(LightlyViews):
-    """Views by BYOL's and MoCo v3's augmentations, of which every other is blurred and solarised less.
+    """Views by BYOL's and MoCo v3's augmentations, which differ between the two views.
 
-    The first view is always blurred and never solarised, the second seldom blurred and sometimes
-    solarised; of more views the odd ones are drawn as the first and the even ones as the second.  BYOL,
-    and MoCo v3 with a ViT, take crops from 0.08 of the area, MoCo v3 with a ResNet from 0.2.
+    The first view is always blurred and never solarised, the second is rarely blurred and sometimes
+    solarised; with more views, they alternate.  BYOL, and MoCo v3 with a ViT, crop at least 0.08 of the
+    area, MoCo v3 with a ResNet at least 0.2.
 
     Args:
         count: Number of views, 1 or more.
@@ -27,7 +27,7 @@ class BYOLViews(LightlyViews):
             most.
         grey: Probability of losing the color.
         blur: Probabilities of a Gaussian blur of 0.1 to 2 pixels, in the two kinds of view.
-        solarize: Probabilities that pixels above the middle are inverted, in the two kinds of view.
+        solarize: Probabilities of inverting the brighter half of the pixel range, in the two kinds of view.
         mean: Of each channel, for pixels in [0, 1].
         std: Of each channel, above 0, for pixels in [0, 1].
 

@@ -15,11 +15,11 @@ class MultiViews(LightlyViews):
 
     Args:
         count: Number of views, 1 or more.
-        size: As of ``simclr``, and so are the rest.
+        size: Height and width of a view in pixels, 1 or more.
         min_scale: Smallest part of the image's area that a crop keeps, above 0 and at most 1.
         flip: Probability of a horizontal flip.
-        jitter: Strength of the color jitter, 0 to 2.5; 0 turns it off.  Or four numbers, as torchvision
-            has them: for brightness, contrast, saturation, and hue, at most 0.5.
+        jitter: Strength of the color jitter, 0 to 2.5; 0 turns it off.  Or four numbers, as in
+            torchvision: for brightness, contrast, saturation, and hue, at most 0.5.
         jitter_chance: Probability of the color jitter.
         grey: Probability of losing the color.
         blur: Probability of a Gaussian blur.

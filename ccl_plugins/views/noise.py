@@ -11,15 +11,15 @@ from ccl_plugins.ranges import non_negative, whole
 
 
 class NoiseViews:
-    """Views of a vector: normal noise, and entries left out at random.
+    """Views of a vector: normal noise, and entries set to 0 at random.
 
-    For vectors of any length, and tensors of any shape.  Noise is as large as it says: bring features
-    to a common scale first (``features`` has ``standardize``).  Entries left out are 0, and the rest is
-    not made larger.
+    For vectors of any length, and tensors of any shape.  The noise does not adapt to the features: scale
+    them first (``standardize`` of the data set ``features``).  The other entries are not scaled up, as
+    they would be by dropout.
 
     Args:
         std: Standard deviation of the noise on each entry, 0 or more.
-        drop: Probability that an entry is left out, at least 0 and below 1.
+        drop: Probability that an entry is set to 0, at least 0 and below 1.
         count: Number of views, 1 or more.
 
     Raises:

@@ -13,8 +13,8 @@ SIMCLR = Jitter(0.8, 0.8, 0.8, 0.2)
 class SimCLRViews(LightlyViews):
     """Two views by SimCLR's augmentations: crop, flip, color jitter, grey, blur.
 
-    lightly's transform, with the names below.  Images are RGB or L images of PIL, or uint8 tensors
-    (channels, height, width); gray ones are repeated to three channels where ``mean`` has three.
+    lightly's transform under the names below.  Images are RGB or L images of PIL, or uint8 tensors
+    (channels, height, width); gray ones are repeated to three channels if ``mean`` has three.
 
     Args:
         size: Height and width of a view in pixels, 1 or more.

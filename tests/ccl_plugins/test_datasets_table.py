@@ -167,8 +167,8 @@ def test_a_table_that_is_not_right_is_told_where(path, old, new, message):
         ({"measures": {"attributes": "categorical"}}, None),
         ({"measures": {"closure": "continuous"}}, "'closure' holds words"),
         ({"measures": {"tail": "continuous"}}, "measures names 'tail'"),
-        ({"test_fraction": 0.5}, "by one of split"),
-        ({"split": None}, "by one of split"),
+        ({"test_fraction": 0.5}, "by exactly one of split"),
+        ({"split": None}, "by exactly one of split"),
         ({"on_error": "ignore"}, "'error', 'skip', not 'ignore'"),
     ],
 )

@@ -153,14 +153,14 @@ def test_every_name_is_torchvision_s_and_takes_its_splits(name):
     [("cifar10", "CIFAR10"), ("STL-10", "STL10"), ("CIFAR", "CIFAR10"), ("FashonMNIST", "Fashion")],
 )
 def test_a_name_that_is_not_quite_right_gets_its_nearest(name, near):
-    with pytest.raises(ValueError, match=rf"'{name}' is not on offer here; did you mean .*{near}"):
+    with pytest.raises(ValueError, match=rf"no data set '{name}' of torchvision here; did you mean .*{near}"):
         TorchVision(name)
-    with pytest.raises(ValueError, match="not on offer here; there are CIFAR10"):
+    with pytest.raises(ValueError, match="of torchvision here; there are CIFAR10"):
         TorchVision("zzz")
 
 
 def test_nothing_is_downloaded_unasked(tmp_path):
-    with pytest.raises(FileNotFoundError, match=rf"the whole of CIFAR10 in '{tmp_path}': "):
+    with pytest.raises(FileNotFoundError, match=rf"no complete CIFAR10 in '{tmp_path}': "):
         TorchVision("CIFAR10", root=tmp_path)("train")
     assert not list(tmp_path.iterdir())
     with pytest.raises(ValueError, match="ImageNet cannot be downloaded"):
