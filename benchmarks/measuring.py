@@ -1,10 +1,8 @@
-"""One cell of the benchmark, in a process of its own: ``python benchmarks/measuring.py '{...}'``."""
+"""One cell of the benchmark of objectives: what a process of its own does."""
 
 from __future__ import annotations
 
-import json
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from importlib.metadata import entry_points
@@ -161,7 +159,3 @@ def status(field: str) -> int:
         s for s in Path("/proc/self/status").read_text().splitlines() if s.startswith(field)
     )
     return int(line.split()[1]) * 1024
-
-
-if __name__ == "__main__":
-    print(json.dumps(measure(json.loads(sys.argv[1]))))

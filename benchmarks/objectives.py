@@ -11,19 +11,23 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from importlib.metadata import entry_points
 from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import torch
+from measuring import measure
 from reporting import label, page, ratios
 
 ANCHORS = 256
-MEASURING = Path(__file__).with_name("measuring.py")
+SERVER = get_context("forkserver")
+"""Where processes come from that have nothing behind them but what takes seconds to import."""
+
+SERVER.set_forkserver_preload(["torch", "lightly.loss", "ccl_plugins", "ccl_plugins.objectives"])
 NOTES = "\n## What bounds them\n"
 PARTS = ("batch", "compiled", "libraries", "queue")
 REWEIGHTED = ("hcl", "hscl", "hucl")
@@ -146,13 +150,12 @@ def run(cell: dict[str, Any], place: str, references: dict[Any, dict[str, Any]])
 
 
 def process(cell: dict[str, Any]) -> dict[str, Any]:
-    """What ``measuring.py`` says of the cell in a process of its own."""
-    command = [sys.executable, str(MEASURING), json.dumps(cell)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        return {"error": (done.stderr.strip().splitlines() or ["no message"])[-1]}
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    """What ``measuring.py`` finds of the cell, in a process of its own."""
+    with ProcessPoolExecutor(1, mp_context=SERVER) as pool:
+        try:
+            return dict(pool.submit(measure, cell).result())
+        except (BrokenExecutor, RuntimeError) as error:  # out of memory, killed or told
+            return {"error": (str(error).strip().splitlines() or ["no message"])[-1]}
 
 
 if __name__ == "__main__":
