@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics import as_vectors, equal
+from ccl_plugins.numerics import as_vectors
 from ccl_plugins.ranges import positive
 
 Scale = float | Literal["median"]
@@ -49,9 +49,9 @@ def resolve(
 ) -> float | Tensor:
     """``scale``, or where it is "median" the median distance of the pairs in ``b`` that differ.
 
-    Of at most 512 samples, evenly spaced.  Pairs at a distance of 0 are left out, so that repeated
-    values do not make it 0; where all are equal it is 1.  Of class ids it is that of two that differ.
-    Without gradient, and without waiting for the device.
+    Of at most 512 samples, evenly spaced.  Pairs at a distance of 0, up to rounding, are left out, so
+    that repeated values do not make it 0; where all are equal it is 1.  Of class ids it is that of
+    two that differ.  Without gradient, and without waiting for the device.
 
     Args:
         scale: A number or "median".
@@ -64,6 +64,8 @@ def resolve(
         if not as_vectors(b).dtype.is_floating_point:
             b = torch.eye(2, device=b.device)  # two class ids as one-hot vectors
         b = b[:: -(-len(b) // SAMPLES)]
-        off = distance(b, b).masked_fill(equal(b, b), torch.nan)
+        off = distance(b, b)
+        least = torch.finfo(off.dtype).tiny ** 0.5  # what a root of 0 is kept at
+        off = off.masked_fill(off <= least, torch.nan)
         median = off.flatten().nanmedian(0).values  # without a dimension, a GPU would be waited for
         return torch.where(median.isnan(), 1.0, median)

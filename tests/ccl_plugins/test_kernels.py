@@ -132,6 +132,18 @@ def test_the_median_scale_puts_half_of_the_differing_pairs_above_one_over_e(kern
     torch.testing.assert_close(kernel(5 * z, 5 * z), gram)  # free of units
 
 
+@pytest.mark.parametrize("kernel", [RBF("median"), Laplacian("median")])
+def test_the_median_of_values_that_mostly_differ_by_rounding_is_of_those_that_differ(kernel):
+    generator = torch.Generator().manual_seed(0)
+    far = (torch.arange(40) % 10 == 0).long()
+    z = torch.randn(2, 8, generator=generator)[far] + 1e-6 * torch.randn(40, 8, generator=generator)
+    gram = kernel(z, z)
+    torch.testing.assert_close(
+        gram[far == 1][:, far == 0].median(), torch.tensor(np.exp(-1)).float()
+    )
+    torch.testing.assert_close(gram[far == 0][:, far == 0], torch.ones(36, 36))
+
+
 def test_the_median_of_equal_values_is_no_division_by_zero():
     z = torch.ones(6, 2)
     assert (RBF("median")(z, z) == 1).all()
