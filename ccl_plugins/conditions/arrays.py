@@ -13,7 +13,7 @@ from ccl_plugins.arrays import read_npy
 from ccl_plugins.fingerprint import of_split
 from ccl_plugins.matching import match_rows, require_rows, sample_names
 from ccl_plugins.metadata import encode
-from ccl_plugins.tabular import read_table
+from ccl_plugins.tabular import choose, read_table
 
 
 def read_array(path: Path) -> Tensor:
@@ -49,10 +49,9 @@ def read_features(path: Path, key: str | None, split: Any) -> Tensor:
         )
     if path.suffix == ".parquet":
         table = read_table(path)
+        choose(table, [] if key is None else [key], str(path))  # before a word is found elsewhere
         features = _columns_side_by_side({k: v for k, v in table.items() if k != key}, path)
         if key is not None:
-            if key not in table:
-                raise ValueError(f"{path} has no column {key!r}; it has {', '.join(table)}")
             rows = torch.tensor(
                 match_rows(table[key], sample_names(split, key), str(path), key), dtype=torch.long
             )

@@ -88,6 +88,8 @@ class Attributes:
     def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """The attributes of the training split, or the classes."""
         binary = binary_columns(self._read(dataset), getattr(dataset, "vocabulary", {}))
+        if not binary:
+            raise ValueError(f"there is no attribute in {self.columns or self.file or 'the array'}")
         if self.k is None:
             return torch.stack(list(binary.values()), 1)
         if self.k != "auto" and self.k > len(binary):

@@ -88,6 +88,7 @@ def test_arrays_are_read_from_files_too(tmp_path):
         ("image,red\na,1\n,0\n", "row 1 names no sample"),
         ("image,red\nx,1\ny,0\n", "another data set: .*'x' and others, the data set's 'a'"),
         ("name,red\na,1\nb,0\n", "no column 'image'; it has name, red"),
+        ("image\na\nb\n", "no attribute in .*a.csv"),
         ("image,red\na,1\nb,often\n", "'often' in line 3 among numbers such as '1' in line 2"),
         ("image,red\na,1\nb,0.5\n", "'red' has 0.5 in row 1: attributes are discrete"),
     ],

@@ -164,6 +164,8 @@ def test_a_parquet_file_is_matched_by_name(tmp_path):
     expected = torch.full((6, 2), torch.nan)
     expected[[5, 0, 1]] = torch.tensor([[5.0, 1], [0, 2], [1, 3]])
     torch.testing.assert_close(found, expected, equal_nan=True)
+    with pytest.raises(ValueError, match="no column 'file'; it has name, "):
+        fit(Encoder(file=tmp_path / "f.parquet", key="file"), Images())
     with pytest.raises(ValueError, match="column 'name' holds words"):
         fit(Encoder(file=tmp_path / "f.parquet"), Images())
 
