@@ -191,9 +191,11 @@ def read_by_sampler(sampler: Any, conditions: Mapping[str, Any]) -> str | None:
 
 
 def default_evaluators(dataset: Any) -> list[Any]:
-    """A linear probe, nearest neighbours, and a regression of each continuous column."""
-    continuous = [name for name, measure in dataset.schema().items() if measure == "continuous"]
-    return ["linear", "knn", *({"use": "regression", "column": name} for name in continuous)]
+    """Probes of the label where it is class ids, and a regression of each continuous column."""
+    schema = dataset.schema()
+    probes = ["linear", "knn"] if schema.get("label") == "categorical" else []
+    continuous = [name for name, measure in schema.items() if measure == "continuous"]
+    return [*probes, *({"use": "regression", "column": name} for name in continuous)]
 
 
 def fit_settings(settings: Mapping[str, Any]) -> FitSettings:

@@ -9,6 +9,7 @@ import ccl_plugins as ccl
 from ccl_plugins import fitted
 from ccl_plugins.objectives import ClInfoNCE
 from ccl_plugins.protocols import Table
+from ccl_plugins.requirements import default_evaluators
 
 
 def compose(objective, condition, **rest):
@@ -83,3 +84,9 @@ def test_what_means_nothing_in_another_batch_is_kept_out_of_a_queue(tmp_path):
     ):
         pipeline.fit(out=tmp_path / "run", progress=False)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_label_of_numbers_is_measured_by_regression():
+    split = {"features": [[0.0, 1.0], [1.0, 0.0]], "label": [0.5, 1.5]}
+    dataset = ccl.create("dataset", "features", train=split, test=split)
+    assert default_evaluators(dataset) == [{"use": "regression", "column": "label"}]
