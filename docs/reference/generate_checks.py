@@ -16,9 +16,9 @@ HEAD = """# Checks
 
 <!-- Written by docs/reference/generate_checks.py; run it after a change. -->
 
-What `@parametrize_with_checks` and `ccl check` hold a component against, by kind;
-[how to test a plug-in](../how-to/test-a-plugin.md) says how. A law that is broken is told in full,
-with what was given and what came out.
+What `@parametrize_with_checks` and `ccl check` check of a component, by kind;
+[test a plug-in](../how-to/test-a-plugin.md) shows how to use them. The report of a broken law shows what was
+given and what came out.
 """
 
 
