@@ -25,7 +25,7 @@ def read_views(objective: ContrastiveObjective, views: tuple[Tensor, ...]) -> Te
         raise ValueError(f"the views must be (b, d) embeddings of one shape, not {shapes}")
     if others := [view.dtype for view in views if not view.is_floating_point()]:
         raise TypeError(f"the views must be embeddings of floats, not {others[0]}")
-    if shapes[0][0] < 2:
+    if shapes[0][0] < 2 <= objective.min_views:  # with a single view nothing is compared
         raise ValueError(f"{name} compares samples: a batch needs at least 2, not {shapes[0][0]}")
     for number, view in enumerate(views):
         _refuse_non_finite(f"view {number}", view)

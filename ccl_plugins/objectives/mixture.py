@@ -20,7 +20,7 @@ class Mixture(ContrastiveObjective):
 
     ``Σ_k w_k loss_k``.  Positives, negatives and their weights are those of each objective.  Each reads
     the condition that its own ``on`` names: a fair one a sensitive column and a supervised one labels,
-    say.  Inner products are computed once for all.
+    say.  Inner products are computed once for all that have no ``exclude``.
 
     Args:
         objectives: One or more, in order or by name.

@@ -33,6 +33,12 @@ def test_equals_the_slow_loop_in_value_and_gradient(count):
     assert_same(loss, slow(objective, views), wanted)
 
 
+def test_a_single_sample_is_classified_as_any():
+    x, objective = random_views(1), with_double_weights()
+    values, _ = objective.terms(in_batch(x, {"condition": IDS}))
+    torch.testing.assert_close(objective(x[0, :1], condition=IDS[:1]), values[0, 0])
+
+
 def test_classifies_backbone_features_or_projections():
     features, projections = random_views(2), random_views(2, seed=1)
     pairs = in_batch(projections, {"condition": IDS}, features=features)
