@@ -157,8 +157,8 @@ def _evaluate(options: argparse.Namespace) -> int:
     from ccl_plugins.run import Run, side_by_side
 
     runs = [understood(Run, folder) for folder in options.runs]
-    for run in runs:
-        understood(run.evaluate)
-    table = side_by_side(runs)
+    while runs:  # one after the other, since each has its networks on a GPU
+        understood(runs.pop(0).evaluate)
+    table = side_by_side([Run(folder) for folder in options.runs])
     print(table.json() if options.json else table)
     return 0

@@ -63,7 +63,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 def _run(options: argparse.Namespace) -> int:
     from ccl_plugins.launch import RunInterrupted, check_folder, check_offered, is_first, train
     from ccl_plugins.requirements import check_columns
-    from ccl_plugins.run import side_by_side
+    from ccl_plugins.run import Run, side_by_side
     from ccl_plugins.training.batches import check_processes
 
     named = {Path(file).stem: file for file in options.files}
@@ -104,7 +104,7 @@ def _run(options: argparse.Namespace) -> int:
             )
             if is_first():
                 understood(run.evaluate)
-                runs.append(run)
+                runs.append(Run(run.path))  # without its networks, which may be on a GPU
         except Mistake as mistake:
             raise of(named[name], mistake) from mistake
         except RunInterrupted as stopped:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +65,12 @@ def train(
     parts = pipeline.build()
     check_method(parts.method, pipeline.settings.batch_size, parts.conditions)
     hooked = registry().call("ccl_callbacks", pipeline=pipeline)
-    callbacks = [*callbacks, *_offered(hooked)]
+    callbacks = _callbacks(callbacks, hooked)
     record = {**pipeline.to_dict(), "callbacks": versions_of(name for name, _ in hooked)}
     if is_first():
         if overwrite:
+            for split in ("train", "test"):
+                parts.dataset(split)  # for data that cannot be read, no run is deleted
             _delete_run(out)
         if resume and not begun:
             _delete_events(out)  # of a run that was killed before its first checkpoint
@@ -97,18 +99,23 @@ def train(
     return Run(out, pipeline)
 
 
-def _offered(hooked: Iterable[tuple[str, Any]]) -> Iterator[Any]:
-    """The callbacks of plug-ins.
+def _callbacks(own: Any, hooked: Iterable[tuple[str, Any]]) -> list[Any]:
+    """The user's callbacks, and after them those of plug-ins.
 
     Raises:
-        TypeError: For an answer that is no list of callbacks, naming the plug-in.
+        TypeError: For what is no list of callbacks, naming the plug-in.
     """
     from pytorch_lightning import Callback
 
-    for plugin, offered in hooked:
-        if not isinstance(offered, Iterable) or isinstance(offered, Callback):
-            raise TypeError(f"plugin {plugin}: ccl_callbacks must give a list, not {offered!r}")
-        yield from offered
+    found: list[Any] = []
+    for whose, given in (("", own), *((f"plugin {plugin}: ", answer) for plugin, answer in hooked)):
+        some = list(given) if isinstance(given, Iterable) else [None]
+        if not all(isinstance(each, Callback) for each in some):
+            raise TypeError(
+                f"{whose}callbacks must be a list of Lightning callbacks, not {given!r}"
+            )
+        found += some
+    return found
 
 
 def is_first() -> bool:

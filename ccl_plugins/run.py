@@ -166,9 +166,13 @@ class Run:
 def measure(parts: Parts, pipeline: Pipeline) -> dict[str, float]:
     """What a pipeline's evaluators say of the frozen features of its built parts."""
     from ccl_plugins.training.features import frozen_features
+    from ccl_plugins.training.loader import default_workers
 
+    workers = pipeline.settings.workers
+    if workers is None:
+        workers = default_workers(1, next(parts.method.parameters()).device.type != "cpu")
     train, test = (
-        frozen_features(parts.method, parts.dataset(split), parts.views)
+        frozen_features(parts.method, parts.dataset(split), parts.views, workers=workers)
         for split in ("train", "test")
     )
     metrics: dict[str, float] = {}

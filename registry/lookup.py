@@ -25,6 +25,8 @@ def look_up(
         UnknownComponent: If there is none.
         AmbiguousName: If there are several and none of them is the host's.
     """
+    if not isinstance(name, str):
+        raise UnknownComponent(f"{with_article(kind)} is found by its name, not by {name!r}")
     said, colon, rest = name.rpartition(":")
     if colon and fold(said) != kind:
         raise UnknownComponent(f"{name!r} is of kind {said!r}, and {with_article(kind)} is wanted")

@@ -20,6 +20,9 @@ def prepare(method: nn.Module, objective: Any, settings: FitSettings) -> Callabl
     Returns:
         ``objective.loss``, compiled where that is asked for.
 
+    Raises:
+        ValueError: For a backend that torch.compile does not have.
+
     Warns:
         UserWarning: Where a batch is embedded in pieces and norms take their statistics from those.
     """
@@ -31,6 +34,9 @@ def prepare(method: nn.Module, objective: Any, settings: FitSettings) -> Callabl
     if settings.compile is False:
         return objective.loss
     backend = "inductor" if settings.compile is True else settings.compile
+    if backend not in torch.compiler.list_backends(exclude_tags=()):
+        usual = ", ".join(torch.compiler.list_backends())
+        raise ValueError(f"torch.compile has no backend {backend!r}; it has {usual}")
     for network in method.children():
         # In place, so that names in the state dict stay as they are.
         network.compile(backend=backend)

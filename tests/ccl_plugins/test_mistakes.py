@@ -198,9 +198,33 @@ def test_a_plug_in_whose_callbacks_are_no_list_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(
         type(launch.registry()), "call", lambda self, hook, **_: answers.get(hook, [])
     )
-    with pytest.raises(TypeError, match="plugin ccl-other: ccl_callbacks must give a list"):
+    with pytest.raises(TypeError, match="plugin ccl-other: callbacks must be a list of Lightning"):
         pipeline.fit(out=tmp_path / "run", epochs=1, batch_size=16, progress=False)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_callback_that_is_none_leaves_no_run_behind(tmp_path):
+    with pytest.raises(TypeError, match=r"^callbacks must be a list of Lightning"):
+        ccl.Pipeline(**parts()).fit(out=tmp_path / "run", batch_size=16, callbacks=[print])
+    assert not (tmp_path / "run").exists()
+
+
+def test_no_run_is_deleted_for_data_that_cannot_be_read(tmp_path, capsys):
+    assert train() == 0
+    (tmp_path / "train.safetensors").write_text("no tensors")
+    assert train(TOML, "--overwrite") == 2
+    assert "train.safetensors is damaged" in capsys.readouterr().err
+    assert (tmp_path / "runs/x/weights.pt").exists()
+
+
+def test_a_compiler_that_there_is_not_is_named(capsys):
+    assert train(TOML.replace("workers = 0", 'workers = 0, compile = "eagre"')) == 2
+    assert "torch.compile has no backend 'eagre'; it has " in capsys.readouterr().err
+
+
+def test_a_name_is_text():
+    with pytest.raises(ccl.UnknownComponent, match="a kernel is found by its name, not by None"):
+        ccl.create("kernel", None)
 
 
 def test_an_array_is_no_word():
