@@ -82,20 +82,24 @@ def cases(options: argparse.Namespace) -> Iterator[Case]:
         f"{size // 4:,} classes",
         lambda: ConditionalPair(kernel=RBF(1.0), condition=ids, **common),
     )
-    for columns, name in ((1, "1 number"), (3, "3 numbers")):
-        values = torch.rand(size, columns)
+    for columns, rows in ((1, size), (3, size // 100), (3, size)):
+        values = torch.rand(rows, columns)
+        name = "1 number" if columns == 1 else f"{columns} numbers"
+        name += "" if rows == size else f", {rows:,} rows"
         for scale in (0.1, 0.001, 1e-5):
             yield (
                 f"conditional_pair, rbf({scale})",
                 name,
                 lambda scale=scale, values=values: ConditionalPair(
-                    kernel=RBF(scale), condition=values, **common
+                    kernel=RBF(scale), condition=values, **{**common, "size": len(values)}
                 ),
             )
         yield (
             "conditional_pair, nearest=10",
             name,
-            lambda values=values: ConditionalPair(nearest=10, condition=values, **common),
+            lambda values=values: ConditionalPair(
+                nearest=10, condition=values, **{**common, "size": len(values)}
+            ),
         )
     small = {**common, "size": size // 100}
     features = torch.randn(size // 100, 512) + 0.5
@@ -163,15 +167,20 @@ def page(rows: list[dict[str, Any]], options: argparse.Namespace) -> str:
     ]
     lines += [
         "",
-        "All of these draw exactly from the distribution that they say. Where a batch takes more than a"
-        " millisecond, this is what",
-        "it costs: of several numbers at once no order has all neighbors side by side. Partners by a kernel"
-        " of distance are then",
-        "found in boxes within boxes for two or three numbers; for more, and for other kernels, candidates"
-        " are drawn from all",
-        "samples until one is accepted, which takes the longer the fewer samples are alike. The nearest are"
-        " found by a tree for up",
-        "to 15 numbers, and among all samples for more.",
+        "All of these draw exactly from the distribution that they say. Batches of more than a millisecond"
+        " are those of several",
+        "numbers at once, which no order has side by side with all of their neighbors:",
+        "",
+        "- By a kernel of distance, for two or three numbers: from boxes around each sample. What is"
+        " around neighbors is found",
+        "  once and kept where memory allows; with ten million rows and a narrow kernel it does not, and is"
+        " found in every draw.",
+        "- By other kernels, or for more numbers: candidates are drawn from all samples until one is"
+        " accepted, which takes the",
+        "  longer the fewer samples are alike.",
+        "- The nearest: by a tree for up to 15 numbers, among all samples for more. They are remembered,"
+        " and from the second",
+        "  epoch on a batch takes what it takes for one number.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import torch
@@ -14,8 +15,8 @@ from ccl_plugins.samplers.shells import Shells, draw_within
 KEPT = 2**23
 """Shells that are kept, at most: 240 MB, found in about two seconds."""
 
-KEPT_WORTH, DRAWN_WORTH = 1.0, 32.0
-"""What boxes are opened for: finding those that are kept costs once, others in every draw."""
+KEPT_WORTH, DRAWN_WORTH = (1.0, 4.0, 16.0), 32.0
+"""What boxes are opened for: finding those that are kept costs once, and memory; others in every draw."""
 
 KEPT_ROUNDS, DRAWN_ROUNDS = 3, 7
 """Rounds of proposals before an anchor goes on to boxes of its own, and from these to all samples; the
@@ -53,10 +54,10 @@ class FallingInSpace:
 
     def _keep(self) -> tuple[int, Shells | None]:
         """What is around the smallest boxes for which it can be kept, and their level; if it serves."""
-        cover = Cover(self.boxes, self.own, self._fall, KEPT_WORTH)
         draws = np.random.default_rng(0)
-        for level in range(self.boxes.levels):
+        for level, worth in product(range(self.boxes.levels), KEPT_WORTH):
             number = self.boxes.number(level)
+            cover = Cover(self.boxes, self.own, self._fall, worth)
             some = draws.integers(number, size=max(SOME // CHILDREN**level, CHILDREN))
             if number * len(cover.around(level, some).low) <= KEPT * len(some):
                 break
