@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
@@ -65,13 +66,19 @@ class Description:
     declares: dict[str, Any]
     requires: tuple[str, ...]
     doc: str
+    example: str = ""
+    """The parameters that some of what is declared depends on, and is shown for."""
+    depends: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         facts = [f"{self.kind} {self.name}   {self.plugin} {self.version}".rstrip(), self.file, ""]
         facts.append(self.signature)
         if self.supplied:
             facts.append(f"supplied by the pipeline: {', '.join(self.supplied)}")
-        facts += [f"{name}: {value}" for name, value in self.declares.items()]
+        facts += [
+            f"{name}: {value}{f', with {self.example}' if name in self.depends and self.example else ''}"
+            for name, value in self.declares.items()
+        ]
         if self.requires:
             facts.append(f"{self.plugin} requires: {', '.join(self.requires)}")
         return "\n".join([*facts, "", self.doc]).rstrip()
@@ -96,6 +103,7 @@ def describe(registry: engine.Registry, kind: str, name: str) -> Description:
     lines = [f"    {parameter}," for parameter in schema.parameters]
     named = target if hasattr(target, "__name__") else type(target)
     signature = "\n".join([f"{named.__name__}(", *lines, ")"]) if lines else f"{named.__name__}()"
+    declares, depends = _declared(registry, spec, target)
     return Description(
         spec.kind,
         registry.shown(spec),
@@ -104,9 +112,11 @@ def describe(registry: engine.Registry, kind: str, name: str) -> Description:
         _place(named),
         signature,
         tuple(parameter.name for parameter in schema.supplied),
-        _declared(registry, spec, target),
+        declares,
         _required(registry, spec),
         inspect.getdoc(target) or "",
+        ", ".join(f"{name}={value!r}" for name, value in _example(target).items()),
+        depends,
     )
 
 
@@ -126,22 +136,28 @@ def _place(target: Any) -> str:
         return ""
 
 
-def _declared(registry: engine.Registry, spec: engine.ComponentSpec, target: Any) -> dict[str, Any]:
+def _example(target: Any) -> Mapping[str, Any]:
+    return getattr(target, "EXAMPLE", {})
+
+
+def _declared(
+    registry: engine.Registry, spec: engine.ComponentSpec, target: Any
+) -> tuple[dict[str, Any], tuple[str, ...]]:
     """What a class says of the attributes that its kind's protocol asks for.
 
-    Some depend on parameters, as the conditions that an objective reads: those are a built one's.
+    Some depend on parameters, as the conditions that an objective reads: those are a built one's, and
+    are named beside.
     """
     asked = protocol(spec.kind)
     names = [*inspect.get_annotations(asked)]
     names += [n for n, v in vars(asked).items() if isinstance(v, property)]
     found = {n: inspect.getattr_static(target, n, None) for n in names}
-    if any(isinstance(value, property) for value in found.values()):
+    depends = tuple(n for n, value in found.items() if isinstance(value, property))
+    if depends:
         try:
-            built = registry.create(spec.kind, spec.id, **getattr(target, "EXAMPLE", {}))
-        except (engine.RegistryError, TypeError, ValueError):  # it cannot be built from defaults
-            built = None
-        found = {
-            n: getattr(built, n, None) if isinstance(v, property) else v for n, v in found.items()
-        }
+            built = registry.create(spec.kind, spec.id, **_example(target))
+            found |= {n: getattr(built, n, None) for n in depends}
+        except (engine.RegistryError, OSError, TypeError, ValueError):
+            pass  # it cannot be built from defaults, or says so from a file that is not there
     plain = (bool, int, float, str, list, tuple, dict)
-    return {n: value for n, value in found.items() if isinstance(value, plain)}
+    return {n: value for n, value in found.items() if isinstance(value, plain)}, depends

@@ -56,8 +56,13 @@ class Column:
             raise ValueError(f"column {name!r} is {measure}; only a continuous one is standardised")
         self.name = name
         self.standardize = standardize
-        self.measure: Measure = measure
+        self._measure: Measure = measure
         self.missing = check_policy(missing, measure)
+
+    @property
+    def measure(self) -> Measure:
+        """What the column holds."""
+        return self._measure
 
     def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """The column's values on the training split."""

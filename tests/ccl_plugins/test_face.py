@@ -92,6 +92,13 @@ def test_info_says_all_there_is():
     assert ccl.info("method", "simclr").supplied == ("backbone",)
 
 
+def test_info_says_for_which_parameters_a_measure_holds():
+    said = str(ccl.info("condition", "column")).splitlines()
+    assert "life: static" in said
+    assert "measure: categorical, with name='label', measure='categorical'" in said
+    assert "measure" not in ccl.info("condition", "saved").declares  # its file says it
+
+
 def test_errors_share_a_tree():
     for error in (ccl.UnknownComponent, ccl.PluginFailed, ccl.InvalidParameter, ccl.InvalidConfig):
         assert issubclass(error, ccl.RegistryError)
