@@ -232,7 +232,11 @@ class Dataset(Protocol):
 
 
 class Evaluator(Protocol):
-    """A measurement on frozen features."""
+    """A measurement on frozen features.
+
+    One that says in ``column`` which column it reads, and in ``measures`` of which measures that can be,
+    is refused before training where the data set has none such.
+    """
 
     def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
         """Metrics by name, as ``"linear/top1"``."""
