@@ -71,6 +71,10 @@ class FakePairs:
     processes: int = 1
     extras: Mapping[str, Tensor] = field(default_factory=dict)
 
+    @property
+    def anchors(self) -> Tensor:
+        return self.projections
+
 
 class FakeMethod(nn.Module):
     """Batch norm, dropout and a queue: all that a resume can get wrong."""

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from training_fakes import FakeDataset, make_parts
 
 from ccl_plugins.methods import MoCoV2, SimCLR
-from ccl_plugins.objectives import InfoNCE
+from ccl_plugins.objectives import AlignUniform, InfoNCE
 from ccl_plugins.training import FitSettings, fit
 from ccl_plugins.training.checkpointing import newest
 from ccl_plugins.training.ranks import chunk, gather_rows, on_first, rank
@@ -108,19 +108,27 @@ def train_unevenly(folder: str) -> str:
     return as_rank(run)
 
 
-class PoisonedOnSecond(InfoNCE):
+class OnSecond:
     """NaN on the second rank."""
 
     def terms(self, pairs: Any) -> tuple[Tensor, Tensor]:
-        values, weights = super().terms(pairs)
+        values, weights = super().terms(pairs)  # type: ignore[misc]  # of the objective
         return (values * float("nan") if rank() == 1 else values), weights
 
 
-def train_on_nan(folder: str) -> str:
+class Own(OnSecond, InfoNCE):
+    """Terms of a rank's own anchors."""
+
+
+class Everyones(OnSecond, AlignUniform):
+    """Terms of all ranks' anchors."""
+
+
+def train_on_nan(objective: type[nn.Module], folder: str) -> str:
     """What each rank says where the second's loss is not finite."""
 
     def run() -> str:
-        parts = make_parts(method=make_method("simclr"), objective=PoisonedOnSecond())
+        parts = make_parts(method=make_method("simclr"), objective=objective())
         settings = FitSettings(1, 8, workers=0, devices=2, detect_anomaly=True)
         try:
             fit(parts, settings, Path(folder), {}, progress=False)

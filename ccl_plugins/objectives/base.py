@@ -198,3 +198,16 @@ class ContrastiveObjective(nn.Module):
     def undefined_hint(self) -> str:
         """What to do where a loss is undefined, as the end of a sentence."""
         return ""
+
+
+def own_terms(objective: Any, pairs: Pairs) -> tuple[Tensor, Tensor]:
+    """An objective's terms as its loss takes them, of the anchors of this process.
+
+    Where the objective gathers, all processes must ask at once.
+    """
+    seen = objective._seen(pairs) if isinstance(objective, ContrastiveObjective) else pairs
+    with torch.autocast(pairs.anchors.device.type, enabled=False):
+        values, weights = objective.terms(seen)
+    if values.shape[-1] == pairs.anchors.shape[1]:
+        return values, weights
+    return values[:, pairs.rows], weights[:, pairs.rows]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ccl_plugins.objectives.base import ContrastiveObjective
+from ccl_plugins.objectives.base import ContrastiveObjective, own_terms
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, changing, progress
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import Measure, Objective
@@ -111,6 +111,9 @@ class Mixture(ContrastiveObjective):
             found |= {f"{name}/{key}": value for key, value in own.items()}
         return found
 
+    def _seen(self, pairs: Pairs) -> Pairs:
+        return pairs  # each objective looks for itself
+
     def loss(self, pairs: Pairs) -> Tensor:
         """The weighted sum of the objectives' losses."""
         return self._sum(lambda objective: objective.loss(pairs))
@@ -128,10 +131,7 @@ class Mixture(ContrastiveObjective):
         """All objectives' rows; on one process their weighted mean is the loss."""
         rows, shares = [], []
         for part in self.parts.values():
-            seen = part.objective._seen(pairs) if hasattr(part.objective, "_seen") else pairs
-            values, weights = part.objective.terms(seen)
-            if values.shape[1] != pairs.anchors.shape[1]:  # of all processes: this one's are wanted
-                values, weights = values[:, pairs.rows], weights[:, pairs.rows]
+            values, weights = own_terms(part.objective, pairs)
             rows.append(part.weight * values)
             total = weights.detach().sum()
             shares.append(weights / total.clamp_min(torch.finfo(total.dtype).tiny))

@@ -11,6 +11,7 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from torch import Tensor
 
+from ccl_plugins.objectives.base import own_terms
 from ccl_plugins.training import ranks
 from ccl_plugins.training.items import Batch
 
@@ -157,11 +158,11 @@ def refuse_non_finite(loss: Tensor, objective: Any, pairs: Any, index: Tensor, s
     mine = bool(loss.isfinite())
     if ranks.all_of(mine):
         return
+    with torch.no_grad():  # on all processes, as an objective may gather
+        values, weights = own_terms(objective, pairs)
     if mine:
         raise NonFiniteLoss(_describe(step, index, finite_here=True))
-    with torch.no_grad():
-        values, weights = objective.terms(pairs)
-        bad = ~(values.isfinite() & weights.isfinite())
+    bad = ~(values.isfinite() & weights.isfinite())
     at_fault = bad.reshape(-1, bad.shape[-1]).any(0)
     if len(at_fault) == len(index) and bool(at_fault.any()):
         which = f"the terms of samples {_some(index[at_fault])} are not finite"

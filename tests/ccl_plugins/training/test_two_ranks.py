@@ -43,10 +43,11 @@ def test_ranks_with_unequal_batches_are_refused(two_processes: Any, tmp_path: Pa
         assert "process 0 has 4 samples and process 1 has 3" in said
 
 
+@pytest.mark.parametrize("objective", [training_ranks.Own, training_ranks.Everyones])
 def test_a_loss_that_is_not_finite_on_one_rank_stops_both(
-    two_processes: Any, tmp_path: Path
+    two_processes: Any, tmp_path: Path, objective: Any
 ) -> None:
-    first, second = two_processes(training_ranks.train_on_nan, str(tmp_path))
+    first, second = two_processes(training_ranks.train_on_nan, objective, str(tmp_path))
     assert "the loss is not finite at step 1, on another process" in first
     assert "the loss is nan at step 1; the terms of samples" in second
 
