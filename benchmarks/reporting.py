@@ -36,7 +36,7 @@ def ratios(cell: dict[str, Any]) -> tuple[str, str]:
 
 def page(results: list[dict[str, Any]]) -> str:
     """One row per objective, kernel and width, one column per batch size; then the queue."""
-    one = results[-1]
+    one, repeats = results[-1], sorted({r["repeats"] for r in results})
     batches = sorted({r["b"] for r in results if "q" not in r})
     lines = [
         "# Objectives beside lightly's NTXentLoss",
@@ -44,7 +44,7 @@ def page(results: list[dict[str, Any]]) -> str:
         "Time / peak memory of forward and backward, as ratios to lightly's NTXentLoss on the same",
         "embeddings (d = 128); c is the width of the condition, or the number of its classes. Below 1 is",
         f"less. {one['device']}, {one['dtype']}, threads: {one['threads']}, {CLOCKS[one['clock']]}; medians"
-        f" of {one['repeats']} steps that",
+        f" of {' to '.join(str(n) for n in repeats[:: max(len(repeats) - 1, 1)])} steps that",
         f"alternate with the reference's. torch {torch.__version__}, {platform.machine()}. Written by"
         " `python benchmarks/objectives.py`.",
         "",
