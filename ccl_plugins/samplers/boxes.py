@@ -120,8 +120,8 @@ class Cover:
         boxes: Of all samples.
         own: Whether a sample counts among its own partners.
         fall: What a sample weighs by its squared distance, nowhere rising.
-        worth: How many times what all partners weigh at least a box must weigh to be opened: the
-            larger, the fewer boxes and the more candidates refused.
+        worth: How many times what all partners weigh, by a guess, a box may weigh without being
+            opened: the larger, the fewer boxes and the more candidates refused.
     """
 
     def __init__(
@@ -153,6 +153,7 @@ class Cover:
         boxes = self.boxes
         center, half = boxes.around(of, anchors)
         least = self._least(of, anchors, center, half)
+        likely, behind = least, np.zeros_like(least)
         anchor = np.arange(len(anchors))
         parent = np.zeros_like(anchor)
         # Boxes much smaller than the anchors' own are bounded no closer.
@@ -174,9 +175,13 @@ class Cover:
             )
             others = count - (not self.own)
             least = np.maximum(least, np.bincount(anchor, others * corner, len(anchors)))
-            is_worth = count * bound > self.worth * least.take(anchor)
+            # A guess of what all partners weigh, which the least is far below for wide boxes.
+            weight = count * np.sqrt(bound * corner)
+            likely = np.maximum(likely, behind + np.bincount(anchor, weight, len(anchors)))
+            is_worth = count * bound > self.worth * likely.take(anchor)
             opened = np.flatnonzero(is_worth & (bound > LOOSE * corner))
-            count[opened] = 0
+            count[opened] = weight[opened] = 0
+            behind += np.bincount(anchor, weight, len(anchors))
             closed = np.flatnonzero(count)
             yield tuple(part.take(closed) for part in (anchor, low, count, bound))
             anchor, parent = anchor.take(opened), box.take(opened)
