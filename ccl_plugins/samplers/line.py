@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ccl_plugins.samplers.shells import Shells, draw_within
 
-WIDER = 4
+WIDER = 8
 """How many times as far each shell reaches as the one before it."""
 
 
@@ -42,11 +42,11 @@ class FallingOnLine:
     """A partner with a probability proportional to a kernel of the distance, of values on a line.
 
     Exact, whatever the values and the scale.  Along the order of the values the kernel falls to both
-    sides of an anchor, so what stands 1 to 3, 4 to 15, 16 to 63, ... places away weighs no more than the
+    sides of an anchor, so what stands 1 to 7, 8 to 63, 64 to 511, ... places away weighs no more than the
     first of these; candidates are drawn in proportion to that bound, from all samples, and accepted by
     what they weigh (`draw_within`).  Nothing is cut off, and little is wasted: a shell's bound is at most
-    the weight of every sample in the shell before, a quarter as large, so that at least one candidate
-    in seven is accepted.
+    the weight of every sample in the shell before, an eighth as large, so that at least one candidate
+    in fifteen is accepted.
 
     Args:
         values: (N,) or (N, 1).
