@@ -17,8 +17,8 @@ HEAD = """# Checks
 <!-- Written by docs/reference/generate_checks.py; run it after a change. -->
 
 What `@parametrize_with_checks` and `ccl check` check of a component, by kind;
-[test a plug-in](../how-to/test-a-plugin.md) shows how to use them. The report of a broken law shows what was
-given and what came out.
+[test a plug-in](../how-to/test-a-plugin.md) shows how to use them. The report of a broken law shows what
+was given and what came out.
 """
 
 
