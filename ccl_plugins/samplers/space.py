@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import product
 
 import numpy as np
 import torch
@@ -53,18 +52,24 @@ class FallingInSpace:
         self._level, self._kept = self._keep()
 
     def _keep(self) -> tuple[int, Shells | None]:
-        """What is around the smallest boxes for which it can be kept, and their level; if it serves."""
+        """What is around boxes of the level that serves best, if it does, and the level."""
         draws = np.random.default_rng(0)
-        for level, worth in product(range(self.boxes.levels), KEPT_WORTH):
-            number = self.boxes.number(level)
-            cover = Cover(self.boxes, self.own, self._fall, worth)
-            some = draws.integers(number, size=max(SOME // CHILDREN**level, CHILDREN))
-            if number * len(cover.around(level, some).low) <= KEPT * len(some):
-                break
-        kept = cover.around(level, np.arange(number))
         some = draws.integers(len(self.boxes), size=SOME)
-        _, refused = self._draw(kept, level, some, draws, KEPT_ROUNDS)
-        return level, kept if len(refused) <= REFUSED * SOME else None
+        offers = [self._offer(worth, some) for worth in KEPT_WORTH]
+        refused = [len(self._draw(shells, None, some, draws, 1)[1]) for _, _, shells in offers]
+        cover, level, shells = offers[int(np.argmin(refused))]
+        if len(self._draw(shells, None, some, draws, KEPT_ROUNDS)[1]) > REFUSED * SOME:
+            return level, None
+        return level, cover.around(level, np.arange(self.boxes.number(level)))
+
+    def _offer(self, worth: float, some: np.ndarray) -> tuple[Cover, int, Shells]:
+        """The smallest boxes for which all could be kept, and what is around those of some places."""
+        cover = Cover(self.boxes, self.own, self._fall, worth)
+        for level in range(self.boxes.levels):
+            shells = cover.around(level, some // CHILDREN**level)
+            if self.boxes.number(level) * len(shells.low) <= KEPT * len(some):
+                break
+        return cover, level, shells
 
     def draw(self, anchors: Tensor, draws: np.random.Generator) -> Tensor:
         """(n,) partners."""
