@@ -154,7 +154,9 @@ def page(rows: list[dict[str, Any]], options: argparse.Namespace) -> str:
         " run whose condition",
         "is not refreshed builds its sampler once, and looks for the nearest of a sample once. Batches are"
         " the mean of the",
-        f"first {options.batches}, in which `same_condition` shuffles each value. Written by"
+        f"first {options.batches}, in which `same_condition` shuffles each value. Most of it is random access"
+        " to memory, which on a",
+        "virtual machine, as here, differs by half between runs. Written by"
         " `python benchmarks/samplers.py`.",
         "",
         "| sampler | condition | build (s) | begin an epoch (s) | batch (ms) |",
