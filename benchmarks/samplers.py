@@ -154,9 +154,9 @@ def page(rows: list[dict[str, Any]], options: argparse.Namespace) -> str:
         " run whose condition",
         "is not refreshed builds its sampler once, and looks for the nearest of a sample once. Batches are"
         " the mean of the",
-        f"first {options.batches}, in which `same_condition` shuffles each value. Most of it is random access"
-        " to memory, which on a",
-        "virtual machine, as here, differs by half between runs. Written by"
+        f"first {options.batches}, in which `same_condition` shuffles each value. Most of it is random"
+        " access to memory, which",
+        "on a virtual machine, as here, differs by half between runs. Written by"
         " `python benchmarks/samplers.py`.",
         "",
         "| sampler | condition | build (s) | begin an epoch (s) | batch (ms) |",
@@ -169,9 +169,10 @@ def page(rows: list[dict[str, Any]], options: argparse.Namespace) -> str:
     ]
     lines += [
         "",
-        "All of these draw exactly from the distribution that they say. Batches of more than a millisecond"
-        " are those of several",
-        "numbers at once, which no order has side by side with all of their neighbors:",
+        "All of these draw exactly from the distribution that they say. Where batches take more than a"
+        " millisecond, but for the",
+        "first of a class of a million, it is for several numbers at once, which no order has side by side with"
+        " all of their neighbors:",
         "",
         "- By a kernel of distance, for two or three numbers: from boxes around each sample. What is"
         " around neighbors is found",
