@@ -171,8 +171,8 @@ def page(rows: list[dict[str, Any]], options: argparse.Namespace) -> str:
         "",
         "All of these draw exactly from the distribution that they say. Where batches take more than a"
         " millisecond, but for the",
-        "first of a class of a million, it is for several numbers at once, which no order has side by side with"
-        " all of their neighbors:",
+        "first of a class of a million, it is for several numbers at once, which no order has side by side"
+        " with all of their neighbors:",
         "",
         "- By a kernel of distance, for two or three numbers: from boxes around each sample. What is"
         " around neighbors is found",
