@@ -141,6 +141,13 @@ class Cover:
         counts, *parts = (np.concatenate(column) for column in zip(*covers, strict=True))
         return Shells(np.append(0, counts.cumsum()), *parts)
 
+    def weigh(self, place: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """(p, t) what samples at places (p, t) weigh for those at (p,)."""
+        gap = self.boxes.values.take(others, 0)
+        gap -= self.boxes.values.take(place, 0)[:, None]
+        weight = self.fall(np.einsum("ptc,ptc->pt", gap, gap))
+        return weight if self.own else np.where(others == place[:, None], 0, weight)
+
     def _together(self, level: int, anchors: np.ndarray) -> tuple[np.ndarray, ...]:
         covers = zip(*self._cover(level, anchors), strict=True)
         anchor, *parts = (np.concatenate(column) for column in covers)
@@ -191,13 +198,12 @@ class Cover:
     ) -> np.ndarray:
         """(n,) what the partners weigh together at least, by the boxes that the anchors are in."""
         boxes = self.boxes
-        least = np.full(len(anchors), self.own * self.fall(np.zeros(1))[0], np.float64)
-        if not of:
+        if of:
+            least = np.full(len(anchors), self.own * self.fall(np.zeros(1))[0], np.float64)
+        else:
             sibling = anchors[:, None] // CHILDREN * CHILDREN + np.arange(CHILDREN)
-            gap = boxes.values.take(sibling, 0, mode="clip") - center[:, None]
-            weight = self.fall(np.einsum("nkc,nkc->nk", gap, gap))
-            is_there = (sibling < len(boxes)) & (self.own | (sibling != anchors[:, None]))
-            least = np.where(is_there, weight, 0).sum(1, dtype=np.float64)
+            weight = self.weigh(anchors, sibling.clip(max=len(boxes) - 1))
+            least = np.where(sibling < len(boxes), weight, 0).sum(1, dtype=np.float64)
         for level in range(max(of, 1), boxes.levels):
             box = anchors // CHILDREN ** (level - of)
             others = boxes.samples(level, box)[1] - (not self.own)

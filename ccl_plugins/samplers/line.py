@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ccl_plugins.samplers.shells import Shells, draw_within
+from ccl_plugins.samplers.shells import Shells, draw_within, weights_of
 
 WIDER = 8
 """How many times as far each shell reaches as the one before it."""
@@ -57,7 +58,7 @@ class FallingOnLine:
     def __init__(self, values: Tensor, own: bool, radial: Callable[[Tensor], Tensor]) -> None:
         self.line = Line(values)
         self.own = own
-        self.radial = radial
+        self._fall = partial(weights_of, radial)
         shells = 0
         while WIDER**shells < len(self.line):
             shells += 1
@@ -69,7 +70,7 @@ class FallingOnLine:
         value = self.line.values[place]
 
         def weigh(rows: np.ndarray, places: np.ndarray) -> np.ndarray:
-            return self._weight(self.line.values[places] - value[rows, None])
+            return self._fall((self.line.values[places] - value[rows, None]) ** 2)
 
         shells = self._around(place, value)
         found, _ = draw_within(shells, np.arange(len(place)), weigh, draws)
@@ -86,13 +87,9 @@ class FallingOnLine:
         )
         nearest = np.concatenate([place[:, None], after[:, :-1], before[:, :-1]], 1)
         gap = self.line.values[nearest.clip(0, size - 1)] - value[:, None]
-        bound = self._weight(gap)
+        bound = self._fall(gap**2)
         first = np.arange(len(place) + 1) * low.shape[1]
         return Shells(first, low.ravel(), count.ravel(), bound.ravel())
-
-    def _weight(self, gap: np.ndarray) -> np.ndarray:
-        weight: np.ndarray = self.radial(torch.from_numpy(gap * gap)).numpy()
-        return weight
 
 
 class NearestOnLine:

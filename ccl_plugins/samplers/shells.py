@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import torch
+from torch import Tensor
 
 TRIES = 6
 """Proposals for each anchor at first; a second round costs more than a few that are not needed."""
@@ -95,3 +97,9 @@ def draw_within(
         places[pending[found]] = place[row, first][found]
         pending, tries, done = pending[~found], min(MORE * tries, MOST), done + 1
     return places, pending
+
+
+def weights_of(radial: Callable[[Tensor], Tensor], square: np.ndarray) -> np.ndarray:
+    """What a kernel of distance gives squared distances, of any shape."""
+    weights: np.ndarray = radial(torch.from_numpy(square)).numpy()
+    return weights

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ccl_plugins.samplers.boxes import CHILDREN, Boxes, Cover
-from ccl_plugins.samplers.shells import Shells, draw_within
+from ccl_plugins.samplers.shells import Shells, draw_within, weights_of
 
 KEPT = 2**23
 """Shells that are kept, at most: 240 MB, found in about two seconds."""
@@ -46,25 +47,25 @@ class FallingInSpace:
 
     def __init__(self, values: Tensor, own: bool, radial: Callable[[Tensor], Tensor]) -> None:
         self.boxes = Boxes(values)
-        self.own = own
-        self.radial = radial
-        self._cover = Cover(self.boxes, own, self._fall, DRAWN_WORTH)
+        self._cover = partial(Cover, self.boxes, own, partial(weights_of, radial))
+        self._drawn = self._cover(DRAWN_WORTH)
         self._level, self._kept = self._keep()
 
     def _keep(self) -> tuple[int, Shells | None]:
         """What is around boxes of the level that serves best, if it does, and the level."""
         draws = np.random.default_rng(0)
         some = draws.integers(len(self.boxes), size=SOME)
+        rows = np.arange(SOME)
         offers = [self._offer(worth, some) for worth in KEPT_WORTH]
-        refused = [len(self._draw(shells, None, some, draws, 1)[1]) for _, _, shells in offers]
+        refused = [len(self._draw(shells, rows, some, draws, 1)[1]) for _, _, shells in offers]
         cover, level, shells = offers[int(np.argmin(refused))]
-        if len(self._draw(shells, None, some, draws, KEPT_ROUNDS)[1]) > REFUSED * SOME:
+        if len(self._draw(shells, rows, some, draws, KEPT_ROUNDS)[1]) > REFUSED * SOME:
             return level, None
         return level, cover.around(level, np.arange(self.boxes.number(level)))
 
     def _offer(self, worth: float, some: np.ndarray) -> tuple[Cover, int, Shells]:
         """The smallest boxes for which all could be kept, and what is around those of some places."""
-        cover = Cover(self.boxes, self.own, self._fall, worth)
+        cover = self._cover(worth)
         for level in range(self.boxes.levels):
             shells = cover.around(level, some // CHILDREN**level)
             if self.boxes.number(level) * len(shells.low) <= KEPT * len(some):
@@ -76,10 +77,11 @@ class FallingInSpace:
         place = self.boxes.place[anchors].numpy()
         found, left = np.full(len(place), -1), np.arange(len(place))
         if self._kept is not None:
-            found, left = self._draw(self._kept, self._level, place, draws, KEPT_ROUNDS)
+            rows = place // CHILDREN**self._level
+            found, left = self._draw(self._kept, rows, place, draws, KEPT_ROUNDS)
         if len(left):
-            shells = self._cover.around(0, place[left])
-            found[left], given_up = self._draw(shells, None, place[left], draws, DRAWN_ROUNDS)
+            shells, rows = self._drawn.around(0, place[left]), np.arange(len(left))
+            found[left], given_up = self._draw(shells, rows, place[left], draws, DRAWN_ROUNDS)
             for row in left[given_up]:
                 found[row] = self._draw_of_all(place[row], draws)
         return self.boxes.order[torch.from_numpy(np.where(found < 0, place, found))]
@@ -87,34 +89,22 @@ class FallingInSpace:
     def _draw(
         self,
         shells: Shells,
-        level: int | None,
+        rows: np.ndarray,
         place: np.ndarray,
         draws: np.random.Generator,
         rounds: int,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """`draw_within` shells around the boxes of a level that places are in; None: around each place."""
-        rows = np.arange(len(place)) if level is None else place // CHILDREN**level
+        """`draw_within` of shells, for anchors at places."""
 
-        def weigh(which: np.ndarray, places: np.ndarray) -> np.ndarray:
-            return self._weigh(place[which], places)
+        def weigh(which: np.ndarray, others: np.ndarray) -> np.ndarray:
+            return self._drawn.weigh(place[which], others)
 
         return draw_within(shells, rows, weigh, draws, rounds)
 
-    def _weigh(self, place: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """(p, t) what samples at places (p, t) weigh for anchors at (p,)."""
-        gap = self.boxes.values.take(others, 0)
-        gap -= self.boxes.values.take(place, 0)[:, None]
-        weight = self._fall(np.einsum("ptc,ptc->pt", gap, gap))
-        return weight if self.own else np.where(others == place[:, None], 0, weight)
-
     def _draw_of_all(self, place: int, draws: np.random.Generator) -> int:
-        weight = self._weigh(np.array([place]), np.arange(len(self.boxes))[None])[0]
+        weight = self._drawn.weigh(np.array([place]), np.arange(len(self.boxes))[None])[0]
         total = weight.cumsum(dtype=np.float64)
         level = draws.random() * total[-1]
         if total[-1] == 0:
             return place
         return min(int(np.searchsorted(total, level, side="right")), len(total) - 1)
-
-    def _fall(self, square: np.ndarray) -> np.ndarray:
-        weight: np.ndarray = self.radial(torch.from_numpy(square)).numpy()
-        return weight
