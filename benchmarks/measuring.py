@@ -6,11 +6,11 @@ import statistics
 import time
 from collections.abc import Callable
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Any
 
 import torch
 from lightly.loss import NTXentLoss
+from memory import high_water
 from torch.nn.functional import cross_entropy, normalize
 
 import ccl_plugins as ccl
@@ -147,15 +147,4 @@ def peak(step: Step, device: str) -> int:
         before = torch.cuda.memory_allocated()
         step()
         return torch.cuda.max_memory_allocated() - before
-    Path("/proc/self/clear_refs").write_text("5")  # starts the high-water mark anew
-    before = status("VmRSS")
-    step()
-    return status("VmHWM") - before
-
-
-def status(field: str) -> int:
-    """A number of bytes in Linux's account of this process."""
-    line = next(
-        s for s in Path("/proc/self/status").read_text().splitlines() if s.startswith(field)
-    )
-    return int(line.split()[1]) * 1024
+    return high_water(step)

@@ -16,11 +16,11 @@ from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import torch
 from measuring import measure
+from pages import parser
 from reporting import label, page, ratios
 
 ANCHORS = 256
@@ -67,23 +67,21 @@ def key(cell: dict[str, Any]) -> tuple[Any, ...]:
 
 def parse() -> argparse.Namespace:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    command = parser(__doc__, "smallest sizes")
+    command.add_argument("--batch", type=int, nargs="+", default=[256, 1024, 4096])
+    command.add_argument("--condition", type=int, nargs="+", default=[3, 128, 512], help="widths c")
+    command.add_argument("--queue", type=int, default=65536)
+    command.add_argument("--objective", nargs="+", help="only these names")
+    command.add_argument("--repeats", type=int, default=7)
+    command.add_argument("--threads", type=int, default=torch.get_num_threads())
+    command.add_argument("--clock", choices=("wall", "processor"), default="wall")
+    command.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    command.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    command.add_argument("--dtype", choices=("float32", "float64"), default="float32")
+    command.add_argument(
+        "--add", action="store_true", help="to the cells that were measured before"
     )
-    parser.add_argument("--batch", type=int, nargs="+", default=[256, 1024, 4096])
-    parser.add_argument("--condition", type=int, nargs="+", default=[3, 128, 512], help="widths c")
-    parser.add_argument("--queue", type=int, default=65536)
-    parser.add_argument("--objective", nargs="+", help="only these names")
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--clock", choices=("wall", "processor"), default="wall")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "docs/benchmarks")
-    parser.add_argument("--add", action="store_true", help="to the cells that were measured before")
-    parser.add_argument("--quick", action="store_true", help="smallest sizes; nothing is written")
-    options = parser.parse_args()
+    options = command.parse_args()
     if options.quick:
         options.batch, options.condition = options.batch[:1], options.condition[:1]
         options.queue, options.repeats = 4096, 3

@@ -13,10 +13,10 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
+from pages import parser, publish
 
 from ccl_plugins.kernels import RBF, Cosine
 from ccl_plugins.samplers import ConditionalPair, Imbalanced, SameCondition, Uniform
@@ -31,25 +31,17 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     rows = [measure(case, options) for case in cases(options)]
-    report = page(rows, options)
-    print(report)
-    if not options.quick:
-        options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "samplers.md").write_text(report)
+    publish(page(rows, options), "samplers.md", options)
 
 
 def parse() -> argparse.Namespace:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--batches", type=int, default=200, help="of which the mean is taken")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "docs/benchmarks")
-    parser.add_argument("--quick", action="store_true", help="100,000 rows; nothing is written")
-    options = parser.parse_args()
+    command = parser(__doc__, "100,000 rows")
+    command.add_argument("--rows", type=int, default=10_000_000)
+    command.add_argument("--batch", type=int, default=256)
+    command.add_argument("--batches", type=int, default=200, help="of which the mean is taken")
+    command.add_argument("--threads", type=int, default=1)
+    options = command.parse_args()
     if options.quick:
         options.rows, options.batches = 100_000, 20
     return options

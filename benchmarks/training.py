@@ -17,10 +17,11 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
+from memory import high_water
+from pages import parser, publish
 from training_loops import Images, method, run
 
 import ccl_plugins as ccl
@@ -45,27 +46,21 @@ def main() -> None:
     if options.cell:
         print(json.dumps(peak(json.loads(options.cell))))
         return
-    report = page(options)
-    print(report)
-    if not options.quick:
-        options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "training.md").write_text(report)
+    publish(page(options), "training.md", options)
 
 
 def parse() -> argparse.Namespace:
     """The options of the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    command = parser(__doc__, "few and small")
+    command.add_argument("--backbone", default="resnet10t")
+    command.add_argument("--batch", type=int, default=128)
+    command.add_argument(
+        "--steps", type=int, default=7, help="of a turn, two of which do not count"
     )
-    parser.add_argument("--backbone", default="resnet10t")
-    parser.add_argument("--batch", type=int, default=128)
-    parser.add_argument("--steps", type=int, default=7, help="of a turn, two of which do not count")
-    parser.add_argument("--turns", type=int, default=4)
-    parser.add_argument("--queue", type=int, default=65536)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "docs/benchmarks")
-    parser.add_argument("--cell", help=argparse.SUPPRESS)
-    parser.add_argument("--quick", action="store_true", help="few and small; nothing is written")
-    options = parser.parse_args()
+    command.add_argument("--turns", type=int, default=4)
+    command.add_argument("--queue", type=int, default=65536)
+    command.add_argument("--cell", help=argparse.SUPPRESS)
+    options = command.parse_args()
     if options.quick:
         options.batch, options.steps, options.turns, options.queue = 16, 4, 1, 1024
     return options
@@ -129,16 +124,9 @@ def alone(cell: dict[str, Any]) -> dict[str, float]:
 def peak(cell: dict[str, Any]) -> dict[str, float]:
     """Bytes that a loop needs at most, above what is held before it, and seconds of a step."""
     # No smaller run first: what its tensors leave behind would be taken for none of this one's.
-    Path("/proc/self/clear_refs").write_text("5")  # starts the high-water mark anew
-    before = status("VmRSS")
-    seconds = statistics.median(run(cell))
-    return {"bytes": status("VmHWM") - before, "seconds": seconds}
-
-
-def status(field: str) -> int:
-    """A number of bytes in Linux's account of this process."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+    seconds: list[float] = []
+    used = high_water(lambda: seconds.extend(run(cell)))
+    return {"bytes": used, "seconds": statistics.median(seconds)}
 
 
 def share(cell: dict[str, Any]) -> float:
