@@ -25,10 +25,10 @@ from ccl_plugins.hooks import hookimpl as hookimpl
 from ccl_plugins.kinds import registry as _registry
 
 if TYPE_CHECKING:
-    from ccl_plugins.describe import Description
-    from ccl_plugins.display import Table
-    from ccl_plugins.pipeline import Pipeline as Pipeline
-    from ccl_plugins.run import load as load
+    from ccl_plugins.cli.describe import Description
+    from ccl_plugins.cli.tables import Table
+    from ccl_plugins.pipeline.composition import Pipeline as Pipeline
+    from ccl_plugins.runs.run import load as load
 
 Component = engine.Component
 ComponentSpec = engine.ComponentSpec
@@ -51,7 +51,7 @@ backbone = engine.Namespace(_registry(), "backbone")
 dataset = engine.Namespace(_registry(), "dataset")
 evaluator = engine.Namespace(_registry(), "evaluator")
 
-_LAZY = {"Pipeline": "ccl_plugins.pipeline", "load": "ccl_plugins.run"}
+_LAZY = {"Pipeline": "ccl_plugins.pipeline.composition", "load": "ccl_plugins.runs.run"}
 
 
 def list(kind: str | None = None) -> Table:
@@ -60,7 +60,7 @@ def list(kind: str | None = None) -> Table:
     Args:
         kind: A kind, as ``"kernel"``.
     """
-    from ccl_plugins.describe import listing
+    from ccl_plugins.cli.describe import listing
 
     return listing(_registry(), kind)
 
@@ -72,7 +72,7 @@ def info(kind: str, name: str) -> Description:
         kind: Its kind.
         name: Its name, qualified where that is needed.
     """
-    from ccl_plugins.describe import describe
+    from ccl_plugins.cli.describe import describe
 
     return describe(_registry(), kind, name)
 

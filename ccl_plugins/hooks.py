@@ -25,7 +25,7 @@ import pluggy
 from ccl_plugins._engine import engine
 
 if TYPE_CHECKING:
-    from ccl_plugins.pipeline import Pipeline
+    from ccl_plugins.pipeline.composition import Pipeline
 
 PROJECT = "ccl_plugins"
 

@@ -10,16 +10,70 @@ of anchors and keys, ``q`` queue, ``N`` samples of a data set.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from torch import Tensor
+from torch.nn import functional
 
-from ccl_plugins.containers import Embedded as Embedded
-from ccl_plugins.containers import Frozen as Frozen
-from ccl_plugins.containers import Table as Table
+from ccl_plugins.numerics.logsumexp import at_least_float32
 
 if TYPE_CHECKING:
-    from ccl_plugins.pairs import Pairs
+    from ccl_plugins.pairs.pairs import Pairs
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """A batch as a method sees it.
+
+    Args:
+        features: (u, n, f) backbone features of u views.
+        projections: (u, n, d) what the objective's anchors are made of.
+        keys: (v, n, d) momentum keys, or None where the projections are the keys.
+    """
+
+    features: Tensor
+    projections: Tensor
+    keys: Tensor | None = None
+
+    def normalized(self) -> Embedded:
+        """Projections and keys on the unit sphere, in at least float32."""
+        return replace(
+            self,
+            projections=_unit(self.projections),
+            keys=None if self.keys is None else _unit(self.keys),
+        )
+
+
+def _unit(x: Tensor) -> Tensor:
+    return functional.normalize(at_least_float32(x), dim=-1)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A condition's values for a whole data set.
+
+    Args:
+        values: (N,) or (N, c), row i belonging to sample i.
+        extras: further tensors of any shape (centroids, say), given to objectives by name.
+    """
+
+    values: Tensor
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """Frozen features of one split.
+
+    Args:
+        features: (N, f) float32, on the CPU.
+        metadata: The split's columns, (N,) or (N, c) each.
+    """
+
+    features: Tensor
+    metadata: Mapping[str, Tensor]
+
 
 Measure = Literal["categorical", "multi_label", "continuous"]
 """What the values of a condition are: class ids (long), 0/1 columns (float), or real vectors (float)."""
@@ -33,7 +87,7 @@ class Objective(Protocol):
 
     It may have ``setup(tables)``, called once, before the optimiser exists; ``progress(step, total)``,
     before each step; ``after_step()``, after each optimiser step; and ``statistics()`` (see
-    `ccl_plugins.gram`).  ``stops_gradient = True`` says that its gradient is, on purpose, not that of
+    `ccl_plugins.numerics`).  ``stops_gradient = True`` says that its gradient is, on purpose, not that of
     its value.
     """
 
@@ -97,7 +151,7 @@ class Condition(Protocol):
     *static* and *refreshed* ones have ``fit``, *online* ones ``__call__``.  Both are pure, and the
     constructor reads nothing.  A condition may have ``hierarchy = True`` (several class ids a sample, which
     objectives with ``hierarchies = True`` read), ``within_batch = True`` (values mean nothing in another
-    batch) and ``missing`` (see `ccl_plugins.missing`).
+    batch) and ``missing`` (see `ccl_plugins.metadata.missing`).
     """
 
     @property
@@ -172,7 +226,7 @@ class Method(Protocol):
     """A lightly-style model: a backbone, its heads, and how pairs are made of their outputs.
 
     One with a queue may have ``check_batch(size)``, called before a run, ``read_conditions(look_up)``, at
-    each epoch's start, from indices to rows by name, and ``keep_statistics`` (see `ccl_plugins.gram`).
+    each epoch's start, from indices to rows by name, and ``keep_statistics`` (see `ccl_plugins.numerics`).
     """
 
     def encode(self, x: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ After `ccl train examples/color_digits_infonce.toml examples/color_digits_fair.t
 import sys
 
 import ccl_plugins as ccl
-from ccl_plugins.figures import embedding_map
+from ccl_plugins.runs.figures import embedding_map
 
 runs = sys.argv[1] if len(sys.argv) > 1 else "runs"
 embedding_map(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from installed_plugins import InstalledPlugins
+from support.installed_plugins import InstalledPlugins
 
 from ccl_plugins.testing.two_ranks import on_two_ranks
 

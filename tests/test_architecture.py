@@ -9,15 +9,43 @@ import sys
 import tomllib
 
 import pytest
-from imports import ROOT, modules
+from support.imports import ROOT, modules
 
 from ccl_plugins.kinds import FOLDERS
 
-UPPER = {"objectives", "samplers", "methods"}
-"""Kinds whose components may be made of others; those of the rest know their own kind alone."""
+LAYERS = (
+    ("arguments", "files", "networks"),
+    ("numerics", "information"),
+    ("pairs", "protocols", "metadata"),
+    ("kernels", "conditions", "views", "backbones", "datasets", "evaluators"),
+    ("objectives", "samplers", "methods"),
+    ("training",),
+    ("pipeline",),
+    ("runs",),
+    ("cli", "testing", "scaffold"),
+    ("__init__", "__main__"),
+)
+"""Files and folders of the package.  Each imports those of the layers before it, and some of its own."""
 
-ENGINE_SIDE = {"_engine", "hooks", "kinds", "pipeline", "run", "launch", "cli", "record"}
-"""What speaks of components by name; a component works without any of it."""
+ENGINE = {
+    "_engine": set(),
+    "hooks": {"_engine", "protocols"},
+    "kinds": {"_engine", "hooks", "protocols"},
+}
+"""Beside the layers: the doors to the registry, and what of the package they import."""
+
+ENGINE_FROM = 6
+"""The first of the layers that may use the doors: what stands before works without a registry."""
+
+NEIGHBORS = {
+    "files": {"arguments"},
+    "networks": {"arguments"},
+    "protocols": {"pairs"},
+    "metadata": {"protocols"},
+    "cli": {"testing", "scaffold"},
+    "__main__": {"__init__"},
+}
+"""What a part imports of its own layer."""
 
 HEAVY = ["torch", "numpy", "lightly", "timm", "pytorch_lightning", "sklearn", "matplotlib"]
 
@@ -25,25 +53,51 @@ BASES = {"ContrastiveObjective", "InMemory", "LightlyViews", "Scalar", "ScalarAt
 """Exported beside the components, for authors to build on."""
 
 PACKAGE = modules("ccl_plugins")
+PARTS = sorted({*ENGINE, *(part for layer in LAYERS for part in layer)})
 
 
 def part(module):
-    """The file or folder of the package that a module is in; empty for the face."""
-    return module.removeprefix("ccl_plugins").lstrip(".").partition(".")[0]
+    """The file or folder of the package that a module is in."""
+    return module.removeprefix("ccl_plugins").lstrip(".").partition(".")[0] or "__init__"
 
 
 def ours(imports):
     return {i.name for i in imports if i.name.partition(".")[0] == "ccl_plugins"}
 
 
-def reached(start):
-    """Every module that importing some modules leads to, functions included."""
-    seen, todo = set(), set(start)
-    while todo:
-        module = todo.pop()
-        seen.add(module)
-        todo |= ours(PACKAGE.get(module, [])) - seen
-    return seen
+def imported(name):
+    """The parts that a part imports, anywhere in its modules."""
+    members = [imports for module, imports in PACKAGE.items() if part(module) == name]
+    assert members
+    return {part(target) for imports in members for target in ours(imports)} - {name}
+
+
+def allowed(name):
+    if name in ENGINE:
+        return ENGINE[name]
+    number = next(i for i, layer in enumerate(LAYERS) if name in layer)
+    below = {part for layer in LAYERS[:number] for part in layer}
+    doors = {*ENGINE} if number >= ENGINE_FROM else set()
+    return below | doors | NEIGHBORS.get(name, set())
+
+
+def test_the_table_names_every_part():
+    found = {part(module) for module in PACKAGE}
+    assert found == {*PARTS}
+    assert {*FOLDERS.values()} == {*LAYERS[3], *LAYERS[4]}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_arrows_run_one_way(name):
+    """Imports for type checkers and those inside functions count too."""
+    assert imported(name) <= allowed(name)
+
+
+def test_no_module_imports_itself_by_a_detour():
+    arrows = {m: ours(imports) - {m} for m, imports in PACKAGE.items()}
+    # A folder's face imports what is in it, and is imported before it: that is how packages work.
+    arrows = {m: {t for t in to if not m.startswith(f"{t}.")} for m, to in arrows.items()}
+    assert tuple(graphlib.TopologicalSorter(arrows).static_order())
 
 
 def test_the_registry_stands_on_the_standard_library_and_pluggy():
@@ -65,46 +119,13 @@ def test_one_module_names_the_registry():
     assert naming == {"_engine.py"}
 
 
-@pytest.mark.parametrize("folder", FOLDERS.values())
-def test_components_never_reach_the_engine(folder):
-    members = [module for module in PACKAGE if part(module) == folder]
-    assert members
-    found = {part(module) for module in reached(members)}
-    assert not found & {*ENGINE_SIDE, ""}
-
-
-@pytest.mark.parametrize("folder", FOLDERS.values())
-def test_a_kind_uses_its_own_folder_and_those_below(folder):
-    members = [module for module in PACKAGE if part(module) == folder]
-    lower = set(FOLDERS.values()) - UPPER if folder in UPPER else set()
-    used = {part(module) for module in reached(members)} & set(FOLDERS.values())
-    assert used <= {folder, *lower}
-
-
-def test_what_components_share_knows_no_component():
-    shared = {"protocols", "pairs", "numerics", "information"}
-    assert not {part(m) for m in reached(f"ccl_plugins.{s}" for s in shared)} & {*FOLDERS.values()}
-
-
-def test_training_works_on_built_objects():
-    found = {part(m) for m in reached(m for m in PACKAGE if part(m) == "training")}
-    assert not found & {*ENGINE_SIDE, ""}
-
-
-def test_no_module_imports_itself_by_a_detour():
-    arrows = {m: ours(i for i in imports if not i.late) - {m} for m, imports in PACKAGE.items()}
-    # A folder's face imports what is in it, and is imported before it: that is how packages work.
-    arrows = {m: {t for t in to if not m.startswith(f"{t}.")} for m, to in arrows.items()}
-    assert tuple(graphlib.TopologicalSorter(arrows).static_order())
-
-
 @pytest.mark.parametrize(
     "code",
     [
         "import ccl_plugins",
         "import ccl_plugins as ccl; dir(ccl.kernel); str(ccl.list()); ccl.list()._repr_html_()",
-        "from ccl_plugins.cli import main; assert main(['list']) == 0",
-        "from ccl_plugins.cli import main; assert main(['doctor']) == 0",
+        "from ccl_plugins.cli.main import main; assert main(['list']) == 0",
+        "from ccl_plugins.cli.main import main; assert main(['doctor']) == 0",
     ],
 )
 def test_what_must_be_quick_loads_nothing_heavy(code, tmp_path):

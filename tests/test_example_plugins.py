@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from imports import ROOT
+from support.imports import ROOT
 
 from ccl_plugins.testing.installing import install_package
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from imports import ROOT
+from support.imports import ROOT
 
 PAGE = ROOT / "docs" / "tutorial" / "first-plugin.md"
 BLOCK = re.compile(r"^```(\w+)(?: status=(\d))?\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -8,12 +8,9 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import Any
 
-import oracle
-import oracle_cacr
-import oracle_cclk
-import oracle_infonce
 import pytest
 import torch
+from support import oracle, oracle_cacr, oracle_cclk, oracle_infonce
 from torch import Tensor
 
 FAMILIES = {**oracle_infonce.FAMILIES, **oracle_cclk.FAMILIES, **oracle_cacr.FAMILIES}

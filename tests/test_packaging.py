@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from importlib import metadata
 
-from imports import ROOT
+from support.imports import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 

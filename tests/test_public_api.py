@@ -7,8 +7,8 @@ import json
 import re
 
 import pytest
-from imports import ROOT
-from public_api import HOOKS, MODULES, RECORD, public_api
+from support.imports import ROOT
+from support.public_api import HOOKS, MODULES, RECORD, public_api
 
 RECORDED = json.loads(RECORD.read_text("utf-8"))
 NOW = public_api()
@@ -61,7 +61,7 @@ def test_the_promise_names_every_public_module(module):
 
 
 def test_a_change_is_seen(monkeypatch):
-    import public_api as reader
+    from support import public_api as reader
 
     text = reader._file("protocols").read_text("utf-8")
 

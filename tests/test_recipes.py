@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from training_fakes import FakeDataset
+from support.training_fakes import FakeDataset
 
 import ccl_plugins as ccl
 from ccl_plugins.training.randomness import seed_everything

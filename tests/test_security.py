@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from code_scan import unsafe
-from imports import ROOT
+from support.code_scan import unsafe
+from support.imports import ROOT
 
 import ccl_plugins as ccl
-from ccl_plugins.cli import main
-from ccl_plugins.record import check_plugins
+from ccl_plugins.cli.main import main
+from ccl_plugins.pipeline.record import check_plugins
 from ccl_plugins.testing.audit import what_it_opens
 
 SOURCES = sorted(
@@ -123,7 +123,7 @@ def test_a_condition_s_name_is_a_key_and_no_path(tmp_path, monkeypatch):
 def test_a_pickle_in_place_of_weights_is_refused(tmp_path):
     import pickle
 
-    from ccl_plugins import checkpoint
+    from ccl_plugins.files.checkpoints import read_checkpoint
 
     class Evil:
         def __reduce__(self):
@@ -132,7 +132,7 @@ def test_a_pickle_in_place_of_weights_is_refused(tmp_path):
     path = tmp_path / "weights.pt"
     path.write_bytes(pickle.dumps(Evil(), protocol=2))
     with pytest.raises(ValueError, match=str(path)):
-        checkpoint.read(path)
+        read_checkpoint(path)
     assert not (tmp_path / "outside").exists()
 
 

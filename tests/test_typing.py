@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from imports import ROOT
+from support.imports import ROOT
 
 SOURCE = """
 from __future__ import annotations

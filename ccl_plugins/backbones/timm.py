@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from torch import Tensor, nn
 
-from ccl_plugins import timm_models
-from ccl_plugins.ranges import one_of
+from ccl_plugins.arguments import one_of
+from ccl_plugins.networks import timm_models
 
 
 class Timm(nn.Module):

@@ -2,21 +2,151 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arrays import as_numbers
-from ccl_plugins.conditions.attribute_sources import from_array, from_file
-from ccl_plugins.conditions.binary_columns import binary_columns
-from ccl_plugins.conditions.entropy_order import by_entropy, choose_k, equal_values
-from ccl_plugins.metadata import class_ids
-from ccl_plugins.missing import Missing, check_policy
+from ccl_plugins.conditions.given import read_array
+from ccl_plugins.files.arrays import as_numbers
+from ccl_plugins.files.tables import choose
+from ccl_plugins.information.entropies import crossing, information
+from ccl_plugins.metadata.columns import class_ids, encode
+from ccl_plugins.metadata.matching import read_rows, require_rows
+from ccl_plugins.metadata.missing import Missing, check_policy, missing_entries
 from ccl_plugins.protocols import Life, Measure, Table
-from ccl_plugins.tabular import choose
+
+
+def binary_columns(
+    attributes: Mapping[str, Any], vocabulary: Mapping[str, Sequence[str]]
+) -> dict[str, Tensor]:
+    """Discrete attributes as 0/1 columns (N,) float32, NaN where a value is missing.
+
+    A column of 0 and 1 stays what it is.  Another, and one of words, becomes one for each value, in
+    sorted order, called ``name=value``.  Columns side by side, (N, c), are taken one by one, called
+    ``name[i]``.
+
+    Args:
+        attributes: Tensors, arrays or lists by name, one row per sample; missing is -1, NaN, None or
+            an empty word.
+        vocabulary: For columns of class ids, the word of each.
+
+    Raises:
+        ValueError: For numbers that are not whole, or words among them, naming column and row.
+    """
+    found: dict[str, Tensor] = {}
+    for name, values in attributes.items():
+        encoded = encode({name: values})
+        words = encoded.vocabulary.get(name) or vocabulary.get(name)
+        column = encoded.tables[0][name]
+        if column.ndim == 1:
+            found |= _one_per_value(name, column, words)
+        else:
+            for i, each in enumerate(column.T):
+                found |= _one_per_value(f"{name}[{i}]", each, words)
+    return found
+
+
+def _one_per_value(name: str, column: Tensor, words: Sequence[str] | None) -> dict[str, Tensor]:
+    missing = missing_entries(column, "categorical")
+    there = column[~missing].double()
+    odd = (there != there.round()).nonzero().flatten()
+    if len(odd):
+        row = int((~missing).nonzero().flatten()[odd[0]])
+        raise ValueError(
+            f"attribute {name!r} has {column[row].item():g} in row {row}: attributes are discrete;"
+            " take condition column or clusters for real numbers"
+        )
+    values = there.unique().long().tolist()
+    gone = torch.where(missing, torch.nan, 0.0)
+    if words is None and set(values) <= {0, 1}:
+        return {name: (column == 1).float() + gone}
+    return {
+        f"{name}={words[value] if words else value}": (column == value).float() + gone
+        for value in values
+    }
+
+
+def entropy_bits(column: Tensor) -> float:
+    """The entropy of a column's values in bits, of those that are not NaN."""
+    there = column[~column.isnan()]
+    if not len(there):
+        return 0.0
+    counts = torch.unique(there, return_counts=True)[1].double()
+    shares = counts / counts.sum()
+    return float(-(shares * shares.log2()).sum())
+
+
+def by_entropy(columns: Tensor) -> list[int]:
+    """The places of (N, A) columns from the highest entropy to the lowest, ties in column order."""
+    bits = [entropy_bits(column) for column in columns.T]
+    return sorted(range(len(bits)), key=lambda i: -bits[i])
+
+
+def equal_values(columns: Tensor) -> Iterator[Tensor]:
+    """Class ids (N,) of equal values in the first column, the first two, and so on.
+
+    Ids are numbered from 0; a sample that lacks one of the values has -1, then and after.
+    """
+    ids = torch.zeros(len(columns), dtype=torch.long)
+    for column in columns.T:
+        values = torch.unique(column.nan_to_num(), return_inverse=True)[1]
+        joint = ids * (int(values.max()) + 1) + values
+        there = (ids >= 0) & ~column.isnan()
+        ids = torch.full_like(ids, -1)
+        ids[there] = torch.unique(joint[there], return_inverse=True)[1]
+        yield ids
+
+
+def choose_k(columns: Tensor, target: Tensor) -> int:
+    """How many of (N, A) columns, in this order, to cluster by: where I(Z;T) and -H(Z|T) cross.
+
+    Args:
+        columns: From the highest entropy to the lowest.
+        target: (N,) T, class ids; -1 where missing, which is not counted.
+
+    Source:
+        Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), section 4.3.
+    """
+    found = []
+    for ids in equal_values(columns):
+        there = (ids >= 0) & (target >= 0)
+        if not there.any():
+            break  # no sample has all of these attributes, nor of more
+        found.append(information(ids[there], target[there]))
+    if not found:
+        raise ValueError("k='auto' needs samples that have an attribute and a target")
+    return crossing(found) + 1
+
+
+def from_file(file: Path, key: str | None, split: Any) -> dict[str, Any]:
+    """The columns of a file, a row for each sample of a split.
+
+    Args:
+        file: ``.csv``, ``.parquet``, ``.npy`` or ``.safetensors``.
+        key: The column that names the samples; None: row i is sample i.
+        split: A torch Dataset with ``metadata``.
+
+    Raises:
+        ValueError: For a file that does not fit the split.
+    """
+    if file.suffix in (".npy", ".safetensors"):
+        return from_array(read_array(file), split, str(file))
+    return read_rows(file, key, split)
+
+
+def from_array(array: Tensor, split: Any, place: str) -> dict[str, Any]:
+    """The columns of an array (N, A), called ``"0"``, ``"1"``, ...
+
+    Raises:
+        ValueError: For another shape.
+    """
+    if array.ndim != 2:
+        raise ValueError(f"{place} must be (N, A), not of shape {tuple(array.shape)}")
+    require_rows(len(array), split, place)
+    return {str(i): column for i, column in enumerate(array.T)}
 
 
 class Attributes:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ccl_plugins.conditions.encoder import Encoder
-from ccl_plugins.missing import Missing
+from ccl_plugins.metadata.missing import Missing
 
 
 class CLIP(Encoder):

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from ccl_plugins.arguments import one_of
 from ccl_plugins.conditions.kmeans import Backend, KMeans, spread
-from ccl_plugins.missing import Missing, missing_rows
+from ccl_plugins.metadata.missing import Missing, missing_rows
 from ccl_plugins.protocols import Condition, Life, Measure, Table
-from ccl_plugins.ranges import one_of
 
 FITS = "fits"
 """The extra that counts how often a table was fitted: a fit is a pure function of the one before."""

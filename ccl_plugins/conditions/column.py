@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ccl_plugins.metadata import tensor_columns
-from ccl_plugins.missing import Missing, check_policy, missing_entries
+from ccl_plugins.files.tables import choose
+from ccl_plugins.metadata.columns import tensor_columns
+from ccl_plugins.metadata.missing import Missing, check_policy, missing_entries
 from ccl_plugins.protocols import Dataset, Life, Measure, Table
-from ccl_plugins.tabular import choose
 
 
 class Column:

@@ -6,8 +6,8 @@ from typing import Literal
 
 from torch import Tensor
 
+from ccl_plugins.arguments import one_of
 from ccl_plugins.protocols import Embedded, Life, Measure
-from ccl_plugins.ranges import one_of
 
 
 class Embedding:

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ccl_plugins.metadata import tensor_columns
-from ccl_plugins.missing import Missing, check_policy
+from ccl_plugins.metadata.columns import tensor_columns
+from ccl_plugins.metadata.missing import Missing, check_policy
 from ccl_plugins.protocols import Life, Measure, Table
 
 

@@ -8,15 +8,16 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from ccl_plugins import fitted, tensor_files
-from ccl_plugins.fingerprint import of_split
-from ccl_plugins.matching import require_rows
-from ccl_plugins.missing import Missing, check_policy
+from ccl_plugins.files.fingerprints import of_split
+from ccl_plugins.files.tensors import read_tensor_metadata, read_tensor_shape
+from ccl_plugins.metadata import fitted
+from ccl_plugins.metadata.matching import require_rows
+from ccl_plugins.metadata.missing import Missing, check_policy
 from ccl_plugins.protocols import Life, Measure, Table
 
 
 class Saved:
-    """A condition that was fitted before and saved with `ccl_plugins.fitted.save`.
+    """A condition that was fitted before and saved with `ccl_plugins.metadata.fitted.save`.
 
     Shape:
         N samples -> what was saved, with the extras
@@ -41,7 +42,7 @@ class Saved:
     @property
     def measure(self) -> Measure:
         """What the file says that its values are."""
-        about = tensor_files.read_metadata(self.file)
+        about = read_tensor_metadata(self.file)
         if "measure" not in about:
             raise ValueError(f"{self.file} holds no fitted condition")
         measure: Any = about["measure"]
@@ -50,15 +51,13 @@ class Saved:
     @property
     def hierarchy(self) -> bool:
         """Whether samples have several class ids."""
-        return (
-            self.measure == "categorical" and len(tensor_files.read_shape(self.file, "values")) > 1
-        )
+        return self.measure == "categorical" and len(read_tensor_shape(self.file, "values")) > 1
 
     def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Table:
         """The saved table, if it is of this data set."""
         table, _ = fitted.load(self.file)
         require_rows(len(table.values), dataset, str(self.file))
-        of = tensor_files.read_metadata(self.file).get("dataset")
+        of = read_tensor_metadata(self.file).get("dataset")
         if of is not None and of != of_split(dataset):
             raise ValueError(f"{self.file} was fitted on another data set: its images differ")
         return table

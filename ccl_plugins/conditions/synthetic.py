@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ccl_plugins.metadata import class_ids
-from ccl_plugins.missing import Missing, check_policy
+from ccl_plugins.arguments import one_of
+from ccl_plugins.metadata.columns import class_ids
+from ccl_plugins.metadata.missing import Missing, check_policy
 from ccl_plugins.protocols import Life, Measure, Table
-from ccl_plugins.ranges import one_of
 
 Family = Literal["mutual", "conditional", "entropy"]
 

@@ -5,20 +5,57 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 from torch import Tensor
+from torch.utils import data
 
-from ccl_plugins import tensor_files
-from ccl_plugins.arrays import as_numbers, read_npy
+from ccl_plugins.arguments import one_of
 from ccl_plugins.datasets.splitting import check_fraction, hold_out
-from ccl_plugins.datasets.vectors import Vectors
-from ccl_plugins.metadata import Encoded, encode
-from ccl_plugins.ranges import one_of
+from ccl_plugins.files.arrays import as_numbers, read_npy
+from ccl_plugins.files.tensors import read_tensors
+from ccl_plugins.metadata.columns import Encoded, encode
 
 if TYPE_CHECKING:
     from ccl_plugins.protocols import Measure
+
+
+class Vectors(data.Dataset[tuple[Tensor, int]]):
+    """Vectors in one tensor, with their metadata.
+
+    Args:
+        vectors: (N, f) float32.
+        metadata: Columns with one row per vector, always with ``label``, class ids.
+        vocabulary: For columns of words, the word of each id.
+
+    Raises:
+        ValueError: If a number of rows is wrong.
+    """
+
+    def __init__(
+        self, vectors: Tensor, metadata: Mapping[str, Tensor], vocabulary: Mapping[str, list[str]]
+    ) -> None:
+        wrong = {name: len(c) for name, c in metadata.items() if len(c) != len(vectors)}
+        if wrong:
+            raise ValueError(f"there are {len(vectors)} vectors, but rows in {wrong}")
+        self.vectors = vectors
+        self.metadata = dict(metadata)
+        self.vocabulary = dict(vocabulary)
+        self.targets = self.metadata["label"]
+
+    def __len__(self) -> int:
+        """Number of vectors."""
+        return len(self.vectors)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        """The vector (f,) and its target."""
+        return self.vectors[index], int(self.targets[index])
+
+    def select(self, rows: Tensor) -> Self:
+        """The vectors of some rows."""
+        columns = {name: column[rows] for name, column in self.metadata.items()}
+        return type(self)(self.vectors[rows], columns, self.vocabulary)
 
 
 class Features:
@@ -131,7 +168,7 @@ def _read(source: Any) -> dict[str, Any]:
     else:
         if Path(source).suffix != ".safetensors":
             raise ValueError(f"a split's file must end in .safetensors, not as {str(source)!r}")
-        table = dict(tensor_files.read(Path(source))[0])
+        table = dict(read_tensors(Path(source))[0])
     missing = [name for name in ("features", "label") if name not in table]
     if missing:
         raise ValueError(f"a split must have {missing[0]!r}, and this one has {sorted(table)}")

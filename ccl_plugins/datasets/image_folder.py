@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ccl_plugins.arguments import one_of
 from ccl_plugins.datasets.image_files import ImageFiles, Mode, OnError
 from ccl_plugins.datasets.splitting import check_fraction, hold_out
-from ccl_plugins.metadata import encode
-from ccl_plugins.ranges import one_of
+from ccl_plugins.metadata.columns import encode
 
 if TYPE_CHECKING:
     from ccl_plugins.protocols import Measure

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from ccl_plugins.arguments import one_of
 from ccl_plugins.datasets.annotated import Annotated, find_labels
-from ccl_plugins.metadata import Encoded, encode
-from ccl_plugins.ranges import one_of
+from ccl_plugins.metadata.columns import Encoded, encode
 
 if TYPE_CHECKING:
     from ccl_plugins.protocols import Measure

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ccl_plugins.arguments import one_of
 from ccl_plugins.datasets.annotated import Annotated, find_labels
 from ccl_plugins.datasets.in_memory import InMemory
-from ccl_plugins.ranges import one_of
 
 if TYPE_CHECKING:
     from ccl_plugins.protocols import Measure

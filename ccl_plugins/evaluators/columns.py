@@ -7,7 +7,7 @@ import logging
 import torch
 from torch import Tensor
 
-from ccl_plugins.missing import missing_rows
+from ccl_plugins.metadata.missing import missing_rows
 from ccl_plugins.protocols import Frozen
 
 logger = logging.getLogger(__name__)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ccl_plugins.arguments import positive
 from ccl_plugins.evaluators.columns import metric_prefix, with_classes
 from ccl_plugins.protocols import Frozen
-from ccl_plugins.ranges import positive
 
 logger = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ccl_plugins.arguments import positive
 from ccl_plugins.evaluators.columns import with_numbers
 from ccl_plugins.protocols import Frozen
-from ccl_plugins.ranges import positive
 
 
 class Regression:

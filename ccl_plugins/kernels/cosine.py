@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.numerics import as_vectors, inner
+from ccl_plugins.numerics.logsumexp import as_vectors, inner
 
 
 class Cosine:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics import as_vectors, equal
+from ccl_plugins.numerics.logsumexp import as_vectors, equal
 
 
 class Delta:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ccl_plugins.numerics import inner, squared_norm
+from ccl_plugins.numerics.logsumexp import inner, squared_norm
 
 
 class Jaccard:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.kernels.scale import read_scale, resolve
-from ccl_plugins.numerics import as_vectors, squared_distance
+from ccl_plugins.numerics.logsumexp import as_vectors, squared_distance
 
 
 class Laplacian:

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ccl_plugins.kernels.scale import refuse_median
-from ccl_plugins.numerics import as_vectors, inner
+from ccl_plugins.numerics.logsumexp import as_vectors, inner
 
 
 class Linear:

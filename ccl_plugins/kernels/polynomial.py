@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ccl_plugins.arguments import non_negative, whole
 from ccl_plugins.kernels.scale import refuse_median
-from ccl_plugins.numerics import as_vectors, inner, squared_norm
-from ccl_plugins.ranges import non_negative, whole
+from ccl_plugins.numerics.logsumexp import as_vectors, inner, squared_norm
 
 
 class Polynomial:

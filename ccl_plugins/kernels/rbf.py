@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor
 
 from ccl_plugins.kernels.scale import read_scale, resolve
-from ccl_plugins.numerics import squared_distance
+from ccl_plugins.numerics.logsumexp import squared_distance
 
 
 class RBF:

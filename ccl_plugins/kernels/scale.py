@@ -8,8 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics import as_vectors
-from ccl_plugins.ranges import positive
+from ccl_plugins.arguments import positive
+from ccl_plugins.numerics.logsumexp import as_vectors
 
 Scale = float | Literal["median"]
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ccl_plugins.arguments import positive
 from ccl_plugins.kernels.parts import Combined, features_of, radial_of, rank_of
 from ccl_plugins.protocols import Kernel
-from ccl_plugins.ranges import positive
 
 
 class Sum(Combined):

@@ -8,9 +8,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ccl_plugins.gram import RunningGram, Statistic
-from ccl_plugins.numerics import as_vectors
-from ccl_plugins.ranges import whole
+from ccl_plugins.arguments import whole
+from ccl_plugins.numerics.gram import RunningGram, Statistic
+from ccl_plugins.numerics.logsumexp import as_vectors
 
 _CONDITION = "condition:"
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 from torch import nn
 
-from ccl_plugins.ranges import one_of, whole
+from ccl_plugins.arguments import one_of, whole
 
 LastNorm = Literal["affine", "plain", "none"]
 """What follows the last linear layer: batch normalisation with a scale and shift of its own, without,

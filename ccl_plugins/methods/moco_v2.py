@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from ccl_plugins.gram import Statistic
+from ccl_plugins.arguments import below_one, one_of, whole
 from ccl_plugins.methods.feature_queue import FeatureQueue
 from ccl_plugins.methods.momentum import MomentumEncoder, against_keys
-from ccl_plugins.pairs import Pairs
+from ccl_plugins.numerics.gram import Statistic
+from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Embedded
-from ccl_plugins.ranges import below_one, one_of, whole
 
 
 class MoCoV2(nn.Module):

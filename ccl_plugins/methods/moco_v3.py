@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from ccl_plugins.arguments import below_one, one_of
 from ccl_plugins.methods.heads import mlp_head
 from ccl_plugins.methods.momentum import MomentumEncoder, against_keys, cosine_momentum
-from ccl_plugins.pairs import Pairs
+from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Embedded
-from ccl_plugins.ranges import below_one, one_of
 
 
 class MoCoV3(nn.Module):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ccl_plugins.methods.heads import LastNorm, mlp_head
-from ccl_plugins.pairs import Pairs, in_batch
+from ccl_plugins.pairs.pairs import Pairs, in_batch
 from ccl_plugins.protocols import Embedded
 
 

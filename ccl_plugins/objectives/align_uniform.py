@@ -7,7 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics import logsumexp_blocks, masked
+from ccl_plugins.arguments import non_negative, positive
+from ccl_plugins.numerics.logsumexp import logsumexp_blocks, masked
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.objectives.transport import (
@@ -15,8 +16,7 @@ from ccl_plugins.objectives.transport import (
     query_products,
     with_queue,
 )
-from ccl_plugins.pairs import Pairs
-from ccl_plugins.ranges import non_negative, positive
+from ccl_plugins.pairs.pairs import Pairs
 
 
 class AlignUniform(ContrastiveObjective):

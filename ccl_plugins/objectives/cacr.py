@@ -8,11 +8,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ccl_plugins.arguments import below_one, non_negative, one_of, positive, whole
 from ccl_plugins.objectives import transport
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, is_zero
-from ccl_plugins.pairs import Pairs
-from ccl_plugins.ranges import below_one, non_negative, one_of, positive, whole
+from ccl_plugins.pairs.pairs import Pairs
 
 Negatives = Literal["same_view", "other_view", "later_view"]
 

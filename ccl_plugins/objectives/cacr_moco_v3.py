@@ -7,12 +7,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics import logsumexp_blocks, masked
+from ccl_plugins.arguments import one_of, positive
+from ccl_plugins.numerics.logsumexp import logsumexp_blocks, masked
 from ccl_plugins.objectives import transport
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
-from ccl_plugins.pairs import Pairs
-from ccl_plugins.ranges import one_of, positive
+from ccl_plugins.pairs.pairs import Pairs
 
 
 class CACRMoCoV3(ContrastiveObjective):

@@ -13,16 +13,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.conditioning import Columns, conditional_columns
-from ccl_plugins.gram import Statistic, exact_features, gram_name
-from ccl_plugins.numerics import EMPTY, log_weights, logsumexp
+from ccl_plugins.arguments import non_negative, one_of, positive, whole
+from ccl_plugins.numerics.conditional_operator import Columns, conditional_columns
+from ccl_plugins.numerics.gram import Statistic, exact_features, gram_name
+from ccl_plugins.numerics.logsumexp import EMPTY, log_weights, logsumexp
+from ccl_plugins.numerics.streaming import Weigh, queue_logsumexp
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.objectives.cclk_released import released_operator
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
-from ccl_plugins.pairs import Pairs
+from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Kernel, Measure
-from ccl_plugins.ranges import non_negative, one_of, positive, whole
-from ccl_plugins.streaming import Weigh, queue_logsumexp
 
 
 class CCLK(ContrastiveObjective):
@@ -38,7 +38,7 @@ class CCLK(ContrastiveObjective):
         form: ``"paper"`` or ``"released"``, what the authors' code computes (see
             `ccl_plugins.objectives.cclk_released`).
         landmarks: How many samples stand for all where the operator is solved approximately (see
-            `ccl_plugins.conditioning`), for a large queue; None: exactly.
+            `ccl_plugins.numerics.conditional_operator`), for a large queue; None: exactly.
         on: The name of the condition that is read.
         exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
@@ -96,7 +96,7 @@ class CCLK(ContrastiveObjective):
     def statistics(self) -> dict[str, Statistic]:
         """Features of condition values, by the name in ``pairs.extras`` of their Gram matrix.
 
-        Where a queue keeps that matrix (see `ccl_plugins.gram`), the operator is solved without
+        Where a queue keeps that matrix (see `ccl_plugins.numerics.gram`), the operator is solved without
         going through its conditions.  Class ids have no use for it.
         """
         if self.form == "released" or not hasattr(self.kernel, "features"):

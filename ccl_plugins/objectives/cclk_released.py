@@ -16,9 +16,9 @@ import math
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics import as_vectors, log_weights, logsumexp_blocks, masked
+from ccl_plugins.numerics.logsumexp import as_vectors, log_weights, logsumexp_blocks, masked
 from ccl_plugins.objectives.scalars import Number
-from ccl_plugins.pairs import Pairs
+from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Kernel
 
 LEAST_WEIGHT = 1e-6

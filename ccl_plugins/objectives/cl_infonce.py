@@ -7,12 +7,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics import logsumexp_blocks, masked
+from ccl_plugins.arguments import one_of, positive
+from ccl_plugins.numerics.logsumexp import logsumexp_blocks, masked
 from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.scalars import Learned, Scalar, ScalarAttribute
 from ccl_plugins.objectives.supcon import SupCon
-from ccl_plugins.pairs import Pairs
-from ccl_plugins.ranges import one_of, positive
+from ccl_plugins.pairs.pairs import Pairs
 
 
 class ClInfoNCE(SupCon):

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.objectives.base import ContrastiveObjective
-from ccl_plugins.pairs import Pairs
+from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Measure, Table
-from ccl_plugins.ranges import one_of, whole
 
 
 class ClusterCrossEntropy(ContrastiveObjective):

@@ -6,11 +6,11 @@ from typing import Literal
 
 from torch import Tensor
 
+from ccl_plugins.arguments import one_of
 from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.infonce import InfoNCE
 from ccl_plugins.objectives.scalars import Scalar
-from ccl_plugins.pairs import Pairs
-from ccl_plugins.ranges import one_of
+from ccl_plugins.pairs.pairs import Pairs
 
 
 class CMC(InfoNCE):

@@ -9,7 +9,7 @@ from torch import Tensor
 from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.infonce import InfoNCE
 from ccl_plugins.objectives.scalars import Scalar
-from ccl_plugins.pairs import Pairs
+from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Measure
 
 

@@ -25,7 +25,7 @@ class HardNegCCLK(FairCCLK):
             ``"keep"``: the literal equation, an error where it takes the log of a negative number.
         form: ``"paper"`` or ``"released"``.
         landmarks: How many samples stand for all where the operator is solved approximately (see
-            `ccl_plugins.conditioning`), for a large queue; None: exactly.
+            `ccl_plugins.numerics.conditional_operator`), for a large queue; None: exactly.
         on: The name of the condition that is read.
         exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.

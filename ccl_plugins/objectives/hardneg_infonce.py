@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics import EMPTY, logsumexp, masked
+from ccl_plugins.arguments import whole
+from ccl_plugins.numerics.logsumexp import EMPTY, logsumexp, masked
 from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.infonce import InfoNCE
 from ccl_plugins.objectives.scalars import Scalar
-from ccl_plugins.pairs import Pairs
-from ccl_plugins.ranges import whole
+from ccl_plugins.pairs.pairs import Pairs
 
 
 class HardNegInfoNCE(InfoNCE):

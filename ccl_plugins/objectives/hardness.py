@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.numerics import logsumexp_blocks, masked
+from ccl_plugins.arguments import non_negative, positive
+from ccl_plugins.numerics.logsumexp import logsumexp_blocks, masked
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.objectives.scalars import (
     Number,
@@ -24,8 +25,7 @@ from ccl_plugins.objectives.scalars import (
     log,
     plus,
 )
-from ccl_plugins.pairs import Pairs
-from ccl_plugins.ranges import non_negative, positive
+from ccl_plugins.pairs.pairs import Pairs
 
 Blocks = Sequence[tuple[Tensor, Tensor]]
 """Inner products (n, ·) of anchors and keys, and which of them count."""

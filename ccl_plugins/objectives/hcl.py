@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ccl_plugins.arguments import below_one
 from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.hardness import HardnessObjective
 from ccl_plugins.objectives.scalars import Number, Scalar, ScalarAttribute, is_zero, log
-from ccl_plugins.ranges import below_one
 
 
 class HCL(HardnessObjective):

@@ -8,12 +8,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics import logsumexp_blocks, masked
+from ccl_plugins.arguments import positive
+from ccl_plugins.numerics.logsumexp import logsumexp_blocks, masked
+from ccl_plugins.numerics.streaming import queue_logsumexp
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
-from ccl_plugins.pairs import Pairs
-from ccl_plugins.ranges import positive
-from ccl_plugins.streaming import queue_logsumexp
+from ccl_plugins.pairs.pairs import Pairs
 
 
 class InfoNCE(ContrastiveObjective):

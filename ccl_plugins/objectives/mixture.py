@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from ccl_plugins.arguments import non_negative
 from ccl_plugins.objectives.base import ContrastiveObjective, own_terms
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, changing, progress
-from ccl_plugins.pairs import Pairs
+from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Measure, Objective
-from ccl_plugins.ranges import non_negative
 
 
 class Mixture(ContrastiveObjective):

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from ccl_plugins.ranges import one_of
+from ccl_plugins.arguments import one_of
 
 Scalar: TypeAlias = float | Mapping[str, Any]
 """What is given for a number: itself, or how it is scheduled or learned."""
@@ -23,7 +23,7 @@ Number: TypeAlias = float | Tensor
 """What an objective computes with: a float where it is fixed, a 0-d tensor where it changes."""
 
 Check: TypeAlias = Callable[[str, float], float]
-"""A range check of `ccl_plugins.ranges`."""
+"""A range check of `ccl_plugins.arguments`."""
 
 SCHEDULES = ("constant", "linear", "cosine")
 

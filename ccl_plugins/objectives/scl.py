@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ccl_plugins.arguments import one_of
 from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.hardness import Blocks, HardnessObjective
 from ccl_plugins.objectives.scalars import Scalar
-from ccl_plugins.pairs import Pairs
+from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Measure
-from ccl_plugins.ranges import one_of
 
 
 class SCL(HardnessObjective):

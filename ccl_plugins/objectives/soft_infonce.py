@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics import EMPTY, log_weights, logsumexp, masked
+from ccl_plugins.arguments import positive
+from ccl_plugins.numerics.logsumexp import EMPTY, log_weights, logsumexp, masked
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
-from ccl_plugins.pairs import Pairs
+from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Kernel, Measure
-from ccl_plugins.ranges import positive
 
 
 class SoftInfoNCE(ContrastiveObjective):

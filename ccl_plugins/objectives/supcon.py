@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ccl_plugins.numerics import EMPTY, in_order_of, least_exponent
+from ccl_plugins.arguments import positive
+from ccl_plugins.numerics.logsumexp import EMPTY, in_order_of, least_exponent
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.objectives.scalars import Number, Scalar, ScalarAttribute
-from ccl_plugins.pairs import Pairs
+from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Measure
-from ccl_plugins.ranges import positive
 
 
 class SupCon(ContrastiveObjective):

@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from ccl_plugins.numerics import EMPTY, gather, in_order_of, least_exponent, masked
+from ccl_plugins.numerics.logsumexp import EMPTY, gather, in_order_of, least_exponent, masked
 from ccl_plugins.objectives.scalars import Number
-from ccl_plugins.pairs import Pairs
+from ccl_plugins.pairs.pairs import Pairs
 
 
 def squared_distances(products: Tensor) -> Tensor:

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.numerics import EMPTY, logsumexp, logsumexp_blocks, masked
+from ccl_plugins.numerics.logsumexp import EMPTY, logsumexp, logsumexp_blocks, masked
+from ccl_plugins.numerics.streaming import Weigh
 from ccl_plugins.objectives.cclk import CCLK, log_or_nan
 from ccl_plugins.objectives.cclk_released import released_positives
-from ccl_plugins.pairs import Pairs
-from ccl_plugins.streaming import Weigh
+from ccl_plugins.pairs.pairs import Pairs
 
 
 class WeaklySupCCLK(CCLK):
@@ -38,7 +38,7 @@ class WeaklySupCCLK(CCLK):
             ``"keep"``: the literal equation, an error where it takes the log of a negative number.
         form: ``"paper"`` or ``"released"``.
         landmarks: How many samples stand for all where the operator is solved approximately (see
-            `ccl_plugins.conditioning`), for a large queue; None: exactly.
+            `ccl_plugins.numerics.conditional_operator`), for a large queue; None: exactly.
         on: The name of the condition that is read.
         exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.

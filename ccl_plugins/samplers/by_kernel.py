@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.kernels.parts import rank_of
-from ccl_plugins.numerics import as_vectors
+from ccl_plugins.numerics.logsumexp import as_vectors
 from ccl_plugins.protocols import Kernel
 from ccl_plugins.samplers.line import FallingOnLine
 from ccl_plugins.samplers.partners import ByClassKernel, Partners

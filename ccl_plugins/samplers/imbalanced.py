@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ccl_plugins.arguments import one_of
 from ccl_plugins.protocols import Measure
-from ccl_plugins.ranges import one_of
 from ccl_plugins.samplers.groups import Groups, require_classes, require_rows
 from ccl_plugins.samplers.uniform import Uniform
 

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from ccl_plugins.metadata.values import check_values
 from ccl_plugins.protocols import Embedded, Life, Measure, Table
 from ccl_plugins.testing.audit import what_it_opens
 from ccl_plugins.testing.laws import agree, hold, may_not
 from ccl_plugins.testing.material import SAMPLES, random, seeded, split
 from ccl_plugins.testing.subject import Subject
-from ccl_plugins.training.values import check_values
 
 VIEWS = 2
 

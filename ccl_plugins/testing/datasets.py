@@ -9,11 +9,11 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
+from ccl_plugins.metadata.values import check_values
 from ccl_plugins.protocols import Measure
 from ccl_plugins.testing.laws import agree, hold, may_not
 from ccl_plugins.testing.material import seeded
 from ccl_plugins.testing.subject import Subject
-from ccl_plugins.training.values import check_values
 
 SPLITS = ("train", "test")
 

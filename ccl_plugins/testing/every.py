@@ -13,7 +13,7 @@ from torch import nn
 
 from ccl_plugins._engine import engine
 from ccl_plugins.kinds import protocol, registry
-from ccl_plugins.requirements import lacking
+from ccl_plugins.pipeline.requirements import lacking
 from ccl_plugins.testing.laws import agree, hold, may_not
 from ccl_plugins.testing.subject import Subject
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ccl_plugins.objectives import InfoNCE
-from ccl_plugins.pairs import Pairs
+from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Embedded
 from ccl_plugins.testing.laws import agree, hold, may_not
 from ccl_plugins.testing.material import random, seeded

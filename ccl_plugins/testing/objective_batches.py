@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, distributed
 from torch.nn.functional import normalize
 
-from ccl_plugins.pairs import Pairs, in_batch
+from ccl_plugins.pairs.pairs import Pairs, in_batch
 from ccl_plugins.protocols import Table
 from ccl_plugins.testing.material import SAMPLES, random, seeded, values_of
 from ccl_plugins.testing.subject import Subject

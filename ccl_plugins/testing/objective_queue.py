@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ccl_plugins.pairs import Pairs
+from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.testing.material import random
 from ccl_plugins.testing.objective_batches import Batch, projections
 

@@ -13,7 +13,7 @@ from unittest import SkipTest
 import torch
 from torch import Tensor
 
-from ccl_plugins.pairs import Pairs
+from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.testing.laws import agree, hold, may_not
 from ccl_plugins.testing.material import seeded
 from ccl_plugins.testing.objective_batches import (

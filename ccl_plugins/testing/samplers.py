@@ -12,7 +12,7 @@ from torch import Tensor
 from ccl_plugins.testing.laws import agree, hold, may_not
 from ccl_plugins.testing.material import BATCH_SIZE, SIZE, seeded
 from ccl_plugins.testing.subject import Subject
-from ccl_plugins.training.batches import rank_slice
+from ccl_plugins.training.sampling import rank_slice
 
 GIVEN = f"size {SIZE} and batch_size {BATCH_SIZE}"
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+import signal
+import threading
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytorch_lightning as pl
@@ -14,12 +18,57 @@ from lightning_fabric.plugins import CheckpointIO
 from pytorch_lightning.callbacks import Checkpoint
 from torch import distributed as dist
 
-from ccl_plugins.checkpoint import DamagedCheckpoint, read, versions, write
+from ccl_plugins.files.checkpoints import (
+    DamagedCheckpoint,
+    read_checkpoint,
+    versions,
+    write_checkpoint,
+)
 from ccl_plugins.training import ranks
-from ccl_plugins.training.interrupt import Interrupt
 from ccl_plugins.training.monitor import Monitor
 from ccl_plugins.training.randomness import generator_states
 from ccl_plugins.training.settings import FitSettings
+
+logger = logging.getLogger(__name__)
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupt:
+    """Remembers that a stop was requested while it is entered; a second Ctrl-C stops at once.
+
+    In a thread other than the main one nothing is changed, since python has signals only there.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._former: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupt:
+        if threading.current_thread() is threading.main_thread():
+            self._former = {number: signal.getsignal(number) for number in SIGNALS}
+            self.listen()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._former.items():
+            signal.signal(number, handler)
+        self._former = {}
+
+    def listen(self) -> None:
+        """Take the signals (again: Lightning takes SIGTERM when it starts)."""
+        for number in self._former:
+            signal.signal(number, self._request)
+
+    def _request(self, number: int, frame: FrameType | None) -> None:
+        if self.requested and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.requested = True
+        logger.warning(
+            "%s: finishing the step and writing a checkpoint; Ctrl-C again stops at once",
+            signal.Signals(number).name,
+        )
+
 
 OURS = "ccl_plugins"
 """The name in a checkpoint of what Lightning does not know of."""
@@ -32,13 +81,13 @@ class CheckpointFiles(CheckpointIO):
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
     ) -> None:
         """Write a file."""
-        write(Path(path), checkpoint)
+        write_checkpoint(Path(path), checkpoint)
 
     def load_checkpoint(
         self, path: Any, map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
         """Read a file; never with pickle, whatever ``weights_only`` is."""
-        return read(Path(path))
+        return read_checkpoint(Path(path))
 
     def remove_checkpoint(self, path: Any) -> None:
         """Delete a file."""
@@ -82,7 +131,7 @@ def newest(folder: Path) -> tuple[Path, dict[str, Any]]:
     damage: DamagedCheckpoint | None = None
     for path in paths:
         try:
-            found = read(path)
+            found = read_checkpoint(path)
             if OURS not in found:
                 raise DamagedCheckpoint(f"{path} is not a checkpoint of a run")
         except DamagedCheckpoint as error:

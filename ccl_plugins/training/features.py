@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ccl_plugins.metadata import tensor_columns
+from ccl_plugins.metadata.columns import tensor_columns
 from ccl_plugins.protocols import Frozen, Views
 from ccl_plugins.training import ranks
 

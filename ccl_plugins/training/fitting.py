@@ -60,14 +60,13 @@ def fit(
             that the devices cannot share.
         NonFiniteLoss: If the loss becomes NaN or infinite, naming step, samples and last checkpoint.
     """
-    from ccl_plugins import checkpoint
-    from ccl_plugins.changes import other_run
-    from ccl_plugins.training.batches import Consumed, check_processes
-    from ccl_plugins.training.checkpointing import OURS, Checkpointing, last_good, newest
-    from ccl_plugins.training.interrupt import Interrupt
+    from ccl_plugins.files.checkpoints import CHECKPOINTS, WEIGHTS, write_checkpoint
+    from ccl_plugins.pipeline.changes import other_run
+    from ccl_plugins.training.checkpointing import OURS, Checkpointing, Interrupt, last_good, newest
     from ccl_plugins.training.module import TrainingModule
     from ccl_plugins.training.monitor import Monitor, NonFiniteLoss
     from ccl_plugins.training.randomness import seed_everything
+    from ccl_plugins.training.sampling import Consumed, check_processes
     from ccl_plugins.training.tables import Tables
     from ccl_plugins.training.trainer import beside_workers, make_trainer, quiet
 
@@ -75,7 +74,7 @@ def fit(
     split = parts.dataset("train")
     tables, consumed = Tables(parts.conditions, len(split), settings.seed), Consumed()
     source, generators, done = None, [], None
-    folder = out / checkpoint.CHECKPOINTS
+    folder = out / CHECKPOINTS
     if resume:
         source, saved = newest(folder)
         changed = other_run({"fit": saved[OURS]["settings"]}, {"fit": settings.to_dict()})
@@ -103,23 +102,21 @@ def fit(
     step = trainer.global_step
     finished = not writer.stopped or step >= module.total_steps
     if finished and trainer.is_global_zero:
-        checkpoint.write(out / checkpoint.WEIGHTS, weights(parts, record, step))
+        write_checkpoint(out / WEIGHTS, weights(parts, record, step))
     return FitResult(finished, step)
 
 
 def weights(parts: Parts, record: Mapping[str, Any], step: int) -> dict[str, Any]:
     """A trained pipeline as plain data: the networks' weights, what they are, and with what made."""
-    from ccl_plugins.checkpoint import versions
+    from ccl_plugins.files.checkpoints import versions
 
     networks = {name: network.state_dict() for name, network in parts.networks.items()}
     return {**networks, "step": step, "record": json.dumps(record), "versions": versions()}
 
 
 def _make_loader(module: TrainingModule) -> Loader:
-    from ccl_plugins.training.batches import Batches
-    from ccl_plugins.training.items import Items
-    from ccl_plugins.training.loader import Loader
-    from ccl_plugins.training.sampling import EpochSampler
+    from ccl_plugins.training.loader import Items, Loader
+    from ccl_plugins.training.sampling import Batches, EpochSampler
     from ccl_plugins.training.trainer import count_workers
 
     settings, parts, trainer = module.settings, module.parts, module.trainer

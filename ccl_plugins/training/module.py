@@ -2,28 +2,66 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from pytorch_lightning import LightningModule
-from torch import Tensor
+from torch import Tensor, nn
 
 from ccl_plugins.training import ranks
-from ccl_plugins.training.batches import Consumed
 from ccl_plugins.training.features import embed_split
-from ccl_plugins.training.items import Batch
 from ccl_plugins.training.kernel_check import check_kernel
-from ccl_plugins.training.loader import Loader
+from ccl_plugins.training.loader import Batch, Loader
+from ccl_plugins.training.micro_batches import piecewise_statistics
 from ccl_plugins.training.monitor import refuse_non_finite
 from ccl_plugins.training.optimizers import make_optimizer, parameter_groups
 from ccl_plugins.training.parts import Parts
-from ccl_plugins.training.preparing import in_format, prepare
 from ccl_plugins.training.randomness import restore_generators, seed_everything
+from ccl_plugins.training.sampling import Consumed
 from ccl_plugins.training.schedules import make_schedule
 from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.training.step import take_step
 from ccl_plugins.training.tables import Tables
+
+
+def prepare(method: nn.Module, objective: Any, settings: FitSettings) -> Callable[[Any], Tensor]:
+    """Lay out the method's weights and compile its networks, as the settings say.
+
+    Returns:
+        ``objective.loss``, compiled where that is asked for.
+
+    Raises:
+        ValueError: For a backend that torch.compile does not have.
+
+    Warns:
+        UserWarning: Where a batch is embedded in pieces and norms take their statistics from those.
+    """
+    local = settings.batch_size // settings.processes
+    if said := piecewise_statistics(method, settings.micro_batch, local):
+        warnings.warn(said, stacklevel=2)
+    if settings.channels_last:
+        method.to(memory_format=torch.channels_last)
+    if settings.compile is False:
+        return objective.loss
+    backend = "inductor" if settings.compile is True else settings.compile
+    if backend not in torch.compiler.list_backends(exclude_tags=()):
+        usual = ", ".join(torch.compiler.list_backends())
+        raise ValueError(f"torch.compile has no backend {backend!r}; it has {usual}")
+    for network in method.children():
+        # In place, so that names in the state dict stay as they are.
+        network.compile(backend=backend)
+    return torch.compile(objective.loss, backend=backend)
+
+
+def in_format(batch: Batch) -> Batch:
+    """A batch whose images lie with channels last; what is no image stays as it is."""
+    views = [
+        view.contiguous(memory_format=torch.channels_last) if view.ndim == 4 else view
+        for view in batch.views
+    ]
+    return Batch(views, batch.index)
 
 
 class TrainingModule(LightningModule):

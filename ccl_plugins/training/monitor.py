@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ccl_plugins.objectives.base import own_terms
 from ccl_plugins.training import ranks
-from ccl_plugins.training.items import Batch
+from ccl_plugins.training.loader import Batch
 
 
 class NonFiniteLoss(ArithmeticError):

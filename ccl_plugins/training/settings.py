@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ccl_plugins.ranges import non_negative, number, one_of, positive, whole
-from ccl_plugins.training.optimizer_settings import complete_optimizer, complete_schedule
+from ccl_plugins.arguments import non_negative, number, one_of, positive, whole
+from ccl_plugins.training.optimizers import complete_optimizer, complete_schedule
 
 _WHOLE = {
     "epochs": 1,

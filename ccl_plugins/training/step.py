@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics import gather
+from ccl_plugins.numerics.logsumexp import gather
 from ccl_plugins.protocols import Embedded
-from ccl_plugins.training.items import Batch
+from ccl_plugins.training.loader import Batch
 from ccl_plugins.training.micro_batches import embed
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.tables import Tables

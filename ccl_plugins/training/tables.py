@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccl_plugins.fitted import Description, describe
-from ccl_plugins.missing import check_policy, missing_rows
+from ccl_plugins.metadata.fitted import Description, describe
+from ccl_plugins.metadata.missing import check_policy, missing_rows
+from ccl_plugins.metadata.values import check_values
 from ccl_plugins.protocols import Condition, Embedded, Table
 from ccl_plugins.training import ranks
 from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
-from ccl_plugins.training.values import check_values
 
 
 class Tables:
@@ -26,7 +26,7 @@ class Tables:
 
     Args:
         conditions: By name.  What becomes of missing values is said by a condition's attribute
-            ``missing``, a `ccl_plugins.missing.Missing`; without one they are an error.
+            ``missing``, a `ccl_plugins.metadata.missing.Missing`; without one they are an error.
         size: Number of training samples.
         seed: A condition's fit draws from a stream of (seed, epoch, its place).
     """

@@ -11,7 +11,7 @@ from PIL.Image import Image
 from torch import Tensor
 from torchvision.transforms.v2 import functional as pixels
 
-from ccl_plugins.ranges import positive
+from ccl_plugins.arguments import positive
 from ccl_plugins.views.crop import RandomResizedCrop
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ccl_plugins.ranges import whole
+from ccl_plugins.arguments import whole
 from ccl_plugins.views.lightly_views import IMAGENET_MEAN, IMAGENET_STD, LightlyViews
 from ccl_plugins.views.simclr import SIMCLR
 from ccl_plugins.views.steps import Jitter, view_steps

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccl_plugins.ranges import non_negative, whole
+from ccl_plugins.arguments import non_negative, whole
 
 
 class NoiseViews:

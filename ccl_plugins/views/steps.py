@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from ccl_plugins.ranges import non_negative
+from ccl_plugins.arguments import non_negative
 
 
 class Jitter(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from toy_registry import ENTRY_POINTS, new_registry, write_metadata
+from support.toy_registry import ENTRY_POINTS, new_registry, write_metadata
 
 from registry import Registry
 

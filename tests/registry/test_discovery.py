@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 import pytest
-from toy_registry import new_registry, write_metadata
+from support.toy_registry import new_registry, write_metadata
 
 from registry import PluginFailed, UnknownComponent
 

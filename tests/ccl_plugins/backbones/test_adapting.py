@@ -5,7 +5,7 @@ from __future__ import annotations
 import safetensors.torch
 import timm
 import torch
-from training_fakes import FakeDataset
+from support.training_fakes import FakeDataset
 
 import ccl_plugins as ccl
 

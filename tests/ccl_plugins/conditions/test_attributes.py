@@ -3,13 +3,13 @@ from __future__ import annotations
 from itertools import combinations
 
 import numpy as np
-import oracle
 import pytest
 import torch
-from condition_splits import Split, fit
+from support import oracle
+from support.condition_splits import Split, fit
 
 from ccl_plugins.conditions import Attributes
-from ccl_plugins.information import information
+from ccl_plugins.information.entropies import information
 
 NAN = float("nan")
 

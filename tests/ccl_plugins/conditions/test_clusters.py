@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import importlib.util
 
-import oracle
 import pytest
 import torch
-from condition_splits import Split, fit
+from support import oracle
+from support.condition_splits import Split, fit
 from torch.nn.functional import normalize
 
 import ccl_plugins as ccl

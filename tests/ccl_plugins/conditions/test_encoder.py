@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import timm
 import torch
-from condition_splits import Split, fit
 from safetensors.torch import save_file
+from support.condition_splits import Split, fit
 from timm.data import create_transform, resolve_data_config
 from torchvision.transforms.functional import to_pil_image
 
 from ccl_plugins.conditions import CLIP, Clusters, Encoder
 from ccl_plugins.conditions import encoder as module
-from ccl_plugins.fingerprint import of_split
+from ccl_plugins.files.fingerprints import of_split
 
 MODEL = "resnet10t"
 
@@ -123,7 +123,7 @@ def test_a_damaged_or_stale_cache_is_noticed_and_made_anew(make, tmp_path, extra
 def test_two_processes_may_ask_at_once(tmp_path):
     code = (
         "import sys, torch; from pathlib import Path\n"
-        "from ccl_plugins.conditions.feature_cache import cached\n"
+        "from ccl_plugins.conditions.encoder import cached\n"
         "def make(): return torch.arange(20000.).view(-1, 2)\n"
         "for i in range(5):\n"
         "    got = cached(Path(sys.argv[1]) / str(i), 'm', {'dataset': 'd'}, 10000, make)\n"

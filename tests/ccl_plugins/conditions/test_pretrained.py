@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import timm
 import torch
-from condition_splits import Split, fit
 from huggingface_hub import constants
 from safetensors.torch import save_file
+from support.condition_splits import Split, fit
 from torchvision.transforms.functional import to_pil_image
 
 from ccl_plugins.conditions import CLIP, Encoder

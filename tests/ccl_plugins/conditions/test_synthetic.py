@@ -2,14 +2,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import oracle
 import pytest
 import torch
-from condition_splits import Split, fit
+from support import oracle
+from support.condition_splits import Split, fit
 
 from ccl_plugins.conditions import Synthetic
 from ccl_plugins.conditions.synthetic import last_level, within
-from ccl_plugins.information import information
+from ccl_plugins.information.entropies import information
 
 LABELS = torch.arange(90) % 5
 LABELS[:20] = 3  # classes of different sizes

@@ -5,16 +5,15 @@ import importlib.util
 from itertools import pairwise
 from pathlib import Path
 
-import oracle
 import pytest
 import torch
-from condition_splits import Split, fit
-from imagenet100 import SYNSETS
-from imports import ROOT
+from support import oracle
+from support.condition_splits import Split, fit
+from support.imagenet100 import SYNSETS
+from support.imports import ROOT
 
 from ccl_plugins.conditions import WordNet
-from ccl_plugins.conditions.hierarchy import Hierarchy
-from ccl_plugins.conditions.wordnet_files import read_nouns, shipped
+from ccl_plugins.conditions.wordnet import Hierarchy, read_nouns, shipped
 
 DATABASE = Path("/usr/share/wordnet")
 needs_wordnet = pytest.mark.skipif(

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import every_objective as every
 import pytest
-import sharded_methods
 import torch
-from sharded_methods import Small
+from support import every_objective as every
+from support import sharded_methods
+from support.sharded_methods import Small
 from torch.nn.functional import normalize
 
 from ccl_plugins.methods import MoCoV2

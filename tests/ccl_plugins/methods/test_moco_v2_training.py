@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 from pytorch_lightning import Callback
-from sharded_methods import Small
-from training_fakes import FakeDataset, FakeViews, make_parts
+from support.sharded_methods import Small
+from support.training_fakes import FakeDataset, FakeViews, make_parts
 
 from ccl_plugins.conditions import Embedding
 from ccl_plugins.kernels import RBF, Linear

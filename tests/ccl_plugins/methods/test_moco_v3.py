@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import copy
 
-import every_objective as every
 import pytest
-import sharded_methods
 import torch
-from reference_moco_v3 import Reference, lars_step
-from sharded_methods import Small
+from support import every_objective as every
+from support import sharded_methods
+from support.reference_moco_v3 import Reference, lars_step
+from support.sharded_methods import Small
 from torch import nn
 
 import ccl_plugins as ccl

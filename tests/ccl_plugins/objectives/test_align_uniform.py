@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-import sharded_momentum
 import torch
-from slow_cacr import assert_same, distance, random_views
+from support import sharded_momentum
+from support.slow_cacr import assert_same, distance, random_views
 
 from ccl_plugins.objectives import AlignUniform
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 import torch
-from slow_cacr import (
+from support.slow_cacr import (
     assert_same,
     random_views,
     slow_attraction,
@@ -16,7 +16,7 @@ from slow_cacr import (
 from torch.nn.functional import normalize
 
 from ccl_plugins.objectives import CACR
-from ccl_plugins.pairs import Pairs, in_batch
+from ccl_plugins.pairs.pairs import Pairs, in_batch
 
 
 @pytest.mark.parametrize("detach", [False, True])

@@ -4,11 +4,11 @@ from functools import partial
 
 import pytest
 import torch
-from slow_cacr import assert_same, distance, random_views, softmax
+from support.slow_cacr import assert_same, distance, random_views, softmax
 from torch.nn.functional import normalize
 
 from ccl_plugins.objectives import CACRMoCoV3
-from ccl_plugins.pairs import Pairs
+from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.testing.objective_batches import Batch, on_each_rank, on_one_rank
 
 

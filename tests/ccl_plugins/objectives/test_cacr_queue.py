@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-import sharded_momentum
 import torch
-from sharded_momentum import momentum_pairs
-from slow_cacr import assert_same, distance, random_views, slow_queue
+from support import sharded_momentum
+from support.sharded_momentum import momentum_pairs
+from support.slow_cacr import assert_same, distance, random_views, slow_queue
 
 from ccl_plugins.objectives import CACR
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-import slow_loops
 import torch
+from support import slow_loops
 
 from ccl_plugins.kernels import RBF, Cosine, Laplacian, Linear, Polynomial
 from ccl_plugins.objectives import FairCCLK, HardNegCCLK, WeaklySupCCLK
-from ccl_plugins.pairs import in_batch
+from ccl_plugins.pairs.pairs import in_batch
 
 KERNELS = {
     "rbf": RBF,

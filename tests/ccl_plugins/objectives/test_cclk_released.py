@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-import slow_loops
 import torch
-from slow_infonce import assert_same, random_batch
+from support import slow_loops
+from support.slow_infonce import assert_same, random_batch
 
 from ccl_plugins.kernels import RBF, Cosine, Laplacian, Linear, Polynomial
 from ccl_plugins.objectives import FairCCLK, HardNegCCLK, WeaklySupCCLK
-from ccl_plugins.pairs import in_batch
+from ccl_plugins.pairs.pairs import in_batch
 
 OBJECTIVES = {"weaklysup": WeaklySupCCLK, "fair": FairCCLK, "hardneg": HardNegCCLK}
 KERNELS = {"rbf": RBF, "laplacian": Laplacian, "linear": Linear, "polynomial": Polynomial}

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from slow_cacr import assert_same, random_views, softmax
+from support.slow_cacr import assert_same, random_views, softmax
 
 from ccl_plugins.objectives import ClusterCrossEntropy
-from ccl_plugins.pairs import in_batch
+from ccl_plugins.pairs.pairs import in_batch
 from ccl_plugins.protocols import Table
 
 IDS = torch.tensor([0, 2, 1, 1, 0, 2])

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-import slow_loops
-from slow_cacr import assert_same, random_views
+from support import slow_loops
+from support.slow_cacr import assert_same, random_views
 
 from ccl_plugins.objectives import CMC
 

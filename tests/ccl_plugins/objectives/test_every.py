@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import copy
 
-import every_objective as every
 import pytest
 import torch
-from every_objective import Case, random_batch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import every_objective as every
+from support.every_objective import Case, random_batch
 from torch._dynamo.testing import CompileCounter
 
 from ccl_plugins.testing.objective_batches import Batch, on_each_rank, on_one_rank

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-import slow_infonce
 import torch
-from slow_infonce import assert_same, random_batch
+from support import slow_infonce
+from support.slow_infonce import assert_same, random_batch
 
 from ccl_plugins.objectives import HardNegInfoNCE, InfoNCE
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-import slow_hardness
 import torch
+from support import slow_hardness
 
 from ccl_plugins.kernels import Cosine
 from ccl_plugins.objectives import HCL, HSCL, HUCL, SCL, UCL
-from ccl_plugins.pairs import Pairs, in_batch
+from ccl_plugins.pairs.pairs import Pairs, in_batch
 
 FAMILY = {
     "ucl": partial(UCL),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-import slow_hardness
 import torch
+from support import slow_hardness
 
 from ccl_plugins.objectives import HSCL, HUCL, SCL
 

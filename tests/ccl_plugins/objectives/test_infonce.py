@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-import slow_loops
 import torch
 from lightly.loss import NTXentLoss
+from support import slow_loops
 
 from ccl_plugins.objectives import InfoNCE
 

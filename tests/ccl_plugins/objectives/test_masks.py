@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-import slow_infonce
 import torch
-from slow_infonce import assert_same, random_batch, share
+from support import slow_infonce
+from support.slow_infonce import assert_same, random_batch, share
 
 from ccl_plugins.kernels import RBF, Cosine, Linear
 from ccl_plugins.objectives import (
@@ -26,7 +26,7 @@ from ccl_plugins.objectives import (
     WeaklySupCCLK,
     WeaklySupInfoNCE,
 )
-from ccl_plugins.pairs import Pairs, in_batch
+from ccl_plugins.pairs.pairs import Pairs, in_batch
 
 OBJECTIVES = {
     "infonce": InfoNCE,

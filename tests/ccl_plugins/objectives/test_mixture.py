@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from slow_infonce import random_batch
+from support.slow_infonce import random_batch
 from torch.nn.functional import normalize
 
 import ccl_plugins as ccl
@@ -18,7 +18,7 @@ from ccl_plugins.objectives import (
     SupCon,
     WeaklySupCCLK,
 )
-from ccl_plugins.pairs import Pairs, in_batch
+from ccl_plugins.pairs.pairs import Pairs, in_batch
 from ccl_plugins.testing.objective_batches import Batch, on_each_rank, on_one_rank
 
 Z = torch.rand(7, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import slow_loops
-from slow_infonce import assert_same, random_batch
+from support import slow_loops
+from support.slow_infonce import assert_same, random_batch
 
 from ccl_plugins.objectives import NTXent
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from slow_infonce import random_batch
+from support.slow_infonce import random_batch
 
 from ccl_plugins.kernels import RBF, Linear
 from ccl_plugins.objectives import CACR, HSCL, CACRMoCoV3, ClInfoNCE, FairCCLK, InfoNCE

@@ -3,15 +3,14 @@ from __future__ import annotations
 import math
 
 import pytest
-import slow_infonce
-import slow_loops
 import torch
-from slow_infonce import assert_same, random_batch
+from support import slow_infonce, slow_loops
+from support.slow_infonce import assert_same, random_batch
 from torch.nn.functional import normalize
 
 from ccl_plugins.kernels import RBF, Cosine, Linear
 from ccl_plugins.objectives import InfoNCE, SoftInfoNCE, WeaklySupInfoNCE
-from ccl_plugins.pairs import Pairs
+from ccl_plugins.pairs.pairs import Pairs
 
 
 def metadata(b=7, c=3, seed=3):

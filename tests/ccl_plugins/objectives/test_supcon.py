@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import pytest
-import slow_infonce
 import torch
-from slow_infonce import assert_same, random_batch
+from support import slow_infonce
+from support.slow_infonce import assert_same, random_batch
 
 from ccl_plugins.objectives import NTXent, SupCon
-from ccl_plugins.pairs import Pairs
+from ccl_plugins.pairs.pairs import Pairs
 
 
 @pytest.mark.parametrize("count", [2, 3])

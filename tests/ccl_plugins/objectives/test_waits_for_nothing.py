@@ -6,11 +6,11 @@ Python number or list to the device.
 
 from __future__ import annotations
 
-import every_objective as every
 import pytest
 import torch
-from every_objective import Case
-from sharded_methods import Small
+from support import every_objective as every
+from support.every_objective import Case
+from support.sharded_methods import Small
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ccl_plugins.methods import MoCoV2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from sampled import assert_distributed
+from support.sampled import assert_distributed
 
 import ccl_plugins as ccl
 from ccl_plugins.kernels import RBF, Delta, Precomputed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from sampled import assert_in_proportion
+from support.sampled import assert_in_proportion
 
 import ccl_plugins as ccl
 from ccl_plugins.kernels import RBF, Delta, Laplacian, Product, Sum

@@ -12,9 +12,9 @@ import tomllib
 import zipfile
 
 import pytest
-from imports import ROOT
+from support.imports import ROOT
 
-from ccl_plugins.cli import main
+from ccl_plugins.cli.main import main
 from ccl_plugins.kinds import KINDS, registry
 from ccl_plugins.scaffold import read_names, render
 

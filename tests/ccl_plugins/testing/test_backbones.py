@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from broken import broken_laws, names
+from support.broken import broken_laws, names
 from torch import nn
 
 from ccl_plugins.testing.material import SmallBackbone

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from builtin_examples import EXAMPLES
+from support.builtin_examples import EXAMPLES
 
 from ccl_plugins.testing import parametrize_with_checks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from broken import broken_laws, names
+from support.broken import broken_laws, names
 
 
 class Sound:

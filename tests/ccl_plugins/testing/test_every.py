@@ -6,9 +6,9 @@ import os
 
 import pytest
 import torch
-from broken import broken_laws
+from support.broken import broken_laws
 
-from ccl_plugins.numerics import inner
+from ccl_plugins.numerics.logsumexp import inner
 from ccl_plugins.testing import every
 from ccl_plugins.testing.material import SmallBackbone
 

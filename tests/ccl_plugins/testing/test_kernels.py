@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from broken import broken_laws, names
+from support.broken import broken_laws, names
 
-from ccl_plugins.numerics import as_vectors, inner, squared_norm
+from ccl_plugins.numerics.logsumexp import as_vectors, inner, squared_norm
 
 
 class Sound:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from broken import broken_laws, names
+from support.broken import broken_laws, names
 from torch import nn
 
 from ccl_plugins.methods import MoCoV2, SimCLR

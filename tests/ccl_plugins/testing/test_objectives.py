@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from broken import broken_laws, names
-from broken_objectives import BROKEN
+from support.broken import broken_laws, names
+from support.broken_objectives import BROKEN
 
 
 @pytest.mark.parametrize("objective", BROKEN)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 
-from imports import ROOT
+from support.imports import ROOT
 
 PAGE = ROOT / "docs" / "how-to" / "test-a-plugin.md"
 CHECKS = ROOT / "docs" / "reference" / "generate_checks.py"

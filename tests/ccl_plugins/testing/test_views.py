@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from broken import broken_laws, names
+from support.broken import broken_laws, names
 
 
 class Sound:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ccl_plugins.samplers import Uniform
 from ccl_plugins.training import FitSettings
-from ccl_plugins.training.batches import Batches, Consumed, check_processes, rank_slice
+from ccl_plugins.training.sampling import Batches, Consumed, check_processes, rank_slice
 
 
 def make(consumed: int = 0, rank: int = 0, world: int = 1) -> Batches:

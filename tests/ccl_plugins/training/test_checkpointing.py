@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 import torch
 from pytorch_lightning import Callback
-from training_fakes import make_parts
+from support.training_fakes import make_parts
 
-from ccl_plugins import checkpoint
-from ccl_plugins.checkpoint import DamagedCheckpoint
+from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint, write_checkpoint
 from ccl_plugins.training import FitSettings, fit
 from ccl_plugins.training.checkpointing import by_step, file_of
 
@@ -83,12 +82,12 @@ def test_checkpoints_are_written_between_epochs_where_asked_for(tmp_path: Path) 
 @pytest.mark.parametrize("keep", [1, 2])
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path, keep: int) -> None:
     expected = run(tmp_path, epochs=3)
-    weights = checkpoint.read(at(tmp_path, 6))["state_dict"]
+    weights = read_checkpoint(at(tmp_path, 6))["state_dict"]
     damage(at(tmp_path, 6))
     with pytest.warns(UserWarning, match=r"step-0+6.ckpt is damaged .*from step-0+4.ckpt"):
         assert run(tmp_path, epochs=3, resume=True, keep_last=keep) == expected
     torch.testing.assert_close(
-        checkpoint.read(at(tmp_path, 6))["state_dict"], weights, rtol=0, atol=0
+        read_checkpoint(at(tmp_path, 6))["state_dict"], weights, rtol=0, atol=0
     )
 
 
@@ -112,7 +111,7 @@ def test_where_none_can_be_read_the_newest_is_named(tmp_path: Path, content: byt
 def test_a_pickle_is_not_read(tmp_path: Path) -> None:
     torch.save({"a": Path("x")}, tmp_path / "evil.ckpt")
     with pytest.raises(DamagedCheckpoint, match=r"evil\.ckpt"):
-        checkpoint.read(tmp_path / "evil.ckpt")
+        read_checkpoint(tmp_path / "evil.ckpt")
 
 
 def test_nothing_to_resume_is_an_error(tmp_path: Path) -> None:
@@ -147,10 +146,10 @@ def test_what_only_pickle_could_write_is_refused_by_place(tmp_path: Path) -> Non
 
 def test_a_write_that_fails_leaves_the_file_that_was_there(tmp_path: Path) -> None:
     path = tmp_path / "a.pt"
-    checkpoint.write(path, {"x": 1})
+    write_checkpoint(path, {"x": 1})
     with pytest.raises(TypeError, match="/x"):
-        checkpoint.write(path, {"x": {1, 2}})
-    assert checkpoint.read(path) == {"x": 1}
+        write_checkpoint(path, {"x": {1, 2}})
+    assert read_checkpoint(path) == {"x": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["a.pt"]
 
 
@@ -168,5 +167,5 @@ def test_a_full_disk_is_an_error_that_leaves_the_checkpoint_before_whole(tmp_pat
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
     assert [path.name for path in (tmp_path / FOLDER).iterdir()] == ["step-00000002.ckpt"]
-    assert checkpoint.read(at(tmp_path, 2))["global_step"] == 2
+    assert read_checkpoint(at(tmp_path, 2))["global_step"] == 2
     assert run(tmp_path, resume=True).finished

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import condition_ranks
 import pytest
 import torch
+from support import condition_ranks
 
 pytestmark = pytest.mark.filterwarnings("ignore:condition .* is missing:UserWarning")
 

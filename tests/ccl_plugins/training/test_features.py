@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import torch
-from training_fakes import FakeDataset, FakeMethod, FakeViews
+from support.training_fakes import FakeDataset, FakeMethod, FakeViews
 
 from ccl_plugins.training.features import embed_split, frozen_features
 

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from pytorch_lightning import Callback
+from support.training_fakes import FakeDataset, FakeMethod, FakeObjective, FakeViews, make_parts
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import Tensor
-from training_fakes import FakeDataset, FakeMethod, FakeObjective, FakeViews, make_parts
 
-from ccl_plugins import checkpoint
+from ccl_plugins.files.checkpoints import WEIGHTS, read_checkpoint
 from ccl_plugins.protocols import Embedded, Table
 from ccl_plugins.training import FitSettings, Parts, fit
 from ccl_plugins.training.monitor import NonFiniteLoss
@@ -53,7 +53,7 @@ def test_loss_rate_and_speed_are_logged_by_step(tmp_path: Path) -> None:
 
 def test_the_final_weights_are_plain_data(tmp_path: Path) -> None:
     parts = run(tmp_path)
-    saved = checkpoint.read(tmp_path / checkpoint.WEIGHTS)
+    saved = read_checkpoint(tmp_path / WEIGHTS)
     torch.testing.assert_close(saved["method"], dict(parts.method.state_dict()))
     assert saved["step"] == 4
     assert saved["record"] == "{}"
@@ -98,7 +98,7 @@ def test_the_last_good_checkpoint_is_named_and_is_finite(tmp_path: Path) -> None
     ) as raised:
         run(tmp_path, make_parts(objective=Later()), epochs=9, log_every=50, checkpoint_every=1)
     path = Path(str(raised.value).split("checkpoint is ")[1].split(", of step")[0])
-    state = checkpoint.read(path)["state_dict"]
+    state = read_checkpoint(path)["state_dict"]
     assert all(bool(value.isfinite().all()) for value in state.values())
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from pytorch_lightning import Callback
-from training_fakes import make_parts
+from support.training_fakes import make_parts
 
-from ccl_plugins import checkpoint
+from ccl_plugins.files.checkpoints import WEIGHTS, read_checkpoint
 from ccl_plugins.training import FitSettings, fit
-from ccl_plugins.training.interrupt import Interrupt
+from ccl_plugins.training.checkpointing import Interrupt
 
 
 class SignalToAll(Callback):
@@ -40,8 +40,8 @@ def test_a_signal_to_a_run_and_its_workers_leaves_a_checkpoint(tmp_path: Path, n
     assert signals.workers == 2
     assert not result.finished
     assert result.step == 4
-    assert checkpoint.read(tmp_path / "checkpoints" / "step-00000004.ckpt")["global_step"] == 4
-    assert not (tmp_path / checkpoint.WEIGHTS).exists()
+    assert read_checkpoint(tmp_path / "checkpoints" / "step-00000004.ckpt")["global_step"] == 4
+    assert not (tmp_path / WEIGHTS).exists()
     assert set(multiprocessing.active_children()) <= signals.others
 
 

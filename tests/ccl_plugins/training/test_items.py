@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support.training_fakes import FakeDataset, FakeViews, noisy
 from torch import Tensor
-from training_fakes import FakeDataset, FakeViews, noisy
 
-from ccl_plugins.training.batches import Batches, Consumed
-from ccl_plugins.training.items import Items, collate
-from ccl_plugins.training.loader import Loader
+from ccl_plugins.training.loader import Items, Loader, collate
 from ccl_plugins.training.randomness import generator_states
+from ccl_plugins.training.sampling import Batches, Consumed
 
 KEYS = [(0, 0, 3), (0, 1, 5), (1, 0, 3)]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import torch
+from support.training_fakes import FakeDataset, FakeObjective, make_parts, shuffled
 from torch import Tensor
-from training_fakes import FakeDataset, FakeObjective, make_parts, shuffled
 
 from ccl_plugins.training import FitSettings, fit
 from ccl_plugins.training.sampling import EpochSampler

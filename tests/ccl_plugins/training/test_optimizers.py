@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import oracle
 import pytest
 import timm
 import torch
+from support import oracle
 from timm.optim import param_groups_layer_decay
 from torch import Tensor, nn
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from training_fakes import make_parts
+from support.training_fakes import make_parts
 
 from ccl_plugins.training import FitSettings, fit
-from ccl_plugins.training import progress as module
+from ccl_plugins.training import trainer as module
 
 SETTINGS = FitSettings(2, 8, workers=0, log_every=1)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from pytorch_lightning import Callback
-from training_fakes import FakeDataset, make_parts
+from support.training_fakes import FakeDataset, make_parts
 
 from ccl_plugins.protocols import Table
 from ccl_plugins.training import FitSettings, Parts, fit

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from support.training_fakes import FakeDataset, FakeObjective, make_parts
 from torch import Tensor
-from training_fakes import FakeDataset, FakeObjective, make_parts
 
 from ccl_plugins.samplers import ConditionalPair, SameCondition, Uniform
 from ccl_plugins.training import FitSettings, fit

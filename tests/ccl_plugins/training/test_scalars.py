@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+from support.training_fakes import FakeDataset, FakeMethod, make_parts
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from training_fakes import FakeDataset, FakeMethod, make_parts
 
-from ccl_plugins import checkpoint
 from ccl_plugins.conditions import Label
+from ccl_plugins.files.checkpoints import WEIGHTS, read_checkpoint
 from ccl_plugins.kernels import Linear
 from ccl_plugins.objectives import FairCCLK, InfoNCE, Mixture
-from ccl_plugins.pairs import Pairs, in_batch
+from ccl_plugins.pairs.pairs import Pairs, in_batch
 from ccl_plugins.training import FitSettings, fit
 
 
@@ -55,7 +55,7 @@ def test_a_learned_temperature_moves_without_weight_decay_and_is_saved(tmp_path:
     objective = InfoNCE({"learn": True, "start": 0.5})
     found = logged(tmp_path, objective)["objective/temperature"]
     assert len(set(found)) == len(found) == 10
-    saved = checkpoint.read(tmp_path / checkpoint.WEIGHTS)["objective"]
+    saved = read_checkpoint(tmp_path / WEIGHTS)["objective"]
     torch.testing.assert_close(saved, dict(objective.state_dict()))
     torch.testing.assert_close(found[-1], objective.temperature.item(), rtol=1e-6, atol=0)
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import oracle
 import pytest
 import torch
+from support import oracle
 from torch import nn
 
 from ccl_plugins.training import FitSettings

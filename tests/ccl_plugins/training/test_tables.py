@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 import torch
+from support.training_fakes import FakeDataset
 from torch import Tensor
-from training_fakes import FakeDataset
 
 from ccl_plugins.protocols import Embedded, Table
 from ccl_plugins.training.randomness import generator_states

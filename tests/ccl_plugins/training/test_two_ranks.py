@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-import training_ranks
+from support import training_ranks
 
 
 @pytest.mark.parametrize(

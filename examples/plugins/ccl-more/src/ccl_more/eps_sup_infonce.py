@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import torch
+from ccl_plugins.arguments import non_negative
 from ccl_plugins.numerics import logsumexp, masked
 from ccl_plugins.objectives import Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
-from ccl_plugins.ranges import non_negative
 from torch import Tensor
 
 from ccl_more.candidates import Candidates

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import torch
+from ccl_plugins.arguments import finite, positive
 from ccl_plugins.objectives import ContrastiveObjective
 from ccl_plugins.pairs import Pairs
-from ccl_plugins.ranges import finite, positive
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import torch
+from ccl_plugins.arguments import positive
 from ccl_plugins.numerics import EMPTY
 from ccl_plugins.objectives import ContrastiveObjective
 from ccl_plugins.pairs import Pairs
-from ccl_plugins.ranges import positive
 from torch import Tensor
 
 from ccl_more.moving_averages import MovingAverages, log_mean_exp

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import torch
+from ccl_plugins.arguments import positive
 from ccl_plugins.objectives import ContrastiveObjective, Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import Measure
-from ccl_plugins.ranges import positive
 from torch import Tensor
 
 from ccl_more.candidates import Candidates

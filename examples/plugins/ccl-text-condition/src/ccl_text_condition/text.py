@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
-from ccl_plugins.matching import read_rows, sample_names
+from ccl_plugins.files.tables import choose
+from ccl_plugins.metadata.matching import read_rows, sample_names
 from ccl_plugins.protocols import Life, Measure, Table
-from ccl_plugins.tabular import choose
 from torch import Tensor
 
 from ccl_text_condition.hashing import Hashing

@@ -1,0 +1,57 @@
+"""Make the table of the WordNet hierarchy above the ImageNet classes that the package ships.
+
+    apt-get install wordnet-base
+    python ccl_plugins/conditions/make_imagenet_hierarchy.py /usr/share/wordnet
+
+It reads WordNet 3.0's ``data.noun`` and timm's list of the 1,000 synsets, in the order of class ids.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from timm.data.imagenet_info import ImageNetInfo
+
+from ccl_plugins.conditions.wordnet import NOUNS, SHIPPED, Hierarchy, read_nouns
+
+OUT = Path(__file__).with_name(f"{SHIPPED}.tsv")
+
+HEADER = """\
+# The WordNet 3.0 hierarchy above the 1,000 ImageNet classes; made by make_imagenet_hierarchy.py.
+# Columns: 'class' (in the order of class ids) or 'above'; synset; hypernyms, as WordNet lists them.
+#
+# WordNet's licence:
+#
+"""
+
+
+def table(folder: Path) -> str:
+    """The table's text.
+
+    Args:
+        folder: Holds WordNet's ``data.noun``.
+    """
+    classes = ImageNetInfo("imagenet-1k").label_names()
+    hierarchy = Hierarchy(read_nouns(folder))
+    missing = [name for name in classes if name not in hierarchy]
+    if missing:
+        raise SystemExit(f"{folder} is not WordNet 3.0: it lacks {', '.join(missing[:8])}")
+    found = hierarchy.above(classes)
+    rows = [f"class\t{name}\t{' '.join(found.pop(name))}" for name in classes]
+    rows += [f"above\t{name}\t{' '.join(above)}" for name, above in sorted(found.items())]
+    return HEADER + _licence(folder) + "\n".join(rows) + "\n"
+
+
+def _licence(folder: Path) -> str:
+    """The notice that WordNet asks for on every copy, from its own file."""
+    with (folder / NOUNS).open(encoding="utf-8") as file:
+        lines = [line.strip() for line in file if line.startswith("  ")]
+    # Each line is numbered.
+    return "".join(f"# {line.partition(' ')[2].strip()}".rstrip() + "\n" for line in lines)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, help="with WordNet 3.0's data.noun")
+    OUT.write_text(table(parser.parse_args().folder), encoding="utf-8")

@@ -1,0 +1,10 @@
+"""Metadata: columns of a data set and tables of a condition, one row per sample; no images, no networks."""
+
+from ccl_plugins.metadata.columns import Encoded as Encoded
+from ccl_plugins.metadata.columns import class_ids as class_ids
+from ccl_plugins.metadata.columns import encode as encode
+from ccl_plugins.metadata.columns import factorize as factorize
+from ccl_plugins.metadata.columns import tensor_columns as tensor_columns
+from ccl_plugins.metadata.matching import match_rows as match_rows
+from ccl_plugins.metadata.matching import read_rows as read_rows
+from ccl_plugins.metadata.matching import sample_names as sample_names

@@ -1,0 +1,141 @@
+"""Fitted conditions outside of training: fit one, say what it is, keep it in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.files.fingerprints import of_split
+from ccl_plugins.files.tensors import read_tensors, write_tensors
+from ccl_plugins.metadata.missing import missing_rows
+from ccl_plugins.protocols import Measure, Table
+
+EXTRA = "extras/"
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a table holds; it prints as one line.
+
+    Args:
+        measure: What the values are.
+        shape: (N,) or (N, c).
+        missing: Samples without a value.
+        counts: For class ids, of each column the number of samples of every class that has any, in
+            the order of ids; for 0/1 columns, one tensor with the number of ones in each.
+        extras: Shapes of the further tensors.
+    """
+
+    measure: Measure
+    shape: tuple[int, ...]
+    missing: int
+    counts: tuple[Tensor, ...]
+    extras: dict[str, tuple[int, ...]]
+
+    def metrics(self) -> dict[str, float]:
+        """As numbers by name: ``missing`` and, for class ids, ``values``, ``fewest`` and ``most``."""
+        found: dict[str, float] = {"missing": self.missing}
+        if self.measure != "categorical":
+            return found
+        for level, counts in enumerate(self.counts):
+            prefix = f"{level}/" if len(self.shape) > 1 else ""
+            found[f"{prefix}values"] = len(counts)
+            if len(counts):
+                found[f"{prefix}fewest"] = float(counts.min())
+                found[f"{prefix}most"] = float(counts.max())
+        return found
+
+    def __str__(self) -> str:
+        parts = [f"{self.measure} {self.shape}"]
+        if self.measure == "categorical":
+            parts += [_spread(counts, "values", "samples each") for counts in self.counts]
+        elif self.measure == "multi_label":
+            parts += [_spread(self.counts[0], "columns", "samples with 1 in each")]
+        if self.missing:
+            parts.append(f"missing in {self.missing} samples")
+        parts += [f"{name} {shape}" for name, shape in self.extras.items() if shape]
+        return "; ".join(parts)
+
+
+def describe(table: Table, measure: Measure) -> Description:
+    """What a condition's table holds: its shape, how many values, how many samples each has.
+
+    Args:
+        table: As fitted; missing values are -1 or NaN.
+        measure: The condition's.
+    """
+    values, gone = table.values, missing_rows(table.values, measure)
+    columns = values.T if values.ndim == 2 else [values]
+    if measure == "categorical":
+        counts = [torch.unique(c[c >= 0], return_counts=True)[1] for c in columns]
+    elif measure == "multi_label":
+        counts = [torch.stack([(c == 1).sum() for c in columns])]
+    else:
+        counts = []
+    extras = {name: tuple(value.shape) for name, value in table.extras.items()}
+    return Description(measure, tuple(values.shape), int(gone.sum()), tuple(counts), extras)
+
+
+def fit(condition: Any, split: Any, embed: Callable[[], Tensor] | None = None) -> Table:
+    """The table of a static condition, outside of training.
+
+    Args:
+        condition: A built condition, as ``ccl.create("condition", "wordnet", level=5)``.
+        split: A torch Dataset with ``metadata``, as ``dataset("train")``.
+        embed: Gives (N, d) embeddings, for a condition that asks for them.
+
+    Raises:
+        ValueError: For a condition without a table, and one that asks for embeddings not given.
+    """
+    name = type(condition).__name__
+
+    def refuse() -> Tensor:
+        raise ValueError(f"{name} asks for the model's embeddings: give embed=")
+
+    if condition.life == "online":
+        raise ValueError(f"{name} is computed in every step of training and has no table")
+    with torch.no_grad():
+        fitted = condition.fit(split, embed or refuse, None)
+    return fitted if isinstance(fitted, Table) else Table(fitted)
+
+
+def save(path: str | Path, table: Table, measure: Measure, split: Any = None) -> None:
+    """Keep a table in a safetensors file; condition ``saved`` reads it.
+
+    Args:
+        path: The file.
+        table: The table.
+        measure: The condition's.
+        split: The split it was fitted on; the file is then refused for others.
+    """
+    about = {"measure": measure} | ({} if split is None else {"dataset": of_split(split)})
+    extras = {EXTRA + name: value for name, value in table.extras.items()}
+    write_tensors(Path(path), {"values": table.values, **extras}, about)
+
+
+def load(path: str | Path) -> tuple[Table, Measure]:
+    """A table that `save` wrote, and its measure.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        DamagedFile: If it is damaged.
+        ValueError: If it is no table.
+    """
+    tensors, about = read_tensors(Path(path))
+    if "measure" not in about or "values" not in tensors:
+        raise ValueError(f"{path} holds no fitted condition")
+    extras = {k.removeprefix(EXTRA): v for k, v in tensors.items() if k != "values"}
+    measure: Any = about["measure"]
+    return Table(tensors["values"], extras), measure
+
+
+def _spread(counts: Tensor, what: str, each: str) -> str:
+    if not len(counts):
+        return f"0 {what}"
+    low, high = int(counts.min()), int(counts.max())
+    return f"{len(counts)} {what}, {low if low == high else f'{low} to {high}'} {each}"

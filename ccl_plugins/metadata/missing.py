@@ -1,0 +1,58 @@
+"""Missing values of a condition: what they look like, and what is done about them."""
+
+from __future__ import annotations
+
+from typing import Literal, cast, get_args
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.arguments import one_of
+from ccl_plugins.protocols import Measure
+
+Missing = Literal["error", "own", "drop"]
+"""What becomes of samples without a value: an error that names them; a class of their own, so that
+they are positives of their own views only; or they are left out of training."""
+
+
+def check_policy(missing: str, measure: Measure | None = None) -> Missing:
+    """``missing`` if it is a policy that goes with the measure.
+
+    Args:
+        missing: The policy.
+        measure: Of the condition; None where it is not known yet.
+
+    Raises:
+        ValueError: For another word, and for ``"own"`` where there are no classes.
+    """
+    one_of("missing", missing, get_args(Missing))
+    if missing == "own" and measure not in (None, "categorical"):
+        raise ValueError(
+            f"missing='own' gives a sample a class of its own, but the condition is {measure}:"
+            " missing='drop' leaves such samples out"
+        )
+    return cast("Missing", missing)
+
+
+def missing_entries(values: Tensor, measure: Measure) -> Tensor:
+    """True where a value is missing: NaN, and -1 among class ids and 0/1 columns."""
+    nan = values.isnan()
+    return nan if measure == "continuous" else nan | (values == -1)
+
+
+def missing_rows(values: Tensor, measure: Measure) -> Tensor:
+    """(N,) True at the samples that lack a value of (N,) or (N, c)."""
+    entries = missing_entries(values, measure)
+    return entries if entries.ndim == 1 else entries.any(1)
+
+
+def own_classes(ids: Tensor, missing: Tensor) -> Tensor:
+    """Class ids in which each missing one is a class that nothing else has.
+
+    Args:
+        ids: (N,) or (N, L) long; columns are classes of different levels.
+        missing: The same shape, bool.
+    """
+    numbers = missing.long().cumsum(0) - 1
+    first = ids.masked_fill(missing, -1).amax(0) + 1
+    return torch.where(missing, first + numbers, ids)

@@ -1,0 +1,1 @@
+"""Networks: how timm's models are made and loaded, and the device that one runs on; no component."""

@@ -1,0 +1,93 @@
+"""Log-sum-exps over a queue, block by block: nothing as large as anchors times queue is kept.
+
+A queue carries no gradient.  So the gradient of a log-sum-exp of its inner products with a query is
+known as soon as its value is: the mean of the queue's keys under the softmax.  Both are computed in
+one pass over blocks that stay in the processor's cache, with a running maximum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ccl_plugins.numerics.logsumexp import EMPTY, least_exponent
+
+Weigh = Callable[[slice], Tensor]
+"""From columns of the queue to which of them count, bool, or to logarithms of weights: (n or 1, ·)."""
+
+
+def blocks(length: int, width: int, device: torch.device) -> Iterator[slice]:
+    """Slices of ``length`` whose ``width`` numbers each fit a processor's cache; on a GPU, longer ones."""
+    step = max(256, 2 ** (20 if device.type == "cpu" else 27) // max(width, 1))
+    for start in range(0, length, step):
+        yield slice(start, min(start + step, length))
+
+
+def queue_logsumexp(queries: Tensor, queue: Tensor, *weighings: Weigh) -> list[Tensor]:
+    """``log Σ_j w_ij exp(<query_i, key_j>)`` over a queue, for each of several weighings w.
+
+    Args:
+        queries: (u, n, d), u views of n anchors, divided by the temperature.
+        queue: (q, d), without gradient.
+        weighings: Each gives a block of weights, the same for all views; (q,) of them in all.
+
+    Returns:
+        One (u, n) per weighing; ``EMPTY`` or less, and without gradient, where nothing counts.
+    """
+    with torch.no_grad():
+        sums = _streamed(queries, queue, weighings)
+    return [_Value.apply(queries, value, mean) for value, mean in sums]  # type: ignore[no-untyped-call]  # torch's
+
+
+class _Value(torch.autograd.Function):
+    """A value (u, n) whose gradient by the queries (u, n, d) is known."""
+
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
+        ctx.save_for_backward(gradient)
+        return value.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return grad[..., None] * gradient, None, None
+
+
+def _streamed(
+    queries: Tensor, queue: Tensor, weighings: tuple[Weigh, ...]
+) -> list[tuple[Tensor, Tensor]]:
+    """Log-sums (u, n) and mean keys (u, n, d)."""
+    u, n, d = queries.shape
+    flat, floor = queries.reshape(u * n, d), least_exponent(queries.dtype)
+    tops = [queries.new_full((u, n, 1), EMPTY) for _ in weighings]
+    totals = [queries.new_zeros(u, n, 1) for _ in weighings]
+    means = [queries.new_zeros(u * n, d) for _ in weighings]
+    for columns in blocks(len(queue), u * n, queue.device):
+        keys = queue[columns]
+        products = (flat @ keys.T).view(u, n, -1)
+        for k, weigh in enumerate(weighings):
+            mine = products if k == len(weighings) - 1 else products.clone()
+            logits = _weigh(mine, weigh(columns))
+            top = torch.maximum(tops[k], logits.amax(-1, keepdim=True))
+            shares = logits.sub_(top).clamp_min_(floor).exp_()
+            shrink = (tops[k] - top).exp()
+            tops[k] = top
+            totals[k] = totals[k] * shrink + shares.sum(-1, keepdim=True)
+            means[k].mul_(shrink.view(-1, 1)).addmm_(shares.view(u * n, -1), keys)
+    found = []
+    for top, total, mean in zip(tops, totals, means, strict=True):
+        counts = (top > EMPTY / 2) / total
+        found.append(((total.log() + top).squeeze(-1), mean.view(u, n, d) * counts))
+    return found
+
+
+def _weigh(products: Tensor, weights: Tensor) -> Tensor:
+    """Logits, in the place of products."""
+    if weights.dtype == torch.bool:
+        return products.masked_fill_(~weights, EMPTY)
+    return products.add_(weights)

@@ -1,0 +1,1 @@
+"""A composition as data: choices, what they require of each other, the record; nothing is trained here."""

@@ -1,0 +1,76 @@
+"""The record of a run: plain data that says what was trained, by which plug-ins, in which versions."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ccl_plugins._engine import engine
+from ccl_plugins.files.checkpoints import replacing
+from ccl_plugins.kinds import registry
+
+
+def plugins_of(components: Iterable[Any]) -> dict[str, str]:
+    """The plug-ins that components and those nested in them come from, with their versions."""
+    found = {c.spec.plugin: c.spec.version for c in _nested(list(components))}
+    return dict(sorted(found.items()))
+
+
+def versions_of(plugins: Iterable[str]) -> dict[str, str]:
+    """Installed plug-ins with their versions."""
+    there = {plugin.name: plugin.version for plugin in registry().plugins}
+    return {name: there[name] for name in sorted({*plugins})}
+
+
+def _nested(value: Any) -> Iterator[Any]:
+    """The components in a value, at any depth."""
+    if isinstance(value, engine.Component):
+        yield value
+        yield from _nested(value.params)
+    elif isinstance(value, Mapping):
+        yield from _nested(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _nested(item)
+
+
+def check_plugins(plugins: Mapping[str, str]) -> None:
+    """Whether the plug-ins of a record are installed; another version is one warning.
+
+    Raises:
+        PluginFailed: For a plug-in that is not installed, saying what to install.
+    """
+    there = versions_of(plugin.name for plugin in registry().plugins)
+    for name, version in plugins.items():
+        if name == engine.LOCAL:
+            raise engine.PluginFailed(
+                "this run was made with objects of a session (local/...), which no installed plug-in"
+                " offers: it can be rebuilt only where they are defined"
+            )
+        if name not in there:
+            raise engine.PluginFailed(
+                f"this run needs the plug-in {name} {version}: pip install {name}=={version}"
+            )
+        if there[name] != version:
+            warnings.warn(
+                f"this run was made with {name} {version}, and {there[name]} is installed",
+                stacklevel=3,
+            )
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The data of a JSON file.
+
+    Raises:
+        InvalidConfig: If it holds no JSON object.
+    """
+    return engine.from_json(path.read_text(encoding="utf-8"), str(path))
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write data as JSON; a file that was there is replaced by the whole of it or not at all."""
+    with replacing(path) as file:
+        file.write((json.dumps(data, indent=2) + "\n").encode())

@@ -1,0 +1,114 @@
+"""A run's backbone in the form in which other libraries read it."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ccl_plugins.pipeline.record import write_json
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ccl_plugins.runs.run import Run
+
+FORMATS = ("timm",)
+FOLDER = "timm"
+"""Where it goes by default, in a run's folder."""
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+
+
+def export(run: Run, folder: str | Path | None = None, *, format: str = "timm") -> Path:
+    """Write a run's backbone, without heads, as a folder that timm reads.
+
+    It holds ``model.safetensors``, which ``timm.create_model(name, num_classes=0, checkpoint_path=...)``
+    takes, and ``config.json``, which says what it is: ``timm.create_model("local-dir:FOLDER",
+    pretrained=True)`` needs nothing else.
+
+    Args:
+        run: A finished or interrupted run.
+        folder: Where to; by default ``timm`` in the run's folder.  Files of these names are replaced.
+        format: ``"timm"``.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ValueError: For another format, and for a backbone that timm does not have.
+    """
+    from ccl_plugins.arguments import one_of
+
+    one_of("format", format, FORMATS)
+    backbone = _of_timm(run)
+    target = Path(folder) if folder is not None else run.path / FOLDER
+    target.mkdir(parents=True, exist_ok=True)
+    _write_weights(target / WEIGHTS, backbone.model.state_dict())
+    write_json(target / CONFIG, _config(backbone, run))
+    return target
+
+
+def _of_timm(run: Run) -> Any:
+    from ccl_plugins.backbones.timm import Timm
+
+    backbone = run.parts.method.backbone
+    use = "or use ccl.load(RUN).encode(images), which takes any backbone"
+    if not isinstance(backbone, Timm):
+        raise ValueError(
+            f"{run.path} has the backbone {run.pipeline.choices['backbone']!r}, which timm does not"
+            f" have: train with a backbone of timm, {use}"
+        )
+    if backbone.stem != "default":
+        raise ValueError(
+            f"{run.path} has a backbone with stem={backbone.stem!r}, which no model of timm has:"
+            f" train with stem='default', {use}"
+        )
+    return backbone
+
+
+def _write_weights(path: Path, state: Mapping[str, Tensor]) -> None:
+    """Whole or not at all."""
+    from safetensors.torch import save_file
+
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        save_file({name: tensor.contiguous().clone() for name, tensor in state.items()}, partial)
+        with partial.open("rb") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _config(backbone: Any, run: Run) -> dict[str, Any]:
+    """What timm's own export writes, and where it comes from."""
+    import timm
+    import torch
+
+    known = backbone.model.pretrained_cfg
+    views: Any = run.parts.views
+    # What create_model itself takes says where weights come from, and not what the model is.
+    own = set(inspect.signature(timm.create_model).parameters)
+    images: dict[str, Any] = {}
+    if all(hasattr(views, name) for name in ("size", "mean", "std")):
+        mean, std = (
+            torch.as_tensor(getattr(views, name)).flatten().tolist() for name in ("mean", "std")
+        )
+        images = {"input_size": [len(mean), views.size, views.size], "mean": mean, "std": std}
+        images["crop_pct"] = 1.0  # the views' `plain` resizes to the size itself
+    return {
+        "architecture": known["architecture"],
+        "num_classes": 0,
+        "num_features": backbone.num_features,
+        "model_args": {k: v for k, v in backbone.options.items() if k not in own},
+        "pretrained_cfg": {
+            **{k: known[k] for k in ("first_conv", "classifier", "pool_size") if k in known},
+            **images,
+            "interpolation": "bilinear",
+            "num_classes": 0,
+        },
+        "ccl_plugins": {k: run.record[k] for k in ("objective", "method", "plugins")},
+    }

@@ -1,0 +1,150 @@
+"""One cell of the benchmark of objectives: what a process of its own does."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import Any
+
+import torch
+from lightly.loss import NTXentLoss
+from memory import high_water
+from torch.nn.functional import cross_entropy, normalize
+
+import ccl_plugins as ccl
+from ccl_plugins.numerics.gram import gram_of
+from ccl_plugins.pairs.pairs import Pairs
+
+DIM, TEMPERATURE = 128, 0.1
+Step = Callable[[], None]
+
+
+def measure(cell: dict[str, Any]) -> dict[str, float]:
+    """Peak memory in bytes of one part of a cell; of the objective, seconds of both too."""
+    torch.set_num_threads(cell["threads"])
+    name = cell["part"]
+    small = {**cell, "b": 16, **({"q": 64} if "q" in cell else {}), "landmarks": None}
+    for step in steps(small).values():
+        step()  # what is loaded once is no part of the peak
+    both = steps(cell)
+    if cell.get("compiled"):
+        both["objective"]()  # nor is compiling
+    found = {f"{name}_bytes": peak(both[name], cell["device"])}
+    if name == "objective":
+        times: dict[str, list[float]] = {part: [] for part in both}
+        for _ in range(cell["repeats"]):
+            for part, step in both.items():
+                times[part].append(seconds(step, cell))
+        found |= {f"{part}_seconds": statistics.median(t) for part, t in times.items()}
+    return found
+
+
+def steps(cell: dict[str, Any]) -> dict[str, Step]:
+    """Forward and backward of the objective and of its reference, on the same embeddings."""
+    torch.manual_seed(0)
+    b, c, q = cell["b"], cell["c"], cell.get("q")
+    options = {"device": cell["device"], "dtype": getattr(torch, cell["dtype"])}
+    views = [torch.randn(b, DIM, **options).requires_grad_() for _ in range(2)]
+    reference = NTXentLoss(TEMPERATURE).to(**options)
+    if cell.get("library"):
+        loss = of_metric_learning(cell["objective"], views, torch.arange(b) % c)
+        return {
+            "objective": lambda: backward(loss, views),
+            "reference": lambda: backward(lambda: reference(*views), views),
+        }
+    objective = build(cell).to(**options)
+    names = list(objective.conditions)
+    ids = cell["kernel"] == "class ids" or (
+        names and "continuous" not in objective.conditions[names[0]]
+    )
+    rows = b + (q or 0)
+    z = torch.arange(rows, device=cell["device"]) % c if ids else torch.randn(rows, c, **options)
+    if q is None:
+        called = torch.compile(objective, fullgraph=True) if cell.get("compiled") else objective
+        condition = {"condition": z} if names else {}
+        return {
+            "objective": lambda: backward(lambda: called(*views, **condition), views),
+            "reference": lambda: backward(lambda: reference(*views), views),
+        }
+    bank = normalize(torch.randn(q, DIM, **options), dim=-1)
+    queue = {"queue": bank, "queue_valid": torch.ones(q, device=bank.device).bool()}
+    queue["condition"] = {name: z[:b] for name in names}
+    queue["queue_condition"] = {name: z[b:] for name in names}
+    if cell.get("statistics"):
+        found = objective.statistics()
+        queue["extras"] = {name: gram_of(of.features, z[b:]) for name, of in found.items()}
+
+    def with_queue() -> torch.Tensor:
+        anchors = normalize(torch.stack(views), dim=-1)
+        return objective.loss(Pairs(anchors, anchors, (0, 1), (0, 1), **queue))
+
+    return {
+        "objective": lambda: backward(with_queue, views),
+        "reference": lambda: backward(lambda: plain(views, bank), views),
+    }
+
+
+def plain(views: list[torch.Tensor], bank: torch.Tensor) -> torch.Tensor:
+    """InfoNCE of both views over a queue, as MoCo has it: the cross-entropy of all logits."""
+    x, y = (normalize(view, dim=-1) for view in views)
+    own = (x * y).sum(1, keepdim=True)
+    first = torch.zeros(len(x), dtype=torch.long, device=x.device)
+    logits = [torch.cat([own, view @ bank.T], 1) / TEMPERATURE for view in (x, y)]
+    return (cross_entropy(logits[0], first) + cross_entropy(logits[1], first)) / 2
+
+
+def of_metric_learning(
+    name: str, views: list[torch.Tensor], ids: torch.Tensor
+) -> Callable[[], torch.Tensor]:
+    """A loss of pytorch-metric-learning on both views."""
+    from pytorch_metric_learning import losses
+
+    found = getattr(losses, name)(temperature=TEMPERATURE)
+    labels = torch.arange(len(ids)) if name == "NTXentLoss" else ids
+    return lambda: found(torch.cat(views), labels.repeat(2).to(views[0].device))
+
+
+def build(cell: dict[str, Any]) -> Any:
+    """The objective, at its defaults except for what has a size."""
+    (entry,) = entry_points(group="ccl_plugins.objective", name=cell["objective"])
+    target = entry.load()
+    given = dict(getattr(target, "EXAMPLE", {}))
+    sizes = {"dim": DIM, "classes": cell["c"]}
+    given |= {name: size for name, size in sizes.items() if name in given}
+    if cell.get("landmarks"):
+        given["landmarks"] = cell["landmarks"]
+    if "kernel" in given:
+        cosine = cell["kernel"] == "cosine"
+        given["kernel"] = (
+            ccl.kernel("cosine") if cosine else ccl.kernel("rbf", scale=2.0 * cell["c"])
+        )
+    return ccl.create("objective", cell["objective"], **given)
+
+
+def backward(loss: Callable[[], torch.Tensor], views: list[torch.Tensor]) -> None:
+    """One step, from gradients that are not there."""
+    for view in views:
+        view.grad = None
+    loss().backward()
+
+
+def seconds(step: Step, cell: dict[str, Any]) -> float:
+    """How long a step takes, by the wall's clock or in time of the processor."""
+    clock = time.process_time if cell["clock"] == "processor" else time.perf_counter
+    start = clock()
+    step()
+    if cell["device"] == "cuda":
+        torch.cuda.synchronize()
+    return clock() - start
+
+
+def peak(step: Step, device: str) -> int:
+    """Bytes that a step needs at most, above what is held before it."""
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        step()
+        return torch.cuda.max_memory_allocated() - before
+    return high_water(step)

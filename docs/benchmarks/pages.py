@@ -1,0 +1,22 @@
+"""What the commands of all benchmarks share: a page in ``docs/benchmarks``, unless one only looks."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def parser(doc: str | None, quick: str) -> argparse.ArgumentParser:
+    """A parser with ``--out`` and ``--quick``, which does what it is said to do."""
+    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawTextHelpFormatter)
+    made.add_argument("--out", type=Path, default=Path(__file__).parent)
+    made.add_argument("--quick", action="store_true", help=f"{quick}; nothing is written")
+    return made
+
+
+def publish(report: str, name: str, options: argparse.Namespace) -> None:
+    """Show a page, and write it unless asked to be quick."""
+    print(report)
+    if not options.quick:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / name).write_text(report)

@@ -1,0 +1,40 @@
+"""The how-to page about conditions and its examples are true."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ccl_plugins import cli
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "how-to" / "bring-your-own-condition.md").read_text(encoding="utf-8")
+
+
+def test_the_pages_code_runs_as_one_session(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "__main__"}
+    for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL):
+        exec(compile(block, "page", "exec"), names)
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[1].split()[:2] == ["condition", "8"]
+    assert printed[2] in PAGE
+
+
+def test_the_pages_commands_run(monkeypatch, tmp_path):
+    commands = re.findall(r"^ccl (.*)$", PAGE, re.MULTILINE)
+    assert commands
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    for command in commands:
+        assert cli.main(command.split()) == 0
+    assert (tmp_path / "information.png").is_file()
+
+
+@pytest.mark.parametrize("name", ["weak_labels", "kmeans"])
+def test_the_examples_train(name, tmp_path, capsys):
+    file = ROOT / "examples" / f"{name}.toml"
+    assert cli.main(["train", str(file), "--epochs", "1", "--out", str(tmp_path), "--quiet"]) == 0
+    assert "linear/top1" in capsys.readouterr().out.lower()

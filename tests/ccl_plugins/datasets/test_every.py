@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ccl_plugins.datasets import ColorDigits, InMemory
+from ccl_plugins.datasets.color_digits import COLUMNS, measure_strokes
+from ccl_plugins.information.entropies import information
+
+
+@pytest.fixture(scope="module")
+def splits():
+    dataset = ColorDigits()
+    return dataset("train"), dataset("test")
+
+
+def test_color_digits_are_images_of_uint8_with_their_labels(splits):
+    train, test = splits
+    assert (len(train), len(test)) == (1437, 360)
+    assert train.images.shape == (1437, 3, 32, 32)
+    image, target = train[7]
+    assert image.dtype == torch.uint8
+    assert isinstance(target, int)
+    assert target == train.metadata["label"][7] == train.metadata["digit"][7]
+
+
+def test_color_digits_have_the_columns_of_their_schema(splits):
+    schema = ColorDigits().schema()
+    for split in splits:
+        assert list(split.metadata) == list(schema)
+        for name, measure in schema.items():
+            floating = split.metadata[name].is_floating_point()
+            assert floating == (measure == "continuous")
+            assert len(split.metadata[name]) == len(split)
+    color = splits[0].metadata["color"]
+    assert color.shape == (1437, 3)
+    assert color.min() >= 0
+    assert color.max() <= 1
+
+
+def test_splits_are_disjoint_and_complete_and_keep_the_share_of_each_class(splits):
+    colors = torch.cat([split.metadata["color"] for split in splits])
+    assert len(colors.unique(dim=0)) == 1797  # each image's color is its own
+    train, test = (split.targets.bincount() for split in splits)
+    assert (test - 0.2 * (train + test)).abs().max() < 1
+
+
+def test_the_ground_has_the_color_and_strokes_are_darker(splits):
+    train, _ = splits
+    color = (255 * train.metadata["color"]).round()
+    brightest = train.images.flatten(2).amax(dim=2).float()
+    torch.testing.assert_close(brightest, color)
+    assert (train.images.flatten(1).amin(dim=1) < 10).float().mean() > 0.9  # full ink is black
+
+
+def test_the_same_seed_gives_the_same_images_and_another_seed_others():
+    first, again, other = ColorDigits(seed=1), ColorDigits(seed=1), ColorDigits(seed=2)
+    assert torch.equal(first("test").images, again("test").images)
+    assert not torch.equal(first("test").metadata["color"], other("test").metadata["color"])
+    assert not torch.equal(first("test").targets, other("test").targets)
+
+
+def test_the_size_changes_pixels_only():
+    small, large = ColorDigits(size=8)("train"), ColorDigits(size=48)("train")
+    assert small.images.shape[2:] == (8, 8)
+    assert large.images.shape[2:] == (48, 48)
+    assert torch.equal(small.metadata["color"], large.metadata["color"])
+    assert torch.equal(small.targets, large.targets)
+
+
+def test_color_and_digit_are_independent(splits):
+    train, _ = splits
+    means = torch.stack([train.metadata["color"][train.targets == d].mean(0) for d in range(10)])
+    assert (means - 0.5).abs().max() < 0.1  # 4 standard errors of about 140 uniform numbers
+
+
+@pytest.mark.parametrize("wrong", [{"test_fraction": 1.0}, {"size": 0}, {"seed": -1}])
+def test_color_digits_refuse_what_is_out_of_range(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        ColorDigits(**wrong)
+
+
+def test_an_unknown_split_is_quoted():
+    with pytest.raises(ValueError, match="'train', 'test', not 'val'"):
+        ColorDigits()("val")
+
+
+def test_in_memory_takes_only_rows_that_belong_together():
+    images, targets = torch.zeros(4, 3, 8, 8, dtype=torch.uint8), torch.arange(4)
+    assert len(InMemory(images, targets, {"label": targets, "name": ["a"] * 4})) == 4
+    with pytest.raises(ValueError, match="'label', not only"):
+        InMemory(images, targets, {"color": targets})
+    with pytest.raises(ValueError, match=r"4 images, but rows in \{'color': 3\}"):
+        InMemory(images, targets, {"label": targets, "color": torch.zeros(3, 3)})
+    with pytest.raises(TypeError, match=r"not torch\.float32"):
+        InMemory(images.float(), targets, {"label": targets})
+    with pytest.raises(ValueError, match="images must be"):
+        InMemory(images[0], targets, {"label": targets})
+
+
+def test_strokes_are_measured_on_the_image_alone():
+    ring = torch.zeros(8, 8)
+    ring[1:4, 1:4] = 1
+    ring[2, 2] = 0
+    three = torch.zeros(8, 8)
+    for row, column in [(0, 0), (0, 5), (5, 5)]:
+        three[row : row + 3, column : column + 3] = ring[1:4, 1:4]
+    bar = torch.zeros(8, 8)
+    bar[[6, 5, 4, 3, 2], [2, 3, 4, 5, 6]] = 1
+    strokes = measure_strokes(torch.stack([ring, three, bar, bar.flip(1)]))
+    assert list(strokes) == list(COLUMNS)
+    assert strokes["holes"].tolist() == [1, 2, 0, 0]
+    assert strokes["slant"][2:].tolist() == [2, 0]
+    assert strokes["side"].tolist() == [0, 2, 2, 0]
+    assert strokes["balance"].tolist() == [0, 0, 2, 2]
+    assert strokes["ink"].tolist() == [0, 2, 0, 0]
+    assert strokes["width"].tolist() == [2, 2, 2, 2]
+
+
+def test_weak_labels_tell_something_of_the_digit_and_leave_much_open(splits):
+    train, _ = splits
+    for name in COLUMNS:
+        counts = train.metadata[name].bincount(minlength=3)
+        assert int(counts.min()) > 50
+    told = information(train.metadata["holes"], train.targets)
+    assert 0.3 < told.mutual < told.entropy - 0.3

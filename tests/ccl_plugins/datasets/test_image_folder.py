@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+import torch
+from support.image_samples import truncate, write_image
+
+from ccl_plugins.datasets import ImageFolder
+from ccl_plugins.datasets.image_files import UnreadableImage
+
+
+@pytest.fixture
+def root(tmp_path):
+    for split, classes in (("train", ("owl", "crow")), ("test", ("wren", "owl"))):
+        for shade, name in enumerate(classes):
+            for i in range(3):
+                write_image(tmp_path / split / name / f"{i}.png", 50 * shade + i)
+    return tmp_path
+
+
+def test_ids_are_places_among_the_names_of_both_splits(root):
+    train, test = ImageFolder(root)("train"), ImageFolder(root)("test")
+    assert train.vocabulary == test.vocabulary == {"label": ["crow", "owl", "wren"]}
+    assert train.metadata["label"].tolist() == [0, 0, 0, 1, 1, 1]
+    assert test.metadata["label"].tolist() == [1, 1, 1, 2, 2, 2]
+    image, target = train[4]
+    assert (image.mode, image.getpixel((0, 0)), target) == ("RGB", (1, 1, 1), 1)
+    assert len(train) == 6
+    assert ImageFolder(root).schema() == {"label": "categorical"}
+
+
+def test_gray_images_of_one_channel_can_be_asked_for(root):
+    assert ImageFolder(root, mode="L")("train")[0][0].getbands() == ("L",)
+
+
+def test_only_images_that_are_not_hidden_count_at_any_depth(root):
+    write_image(root / "train" / "owl" / "deep" / "9.JPG")
+    write_image(root / "train" / "owl" / "._0.png")
+    (root / "train" / "owl" / "notes.txt").write_text("")
+    (root / "train" / ".cache").mkdir()
+    train = ImageFolder(root)("train")
+    assert [p.rsplit("/", 1)[1] for p in train.paths] == [
+        *(f"{i}.png" for i in range(3)),
+        *(f"{i}.png" for i in range(3)),
+        "9.JPG",
+    ]
+
+
+def test_one_folder_is_divided_with_the_share_of_each_class(tmp_path):
+    for name, size in (("a", 10), ("b", 30)):
+        for i in range(size):
+            write_image(tmp_path / name / f"{i:02}.png")
+    dataset = ImageFolder(tmp_path, test_fraction=0.2)
+    train, test = dataset("train"), dataset("test")
+    assert train.targets.bincount().tolist() == [8, 24]
+    assert test.targets.bincount().tolist() == [2, 6]
+    assert not {*train.paths} & {*test.paths}
+    assert ImageFolder(tmp_path, test_fraction=0.2)("test").paths == test.paths
+    assert ImageFolder(tmp_path, test_fraction=0.2, seed=1)("test").paths != test.paths
+
+
+def test_a_truncated_image_is_an_error_that_names_file_and_row(root):
+    path = truncate(write_image(root / "train" / "owl" / "1.png", size=40))
+    train = ImageFolder(root)("train")
+    with pytest.raises(UnreadableImage, match=rf"image {path} \(row 4 of .*train, from 0\): ") as e:
+        train[4]
+    # As a worker process hands it on.
+    assert str(pickle.loads(pickle.dumps(e.value))) == str(e.value)
+
+
+def test_skip_leaves_out_what_cannot_be_read_and_lists_it(root):
+    truncate(write_image(root / "train" / "owl" / "1.png", size=40))
+    (root / "train" / "crow" / "0.png").write_bytes(b"no image")
+    write_image(root / "train" / "crow" / "2.png", 3000, mode="I;16")
+    with pytest.warns(UserWarning, match=r"3 of 6 images .*crow/0\.png \(row 0\): cannot identify"):
+        train = ImageFolder(root, on_error="skip")("train")
+    assert [(s.row, s.path.split("/")[-2:]) for s in train.skipped] == [
+        (0, ["crow", "0.png"]),
+        (2, ["crow", "2.png"]),
+        (4, ["owl", "1.png"]),
+    ]
+    assert "I;16, have more than 8 bits" in train.skipped[1].reason
+    assert train.metadata["label"].tolist() == [0, 1, 1]
+    assert train.rows == [1, 3, 5]
+    assert [train[i][1] for i in range(3)] == [0, 1, 1]
+
+
+def test_images_of_other_modes_are_converted(root):
+    write_image(root / "train" / "crow" / "0.png", 9, mode="RGBA")
+    write_image(root / "train" / "crow" / "1.png", 9, mode="L")
+    train = ImageFolder(root)("train")
+    assert [train[i][0].getpixel((0, 0)) for i in (0, 1)] == [(9, 9, 9)] * 2
+
+
+def test_nothing_readable_is_an_error(root):
+    for i in range(3):
+        for name in ("owl", "crow"):
+            (root / "train" / name / f"{i}.png").write_bytes(b"")
+    with pytest.raises(UnreadableImage, match="6 of 6 images"):
+        ImageFolder(root, on_error="skip")("train")
+
+
+def test_a_system_out_of_files_is_not_a_broken_image(root, monkeypatch):
+    def fail(path):
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("PIL.Image.open", fail)
+    with pytest.raises(OSError, match="Too many open files"):
+        ImageFolder(root, on_error="skip")("train")
+
+
+def test_what_is_not_there_is_named(root, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no folder '.*/val'"):
+        ImageFolder(root, test="val")("train")
+    (root / "train" / "gull").mkdir()
+    with pytest.raises(FileNotFoundError, match=r"no images in gull; images end in \.jpg"):
+        ImageFolder(root)("train")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="has no folders, one per class"):
+        ImageFolder(tmp_path / "empty", test_fraction=0.5)("train")
+    write_image(tmp_path / "flat" / "lone" / "0.png")
+    with pytest.raises(ValueError, match="class 0 has one sample"):
+        ImageFolder(tmp_path / "flat", test_fraction=0.5)("train")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"test_fraction": 1.0}, "between 0 and 1, not 1.0"),
+        ({"mode": "HSV"}, "'RGB', 'L', not 'HSV'"),
+        ({"on_error": "ignore"}, "'error', 'skip', not 'ignore'"),
+        ({"seed": -1}, "seed must lie"),
+    ],
+)
+def test_parameters_out_of_range_are_quoted(root, wrong, message):
+    with pytest.raises(ValueError, match=message):
+        ImageFolder(root, **wrong)
+    with pytest.raises(ValueError, match="not 'val'"):
+        ImageFolder(root)("val")
+
+
+def test_a_split_gives_the_views_what_they_take(root):
+    from ccl_plugins.views import SimCLRViews
+
+    train = ImageFolder(root)("train")
+    views = SimCLRViews(size=16)
+    assert torch.stack(views(train[0][0])).shape == (2, 3, 16, 16)

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from support.image_samples import truncate, write_image
+
+from ccl_plugins.datasets import ImageTable
+from ccl_plugins.datasets.image_files import UnreadableImage
+
+TABLE = """image,species,split,has_wing,has_tail,age,closure
+a.png,wren,train,1,0,1.5,Lace up
+b.png,owl,test,0,1,,Buckle
+c.png,crow,train,0,,2.5,
+d.png,owl,train,1,1,0.5,Buckle
+"""
+
+
+def write(folder, text=TABLE, name="birds.csv"):
+    (folder / name).write_text(text)
+    return folder / name
+
+
+@pytest.fixture
+def path(tmp_path):
+    for i, name in enumerate("abcd"):
+        write_image(tmp_path / f"{name}.png", 10 * i)
+    return write(tmp_path)
+
+
+def open_table(path, **changes):
+    given = {"label": "species", "split": "split", "blocks": {"attributes": ["has_*"]}}
+    return ImageTable(path, **{**given, **changes})
+
+
+def test_columns_become_metadata_by_what_they_hold(path):
+    dataset = open_table(path)
+    assert dataset.schema() == {
+        "label": "categorical",
+        "age": "continuous",
+        "closure": "categorical",
+        "attributes": "multi_label",
+    }
+    train = dataset("train")
+    assert train.vocabulary == {"label": ["crow", "owl", "wren"], "closure": ["Buckle", "Lace up"]}
+    nan = torch.nan
+    expected = {
+        "label": torch.tensor([2, 0, 1]),
+        "age": torch.tensor([1.5, 2.5, 0.5]),
+        "closure": torch.tensor([1, -1, 0]),
+        "attributes": torch.tensor([[1.0, 0.0], [0.0, nan], [1.0, 1.0]]),
+    }
+    torch.testing.assert_close(train.metadata, expected, equal_nan=True)
+    image, target = train[1]
+    assert (image.getpixel((0, 0)), target) == ((20, 20, 20), 0)
+    test = dataset("test")
+    assert (len(test), test.metadata["label"].tolist()) == (1, [1])
+    assert test.metadata["age"].isnan().all()
+
+
+def test_a_schema_needs_no_image(tmp_path):
+    assert open_table(write(tmp_path)).schema()["attributes"] == "multi_label"
+
+
+def test_columns_can_be_chosen_and_their_measures_given(path):
+    dataset = open_table(path, columns=["age"], measures={"attributes": "continuous"})
+    assert dataset.schema() == {
+        "label": "categorical",
+        "age": "continuous",
+        "attributes": "continuous",
+    }
+
+
+def test_the_label_may_be_numbers_that_are_names(path):
+    path.write_text(TABLE.replace("wren", "017").replace("owl", "2").replace("crow", "x"))
+    with pytest.raises(ValueError, match="'species' has 'x' in line 4 among numbers such as '017'"):
+        open_table(path).schema()
+    dataset = open_table(path, measures={"label": "categorical"})
+    assert dataset("train").vocabulary["label"] == ["017", "2", "x"]
+
+
+def test_the_test_images_may_be_in_another_table(path):
+    half = write(path.parent, "image,species,split\nd.png,gull,a\n", "test.csv")
+    dataset = ImageTable(path, label="species", test=half, columns=[])
+    assert dataset("train").vocabulary == {"label": ["crow", "gull", "owl", "wren"]}
+    assert dataset("test").metadata["label"].tolist() == [1]
+    assert len(dataset("train")) == 4
+
+
+def test_test_images_may_be_a_fraction(tmp_path):
+    rows = [f"{i}.png,{'ab'[i % 2]}" for i in range(20)]
+    path = write(tmp_path, "\n".join(["image,label", *rows]))
+    for i in range(20):
+        write_image(tmp_path / f"{i}.png")
+    dataset = ImageTable(path, test_fraction=0.2)
+    assert [len(dataset(split)) for split in ("train", "test")] == [16, 4]
+    assert dataset("test").targets.bincount().tolist() == [2, 2]
+
+
+def test_a_parquet_table_is_the_same_and_may_hold_vectors(path):
+    pyarrow = pytest.importorskip("pyarrow", reason="the extra 'table' is not installed")
+    from pyarrow import csv, parquet
+
+    table = csv.read_csv(
+        path, convert_options=csv.ConvertOptions(strings_can_be_null=True, null_values=[""])
+    )
+    clip = pyarrow.array([[0.5, i] for i in range(4)], pyarrow.list_(pyarrow.float32(), 2))
+    parquet.write_table(table.append_column("clip", clip), path.with_suffix(".parquet"))
+    found = open_table(path.with_suffix(".parquet"))
+    assert found.schema() == {**open_table(path).schema(), "clip": "continuous"}
+    metadata = found("train").metadata
+    torch.testing.assert_close(metadata.pop("clip"), torch.tensor([[0.5, 0], [0.5, 2], [0.5, 3]]))
+    torch.testing.assert_close(metadata, open_table(path)("train").metadata, equal_nan=True)
+
+
+def test_missing_images_are_counted_before_training(path):
+    (path.parent / "c.png").unlink()
+    message = (
+        r"c\.png \(row 2 of .*birds\.csv, from 0\): there is no such file \(1 of 3 are missing"
+    )
+    with pytest.raises(UnreadableImage, match=message):
+        open_table(path)("train")
+    with pytest.warns(UserWarning, match=r"1 of 3 images .*c\.png \(row 2\): No such file"):
+        train = open_table(path, on_error="skip")("train")
+    assert train.metadata["label"].tolist() == [2, 1]
+    assert [s.row for s in train.skipped] == [2]
+
+
+@pytest.mark.parametrize("ending", ["png", "jpg"])
+def test_a_truncated_image_names_its_row_in_the_table(path, ending):
+    truncate(write_image(path.parent / f"d.{ending}", size=64))
+    path.write_text(TABLE.replace("d.png", f"d.{ending}"))
+    train = open_table(path)("train")
+    with pytest.raises(UnreadableImage, match=rf"d\.{ending} \(row 3 of .*birds\.csv, from 0\): "):
+        train[2]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("c.png", "a.png", r"'a\.png' stands in the rows 0 and 2"),
+        ("c.png", "", r"row 2 \(from 0\): 'image' is empty"),
+        (",crow", ",", r"row 2 \(from 0\): 'species' is empty"),
+        ("species", "kind", r"has no column 'species'; it has image, kind"),
+        ("split", "part", "has no column 'split'; it has"),
+        (",test", ",val", "no row has 'test' in 'split', but 'train', 'val'"),
+        ("train,1,0", "train,yes,0", "'has_wing' has 'yes' in line 2 among numbers such as '0'"),
+        ("closure", "label", "'species' is the label, and there is another of the name 'label'"),
+        ("2.5", "old", "'age' has 'old' in line 4 among numbers"),
+    ],
+)
+def test_a_table_that_is_not_right_is_told_where(path, old, new, message):
+    path.write_text(TABLE.replace(old, new))
+    with pytest.raises(ValueError, match=message):
+        open_table(path)("test")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"columns": ["agee"]}, "no column 'agee'; there are has_wing"),
+        ({"blocks": {"b": ["is_*"]}}, r"block 'b': no column is one of \['is_\*'\]"),
+        (
+            {"blocks": {"b": ["closure"]}},
+            "'b' is made of numbers, and column 'closure' has 'Lace up'",
+        ),
+        ({"blocks": {"age": ["has_*"]}}, "block 'age' has the name of a column"),
+        ({"measures": {"attributes": "categorical"}}, None),
+        ({"measures": {"closure": "continuous"}}, "'closure' holds words"),
+        ({"measures": {"tail": "continuous"}}, "measures names 'tail'"),
+        ({"test_fraction": 0.5}, "by exactly one of split"),
+        ({"split": None}, "by exactly one of split"),
+        ({"on_error": "ignore"}, "'error', 'skip', not 'ignore'"),
+    ],
+)
+def test_choices_that_are_not_right_are_quoted(path, changes, message):
+    if message is None:  # 0 and 1 may be a hierarchy's class ids, and what is missing is then -1
+        ids = open_table(path, **changes)("train").metadata["attributes"]
+        assert ids.tolist() == [[1, 0], [0, -1], [1, 1]]
+        return
+    with pytest.raises(ValueError, match=message):
+        open_table(path, **changes)("train")

@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import logging
+import warnings
+
+import pytest
+import torch
+from support import oracle
+from torch.nn import functional
+
+from ccl_plugins.evaluators import KNN, LinearProbe, Regression
+from ccl_plugins.evaluators.knn import nearest
+from ccl_plugins.evaluators.linear import softmax_regression
+from ccl_plugins.protocols import Frozen
+
+
+def frozen(features, **columns):
+    return Frozen(features, columns)
+
+
+def blobs(n=90, f=5, classes=3, seed=0):
+    """Overlapping classes, with a color that depends linearly on the features."""
+    g = torch.Generator().manual_seed(seed)
+    label = torch.arange(n) % classes
+    x = torch.randn(n, f, generator=g)
+    x = x + 1.5 * functional.one_hot(label, f)
+    color = 0.5 + x @ torch.linspace(-0.1, 0.1, 3 * f).reshape(f, 3)
+    return frozen(x, label=label, digit=label, color=color)
+
+
+def number(value):
+    return torch.tensor(value, dtype=torch.float64)
+
+
+def objective(fit, x, y, reg):
+    cross_entropy = functional.cross_entropy(x @ fit.weight.T + fit.bias, y)
+    return cross_entropy + reg * fit.weight.square().sum()
+
+
+def test_the_linear_probe_reaches_the_stored_optimum():
+    case = oracle.case("linear_probe_lbfgs")
+    data, reg = oracle.tensors(case["inputs"]), case["params"]["reg_weight"]
+    fit = softmax_regression(data["x"], data["y"], reg=reg, tol=1e-8)
+    value = objective(fit, data["x"], data["y"], reg)
+    torch.testing.assert_close(value, number(case["expected_paper"]), rtol=1e-9, atol=0)
+    assert fit.converged
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_linear_probe_is_at_a_stationary_point_of_its_objective(classes):
+    data = blobs(classes=classes)
+    x, y = data.features.double() * 2 + 10, data.metadata["label"]  # far from centered
+    fit = softmax_regression(x, y, reg=1e-2, tol=1e-8)
+    for leaf in (fit.weight, fit.bias):
+        leaf.requires_grad_()
+    objective(fit, x, y, 1e-2).backward()
+    zeros = torch.zeros_like(fit.weight)
+    torch.testing.assert_close(fit.weight.grad, zeros, rtol=0, atol=1e-6)
+    torch.testing.assert_close(fit.bias.grad, zeros[:, 0], rtol=0, atol=1e-6)
+
+
+def test_class_ids_need_not_be_consecutive():
+    train, test = blobs(seed=0), blobs(seed=1)
+    strange = torch.tensor([7, 2, 40])
+    renamed = [frozen(d.features, label=strange[d.metadata["label"]]) for d in (train, test)]
+    for evaluator in (LinearProbe(), KNN(k=20)):
+        assert evaluator(*renamed) == evaluator(train, test)
+
+
+def test_a_class_that_training_lacks_counts_as_wrong():
+    train, test = blobs(), blobs()
+    unseen = frozen(test.features, label=torch.full_like(test.metadata["label"], 9))
+    assert LinearProbe()(train, unseen) == {"linear/top1": 0.0}
+    assert KNN(k=20)(train, unseen) == {"knn/top1": 0.0}
+
+
+def test_knn_equals_the_stored_predictions():
+    case = oracle.case("knn_weighted_top1")
+    data, params = oracle.tensors(case["inputs"]), case["params"]
+    k, temperature = params["k"], params["temperature"]
+    predicted = nearest(data["query"], data["bank"], data["bank_labels"], k, temperature)
+    assert predicted.tolist() == case["extras"]["predictions"]
+    metrics = KNN(k, temperature)(
+        frozen(data["bank"], label=data["bank_labels"]),
+        frozen(data["query"], label=data["query_labels"]),
+    )
+    torch.testing.assert_close(number(100 * metrics["knn/top1"]), number(case["expected_paper"]))
+
+
+def test_knn_votes_fit_into_float64_at_its_least_temperature():
+    train, test = blobs(seed=0), blobs(seed=1)
+    nearest_one = KNN(k=1)(train, test)
+    assert KNN(k=20, temperature=0.002)(train, test).keys() == nearest_one.keys()
+    same = frozen(train.features, label=train.metadata["label"])
+    assert KNN(k=2, temperature=0.002)(train, same) == {"knn/top1": 1.0}
+
+
+def test_regression_equals_the_stored_error():
+    case = oracle.case("color_mse_probe")
+    data = oracle.tensors(case["inputs"])
+    metrics = Regression(reg=case["params"]["reg_weight"], eight_bit=False)(
+        frozen(data["x_train"], color=data["y_train"]), frozen(data["x_test"], color=data["y_test"])
+    )
+    torch.testing.assert_close(
+        number(metrics["color/mse"]), number(case["expected_paper"]), rtol=1e-10, atol=0
+    )
+
+
+def test_regression_metrics_follow_their_definitions():
+    train, test = blobs(seed=0), blobs(seed=1)
+    noise = 0.1 * torch.randn(90, 3, generator=torch.Generator().manual_seed(2))
+    test = frozen(test.features, color=test.metadata["color"] + noise)
+    metrics = Regression()(train, test)
+    torch.testing.assert_close(
+        number(metrics["color/mse"]), noise.double().square().mean(), rtol=1e-3, atol=0
+    )
+    assert metrics["color/mse255"] == 255**2 * metrics["color/mse"]
+    total = (test.metadata["color"] - test.metadata["color"].mean(0)).square().sum(0)
+    expected = (1 - noise.square().sum(0) / total).mean().double()
+    torch.testing.assert_close(number(metrics["color/r2"]), expected, rtol=1e-3, atol=0)
+
+
+def test_regression_takes_a_single_number_and_collinear_features():
+    train, test = blobs(seed=0), blobs(seed=1)
+    doubled = [
+        frozen(torch.cat([d.features, d.features], 1), pose=d.metadata["color"][:, 0])
+        for d in (train, test)
+    ]
+    metrics = Regression("pose")(*doubled)
+    assert metrics.keys() == {"pose/mse", "pose/r2"}
+    torch.testing.assert_close(number(metrics["pose/r2"]), number(1.0), rtol=0, atol=1e-3)
+    assert "pose/mse255" in Regression("pose", eight_bit=True)(*doubled)
+
+
+def test_another_column_shows_in_the_metric():
+    train, test = blobs(seed=0), blobs(seed=1)
+    for evaluator in (LinearProbe, KNN):
+        (name, value), *_ = evaluator(**_small(evaluator))(train, test).items()
+        (other, same), *_ = evaluator(column="digit", **_small(evaluator))(train, test).items()
+        assert other == name.replace("/", "-digit/")
+        assert same == value
+
+
+def _small(evaluator):
+    return {"k": 20} if evaluator is KNN else {}
+
+
+@pytest.mark.parametrize("shift", [0.0, 3.0])
+def test_the_defaults_converge_on_features_of_usual_size_without_a_warning(shift, caplog):
+    g = torch.Generator().manual_seed(0)
+    x, y = (
+        torch.randn(1437, 84, generator=g).relu() + shift,
+        torch.randint(10, (1437,), generator=g),
+    )
+    data = frozen(x, label=y, color=torch.rand(1437, 3, generator=g))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for evaluator in (LinearProbe(), KNN(), Regression()):
+            evaluator(data, data)
+    assert caplog.records == []
+
+
+def test_a_probe_that_did_not_converge_says_so(caplog):
+    train, test = blobs(seed=0), blobs(seed=1)
+    with warnings.catch_warnings(), caplog.at_level(logging.WARNING):
+        warnings.simplefilter("error")
+        LinearProbe(max_iter=1)(train, test)
+    assert "max_iter=1" in caplog.text
+
+
+def test_a_missing_column_is_answered_by_those_there_are():
+    for evaluator in (LinearProbe(column="x"), KNN(k=5, column="x"), Regression("x")):
+        with pytest.raises(ValueError, match=r"'x'; there are \['color', 'digit', 'label'\]"):
+            evaluator(blobs(), blobs())
+
+
+def test_a_wrong_measure_names_the_right_evaluator():
+    for evaluator in (LinearProbe(column="color"), KNN(k=5, column="color")):
+        with pytest.raises(ValueError, match="'regression'"):
+            evaluator(blobs(), blobs())
+    with pytest.raises(ValueError, match="'linear'"):
+        Regression("label")(blobs(), blobs())
+
+
+def test_features_and_values_that_are_not_finite_are_named():
+    broken, good = blobs(), blobs()
+    broken.features[3, 1] = float("nan")
+    for evaluator in (LinearProbe(), KNN(k=5), Regression()):
+        with pytest.raises(ValueError, match="row 3 are not finite"):
+            evaluator(broken, good)
+        with pytest.raises(ValueError, match="row 3 are not finite"):
+            evaluator(good, broken)
+    good.metadata["color"][5] = float("inf")
+    with pytest.raises(ValueError, match="infinite in row 5"):
+        Regression()(good, blobs())
+
+
+def test_samples_without_a_value_are_left_out_and_counted(caplog):
+    whole, holes = blobs(), blobs()
+    holes.metadata["label"][:20] = -1
+    holes.metadata["color"][:20, 1] = float("nan")
+    part = frozen(whole.features[20:], **{k: v[20:] for k, v in whole.metadata.items()})
+    for evaluator in (LinearProbe(), KNN(k=5), Regression()):
+        caplog.clear()
+        assert evaluator(holes, holes) == evaluator(part, part)
+        assert caplog.text.count("missing in 20 of 90 samples") == 2
+    with pytest.raises(ValueError, match="'label' has a value for none of 90 samples"):
+        LinearProbe()(frozen(whole.features, label=torch.full((90,), -1)), whole)
+
+
+def test_shapes_that_do_not_belong_together_are_quoted():
+    data = blobs()
+    with pytest.raises(ValueError, match="has 4 rows, the features have 90"):
+        LinearProbe()(frozen(data.features, label=torch.arange(4)), data)
+    with pytest.raises(ValueError, match=r"\(0, 5\)"):
+        LinearProbe()(frozen(torch.zeros(0, 5), label=torch.zeros(0, dtype=torch.long)), data)
+    with pytest.raises(ValueError, match="3 entries a sample in training and 1"):
+        Regression()(data, frozen(data.features, color=data.features[:, 0]))
+
+
+def test_one_class_or_too_few_neighbours_are_refused():
+    data = blobs()
+    constant = frozen(data.features, label=torch.full((90,), 4))
+    with pytest.raises(ValueError, match=r"only \[4\]"):
+        LinearProbe()(constant, data)
+    with pytest.raises(ValueError, match="k=200 neighbours of only 90"):
+        KNN(k=200)(data, data)
+
+
+@pytest.mark.parametrize(
+    ("evaluator", "wrong"),
+    [
+        (LinearProbe, {"reg": 0.0}),
+        (LinearProbe, {"max_iter": 0}),
+        (KNN, {"k": 0}),
+        (KNN, {"temperature": 0.001}),
+        (Regression, {"reg": -1.0}),
+    ],
+)
+def test_settings_out_of_range_are_refused(evaluator, wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        evaluator(**wrong)

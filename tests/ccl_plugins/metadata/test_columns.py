@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from ccl_plugins.conditions import Column, Label
+from ccl_plugins.metadata.columns import encode, tensor_columns
+
+
+def test_words_get_the_same_ids_in_both_splits():
+    encoded = encode({"bird": ["wren", "owl"]}, {"bird": ["owl", "crow"]})
+    assert encoded.vocabulary == {"bird": ["crow", "owl", "wren"]}
+    assert [t["bird"].tolist() for t in encoded.tables] == [[2, 1], [1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("values", "measure", "expected"),
+    [
+        (["b", "", "a", None], "categorical", [1, -1, 0, -1]),
+        (np.array(["b", "a"]), "categorical", [1, 0]),
+        ([3, None, 1], "categorical", [3, -1, 1]),
+        ([True, False], "categorical", [1, 0]),
+        (np.array([2, 7], dtype=np.uint16), "categorical", [2, 7]),
+        ([1.5, None, 2], "continuous", [1.5, torch.nan, 2.0]),
+        ([1.0, 2.0], "continuous", [1.0, 2.0]),
+        (torch.tensor([1.0, torch.nan]), "continuous", [1.0, torch.nan]),
+        ([[0, 1], [1, 1]], "multi_label", [[0.0, 1.0], [1.0, 1.0]]),
+        (torch.tensor([[True], [False]]), "multi_label", [[1.0], [0.0]]),
+        ([[0, None], [1, 1]], "multi_label", [[0.0, torch.nan], [1.0, 1.0]]),
+        ([[0, None], [1, 5]], "categorical", [[0, -1], [1, 5]]),
+        ([[0.0, None], [1.5, 1.0]], "continuous", [[0.0, torch.nan], [1.5, 1.0]]),
+        ([[0, 4], [1, 5]], "categorical", [[0, 4], [1, 5]]),
+        ([[0.5, 4.0], [1.0, 5.0]], "continuous", [[0.5, 4.0], [1.0, 5.0]]),
+    ],
+)
+def test_what_a_column_holds_is_told_from_its_values(values, measure, expected):
+    encoded = encode({"z": values})
+    assert encoded.schema == {"z": measure}
+    dtype = torch.long if measure == "categorical" else torch.float32
+    wanted = torch.tensor(expected, dtype=dtype)
+    torch.testing.assert_close(encoded.tables[0]["z"], wanted, equal_nan=True)
+
+
+def test_a_given_measure_overrides():
+    encoded = encode({"age": [30, None], "kind": [1.0, None]}, measures={"age": "continuous"})
+    assert encoded.schema == {"age": "continuous", "kind": "continuous"}
+    torch.testing.assert_close(
+        encoded.tables[0]["age"], torch.tensor([30.0, torch.nan]), equal_nan=True
+    )
+    ids = encode({"kind": torch.tensor([2.0, torch.nan])}, measures={"kind": "categorical"})
+    assert ids.tables[0]["kind"].tolist() == [2, -1]
+
+
+@pytest.mark.parametrize(
+    ("table", "measures", "message"),
+    [
+        ({"z": ["a", 3]}, {}, "'z' holds words, but 3 in row 1"),
+        ({"z": [[1, 2], [3]]}, {}, "2 numbers in row 0, 1 in row 1"),
+        ({"z": [[0, 1], [1, 2]]}, {"z": "multi_label"}, "holds 2 in row 1: multi_label is 0 or 1"),
+        ({"z": [0.0, 0.5]}, {"z": "categorical"}, "holds 0.5 in row 1: class ids"),
+        ({"z": ["a"]}, {"z": "continuous"}, "holds words: it is categorical"),
+        ({"z": [1]}, {"y": "continuous"}, "measures names 'y'; the columns are z"),
+        ({"z": [1]}, {"z": "ordinal"}, "'z' has measure 'ordinal'; there are"),
+        ({"z": [{}]}, {}, "'z' holds neither numbers nor words"),
+    ],
+)
+def test_what_does_not_fit_is_named_with_its_row(table, measures, message):
+    with pytest.raises(ValueError, match=message):
+        encode(table, measures=measures)
+
+
+def test_splits_must_share_their_columns_and_what_these_hold():
+    with pytest.raises(ValueError, match=r"\['label', 'z'\], test \['label'\]"):
+        encode({"label": [1], "z": [1]}, {"label": [1]})
+    with pytest.raises(ValueError, match="words in one split and numbers in the other"):
+        encode({"label": ["a"]}, {"label": [1]})
+
+
+def test_tensors_stay_as_they_are():
+    double = torch.zeros(2, dtype=torch.float64)
+    columns = tensor_columns({"x": double, "w": ["b", "a"]})
+    assert list(columns) == ["x", "w"]
+    assert columns["x"] is double
+    assert columns["w"].tolist() == [1, 0]
+
+
+def test_conditions_read_words():
+    class Split:
+        metadata = {"label": ["b", "a"], "bird": ["owl", "wren"]}  # noqa: RUF012  # a constant
+
+    assert Label().fit(Split(), None, None).tolist() == [1, 0]
+    assert Column("bird", measure="categorical").fit(Split(), None, None).tolist() == [0, 1]

@@ -1,0 +1,113 @@
+"""Gram statistics that follow a queue, against those of the queue as it is."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+import ccl_plugins as ccl
+from ccl_plugins.kernels import Cosine, Linear, Polynomial, Product, Sum
+from ccl_plugins.numerics.conditional_operator import conditional_columns, conditional_operator
+from ccl_plugins.numerics.gram import RunningGram, exact_features, gram_of
+from ccl_plugins.pairs.pairs import Pairs
+
+KERNELS = [
+    Cosine(),
+    Linear(2.0),
+    Polynomial(2, 0.5),
+    Sum([Linear(), Cosine()]),
+    Product([Linear()]),
+]
+
+
+def normal(*shape):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.manual_seed(sum(shape)))
+
+
+def running(kernel, values):
+    features = exact_features(kernel)
+    return RunningGram(features, features(values[:1]).shape[1])
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_following_a_queue_that_wraps_equals_summing_over_it(kernel):
+    queue, valid = torch.full((40, 3), torch.nan).double(), torch.zeros(40).bool()
+    statistics = running(kernel, normal(1, 3))
+    for step in range(25):
+        places = torch.arange(8 * step, 8 * step + 8) % 40
+        new = normal(8, 3) * (1 + step % 3)
+        statistics.replace(queue[places], valid[places], new)
+        queue[places], valid[places] = new, True
+    followed = statistics.gram.clone()
+    statistics.rebuild(queue, valid)
+    bound = 1e-12 * float(statistics.gram.abs().max())
+    torch.testing.assert_close(followed, statistics.gram, rtol=1e-12, atol=bound)
+    phi = kernel.features(queue)
+    torch.testing.assert_close(statistics.gram, phi.T @ phi, rtol=1e-12, atol=1e-12)
+
+
+def test_sums_stay_in_float64_and_are_saved():
+    statistics = running(Cosine(), normal(1, 3))
+    statistics.rebuild(normal(10, 3), torch.ones(10).bool())
+    kept = statistics.gram.clone()
+    assert torch.equal(statistics.half().gram, kept)
+    again = running(Cosine(), normal(1, 3))
+    again.load_state_dict(statistics.state_dict())
+    assert torch.equal(again.gram, kept)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=repr)
+def test_the_operator_is_the_same_in_parts_and_with_the_queues_gram(kernel):
+    batch, queue = normal(12, 3), normal(50, 3)
+    valid = torch.arange(62) < 40
+    queue[28:] = torch.nan
+    options = {"rows": slice(2, 9), "valid": valid, "dtype": torch.float64}
+    whole = conditional_operator(kernel, torch.cat([batch, queue]), 0.1, **options)
+    gram = gram_of(exact_features(kernel), queue, valid[12:])
+    for known in (None, gram):
+        columns = conditional_columns(kernel, batch, 0.1, queue=queue, gram=known, **options)
+        for some in (slice(None), slice(0, 12), slice(12, 62), slice(5, 30)):
+            torch.testing.assert_close(columns(some), whole[:, some], rtol=1e-9, atol=1e-12)
+
+
+def test_the_queues_products_in_float32_cost_rounding():
+    batch, queue = normal(32, 16), normal(2000, 16)
+    exact = conditional_operator(Cosine(), torch.cat([batch, queue]), 0.01, slice(0, 32))
+    columns = conditional_columns(Cosine(), batch.float(), 0.01, queue=queue.float())
+    bound = 6e-8 * (exact.diagonal().max() / 0.01).sqrt()
+    torch.testing.assert_close(columns(slice(None)).double(), exact, rtol=0, atol=2 * float(bound))
+
+
+@pytest.mark.parametrize("name", ["fair_cclk", "weaklysup_cclk"])
+@pytest.mark.parametrize("kernel", ["cosine", "linear"])
+def test_a_loss_is_the_same_with_the_queues_gram(name, kernel):
+    anchors, queue = normalize(normal(2, 12, 8), dim=-1), normalize(normal(90, 8), dim=-1)
+    z, objective = normal(102, 5), ccl.create("objective", name, kernel=kernel)
+    valid = torch.arange(90) < 70
+    pairs = {
+        "anchors": anchors.requires_grad_(),
+        "keys": anchors,
+        "anchor_views": (0, 1),
+        "key_views": (0, 1),
+        "queue": queue,
+        "queue_valid": valid,
+        "condition": {"condition": z[:12]},
+        "queue_condition": {"condition": z[12:]},
+    }
+    ((key, (on, features)),) = objective.statistics().items()
+    assert on == "condition"
+    without = objective.loss(Pairs(**pairs))
+    known = objective.loss(Pairs(**pairs, extras={key: gram_of(features, z[12:], valid)}))
+    torch.testing.assert_close(known, without, rtol=1e-9, atol=1e-9)
+    wrong = objective.loss(Pairs(**pairs, extras={key: torch.eye(5).double()}))
+    assert (wrong - without).abs() > 1e-6
+
+
+def test_statistics_are_offered_where_there_are_features_to_make_them_of():
+    assert not ccl.create("objective", "fair_cclk", kernel="rbf").statistics()
+    assert not ccl.create("objective", "fair_cclk", kernel="linear", form="released").statistics()
+    two = [
+        ccl.create("objective", "fair_cclk", kernel=k).statistics() for k in ("linear", "cosine")
+    ]
+    assert two[0].keys() != two[1].keys()

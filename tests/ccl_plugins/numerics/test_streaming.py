@@ -1,0 +1,78 @@
+"""Log-sum-exps over a queue, block by block, against those of the whole matrix."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ccl_plugins.numerics import streaming
+from ccl_plugins.numerics.logsumexp import EMPTY
+from ccl_plugins.numerics.streaming import blocks, queue_logsumexp
+
+
+@pytest.fixture(autouse=True)
+def in_blocks_of_seven(monkeypatch):
+    def sevens(length, width, device):
+        return (slice(a, min(a + 7, length)) for a in range(0, length, 7))
+
+    monkeypatch.setattr(streaming, "blocks", sevens)
+
+
+def normal(*shape):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.manual_seed(sum(shape)))
+
+
+def everything(columns):
+    return torch.ones(1, columns.stop - columns.start, dtype=torch.bool)
+
+
+def test_value_and_gradient_are_those_of_the_whole():
+    queries, queue, weights = normal(2, 5, 4), normal(30, 4), normal(5, 30)
+    queries.requires_grad_()
+    keep = torch.arange(30) % 3 != 0
+    found = queue_logsumexp(
+        queries, queue, lambda some: weights[:, some], lambda some: keep[None, some]
+    )
+    products = queries @ queue.T
+    whole = [(products + weights).logsumexp(-1), products[..., keep].logsumexp(-1)]
+    torch.testing.assert_close(found, whole)
+    for a, b in zip(found, whole, strict=True):
+        (one,) = torch.autograd.grad(a.square().sum(), queries, retain_graph=True)
+        (other,) = torch.autograd.grad(b.square().sum(), queries, retain_graph=True)
+        torch.testing.assert_close(one, other)
+
+
+def test_a_later_block_may_be_the_larger_by_far():
+    queries, queue = torch.tensor([[[1.0]], [[-1.0]]]), torch.linspace(-500, 500, 30)[:, None]
+    (found,) = queue_logsumexp(queries, queue, everything)
+    torch.testing.assert_close(found, (queries @ queue.T).logsumexp(-1))
+
+
+def test_where_nothing_counts_there_is_no_gradient():
+    queries = normal(1, 3, 4).requires_grad_()
+    (found,) = queue_logsumexp(queries, normal(20, 4), lambda some: ~everything(some))
+    assert (found < EMPTY / 2).all()
+    (gradient,) = torch.autograd.grad(found.sum(), queries)
+    assert (gradient == 0).all()
+
+
+def test_weights_that_are_undefined_give_a_value_that_is():
+    (found,) = queue_logsumexp(
+        normal(1, 3, 4), normal(20, 4), lambda some: everything(some) * torch.nan
+    )
+    assert found.isnan().all()
+
+
+def test_blocks_cover_a_length_once():
+    covered = [i for some in blocks(1000, 10**9, torch.device("cpu")) for i in range(1000)[some]]
+    assert covered == list(range(1000))
+
+
+def test_compiles_whole():
+    def loss(queries, queue):
+        (found,) = queue_logsumexp(queries, queue, everything)
+        return found.sum()
+
+    queries, queue = normal(2, 5, 4), normal(30, 4)
+    compiled = torch.compile(loss, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(queries, queue), loss(queries, queue))

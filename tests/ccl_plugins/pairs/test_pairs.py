@@ -1,0 +1,119 @@
+"""What objectives may rely on in Pairs, with keys of another process and with a queue."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from ccl_plugins.kernels import RBF
+from ccl_plugins.objectives import FairCCLK, InfoNCE, SoftInfoNCE, WeaklySupCCLK
+from ccl_plugins.pairs.pairs import Pairs, in_batch
+
+
+def unit(*shape):
+    return torch.nn.functional.normalize(torch.randn(*shape, dtype=torch.float64), dim=-1)
+
+
+def test_a_product_is_computed_once_per_unordered_pair_of_views():
+    torch.manual_seed(0)
+    pairs = in_batch(unit(3, 5, 4))
+    assert pairs.sim(2, 0).data_ptr() == pairs.sim(0, 2).data_ptr()
+    torch.testing.assert_close(pairs.sim(2, 0), pairs.anchors[2] @ pairs.anchors[0].T)
+
+
+def test_own_keys_stand_at_the_offset():
+    torch.manual_seed(0)
+    keys = unit(2, 6, 4)
+    pairs = Pairs(anchors=keys[:, 2:4], keys=keys, anchor_views=(0, 1), key_views=(0, 1), offset=2)
+    assert pairs.own().nonzero().tolist() == [[0, 2], [1, 3]]
+    torch.testing.assert_close(pairs.own_sim(0, 1), (keys[0, 2:4] * keys[1, 2:4]).sum(1))
+
+
+def with_queue(full=True):
+    """Queries of view 0 against momentum keys of view 1 and a queue, as MoCo has them."""
+    torch.manual_seed(0)
+    valid = torch.tensor([True, True, True, full])
+    return Pairs(
+        anchors=unit(1, 3, 4),
+        keys=unit(1, 3, 4),
+        anchor_views=(0,),
+        key_views=(1,),
+        index=torch.tensor([7, 8, 9]),
+        condition={"condition": torch.rand(3, 2, dtype=torch.float64)},
+        queue=unit(4, 4),
+        queue_valid=valid,
+        queue_index=torch.tensor([1, 8, 2, 3]),
+        queue_condition={"condition": torch.rand(4, 2, dtype=torch.float64)},
+        batch_candidates=~valid.all(),
+    )
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_infonce_with_a_queue_equals_the_slow_loop(full):
+    pairs, tau = with_queue(full), 0.2
+    total = 0.0
+    for i in range(3):
+        own = torch.exp(pairs.anchors[0, i] @ pairs.keys[0, i] / tau)
+        others = [
+            torch.exp(pairs.anchors[0, i] @ pairs.queue[k] / tau)
+            for k in range(4)
+            if pairs.queue_valid[k] and pairs.queue_index[k] != pairs.index[i]
+        ]
+        if not full:
+            others += [
+                torch.exp(pairs.anchors[0, i] @ pairs.keys[0, j] / tau) for j in range(3) if j != i
+            ]
+        total = total - torch.log(own / (own + sum(others)))
+    torch.testing.assert_close(InfoNCE(tau).loss(pairs), total / 3, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        SoftInfoNCE(RBF("median")),
+        InfoNCE(exclude=(RBF("median"), 0.6)),
+        FairCCLK(RBF("median")),
+        FairCCLK(RBF("median"), form="released"),
+    ],
+)
+def test_what_stands_in_empty_places_reaches_no_median(objective):
+    losses = []
+    for rest in (0.0, 7.0, torch.nan):
+        pairs = with_queue(full=False)
+        pairs.queue_condition["condition"][3:] = rest
+        losses.append(objective.loss(pairs))
+    assert losses[0].isfinite()
+    torch.testing.assert_close(losses, losses[:1] * 3, rtol=0, atol=0)
+
+
+def test_over_an_empty_queue_a_median_is_that_of_the_batch():
+    pairs = with_queue()
+    pairs.queue_valid.fill_(False)
+    alone = replace(pairs, queue=None, queue_valid=None)
+    losses = [FairCCLK(RBF("median")).loss(each) for each in (pairs, alone)]
+    torch.testing.assert_close(losses[0], losses[1])
+
+
+@pytest.mark.parametrize("kind", [FairCCLK, WeaklySupCCLK])
+def test_cclk_takes_batch_and_queue_as_its_samples(kind):
+    pairs, tau, ridge = with_queue(full=False), 0.2, 0.1
+    z = torch.cat([pairs.condition["condition"], pairs.queue_condition["condition"][:3]])
+    keys = torch.cat([pairs.keys[0], pairs.queue[:3]])
+    k = torch.exp(-((z[:, None] - z) ** 2).sum(-1) / 0.5)
+    w = (torch.linalg.inv(k + ridge * torch.eye(6).double()) @ k).clamp_min(0)
+    total = 0.0
+    for i in range(3):
+        e = torch.exp(keys @ pairs.anchors[0, i] / tau)
+        counts = torch.ones(6, dtype=torch.bool)
+        counts[4] = i != 1  # the queue's second entry is the image of anchor 1
+        c = (w[:, i] * e)[counts].sum()
+        if kind is FairCCLK:
+            total = total - torch.log(e[i] / (e[i] + 5 * c))
+        else:
+            counts[i], queue = False, torch.arange(6) >= 3
+            negatives = e[counts & (queue | pairs.batch_candidates)].sum()
+            total = total - torch.log(c / (c + negatives))
+    found = kind(RBF(0.5), tau, ridge=ridge).loss(pairs)
+    torch.testing.assert_close(found, total / 3, rtol=1e-9, atol=0)

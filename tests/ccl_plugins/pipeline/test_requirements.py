@@ -1,0 +1,92 @@
+"""What the parts of a pipeline ask of each other, before data is touched."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import ccl_plugins as ccl
+from ccl_plugins.metadata import fitted
+from ccl_plugins.objectives import ClInfoNCE
+from ccl_plugins.pipeline.requirements import default_evaluators
+from ccl_plugins.protocols import Table
+
+
+def compose(objective, condition, **rest):
+    return ccl.Pipeline(
+        dataset="color_digits",
+        backbone="lenet5",
+        objective=objective,
+        condition=condition,
+        **rest,
+    )
+
+
+CLASS_READERS = (
+    "cl_infonce",
+    "supcon",
+    {"use": "mixture", "objectives": ["infonce", "cl_infonce"]},
+)
+
+
+@pytest.mark.parametrize("levels", [[4, 8], [8]])
+@pytest.mark.parametrize("objective", CLASS_READERS, ids=str)
+def test_a_hierarchy_is_refused_where_one_class_id_is_read(objective, levels):
+    with pytest.raises(ValueError, match=r"'condition', WordNet, is a hierarchy .*wordnet\(level="):
+        compose(objective, {"use": "wordnet", "levels": levels})
+    compose(objective, {"use": "wordnet", "level": 4})
+
+
+def test_several_k_are_a_hierarchy():
+    with pytest.raises(ValueError, match=r"Clusters, is a hierarchy .*one k \(clusters\(k="):
+        compose("cl_infonce", {"use": "clusters", "k": [3, 5]})
+    compose("cl_infonce", {"use": "clusters", "k": 3})
+
+
+def test_a_saved_condition_knows_what_it_was(tmp_path):
+    file = tmp_path / "levels.safetensors"
+    split = ccl.create("dataset", "color_digits")("train")
+    for values in (torch.zeros(len(split), 2).long(), torch.zeros(len(split)).long()):
+        fitted.save(file, Table(values), "categorical", split)
+        if values.ndim == 2:
+            with pytest.raises(ValueError, match="Saved, is a hierarchy"):
+                compose("cl_infonce", {"use": "saved", "file": str(file)})
+        else:
+            compose("cl_infonce", {"use": "saved", "file": str(file)})
+
+
+def test_an_objective_that_reads_several_class_ids_says_so():
+    class ReadsAll(ClInfoNCE):
+        hierarchies = True
+
+    compose(ReadsAll(), {"use": "wordnet", "levels": [4, 8]})
+
+
+def test_a_sampler_may_group_by_all_levels():
+    compose(
+        "infonce",
+        {"use": "wordnet", "levels": [4, 8]},
+        sampler={"use": "same_condition", "small": "repeat"},
+    )
+
+
+def test_what_means_nothing_in_another_batch_is_kept_out_of_a_queue(tmp_path):
+    class OfTheBatch:
+        life, measure, within_batch = "online", "categorical", True
+
+        def __call__(self, embedded):
+            return torch.arange(embedded.projections.shape[1])
+
+    method = {"use": "moco_v2", "hidden": 8, "dim": 4, "queue_size": 512}
+    pipeline = compose("cl_infonce", OfTheBatch(), method=method)
+    with pytest.raises(
+        ValueError, match=r"'condition', OfTheBatch, .* use a method without a queue"
+    ):
+        pipeline.fit(out=tmp_path / "run", progress=False)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_label_of_numbers_is_measured_by_regression():
+    split = {"features": [[0.0, 1.0], [1.0, 0.0]], "label": [0.5, 1.5]}
+    dataset = ccl.create("dataset", "features", train=split, test=split)
+    assert default_evaluators(dataset) == [{"use": "regression", "column": "label"}]

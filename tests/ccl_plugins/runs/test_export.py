@@ -1,0 +1,116 @@
+"""What is exported: timm gives the same features from it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import timm
+import torch
+
+import ccl_plugins as ccl
+from ccl_plugins.cli.main import main
+from ccl_plugins.runs.export import export
+
+BACKBONES = {
+    "resnet": ccl.backbone(
+        "timm", name="resnet10t", options={"channels": [8, 8, 16, 16]}, freeze=1
+    ),
+    "vit": ccl.backbone("vit_moco_v3", name="test_vit", heads=2, options={"img_size": 32}),
+}
+
+
+def train(folder, backbone, method):
+    pipeline = ccl.Pipeline(
+        dataset="color_digits",
+        backbone=backbone,
+        method=method,
+        objective="infonce",
+        views=ccl.views("moco_v2", size=32, blur=0.0, jitter=0.0, grey=0.0, flip=0.0),
+    )
+    return pipeline.fit(out=folder, epochs=1, batch_size=512, workers=0, progress=False)
+
+
+@pytest.fixture(scope="module", params=BACKBONES)
+def run(request, tmp_path_factory):
+    method = ccl.method("moco_v3", hidden=16, dim=8, momentum=0.5)
+    return train(tmp_path_factory.mktemp("run"), BACKBONES[request.param], method)
+
+
+def assert_same_features(model, run):
+    images = ccl.create("dataset", "color_digits")("test").images[:5]
+    expected = run.encode(images)
+    with torch.no_grad():
+        found = model.eval()(run.parts.views.plain(images))
+    torch.testing.assert_close(found, expected)
+    assert expected.std(0).max() > 0
+
+
+def test_timm_loads_the_weights_by_name_and_by_folder(run, tmp_path, capsys):
+    assert main(["export", str(run.path), "--format", "timm", "--out", str(tmp_path)]) == 0
+    assert "local-dir:" in capsys.readouterr().out
+    config = json.loads((tmp_path / "config.json").read_text())
+    by_name = timm.create_model(
+        config["architecture"],
+        num_classes=0,
+        checkpoint_path=str(tmp_path / "model.safetensors"),
+        **config["model_args"],
+    )
+    by_folder = timm.create_model(f"local-dir:{tmp_path}", pretrained=True)
+    for model in (by_name, by_folder):
+        assert_same_features(model, run)
+
+
+def test_the_config_says_what_it_is(run):
+    folder = export(run)
+    assert folder == run.path / "timm"
+    config = json.loads((folder / "config.json").read_text())
+    assert config["ccl_plugins"]["objective"] == run.record["objective"]
+    assert config["num_features"] == run.encode(torch.zeros(1, 3, 32, 32).byte()).shape[1]
+    images = config["pretrained_cfg"]
+    assert images["input_size"] == [3, 32, 32]
+    torch.testing.assert_close(images["mean"], [0.485, 0.456, 0.406])
+    prepared = timm.data.resolve_data_config(pretrained_cfg=images)
+    assert (prepared["crop_pct"], prepared["input_size"]) == (1.0, [3, 32, 32])
+    assert {path.name for path in folder.iterdir()} == {"config.json", "model.safetensors"}
+
+
+def test_an_export_is_adapted_to_classes(run):
+    model = timm.create_model(f"local-dir:{export(run)}", pretrained=True, num_classes=7).eval()
+    assert model(torch.zeros(2, 3, 32, 32)).shape == (2, 7)
+    weights = run.parts.method.backbone.model.state_dict()
+    for name, tensor in weights.items():
+        torch.testing.assert_close(model.state_dict()[name], tensor)
+
+
+@pytest.mark.parametrize(
+    ("backbone", "message"),
+    [
+        (
+            ccl.backbone.lenet5(),
+            r"has the backbone lenet5\(in_channels=3\), which timm does not have",
+        ),
+        (
+            ccl.backbone("timm", name="resnet18", stem="cifar"),
+            "stem='cifar', which no model of timm has: train with stem='default'",
+        ),
+    ],
+)
+def test_a_backbone_that_timm_does_not_have_is_refused(backbone, message, tmp_path, capsys):
+    pipeline = ccl.Pipeline(dataset="color_digits", backbone=backbone, objective="infonce")
+    with pytest.raises(ValueError, match=message):
+        export(FakeRun(pipeline, tmp_path))
+    assert not any(tmp_path.iterdir())
+
+
+class FakeRun:
+    """A run that was not trained."""
+
+    def __init__(self, pipeline, path):
+        self.pipeline, self.path, self.record = pipeline, path, pipeline.to_dict()
+        self.parts = pipeline.build()
+
+
+def test_another_format_is_a_mistake_in_the_call(run, capsys):
+    assert main(["export", str(run.path), "--format", "onnx"]) == 2
+    assert "format must be one of 'timm', not 'onnx'" in capsys.readouterr().err

@@ -1,0 +1,63 @@
+"""What a rank of a pair does in the tests of conditions on several processes."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from pytorch_lightning import Callback
+from support.training_fakes import FakeDataset, make_parts
+from support.training_ranks import as_rank, make_method
+from torch import Tensor
+
+from ccl_plugins.conditions import Clusters
+from ccl_plugins.objectives import InfoNCE
+from ccl_plugins.samplers import SameCondition
+from ccl_plugins.training import FitSettings, fit
+
+
+class Lacking:
+    """Class ids, of which every fifth is missing."""
+
+    life, measure, missing = "static", "categorical", "drop"
+
+    def fit(self, dataset: Any, embed: Any, previous: Any) -> Tensor:
+        ids = torch.arange(len(dataset)) % 3
+        return ids.masked_fill(torch.arange(len(dataset)) % 5 == 0, -1)
+
+
+class Watch(Callback):
+    """Keeps the table of every epoch and the samples of every batch, those of this process."""
+
+    def __init__(self) -> None:
+        self.tables: list[Tensor] = []
+        self.batches: list[list[int]] = []
+
+    def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, number: int) -> None:
+        if number == 0:
+            self.tables.append(module.tables["condition"].values.clone())
+        self.batches.append(batch.index.tolist())
+
+
+def train(folder: str, devices: int, name: str) -> tuple[list[Tensor], list[list[int]]]:
+    """The tables and batches of three epochs."""
+    condition = Clusters(3, warmup=1, backend="sklearn") if name == "clusters" else Lacking()
+    parts = make_parts(
+        dataset=FakeDataset(30),
+        method=make_method("simclr"),
+        objective=InfoNCE(),
+        conditions={"condition": condition},
+        sampler=partial(SameCondition, "repeat"),
+        sampler_on="condition",
+    )
+    settings = FitSettings(3, 8, workers=0, devices=devices, precision="64-true")
+    watch = Watch()
+    fit(parts, settings, Path(folder), {}, callbacks=[watch], progress=False)
+    return watch.tables, watch.batches
+
+
+def train_as_rank(folder: str, name: str) -> Any:
+    """`train`, with what a launcher tells each process."""
+    return as_rank(lambda: train(folder, 2, name))

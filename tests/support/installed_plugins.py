@@ -1,0 +1,63 @@
+"""The packages of ``tests/plugins``, installed for real, and processes that see them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from ccl_plugins.testing.installing import install_package
+
+SOURCES = Path(__file__).parents[1] / "plugins"
+
+
+@dataclass(frozen=True)
+class InstalledPlugins:
+    """Plug-ins in folders of their own, one each, to be put on the path of a process."""
+
+    root: Path
+
+    def folder(self, name: str) -> Path:
+        """Where a package is installed, at first use; a copy is built, as building leaves files."""
+        target = self.root / name
+        if not target.exists():
+            source = shutil.copytree(SOURCES / name, self.root / "sources" / name)
+            install_package(source, target)
+        return target
+
+    def run(
+        self, *arguments: str, plugins: str = "", cwd: Path | None = None, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run Python with these plug-ins installed.
+
+        Args:
+            arguments: Those of the interpreter, as ``"-c", code``.
+            plugins: Names of folders in ``tests/plugins``, separated by blanks.
+            cwd: Where it runs.
+            variables: Of the environment.
+        """
+        path = os.pathsep.join(str(self.folder(name)) for name in plugins.split())
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("CCL_")}
+        return subprocess.run(
+            [sys.executable, *arguments],
+            env={**clean, "PYTHONPATH": path, **variables},
+            cwd=cwd or self.root,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    def python(self, code: str, *, plugins: str = "", **variables: str) -> str:
+        """What a piece of code prints; it must succeed."""
+        done = self.run("-c", code, plugins=plugins, **variables)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def ccl(
+        self, *words: str, plugins: str = "", **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """The command line, run."""
+        return self.run("-m", "ccl_plugins", *words, plugins=plugins, **variables)

@@ -1,0 +1,25 @@
+"""What ``replicated`` gives on each of two ranks."""
+
+from __future__ import annotations
+
+from torch import distributed
+
+from ccl_plugins.pairs.pairs import Pairs, in_batch
+
+
+def replicated_parts(parts):
+    """What a rank that holds half the rows of each part has after ``replicated``."""
+    rank, n = distributed.get_rank(), parts["anchors"].shape[1] // distributed.get_world_size()
+    mine = slice(rank * n, (rank + 1) * n)
+    if set(parts) == {"anchors"}:
+        pairs = in_batch(parts["anchors"][:, mine], gather_distributed=True).replicated()
+    else:
+        here = {
+            name: part[:, mine] if part.ndim == 3 else part[mine] for name, part in parts.items()
+        }
+        here["keys"] = parts["keys"]
+        pairs = Pairs(
+            anchor_views=(0, 1), key_views=(0, 1), offset=rank * n, processes=2, **here
+        ).replicated()
+    found = {name: getattr(pairs, name) for name in parts}
+    return {**found, "keys_are_anchors": pairs.keys is pairs.anchors}

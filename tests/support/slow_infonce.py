@@ -1,0 +1,101 @@
+"""Slow loops of the InfoNCE family: one anchor, one score at a time, from the papers' sums.
+
+They share nothing with the package.  Views are (b, d) tensors; everything is float64.
+"""
+
+from __future__ import annotations
+
+import torch
+from support.slow_loops import cosine
+
+
+def score(a, k, tau):
+    return torch.exp(cosine(a, k) / tau)
+
+
+def share(a, positives, others, tau):
+    """The mean over the positives of -log of its share among positives and others."""
+    all_scores = sum(score(a, k, tau) for k in [*positives, *others])
+    return sum(-torch.log(score(a, p, tau) / all_scores) for p in positives) / len(positives)
+
+
+def mean(values):
+    return sum(values) / len(values)
+
+
+def supcon(views, z, tau):
+    """Every row of every view: all other rows of its class against all other rows."""
+    rows = [(v, i) for v in range(len(views)) for i in range(len(z))]
+    values = []
+    for v, i in rows:
+        rest = [(w, j) for w, j in rows if (w, j) != (v, i)]
+        positives = [views[w][j] for w, j in rest if z[j] == z[i]]
+        others = [views[w][j] for w, j in rest if z[j] != z[i]]
+        if positives:
+            values.append(share(views[v][i], positives, others, tau))
+    return mean(values)
+
+
+def weaklysup(x, y, z, tau):
+    """Keys of the anchor's class, the own one too, against all keys of the other view."""
+    b, values = range(len(x)), []
+    for i in b:
+        positives = [y[j] for j in b if z[j] == z[i]]
+        values.append(share(x[i], positives, [y[j] for j in b if z[j] != z[i]], tau))
+    return mean(values)
+
+
+def fair(x, y, z, tau, within_view=False):
+    """The own key against the others of the anchor's class; anchors without any are left out."""
+    b, values = range(len(x)), []
+    for i in b:
+        peers = [j for j in b if j != i and z[j] == z[i]]
+        others = [y[j] for j in peers] + ([x[j] for j in peers] if within_view else [])
+        if others:
+            values.append(share(x[i], [y[i]], others, tau))
+    return mean(values)
+
+
+def hardneg(x, y, nearest, tau):
+    """The own key against the nearest of the other samples' keys."""
+    b, values = range(len(x)), []
+    for i in b:
+        others = sorted((y[j] for j in b if j != i), key=lambda k: -cosine(x[i], k).item())
+        values.append(share(x[i], [y[i]], others[:nearest], tau))
+    return mean(values)
+
+
+def soft(x, y, targets, tau, anchors=None, candidates=lambda i, j: True):
+    """Cross-entropy of row i of the targets, normalised over its candidates."""
+    b, values = range(len(x)), []
+    for i in b if anchors is None else anchors:
+        keys = [j for j in b if candidates(i, j)]
+        all_scores = sum(score(x[i], y[j], tau) for j in keys)
+        all_targets = sum(targets[i][j] for j in keys)
+        terms = (targets[i][j] * torch.log(score(x[i], y[j], tau) / all_scores) for j in keys)
+        values.append(-sum(terms) / all_targets)
+    return mean(values)
+
+
+def both(slow, x, y, *args, **kwargs):
+    """The mean of both directions."""
+    return (slow(x, y, *args, **kwargs) + slow(y, x, *args, **kwargs)) / 2
+
+
+def random_batch(b=7, d=5, seed=0, views=2):
+    """Raw embeddings that take gradients, and class ids of which one is met once."""
+    generator = torch.Generator().manual_seed(seed)
+    out = [torch.randn(b, d, generator=generator, dtype=torch.float64) for _ in range(views)]
+    ids = torch.tensor([0, 1, 0, 2, 1, 0, 1][:b])
+    return [view.requires_grad_() for view in out], ids
+
+
+def assert_same(fast, slow, inputs):
+    """In value and gradient."""
+    torch.testing.assert_close(fast, slow, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(
+        torch.autograd.grad(fast, inputs),
+        torch.autograd.grad(slow, inputs),
+        rtol=1e-9,
+        atol=1e-12,
+    )

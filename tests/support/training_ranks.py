@@ -1,0 +1,158 @@
+"""What a rank of a pair does in the tests of training on several processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from pytorch_lightning import Callback
+from support.training_fakes import FakeDataset, make_parts
+from torch import Tensor, nn
+
+from ccl_plugins.methods import MoCoV2, SimCLR
+from ccl_plugins.objectives import AlignUniform, InfoNCE
+from ccl_plugins.training import FitSettings, fit
+from ccl_plugins.training.checkpointing import newest
+from ccl_plugins.training.ranks import chunk, gather_rows, on_first, rank
+
+
+class Small(nn.Sequential):
+    num_features = 8
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        # Layer normalisation: SyncBatchNorm does not run on a CPU.
+        super().__init__(nn.Flatten(), nn.Linear(48, 8), nn.LayerNorm(8), nn.ReLU())
+
+
+class Projected:
+    """A refreshed condition that asks for the embeddings of all ranks."""
+
+    life, measure = "refreshed", "continuous"
+
+    def fit(self, dataset: Any, embed: Any, previous: Any) -> Tensor:
+        return embed()
+
+
+class Losses(Callback):
+    """Keeps the loss of every batch, of all ranks."""
+
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+
+    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, *_: Any) -> None:
+        self.seen.append(float(trainer.strategy.reduce(outputs["loss"].detach(), reduce_op="mean")))
+
+
+def make_method(name: str) -> Any:
+    torch.manual_seed(0)
+    heads = {"hidden": 8, "dim": 4, "batch_norm": False, "backbone": Small()}
+    return SimCLR(**heads) if name == "simclr" else MoCoV2(**heads, queue_size=20, momentum=0.9)
+
+
+def train(
+    folder: str, devices: int, method: str = "simclr", **settings: Any
+) -> tuple[dict[str, Tensor], Tensor, list[float]]:
+    """The method's state, the condition's last table, and the loss of every batch."""
+    parts = make_parts(
+        dataset=FakeDataset(21),
+        method=make_method(method),
+        objective=InfoNCE(),
+        conditions={"condition": Projected()},
+    )
+    given = {"epochs": 2, "batch_size": 8, "workers": 0, "devices": devices, **settings}
+    losses = Losses()
+    fit(parts, FitSettings(**given), Path(folder), {}, callbacks=[losses], progress=False)
+    saved = newest(Path(folder) / "checkpoints")[1]
+    table = saved["ccl_plugins"]["tables"]["condition"]["values"]
+    return parts.method.state_dict(), table, losses.seen
+
+
+def train_as_rank(folder: str, method: str = "simclr", settings: Any = None) -> Any:
+    """`train`, with what a launcher tells each process."""
+    return as_rank(lambda: train(folder, 2, method, **(settings or {})))
+
+
+def as_rank(function: Callable[[], Any]) -> Any:
+    """What a function returns on a process that a launcher has started."""
+    told = {"LOCAL_RANK": str(rank()), "NODE_RANK": "0", "WORLD_SIZE": "2"}
+    told |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    os.environ.update(told)
+    try:
+        return function()
+    finally:
+        for name in told:
+            os.environ.pop(name, None)  # Lightning takes some away itself
+
+
+def train_unevenly(folder: str) -> str:
+    """What each rank says where the second has fewer samples than the first."""
+
+    class Fewer(Callback):
+        def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, _: int) -> None:
+            if rank() == 1:
+                batch.views[:] = [view[:3] for view in batch.views]
+
+    def run() -> str:
+        try:
+            parts = make_parts(method=make_method("simclr"), objective=InfoNCE())
+            settings = FitSettings(1, 8, workers=0, devices=2)
+            fit(parts, settings, Path(folder), {}, callbacks=[Fewer()], progress=False)
+        except ValueError as error:
+            return str(error)
+        return "nothing"
+
+    return as_rank(run)
+
+
+class OnSecond:
+    """NaN on the second rank."""
+
+    def terms(self, pairs: Any) -> tuple[Tensor, Tensor]:
+        values, weights = super().terms(pairs)  # type: ignore[misc]  # of the objective
+        return (values * float("nan") if rank() == 1 else values), weights
+
+
+class Own(OnSecond, InfoNCE):
+    """Terms of a rank's own anchors."""
+
+
+class Everyones(OnSecond, AlignUniform):
+    """Terms of all ranks' anchors."""
+
+
+def train_on_nan(objective: type[nn.Module], folder: str) -> str:
+    """What each rank says where the second's loss is not finite."""
+
+    def run() -> str:
+        parts = make_parts(method=make_method("simclr"), objective=objective())
+        settings = FitSettings(1, 8, workers=0, devices=2, detect_anomaly=True)
+        try:
+            fit(parts, settings, Path(folder), {}, progress=False)
+        except ArithmeticError as error:
+            return str(error)
+        return "nothing"
+
+    return as_rank(run)
+
+
+def gather_chunks(size: int) -> Tensor:
+    """Every rank's rows, joined."""
+    return gather_rows(torch.tensor(list(chunk(size)))[:, None], size)
+
+
+def fail_on_first() -> str:
+    """What each rank raises where a condition cannot be fitted."""
+
+    def fit_it(embed: Any) -> Any:
+        embed()
+        raise ValueError("no")
+
+    try:
+        on_first(fit_it, lambda: torch.zeros(1))
+    except (ValueError, RuntimeError) as error:
+        return str(error)
+    return ""
