@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ccl_plugins.pipeline.composition import Pipeline as Pipeline
     from ccl_plugins.runs.run import load as load
 
-Component = engine.Component
+Choice = engine.Choice
 ComponentSpec = engine.ComponentSpec
 
 RegistryError = engine.RegistryError

@@ -2,7 +2,7 @@
 
 import sys
 
-from ccl_plugins.cli.main import main
+from ccl_plugins.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

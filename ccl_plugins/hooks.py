@@ -46,7 +46,7 @@ class Hooks:
         raise NotImplementedError
 
     @hookspec
-    def ccl_pipeline_built(self, pipeline: Pipeline) -> None:
+    def ccl_pipeline_composed(self, pipeline: Pipeline) -> None:
         """Look at a pipeline when its components are built; raise to reject it.
 
         Args:

@@ -75,25 +75,25 @@ class Frozen:
     metadata: Mapping[str, Tensor]
 
 
-Measure = Literal["categorical", "multi_label", "continuous"]
+ValueType = Literal["categorical", "multi_label", "continuous"]
 """What the values of a condition are: class ids (long), 0/1 columns (float), or real vectors (float)."""
 
-Life = Literal["static", "refreshed", "online"]
+Refresh = Literal["never", "epoch", "batch"]
 """When a condition is computed: once, before every epoch, or in every step from the embedded batch."""
 
 
 class Objective(Protocol):
     """A loss on pairs; in practice a subclass of `ccl_plugins.objectives.ContrastiveObjective`.
 
-    It may have ``setup(tables)``, called once, before the optimiser exists; ``progress(step, total)``,
-    before each step; ``after_step()``, after each optimiser step; and ``statistics()`` (see
+    It may have ``setup(tables)``, called once, before the optimizer exists; ``progress(step, total)``,
+    before each step; ``after_step()``, after each optimizer step; and ``statistics()`` (see
     `ccl_plugins.numerics`).  ``stops_gradient = True`` says that its gradient is, on purpose, not that of
     its value.
     """
 
     @property
-    def conditions(self) -> Mapping[str, Sequence[Measure]]:
-        """The conditions that it reads, and the measures it accepts for each."""
+    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
+        """The conditions that it reads, and the value types it accepts for each."""
         ...
 
     @property
@@ -108,7 +108,7 @@ class Objective(Protocol):
 
     @property
     def embedding(self) -> Literal["sphere", "raw"]:
-        """Whether embeddings come L2-normalised."""
+        """Whether embeddings come L2-normalized."""
         ...
 
     @property
@@ -121,7 +121,7 @@ class Objective(Protocol):
         ...
 
     def loss(self, pairs: Pairs) -> Tensor:
-        """The scalar to minimise."""
+        """The scalar to minimize."""
         ...
 
 
@@ -155,12 +155,12 @@ class Condition(Protocol):
     """
 
     @property
-    def life(self) -> Life:
+    def refresh(self) -> Refresh:
         """When it is computed."""
         ...
 
     @property
-    def measure(self) -> Measure:
+    def value_type(self) -> ValueType:
         """What the values are."""
         ...
 
@@ -169,12 +169,12 @@ class FittedCondition(Condition, Protocol):
     """A condition that is a table with one row per sample."""
 
     def fit(
-        self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None
+        self, split: Any, embed: Callable[[], Tensor], previous: Table | None
     ) -> Tensor | Table:
-        """One row per sample of ``dataset`` (the training split).
+        """One row per sample of ``split`` (the training split).
 
         Args:
-            dataset: A torch Dataset with ``metadata``.
+            split: A torch Dataset with ``metadata``.
             embed: Gives the (N, d) unit-norm projections of the un-augmented training set.
             previous: The table of the epoch before, for a warm start; None at first.
         """
@@ -193,7 +193,7 @@ class Sampler(Protocol):
     """The order of samples: a pure function of its settings, the seed and the epoch.
 
     The pipeline supplies ``size``, ``batch_size``, ``seed`` and, where asked for, ``condition`` (a row
-    per sample) by keyword: which one, says a parameter ``on``; of what measure, ``measures(parameters)``.
+    per sample) by keyword.  A parameter ``on`` names it; ``value_types(parameters)`` says what it may hold.
     """
 
     def __len__(self) -> int:
@@ -252,7 +252,7 @@ class Method(Protocol):
         ...
 
     def after_step(self, step: int, total: int) -> None:
-        """Called after each optimiser step (momentum updates)."""
+        """Called after each optimizer step (momentum updates)."""
         ...
 
 
@@ -280,7 +280,7 @@ class Dataset(Protocol):
         """
         ...
 
-    def schema(self) -> Mapping[str, Measure]:
+    def schema(self) -> Mapping[str, ValueType]:
         """The metadata columns and what they hold, without reading an image."""
         ...
 
@@ -288,8 +288,8 @@ class Dataset(Protocol):
 class Evaluator(Protocol):
     """A measurement on frozen features.
 
-    One that says in ``column`` which column it reads, and in ``measures`` of which measures that can be,
-    is refused before training where the data set has none such.
+    ``column`` names the column that it reads, and ``value_types`` the value types that this may have.
+    An evaluator whose column the data set lacks is refused before training.
     """
 
     def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:

@@ -4,7 +4,7 @@ Standard library and pluggy alone; what kinds of component there are is for the 
 """
 
 from .catalog import Registry as Registry
-from .component import Component as Component
+from .choice import Choice as Choice
 from .config import from_json as from_json
 from .config import known_keys as known_keys
 from .config import read_toml as read_toml

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
-from .component import Component
+from .choice import Choice
 from .distributions import Failure, Plugin
 from .errors import InvalidConfig, InvalidParameter, RegistryError, UnknownComponent
 from .loading import Loader
@@ -150,7 +150,7 @@ class Registry:
             return Schema(())
         return schema(spec.load(), self.kinds[spec.kind].supplied)
 
-    def choose(self, kind: str, name: str, /, **params: Any) -> Component:
+    def choose(self, kind: str, name: str, /, **params: Any) -> Choice:
         """A component with its parameters, checked and complete, not built yet.
 
         Raises:
@@ -169,7 +169,7 @@ class Registry:
         given = fill(Schema(tuple(taken)), given, self, f"{spec.kind} {spec.id}")
         given |= dict(supplied or {})
         for key, value in given.items():
-            if isinstance(value, Component):
+            if isinstance(value, Choice):
                 given[key] = value.build(given)
         return self._choose(spec, params).build(given)
 
@@ -179,11 +179,11 @@ class Registry:
         self._session.define(spec)
         return spec
 
-    def local(self, kind: str, value: Any, /, **params: Any) -> Component:
+    def local(self, kind: str, value: Any, /, **params: Any) -> Choice:
         """The choice of something of the session: a class with its parameters, or an object."""
         return self._choose(self.define(kind, value), params)
 
-    def read(self, kind: str, data: Any, where: str = "") -> Component:
+    def read(self, kind: str, data: Any, where: str = "") -> Choice:
         """The choice that a value stands for.
 
         Args:
@@ -199,7 +199,7 @@ class Registry:
         one = with_article(kind)
         if isinstance(data, Offer):
             data = data()
-        if isinstance(data, Component):
+        if isinstance(data, Choice):
             if data.kind != kind:
                 raise InvalidParameter(f"{place}must be {one}, not the {data.kind} {data!r}")
             return data
@@ -233,7 +233,7 @@ class Registry:
         names = (f"{base.__module__}:{base.__qualname__}" for base in bases)
         return next((self._protocols[name] for name in names if name in self._protocols), None)
 
-    def _choose(self, spec: ComponentSpec, params: Mapping[str, Any], where: str = "") -> Component:
+    def _choose(self, spec: ComponentSpec, params: Mapping[str, Any], where: str = "") -> Choice:
         try:
             found = self.schema(spec)
         except RegistryError as error:
@@ -242,7 +242,7 @@ class Registry:
             raise type(error)(f"{where}: {error}") from error.__cause__
         values = fill(found, params, self, f"{spec.kind} {spec.id}", where)
         target = None if _is_object(spec) else spec.load()
-        return Component(spec, values, target, found, self.shown(spec))
+        return Choice(spec, values, target, found, self.shown(spec))
 
 
 def _is_object(spec: ComponentSpec) -> bool:

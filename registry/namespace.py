@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .component import Component
+from .choice import Choice
 from .errors import UnknownComponent
 from .spec import ComponentSpec
 
@@ -20,7 +20,7 @@ class Offer:
         self.spec = spec
         self._registry = registry
 
-    def __call__(self, **params: Any) -> Component:
+    def __call__(self, **params: Any) -> Choice:
         """The choice with these parameters."""
         return self._registry.choose(self.spec.kind, self.spec.id, **params)
 
@@ -41,7 +41,7 @@ class Namespace:
         self._kind = kind
         self.shadowed: ModuleType | None = None
 
-    def __call__(self, name: str, /, **params: Any) -> Component:
+    def __call__(self, name: str, /, **params: Any) -> Choice:
         """The choice of that name with these parameters."""
         return self._registry.choose(self._kind, name, **params)
 

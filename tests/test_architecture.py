@@ -124,8 +124,8 @@ def test_one_module_names_the_registry():
     [
         "import ccl_plugins",
         "import ccl_plugins as ccl; dir(ccl.kernel); str(ccl.list()); ccl.list()._repr_html_()",
-        "from ccl_plugins.cli.main import main; assert main(['list']) == 0",
-        "from ccl_plugins.cli.main import main; assert main(['doctor']) == 0",
+        "from ccl_plugins.cli import main; assert main(['list']) == 0",
+        "from ccl_plugins.cli import main; assert main(['doctor']) == 0",
     ],
 )
 def test_what_must_be_quick_loads_nothing_heavy(code, tmp_path):

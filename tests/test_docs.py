@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ccl_plugins.cli.main import _parser
+from ccl_plugins.cli import _parser
 from ccl_plugins.hooks import Hooks
 from ccl_plugins.kinds import KINDS
 

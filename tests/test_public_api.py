@@ -15,7 +15,7 @@ NOW = public_api()
 RENEW = (
     "others rely on it: keep the old form beside the new one with a DeprecationWarning, or, where the "
     "change is allowed by docs/explanation/compatibility.md, say so in CHANGELOG.md and run "
-    "python tests/public_api.py"
+    "python -m support.public_api"
 )
 
 
@@ -50,7 +50,7 @@ def test_what_is_new_is_recorded_where_it_binds_others():
         - RECORDED["signatures"]["ccl_plugins.protocols"].keys(),
         *NOW["hooks"].keys() - RECORDED["hooks"].keys(),
     }
-    assert not new, f"{sorted(new)} will be relied on: run python tests/public_api.py"
+    assert not new, f"{sorted(new)} will be relied on: run python -m support.public_api"
 
 
 @pytest.mark.parametrize("module", sorted({*MODULES, HOOKS}))

@@ -7,7 +7,7 @@ from support.code_scan import unsafe
 from support.imports import ROOT
 
 import ccl_plugins as ccl
-from ccl_plugins.cli.main import main
+from ccl_plugins.cli import main
 from ccl_plugins.pipeline.record import check_plugins
 from ccl_plugins.testing.audit import what_it_opens
 

@@ -1,4 +1,4 @@
-"""LeNet-5 with batch normalisation."""
+"""LeNet-5 with batch normalization."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from torch import Tensor, nn
 
 
 class LeNet5(nn.Module):
-    """LeNet-5 with batch normalisation, for images of 32x32 pixels.
+    """LeNet-5 with batch normalization, for images of 32x32 pixels.
 
-    Two convolutions (6 and 16 channels of 5x5), normalised, rectified and pooled, and two rectified
-    linear layers (120, 84).  The linear layers are not normalised: under Fair-CCLK on color_digits
-    that gave top-1 0.92 and color R² 0.60 (seed 0), against 0.68 and 0.88 with normalised ones.
+    Two convolutions (6 and 16 channels of 5x5), normalized, rectified and pooled, and two rectified
+    linear layers (120, 84).  The linear layers are not normalized: under Fair-CCLK on color_digits
+    that gave top-1 0.92 and color R² 0.60 (seed 0), against 0.68 and 0.88 with normalized ones.
 
     Shape:
         (n, in_channels, 32, 32) -> (n, 84)
@@ -55,6 +55,6 @@ class LeNet5(nn.Module):
 
 
 def _convolution(inputs: int, outputs: int) -> list[nn.Module]:
-    # No bias before a normalisation, which would take it out again.
+    # No bias before a normalization, which would take it out again.
     convolution = nn.Conv2d(inputs, outputs, 5, bias=False)
     return [convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True), nn.MaxPool2d(2)]

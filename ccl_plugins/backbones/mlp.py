@@ -19,7 +19,7 @@ class MLP(nn.Module):
         in_features: Length of a vector, 1 or more.  A tensor of another shape is flattened: an image has
             channels * height * width.
         hidden: Widths of the layers, one or more, each with a ReLU; the last is that of the features.
-        batch_norm: Whether each layer has batch normalisation before its ReLU.
+        batch_norm: Whether each layer has batch normalization before its ReLU.
 
     Attributes:
         num_features: The last of ``hidden``.

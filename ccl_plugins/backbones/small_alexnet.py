@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 
 class SmallAlexNet(nn.Module):
-    """AlexNet with 3x3 convolutions and batch normalisation, for images of 32 or 64 pixels.
+    """AlexNet with 3x3 convolutions and batch normalization, for images of 32 or 64 pixels.
 
     Five convolutions (96, 192, 384, 384 and 192 channels), pooled after the first two and the last,
-    then ``fc6`` and ``fc7``, all normalised and rectified.  The features are those of ``fc7``; the last
+    then ``fc6`` and ``fc7``, all normalized and rectified.  The features are those of ``fc7``; the last
     layer, ``fc8``, is the linear head of a method: ``simclr(layers=1)``.
 
     Shape:

@@ -16,7 +16,7 @@ from ccl_plugins.information.entropies import crossing, information
 from ccl_plugins.metadata.columns import class_ids, encode
 from ccl_plugins.metadata.matching import read_rows, require_rows
 from ccl_plugins.metadata.missing import Missing, check_policy, missing_entries
-from ccl_plugins.protocols import Life, Measure, Table
+from ccl_plugins.protocols import Refresh, Table, ValueType
 
 
 def binary_columns(
@@ -182,7 +182,7 @@ class Attributes:
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"columns": ["label"], "k": 1}
-    life: Life = "static"
+    refresh: Refresh = "never"
 
     def __init__(
         self,
@@ -208,16 +208,16 @@ class Attributes:
         self.array = array
         self.k = k
         self.target = target
-        self.missing = check_policy(missing, self.measure)
+        self.missing = check_policy(missing, self.value_type)
 
     @property
-    def measure(self) -> Measure:
+    def value_type(self) -> ValueType:
         """Class ids with ``k``, else 0/1 columns."""
         return "multi_label" if self.k is None else "categorical"
 
-    def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
+    def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """The attributes of the training split, or the classes."""
-        binary = binary_columns(self._read(dataset), getattr(dataset, "vocabulary", {}))
+        binary = binary_columns(self._read(split), getattr(split, "vocabulary", {}))
         if not binary:
             raise ValueError(f"there is no attribute in {self.columns or self.file or 'the array'}")
         if self.k is None:
@@ -229,16 +229,16 @@ class Attributes:
         columns = torch.stack(list(binary.values()), 1)
         columns, k = columns[:, by_entropy(columns)], self.k
         if k == "auto":
-            k = choose_k(columns, class_ids(dataset.metadata, self.target))
+            k = choose_k(columns, class_ids(split.metadata, self.target))
         *_, ids = equal_values(columns[:, :k])
         return ids
 
-    def _read(self, dataset: Any) -> dict[str, Any]:
+    def _read(self, split: Any) -> dict[str, Any]:
         """The chosen attributes by name, one row per sample."""
         if self.array is not None:
-            found = from_array(as_numbers(self.array, "array"), dataset, "the array")
+            found = from_array(as_numbers(self.array, "array"), split, "the array")
             return choose(found, self.columns, "the array")
         if self.file is not None:
-            found = from_file(self.file, self.key, dataset)
+            found = from_file(self.file, self.key, split)
             return choose(found, self.columns, str(self.file))
-        return choose(dataset.metadata, self.columns, "the data set")
+        return choose(split.metadata, self.columns, "the data set")

@@ -11,7 +11,7 @@ from torch import Tensor
 from ccl_plugins.arguments import one_of
 from ccl_plugins.conditions.kmeans import Backend, KMeans, spread
 from ccl_plugins.metadata.missing import Missing, missing_rows
-from ccl_plugins.protocols import Condition, Life, Measure, Table
+from ccl_plugins.protocols import Condition, Refresh, Table, ValueType
 
 FITS = "fits"
 """The extra that counts how often a table was fitted: a fit is a pure function of the one before."""
@@ -52,7 +52,7 @@ class Clusters:
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"k": 3}
-    measure: Measure = "categorical"
+    value_type: ValueType = "categorical"
 
     def __init__(
         self,
@@ -86,9 +86,9 @@ class Clusters:
         self.find = KMeans(iterations, restarts, seed, backend)
 
     @property
-    def life(self) -> Life:
+    def refresh(self) -> Refresh:
         """Refreshed for embeddings, else that of the other condition."""
-        return "refreshed" if isinstance(self.of, str) else self.of.life
+        return "epoch" if isinstance(self.of, str) else self.of.refresh
 
     @property
     def hierarchy(self) -> bool:
@@ -100,14 +100,14 @@ class Clusters:
         """What becomes of samples that have no value to cluster."""
         return getattr(self.of, "missing", "error")
 
-    def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Table:
+    def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Table:
         """The clusters before the next epoch."""
         fits = int(previous.extras[FITS]) if previous is not None else 0
         count = {FITS: torch.tensor(fits + 1)}
         if fits < self.warmup:
-            ids = torch.arange(len(dataset))
+            ids = torch.arange(len(split))
             return Table(self._shaped([ids] * len(self.numbers)), count)
-        points = embed() if isinstance(self.of, str) else self._other(dataset, embed)
+        points = embed() if isinstance(self.of, str) else self._other(split, embed)
         gone = missing_rows(points, "continuous")
         columns, extras = [], {}
         for k in self.numbers:
@@ -122,26 +122,26 @@ class Clusters:
     def _shaped(self, columns: list[Tensor]) -> Tensor:
         return columns[0] if isinstance(self.k, int) else torch.stack(columns, 1)
 
-    def _other(self, dataset: Any, embed: Callable[[], Tensor]) -> Tensor:
+    def _other(self, split: Any, embed: Callable[[], Tensor]) -> Tensor:
         other: Any = self.of
-        fitted = other.fit(dataset, embed, None)
+        fitted = other.fit(split, embed, None)
         values = fitted.values if isinstance(fitted, Table) else fitted
         values = values.float()
-        gone = missing_rows(values, other.measure)
+        gone = missing_rows(values, other.value_type)
         values = values[:, None] if values.ndim == 1 else values
         return values.masked_fill(gone[:, None], torch.nan)
 
 
 def _check_clusterable(of: Condition, warmup: int) -> None:
     name = type(of).__name__
-    if of.life == "online":
+    if of.refresh == "batch":
         raise ValueError(
             f"{name} is computed in every step and cannot be clustered: of='embedding' clusters the model's"
             " embeddings before every epoch"
         )
-    if of.measure == "categorical":
+    if of.value_type == "categorical":
         raise ValueError(f"{name} has class ids, which are clusters already: use it as it is")
-    if warmup and of.life == "static":
+    if warmup and of.refresh == "never":
         raise ValueError(
             f"clusters of {name} are found once, before the first epoch: warmup must be 0, not"
             f" {warmup!r}"

@@ -11,7 +11,7 @@ from torch import Tensor
 from ccl_plugins.files.tables import choose
 from ccl_plugins.metadata.columns import tensor_columns
 from ccl_plugins.metadata.missing import Missing, check_policy, missing_entries
-from ccl_plugins.protocols import Dataset, Life, Measure, Table
+from ccl_plugins.protocols import Dataset, Refresh, Table, ValueType
 
 
 class Column:
@@ -24,49 +24,51 @@ class Column:
         name: The column.
         standardize: Whether to scale each entry of a continuous column to mean 0 and standard deviation 1
             over the training set; a constant entry becomes 0.
-        measure: What the column holds; None reads it from the data set's schema.
+        value_type: What the column holds; None reads it from the data set's schema.
         missing: What to do with samples without a value (-1, NaN, an empty word): ``"error"``,
             ``"own"`` (a positive of its own views only) or ``"drop"`` (left out of training).
         dataset: The data set component whose schema is read; supplied by the pipeline.
 
     Raises:
-        ValueError: For a column that the data set does not have, or standardising class ids.
+        ValueError: For a column that the data set does not have, or standardizing class ids.
     """
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"name": "label", "measure": "categorical"}
-    life: Life = "static"
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"name": "label", "value_type": "categorical"}
+    refresh: Refresh = "never"
 
     def __init__(
         self,
         name: str,
         standardize: bool = False,
-        measure: Measure | None = None,
+        value_type: ValueType | None = None,
         missing: Missing = "error",
         *,
         dataset: Dataset | None = None,
     ) -> None:
-        if measure is None:
+        if value_type is None:
             if dataset is None:
                 raise ValueError(
                     f"what column {name!r} holds is not known without a data set: give"
-                    " measure='categorical', 'multi_label' or 'continuous'"
+                    " value_type='categorical', 'multi_label' or 'continuous'"
                 )
-            measure = choose(dataset.schema(), [name], "the data set")[name]
-        if standardize and measure != "continuous":
-            raise ValueError(f"column {name!r} is {measure}; only a continuous one is standardised")
+            value_type = choose(dataset.schema(), [name], "the data set")[name]
+        if standardize and value_type != "continuous":
+            raise ValueError(
+                f"column {name!r} is {value_type}; only a continuous one is standardized"
+            )
         self.name = name
         self.standardize = standardize
-        self._measure: Measure = measure
-        self.missing = check_policy(missing, measure)
+        self._measure: ValueType = value_type
+        self.missing = check_policy(missing, value_type)
 
     @property
-    def measure(self) -> Measure:
+    def value_type(self) -> ValueType:
         """What the column holds."""
         return self._measure
 
-    def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
+    def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """The column's values on the training split."""
-        values = tensor_columns(choose(dataset.metadata, [self.name], "the data set"))[self.name]
+        values = tensor_columns(choose(split.metadata, [self.name], "the data set"))[self.name]
         if not self.standardize:
             return values
         values = values.double()  # in which the mean of equal numbers is that number

@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
-from ccl_plugins.protocols import Embedded, Life, Measure
+from ccl_plugins.protocols import Embedded, Refresh, ValueType
 
 
 class Embedding:
@@ -27,8 +27,8 @@ class Embedding:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (9).
     """
 
-    life: Life = "online"
-    measure: Measure = "continuous"
+    refresh: Refresh = "batch"
+    value_type: ValueType = "continuous"
 
     def __init__(self, of: Literal["projection", "backbone", "key"] = "projection") -> None:
         self.of = one_of("of", of, ("projection", "backbone", "key"))

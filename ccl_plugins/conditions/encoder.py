@@ -21,7 +21,7 @@ from ccl_plugins.files.tensors import DamagedFile, read_tensors, write_tensors
 from ccl_plugins.metadata.missing import Missing, check_policy
 from ccl_plugins.networks import timm_models
 from ccl_plugins.networks.devices import accelerator
-from ccl_plugins.protocols import Life, Measure, Table
+from ccl_plugins.protocols import Refresh, Table, ValueType
 
 CHANNELS = {1: "L", 3: "RGB"}
 
@@ -222,8 +222,8 @@ class Encoder:
         "pretrained": False,
         "image_size": 32,
     }
-    life: Life = "static"
-    measure: Measure = "continuous"
+    refresh: Refresh = "never"
+    value_type: ValueType = "continuous"
 
     def __init__(
         self,
@@ -260,21 +260,21 @@ class Encoder:
         self.options = dict(options or {})
         self.file = None if file is None else Path(file)
         self.key = key
-        self.missing = check_policy(missing, self.measure)
+        self.missing = check_policy(missing, self.value_type)
         self.cache = None if cache is None else Path(cache)
         self.batch_size = batch_size
         self.workers = workers
         self.device = device
 
-    def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
+    def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """The features of the training split."""
         if self.name is None:
-            features = read_features(Path(self.file or ""), self.key, dataset)
+            features = read_features(Path(self.file or ""), self.key, split)
         else:
-            features = self._extracted(self.name, dataset)
+            features = self._extracted(self.name, split)
         return functional.normalize(features, dim=1) if self.normalize else features
 
-    def _extracted(self, name: str, dataset: Any) -> Tensor:
+    def _extracted(self, name: str, split: Any) -> Tensor:
         model = self._model(name)
         config = preprocessing(model, self.image_size)
         device = self.device or str(accelerator())
@@ -282,16 +282,16 @@ class Encoder:
             "model": [name, self.head, self.options],
             "weights": of_tensors(model.state_dict()),
             "preparation": {key: str(value) for key, value in config.items()},
-            "dataset": of_split(dataset),
+            "dataset": of_split(split),
         }
         return cached(
             self.cache or default_folder(),
             name,
             made_of,
-            len(dataset),
+            len(split),
             lambda: extract(
                 model.to(device),
-                dataset,
+                split,
                 config,
                 device=device,
                 batch_size=self.batch_size,

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccl_plugins.protocols import Life, Measure, Table
+from ccl_plugins.protocols import Refresh, Table, ValueType
 
 
 class Instance:
@@ -23,9 +23,9 @@ class Instance:
         Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), section 3.
     """
 
-    life: Life = "static"
-    measure: Measure = "categorical"
+    refresh: Refresh = "never"
+    value_type: ValueType = "categorical"
 
-    def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
+    def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """0 to N - 1."""
-        return torch.arange(len(dataset))
+        return torch.arange(len(split))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ccl_plugins.metadata.columns import tensor_columns
 from ccl_plugins.metadata.missing import Missing, check_policy
-from ccl_plugins.protocols import Life, Measure, Table
+from ccl_plugins.protocols import Refresh, Table, ValueType
 
 
 class Label:
@@ -25,12 +25,12 @@ class Label:
             own views only) or ``"drop"`` (left out of training).
     """
 
-    life: Life = "static"
-    measure: Measure = "categorical"
+    refresh: Refresh = "never"
+    value_type: ValueType = "categorical"
 
     def __init__(self, missing: Missing = "error") -> None:
-        self.missing = check_policy(missing, self.measure)
+        self.missing = check_policy(missing, self.value_type)
 
-    def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
+    def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """The column ``label`` of the training split."""
-        return tensor_columns({"label": dataset.metadata["label"]})["label"]
+        return tensor_columns({"label": split.metadata["label"]})["label"]

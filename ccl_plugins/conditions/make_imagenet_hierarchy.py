@@ -21,7 +21,7 @@ HEADER = """\
 # The WordNet 3.0 hierarchy above the 1,000 ImageNet classes; made by make_imagenet_hierarchy.py.
 # Columns: 'class' (in the order of class ids) or 'above'; synset; hypernyms, as WordNet lists them.
 #
-# WordNet's licence:
+# WordNet's license:
 #
 """
 

@@ -13,7 +13,7 @@ from ccl_plugins.files.tensors import read_tensor_metadata, read_tensor_shape
 from ccl_plugins.metadata import fitted
 from ccl_plugins.metadata.matching import require_rows
 from ccl_plugins.metadata.missing import Missing, check_policy
-from ccl_plugins.protocols import Life, Measure, Table
+from ccl_plugins.protocols import Refresh, Table, ValueType
 
 
 class Saved:
@@ -33,31 +33,31 @@ class Saved:
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"file": "condition.safetensors"}
-    life: Life = "static"
+    refresh: Refresh = "never"
 
     def __init__(self, file: str | Path, missing: Missing = "error") -> None:
         self.file = Path(file)
         self.missing = check_policy(missing)
 
     @property
-    def measure(self) -> Measure:
+    def value_type(self) -> ValueType:
         """What the file says that its values are."""
         about = read_tensor_metadata(self.file)
-        if "measure" not in about:
+        if "value_type" not in about:
             raise ValueError(f"{self.file} holds no fitted condition")
-        measure: Any = about["measure"]
-        return measure
+        value_type: Any = about["value_type"]
+        return value_type
 
     @property
     def hierarchy(self) -> bool:
         """Whether samples have several class ids."""
-        return self.measure == "categorical" and len(read_tensor_shape(self.file, "values")) > 1
+        return self.value_type == "categorical" and len(read_tensor_shape(self.file, "values")) > 1
 
-    def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Table:
+    def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Table:
         """The saved table, if it is of this data set."""
         table, _ = fitted.load(self.file)
-        require_rows(len(table.values), dataset, str(self.file))
+        require_rows(len(table.values), split, str(self.file))
         of = read_tensor_metadata(self.file).get("dataset")
-        if of is not None and of != of_split(dataset):
+        if of is not None and of != of_split(split):
             raise ValueError(f"{self.file} was fitted on another data set: its images differ")
         return table

@@ -12,7 +12,7 @@ from torch import Tensor
 from ccl_plugins.arguments import one_of
 from ccl_plugins.metadata.columns import class_ids
 from ccl_plugins.metadata.missing import Missing, check_policy
-from ccl_plugins.protocols import Life, Measure, Table
+from ccl_plugins.protocols import Refresh, Table, ValueType
 
 Family = Literal["mutual", "conditional", "entropy"]
 
@@ -23,13 +23,13 @@ class Synthetic:
     A family is named after what it keeps fixed:
 
     - ``"mutual"``: I(Z;T) = H(T).  Each class is split: at level 0 into its samples (Z is the
-      instance); at each further level, ``branch`` neighbouring clusters merge, until Z = T.
+      instance); at each further level, ``branch`` neighboring clusters merge, until Z = T.
     - ``"conditional"``: H(Z|T) = 0.  Classes are merged: at level 0, Z = T; at each further level,
-      ``branch`` neighbouring clusters merge, until one is left.
+      ``branch`` neighboring clusters merge, until one is left.
     - ``"entropy"``: H(Z), which is that of ``"mutual"`` at the same level.  The samples of ``mixed``
       classes exchange their clusters at random, so that I(Z;T) falls and H(Z|T) rises with ``mixed``.
 
-    Which samples and classes are neighbours is random.
+    Which samples and classes are neighbors is random.
 
     Shape:
         N samples -> (N,) class ids
@@ -52,8 +52,8 @@ class Synthetic:
         appendix H.
     """
 
-    life: Life = "static"
-    measure: Measure = "categorical"
+    refresh: Refresh = "never"
+    value_type: ValueType = "categorical"
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"family": "conditional", "level": 1}
 
     def __init__(
@@ -79,11 +79,11 @@ class Synthetic:
         self.branch = branch
         self.seed = seed
         self.column = column
-        self.missing = check_policy(missing, self.measure)
+        self.missing = check_policy(missing, self.value_type)
 
-    def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
+    def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """The clusters of the training split."""
-        labels = class_ids(dataset.metadata, self.column)
+        labels = class_ids(split.metadata, self.column)
         there = labels >= 0
         ids = torch.full_like(labels, -1)
         ids[there] = torch.from_numpy(self._clusters(labels[there].numpy()))

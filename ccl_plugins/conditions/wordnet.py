@@ -14,7 +14,7 @@ from ccl_plugins.arguments import one_of
 from ccl_plugins.files.tables import read_table
 from ccl_plugins.metadata.matching import sample_names
 from ccl_plugins.metadata.missing import Missing, check_policy
-from ccl_plugins.protocols import Life, Measure, Table
+from ccl_plugins.protocols import Refresh, Table, ValueType
 
 Lineage = tuple[str, ...]
 """From a root, which is level 1, down to a class."""
@@ -154,7 +154,7 @@ def read_nouns(folder: Path) -> dict[str, tuple[str, ...]]:
     found = {}
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
-            if line.startswith("  "):  # the licence
+            if line.startswith("  "):  # the license
                 continue
             try:
                 synset, above = _parse(line)
@@ -245,8 +245,8 @@ class WordNet:
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"level": 5, "classes": "imagenet1k"}
-    life: Life = "static"
-    measure: Measure = "categorical"
+    refresh: Refresh = "never"
+    value_type: ValueType = "categorical"
 
     def __init__(
         self,
@@ -269,16 +269,16 @@ class WordNet:
         self.classes = classes
         self.parents = one_of("parents", parents, ("prune", "drop", "error"))
         default: Missing = "drop" if parents == "drop" else "error"
-        self.missing = check_policy(default if missing is None else missing, self.measure)
+        self.missing = check_policy(default if missing is None else missing, self.value_type)
 
     @property
     def hierarchy(self) -> bool:
         """Whether samples have several class ids."""
         return self.level is None
 
-    def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
+    def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """The ancestors of the training split's classes."""
-        names = self._names(dataset)
+        names = self._names(split)
         paths = self._paths(names)
         deepest = max((len(path) for path in paths.values() if path), default=0)
         columns = []
@@ -304,9 +304,9 @@ class WordNet:
                 )
         return tree_paths(hierarchy, present, self.parents)
 
-    def _names(self, dataset: Any) -> list[str | None]:
+    def _names(self, split: Any) -> list[str | None]:
         """(N,) the node of each sample's class; None where it has none."""
-        found = sample_names(dataset, self.column)
+        found = sample_names(split, self.column)
         if self.classes is None:
             for value in found:
                 if value is not None and not isinstance(value, str):

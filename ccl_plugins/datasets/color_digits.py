@@ -15,7 +15,7 @@ from ccl_plugins.datasets.in_memory import InMemory
 from ccl_plugins.datasets.splitting import check_fraction, hold_out
 
 if TYPE_CHECKING:
-    from ccl_plugins.protocols import Measure
+    from ccl_plugins.protocols import ValueType
 
 
 INKED = 0.4
@@ -129,7 +129,7 @@ class ColorDigits:
         columns = {"label": label, "digit": label, "color": color, **measure_strokes(ink)}
         return InMemory(colored(ink, color, self.size), label, columns)
 
-    def schema(self) -> Mapping[str, Measure]:
+    def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold."""
         return {
             "label": "categorical",

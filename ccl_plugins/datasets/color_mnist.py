@@ -16,7 +16,7 @@ from ccl_plugins.arguments import one_of
 from ccl_plugins.datasets.in_memory import InMemory
 
 if TYPE_CHECKING:
-    from ccl_plugins.protocols import Measure
+    from ccl_plugins.protocols import ValueType
 
 
 UNSIGNED_BYTES = 8
@@ -146,9 +146,9 @@ class ColorMNIST:
             color = mixture(columns["palette"], generator)
         return InMemory(on_ground(pixels, color), label, {**columns, "color": color / 255})
 
-    def schema(self) -> Mapping[str, Measure]:
+    def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold."""
-        columns: dict[str, Measure] = {"label": "categorical", "digit": "categorical"}
+        columns: dict[str, ValueType] = {"label": "categorical", "digit": "categorical"}
         if self.colors == "mixture":
             columns["palette"] = "categorical"
         return {**columns, "color": "continuous"}

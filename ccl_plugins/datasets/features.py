@@ -18,7 +18,7 @@ from ccl_plugins.files.tensors import read_tensors
 from ccl_plugins.metadata.columns import Encoded, encode
 
 if TYPE_CHECKING:
-    from ccl_plugins.protocols import Measure
+    from ccl_plugins.protocols import ValueType
 
 
 class Vectors(data.Dataset[tuple[Tensor, int]]):
@@ -73,8 +73,8 @@ class Features:
         seed: Of that choice.
         standardize: Whether to scale each feature to mean 0 and standard deviation 1 over the training
             split; a constant one becomes 0.
-        measures: The measure of columns whose values do not show it.  By default words, whole numbers and
-            truth values are ``"categorical"``, 0 and 1 side by side ``"multi_label"``, other numbers
+        value_types: Value types of columns whose values do not show them.  By default words, whole numbers
+            and truth values are ``"categorical"``, 0 and 1 side by side ``"multi_label"``, other numbers
             ``"continuous"``.
 
     Raises:
@@ -98,7 +98,7 @@ class Features:
         test_fraction: float | None = None,
         seed: int = 0,
         standardize: bool = False,
-        measures: Mapping[str, Measure] | None = None,
+        value_types: Mapping[str, ValueType] | None = None,
     ) -> None:
         if (test is None) == (test_fraction is None):
             raise ValueError(
@@ -109,7 +109,7 @@ class Features:
         self.test_fraction = test_fraction
         self.seed = seed
         self.standardize = standardize
-        self.measures = dict(measures or {})
+        self.value_types = dict(value_types or {})
 
     def __call__(self, split: str) -> Vectors:
         """The ``"train"`` or ``"test"`` split.
@@ -119,7 +119,7 @@ class Features:
         """
         return self._splits[one_of("split", split, ("train", "test"))]
 
-    def schema(self) -> Mapping[str, Measure]:
+    def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold; reads the files."""
         return self._encoded.schema
 
@@ -130,7 +130,7 @@ class Features:
     @cached_property
     def _encoded(self) -> Encoded:
         tables = [{k: v for k, v in table.items() if k != "features"} for table in self._tables]
-        return encode(*tables, measures=self.measures)
+        return encode(*tables, value_types=self.value_types)
 
     @cached_property
     def _splits(self) -> dict[str, Vectors]:

@@ -12,7 +12,7 @@ from ccl_plugins.datasets.splitting import check_fraction, hold_out
 from ccl_plugins.metadata.columns import encode
 
 if TYPE_CHECKING:
-    from ccl_plugins.protocols import Measure
+    from ccl_plugins.protocols import ValueType
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 """Files that are images, as torchvision's ImageFolder has it."""
@@ -96,7 +96,7 @@ class ImageFolder:
         )
         return files.checked(self.on_error)
 
-    def schema(self) -> Mapping[str, Measure]:
+    def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold."""
         return {"label": "categorical"}
 

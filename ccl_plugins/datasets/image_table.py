@@ -15,7 +15,7 @@ from ccl_plugins.files.tables import read_table
 from ccl_plugins.metadata.columns import Encoded, encode
 
 if TYPE_CHECKING:
-    from ccl_plugins.protocols import Measure
+    from ccl_plugins.protocols import ValueType
 
 
 def check_rows(path: Path, table: Mapping[str, Any], image: str, label: str) -> None:
@@ -109,7 +109,7 @@ class ImageTable:
         columns: The columns that are metadata besides the label; None: all.
         blocks: Columns to put side by side, under the new column's name; names or patterns, as
             ``{"attributes": ["has_*"]}``, in the table's order.
-        measures: The measure of columns whose values do not show it.
+        value_types: The value type of columns whose values do not show it.
         mode: ``"RGB"``, or ``"L"`` for gray images of one channel; images are converted.
         on_error: What to do with images that are missing, unreadable or truncated: ``"error"``: an error,
             before training for missing ones, else when one is read.  ``"skip"``: every image is decoded
@@ -137,7 +137,7 @@ class ImageTable:
         seed: int = 0,
         columns: Sequence[str] | None = None,
         blocks: Mapping[str, Sequence[str]] | None = None,
-        measures: Mapping[str, Measure] | None = None,
+        value_types: Mapping[str, ValueType] | None = None,
         mode: Mode = "RGB",
         on_error: OnError = "error",
     ) -> None:
@@ -158,7 +158,7 @@ class ImageTable:
         self.seed = seed
         self.columns = columns
         self.blocks = dict(blocks or {})
-        self.measures = dict(measures or {})
+        self.value_types = dict(value_types or {})
         self.mode: Mode = mode
         self.on_error: OnError = on_error
         one_of("mode", mode, ("RGB", "L"))
@@ -184,7 +184,7 @@ class ImageTable:
         )
         return files.checked(self.on_error)
 
-    def schema(self) -> Mapping[str, Measure]:
+    def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold; reads the table."""
         return self._encoded.schema
 
@@ -195,8 +195,10 @@ class ImageTable:
     @cached_property
     def _tables(self) -> list[dict[str, Any]]:
         """The tables, read once."""
-        words = [name for name, measure in self.measures.items() if measure == "categorical"]
-        words += [self.label] if self.measures.get("label") == "categorical" else []
+        words = [
+            name for name, value_type in self.value_types.items() if value_type == "categorical"
+        ]
+        words += [self.label] if self.value_types.get("label") == "categorical" else []
         tables = [read_table(path, [self.image, *words]) for path in self._paths]
         for path, table in zip(self._paths, tables, strict=True):
             check_rows(path, table, self.image, self.label)
@@ -204,7 +206,7 @@ class ImageTable:
 
     @cached_property
     def _encoded(self) -> Encoded:
-        return encode(*map(self._metadata, self._tables), measures=self.measures)
+        return encode(*map(self._metadata, self._tables), value_types=self.value_types)
 
     def _metadata(self, table: Mapping[str, Any]) -> dict[str, Any]:
         own = (self.image, self.label, self.split)

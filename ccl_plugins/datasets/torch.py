@@ -12,7 +12,7 @@ from ccl_plugins.datasets.annotated import Annotated, find_labels
 from ccl_plugins.metadata.columns import Encoded, encode
 
 if TYPE_CHECKING:
-    from ccl_plugins.protocols import Measure
+    from ccl_plugins.protocols import ValueType
 
 _PIXELS = torch.arange(4 * 3 * 64).reshape(4, 3, 8, 8).to(torch.uint8)
 
@@ -31,13 +31,13 @@ class TorchDataset:
             or one vector per row.  Without a column ``label``, the labels are those that ``train`` has as
             ``targets``, ``labels`` or ``samples``.
         test_metadata: The same columns of the test samples.
-        measures: The measure of columns whose values do not show it.  By default words, whole numbers and
-            truth values are ``"categorical"``, 0 and 1 side by side ``"multi_label"``, other numbers
+        value_types: Value types of columns whose values do not show them.  By default words, whole numbers
+            and truth values are ``"categorical"``, 0 and 1 side by side ``"multi_label"``, other numbers
             ``"continuous"``.
 
     Raises:
         TypeError: For a Dataset without length.
-        ValueError: For a table of another length, without labels, or with values that its measure does
+        ValueError: For a table of another length, without labels, or with values that its value type does
             not allow.
     """
 
@@ -54,11 +54,11 @@ class TorchDataset:
         test: Any,
         metadata: Any = None,
         test_metadata: Any = None,
-        measures: Mapping[str, Measure] | None = None,
+        value_types: Mapping[str, ValueType] | None = None,
     ) -> None:
         self.samples = {"train": train, "test": test}
         tables = [_table("train", train, metadata), _table("test", test, test_metadata)]
-        self.encoded: Encoded = encode(*tables, measures=measures)
+        self.encoded: Encoded = encode(*tables, value_types=value_types)
         self.splits = {
             split: Annotated(samples, columns, self.encoded.vocabulary)
             for (split, samples), columns in zip(
@@ -74,7 +74,7 @@ class TorchDataset:
         """
         return self.splits[one_of("split", split, ("train", "test"))]
 
-    def schema(self) -> Mapping[str, Measure]:
+    def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold."""
         return self.encoded.schema
 

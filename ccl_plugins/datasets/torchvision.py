@@ -16,7 +16,7 @@ from ccl_plugins.datasets.annotated import Annotated, find_labels
 from ccl_plugins.datasets.in_memory import InMemory
 
 if TYPE_CHECKING:
-    from ccl_plugins.protocols import Measure
+    from ccl_plugins.protocols import ValueType
 
 _BY_FLAG = ({"train": True}, {"train": False})
 _BY_NAME = ({"split": "train"}, {"split": "test"})
@@ -97,7 +97,7 @@ class TorchVision:
             return Annotated(samples, {"label": label}, {})
         return InMemory(channels_first(torch.as_tensor(pixels)), label, {"label": label})
 
-    def schema(self) -> Mapping[str, Measure]:
+    def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold."""
         return {"label": "categorical"}
 

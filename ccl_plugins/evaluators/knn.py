@@ -1,4 +1,4 @@
-"""Weighted nearest neighbours."""
+"""Weighted nearest neighbors."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ccl_plugins.protocols import Frozen
 
 
 class KNN:
-    """Accuracy of weighted nearest neighbours in frozen features.
+    """Accuracy of weighted nearest neighbors in frozen features.
 
     Each of the k training samples that are most similar votes for its class with weight
     ``exp(cosine / temperature)``.  Gives ``"knn/top1"``, the fraction of test samples whose
     class wins, and for another column ``"knn-<column>/top1"``.
 
     Args:
-        k: Neighbours, 1 to the number of training samples.
+        k: Neighbors, 1 to the number of training samples.
         temperature: 0.002 or more, where votes still fit into a float64.
         column: Categorical column of the metadata that is predicted; samples without a class are left
             out, and a warning counts them.
@@ -32,11 +32,11 @@ class KNN:
         section 3.4, as in lightly; there ``temperature`` is 0.07.
     """
 
-    measures = ("categorical",)
+    value_types = ("categorical",)
 
     def __init__(self, k: int = 20, temperature: float = 0.1, column: str = "label") -> None:
         if k < 1:
-            raise ValueError(f"k must be 1 or more neighbours, not {k!r}")
+            raise ValueError(f"k must be 1 or more neighbors, not {k!r}")
         if not temperature >= 0.002:
             raise ValueError(f"temperature must be 0.002 or more, not {temperature!r}")
         self.k = k
@@ -47,7 +47,7 @@ class KNN:
         """``{"knn/top1": fraction}``."""
         bank, known = with_classes(train, self.column)
         if self.k > len(bank):
-            raise ValueError(f"k={self.k} neighbours of only {len(bank)} training samples")
+            raise ValueError(f"k={self.k} neighbors of only {len(bank)} training samples")
         x, ids = with_classes(test, self.column)
         right = nearest(x, bank, known, self.k, self.temperature) == ids
         return {f"{metric_prefix('knn', self.column)}/top1": right.double().mean().item()}
@@ -60,7 +60,7 @@ def nearest(x: Tensor, bank: Tensor, ids: Tensor, k: int, temperature: float) ->
         x: (n, f) features to classify.
         bank: (N, f) features whose classes are known.
         ids: (N,) their class ids.
-        k: Neighbours, at most N.
+        k: Neighbors, at most N.
         temperature: Of the votes.
 
     Returns:

@@ -39,7 +39,7 @@ class LinearProbe:
         the best of several penalties and epochs by test accuracy, which this does not.
     """
 
-    measures = ("categorical",)
+    value_types = ("categorical",)
 
     def __init__(self, reg: float = 1e-4, max_iter: int = 1000, column: str = "label") -> None:
         if max_iter < 1:
@@ -110,7 +110,7 @@ def softmax_regression(
         raise ValueError(f"a linear probe needs two classes or more, there is only {ids.tolist()}")
     # The bias is free, so the minimum is the same for centered features, and is reached sooner.
     center = x.mean(dim=0)
-    # scikit-learn minimises C * sum + |W|² / 2.  Of two classes it keeps one row w, where the penalty of
+    # scikit-learn minimizes C * sum + |W|² / 2.  Of two classes it keeps one row w, where the penalty of
     # both rows, w/2 and -w/2, is half as large.
     scale = 2 if len(ids) > 2 else 1
     model = LogisticRegression(C=1 / (scale * reg * len(x)), max_iter=max_iter, tol=tol)

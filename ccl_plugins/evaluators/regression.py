@@ -33,10 +33,10 @@ class Regression:
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), section 4.2 and appendix B; their
         code reports the least error over epochs, which is not the fairest, and stops within the
-        tolerance of its optimiser.
+        tolerance of its optimizer.
     """
 
-    measures = ("continuous",)
+    value_types = ("continuous",)
 
     def __init__(
         self, column: str = "color", reg: float = 1e-6, eight_bit: bool | None = None
@@ -71,7 +71,7 @@ def ridge_regression(x: Tensor, y: Tensor, x_test: Tensor, *, reg: float) -> Ten
     """Predictions (n, c) for x_test (n, f), of the ridge regression of y (N, c) on x (N, f)."""
     from sklearn.linear_model import Ridge
 
-    # scikit-learn minimises a sum over all entries.  Singular values need no matrix of full rank, and give
+    # scikit-learn minimizes a sum over all entries.  Singular values need no matrix of full rank, and give
     # no warning about one that is not: features of a trained network often are collinear.
     model = Ridge(alpha=reg * y.numel(), solver="svd").fit(x.numpy(), y.numpy())
     predicted = torch.from_numpy(model.predict(x_test.numpy()))

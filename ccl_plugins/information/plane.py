@@ -48,12 +48,14 @@ def plane(pipeline: Pipeline, against: str = "label") -> tuple[list[Point], list
     left_out = []
     for name, choice in pipeline.conditions.items():
         condition = choice.build({"dataset": pipeline.dataset})
-        if condition.measure != "categorical":
+        if condition.value_type != "categorical":
             left_out.append(
-                f"{name} is {condition.measure}: clusters(of=...) makes class ids of it"
+                f"{name} is {condition.value_type}: clusters(of=...) makes class ids of it"
             )
-        elif condition.life != "static":
-            left_out.append(f"{name} is {condition.life}: it depends on what the model has learned")
+        elif condition.refresh != "never":
+            left_out.append(
+                f"{name} has refresh {condition.refresh!r}: it depends on what the model has learned"
+            )
         else:
             points += _points(name, condition, split, target)
     if not points:
@@ -93,8 +95,10 @@ def sweep(
             "condition", choice.spec.id, **{**choice.params, parameter: value}
         )
         condition = changed.build({"dataset": pipeline.dataset})
-        if condition.measure != "categorical" or condition.life != "static":
-            raise ValueError(f"{changed!r} is {condition.life} and {condition.measure}")
+        if condition.value_type != "categorical" or condition.refresh != "never":
+            raise ValueError(
+                f"{changed!r} is {condition.value_type} with refresh {condition.refresh!r}"
+            )
         found = list(_points(on, condition, split, target))
         if len(found) > 1:
             raise ValueError(f"{changed!r} has {len(found)} columns; a sweep needs one")

@@ -26,7 +26,7 @@ class Linear:
 
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022).  Their code overwrites the
-        diagonal with 1, which makes the kernel indefinite; here it is kept, or normalised to 1.
+        diagonal with 1, which makes the kernel indefinite; here it is kept, or normalized to 1.
     """
 
     positive_definite: bool = True

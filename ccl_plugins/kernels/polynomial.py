@@ -35,7 +35,7 @@ class Polynomial:
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022); their code has degree 3 and
         coef0 0, and overwrites the diagonal with 1, which makes the kernel indefinite; here it is
-        kept, or normalised to 1.
+        kept, or normalized to 1.
     """
 
     positive_definite: bool = True

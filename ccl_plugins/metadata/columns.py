@@ -17,9 +17,9 @@ from torch import Tensor
 from ccl_plugins.files.tables import choose
 
 if TYPE_CHECKING:
-    from ccl_plugins.protocols import Measure
+    from ccl_plugins.protocols import ValueType
 
-MEASURES = ("categorical", "multi_label", "continuous")
+VALUE_TYPES = ("categorical", "multi_label", "continuous")
 
 
 @dataclass(frozen=True)
@@ -27,41 +27,45 @@ class Encoded:
     """Columns as tensors.
 
     Args:
-        schema: The measure of each column.
+        schema: The value type of each column.
         tables: One mapping of columns per table given, (N,) or (N, c) each.
         vocabulary: For columns of words, the word of each id.
     """
 
-    schema: dict[str, Measure]
+    schema: dict[str, ValueType]
     tables: list[dict[str, Tensor]]
     vocabulary: dict[str, list[str]]
 
 
-def encode(*tables: Mapping[str, Any], measures: Mapping[str, Measure] | None = None) -> Encoded:
+def encode(
+    *tables: Mapping[str, Any], value_types: Mapping[str, ValueType] | None = None
+) -> Encoded:
     """Columns of one or more tables of a data set (train and test, say) as tensors.
 
     Words become their place in sorted order, over all tables together, so that an id means the same
-    word in each.  Without a given measure, words, whole numbers and truth values are
+    word in each.  Without a given value type, words, whole numbers and truth values are
     ``"categorical"``, columns of 0 and 1 side by side ``"multi_label"``, other numbers ``"continuous"``.
 
     Args:
         tables: Columns by name; the same names in each.
-        measures: The measure of some columns, where it is another.
+        value_types: The value type of some columns, where it is another.
 
     Raises:
-        ValueError: For columns that tables do not share, and for values that a measure does not
+        ValueError: For columns that tables do not share, and for values that a value type does not
             allow, naming column and row.
     """
-    chosen = dict(measures or {})
+    chosen = dict(value_types or {})
     names = list(tables[0])
     for other in tables[1:]:
         if set(other) != set(names):
             raise ValueError(f"train has the columns {sorted(names)}, test {sorted(other)}")
-    for name, measure in chosen.items():
+    for name, value_type in chosen.items():
         if name not in names:
-            raise ValueError(f"measures names {name!r}; the columns are {', '.join(names)}")
-        if measure not in MEASURES:
-            raise ValueError(f"{name!r} has measure {measure!r}; there are {', '.join(MEASURES)}")
+            raise ValueError(f"value_types names {name!r}; the columns are {', '.join(names)}")
+        if value_type not in VALUE_TYPES:
+            raise ValueError(
+                f"{name!r} has value_type {value_type!r}; there are {', '.join(VALUE_TYPES)}"
+            )
     encoded = Encoded({}, [{} for _ in tables], {})
     for name in names:
         columns = [_read(name, table[name]) for table in tables]
@@ -69,10 +73,10 @@ def encode(*tables: Mapping[str, Any], measures: Mapping[str, Measure] | None = 
             _encode_words(encoded, name, columns, chosen.get(name))
             continue
         whole = all(_are_whole(table[name], c) for table, c in zip(tables, columns, strict=True))
-        measure = chosen.get(name) or _measure_of(columns, whole)
-        encoded.schema[name] = measure
+        value_type = chosen.get(name) or _value_type_of(columns, whole)
+        encoded.schema[name] = value_type
         for table, column in zip(encoded.tables, columns, strict=True):
-            table[name] = _as_measure(name, column, measure)
+            table[name] = _as_value_type(name, column, value_type)
     return encoded
 
 
@@ -104,9 +108,11 @@ def factorize(words: Sequence[str | None], vocabulary: Sequence[str]) -> Tensor:
     return torch.tensor([places[word] if word else -1 for word in words], dtype=torch.long)
 
 
-def _encode_words(encoded: Encoded, name: str, columns: list[Any], measure: Measure | None) -> None:
-    if measure not in (None, "categorical"):
-        raise ValueError(f"column {name!r} holds words: it is categorical, not {measure}")
+def _encode_words(
+    encoded: Encoded, name: str, columns: list[Any], value_type: ValueType | None
+) -> None:
+    if value_type not in (None, "categorical"):
+        raise ValueError(f"column {name!r} holds words: it is categorical, not {value_type}")
     for column in columns:
         if isinstance(column, Tensor) and not column.isnan().all():
             raise ValueError(f"column {name!r} holds words in one split and numbers in the other")
@@ -171,7 +177,7 @@ def _are_whole(values: Any, column: Tensor) -> bool:
     return bool(there) and all(isinstance(value, int) for value in there)
 
 
-def _measure_of(columns: list[Tensor], whole: bool) -> Measure:
+def _value_type_of(columns: list[Tensor], whole: bool) -> ValueType:
     if not whole:
         return "continuous"
     flat = all(column.ndim == 1 for column in columns)
@@ -179,11 +185,11 @@ def _measure_of(columns: list[Tensor], whole: bool) -> Measure:
     return "multi_label" if binary and not flat else "categorical"
 
 
-def _as_measure(name: str, column: Tensor, measure: Measure) -> Tensor:
-    if measure == "continuous":
+def _as_value_type(name: str, column: Tensor, value_type: ValueType) -> Tensor:
+    if value_type == "continuous":
         return column.float()
     missing = column.isnan()
-    if measure == "multi_label":
+    if value_type == "multi_label":
         _refuse(name, column, (column != 0) & (column != 1) & ~missing, "multi_label is 0 or 1")
         return column.float()
     if column.is_floating_point():

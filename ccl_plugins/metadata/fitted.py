@@ -13,7 +13,7 @@ from torch import Tensor
 from ccl_plugins.files.fingerprints import of_split
 from ccl_plugins.files.tensors import read_tensors, write_tensors
 from ccl_plugins.metadata.missing import missing_rows
-from ccl_plugins.protocols import Measure, Table
+from ccl_plugins.protocols import Table, ValueType
 
 EXTRA = "extras/"
 
@@ -23,7 +23,7 @@ class Description:
     """What a table holds; it prints as one line.
 
     Args:
-        measure: What the values are.
+        value_type: What the values are.
         shape: (N,) or (N, c).
         missing: Samples without a value.
         counts: For class ids, of each column the number of samples of every class that has any, in
@@ -31,7 +31,7 @@ class Description:
         extras: Shapes of the further tensors.
     """
 
-    measure: Measure
+    value_type: ValueType
     shape: tuple[int, ...]
     missing: int
     counts: tuple[Tensor, ...]
@@ -40,7 +40,7 @@ class Description:
     def metrics(self) -> dict[str, float]:
         """As numbers by name: ``missing`` and, for class ids, ``values``, ``fewest`` and ``most``."""
         found: dict[str, float] = {"missing": self.missing}
-        if self.measure != "categorical":
+        if self.value_type != "categorical":
             return found
         for level, counts in enumerate(self.counts):
             prefix = f"{level}/" if len(self.shape) > 1 else ""
@@ -51,10 +51,10 @@ class Description:
         return found
 
     def __str__(self) -> str:
-        parts = [f"{self.measure} {self.shape}"]
-        if self.measure == "categorical":
+        parts = [f"{self.value_type} {self.shape}"]
+        if self.value_type == "categorical":
             parts += [_spread(counts, "values", "samples each") for counts in self.counts]
-        elif self.measure == "multi_label":
+        elif self.value_type == "multi_label":
             parts += [_spread(self.counts[0], "columns", "samples with 1 in each")]
         if self.missing:
             parts.append(f"missing in {self.missing} samples")
@@ -62,23 +62,23 @@ class Description:
         return "; ".join(parts)
 
 
-def describe(table: Table, measure: Measure) -> Description:
+def describe(table: Table, value_type: ValueType) -> Description:
     """What a condition's table holds: its shape, how many values, how many samples each has.
 
     Args:
         table: As fitted; missing values are -1 or NaN.
-        measure: The condition's.
+        value_type: The condition's.
     """
-    values, gone = table.values, missing_rows(table.values, measure)
+    values, gone = table.values, missing_rows(table.values, value_type)
     columns = values.T if values.ndim == 2 else [values]
-    if measure == "categorical":
+    if value_type == "categorical":
         counts = [torch.unique(c[c >= 0], return_counts=True)[1] for c in columns]
-    elif measure == "multi_label":
+    elif value_type == "multi_label":
         counts = [torch.stack([(c == 1).sum() for c in columns])]
     else:
         counts = []
     extras = {name: tuple(value.shape) for name, value in table.extras.items()}
-    return Description(measure, tuple(values.shape), int(gone.sum()), tuple(counts), extras)
+    return Description(value_type, tuple(values.shape), int(gone.sum()), tuple(counts), extras)
 
 
 def fit(condition: Any, split: Any, embed: Callable[[], Tensor] | None = None) -> Table:
@@ -97,29 +97,29 @@ def fit(condition: Any, split: Any, embed: Callable[[], Tensor] | None = None) -
     def refuse() -> Tensor:
         raise ValueError(f"{name} asks for the model's embeddings: give embed=")
 
-    if condition.life == "online":
+    if condition.refresh == "batch":
         raise ValueError(f"{name} is computed in every step of training and has no table")
     with torch.no_grad():
         fitted = condition.fit(split, embed or refuse, None)
     return fitted if isinstance(fitted, Table) else Table(fitted)
 
 
-def save(path: str | Path, table: Table, measure: Measure, split: Any = None) -> None:
+def save(path: str | Path, table: Table, value_type: ValueType, split: Any = None) -> None:
     """Keep a table in a safetensors file; condition ``saved`` reads it.
 
     Args:
         path: The file.
         table: The table.
-        measure: The condition's.
+        value_type: The condition's.
         split: The split it was fitted on; the file is then refused for others.
     """
-    about = {"measure": measure} | ({} if split is None else {"dataset": of_split(split)})
+    about = {"value_type": value_type} | ({} if split is None else {"dataset": of_split(split)})
     extras = {EXTRA + name: value for name, value in table.extras.items()}
     write_tensors(Path(path), {"values": table.values, **extras}, about)
 
 
-def load(path: str | Path) -> tuple[Table, Measure]:
-    """A table that `save` wrote, and its measure.
+def load(path: str | Path) -> tuple[Table, ValueType]:
+    """A table that `save` wrote, and its value type.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -127,11 +127,11 @@ def load(path: str | Path) -> tuple[Table, Measure]:
         ValueError: If it is no table.
     """
     tensors, about = read_tensors(Path(path))
-    if "measure" not in about or "values" not in tensors:
+    if "value_type" not in about or "values" not in tensors:
         raise ValueError(f"{path} holds no fitted condition")
     extras = {k.removeprefix(EXTRA): v for k, v in tensors.items() if k != "values"}
-    measure: Any = about["measure"]
-    return Table(tensors["values"], extras), measure
+    value_type: Any = about["value_type"]
+    return Table(tensors["values"], extras), value_type
 
 
 def _spread(counts: Tensor, what: str, each: str) -> str:

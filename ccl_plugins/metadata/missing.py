@@ -8,41 +8,41 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
-from ccl_plugins.protocols import Measure
+from ccl_plugins.protocols import ValueType
 
 Missing = Literal["error", "own", "drop"]
 """What becomes of samples without a value: an error that names them; a class of their own, so that
 they are positives of their own views only; or they are left out of training."""
 
 
-def check_policy(missing: str, measure: Measure | None = None) -> Missing:
-    """``missing`` if it is a policy that goes with the measure.
+def check_policy(missing: str, value_type: ValueType | None = None) -> Missing:
+    """``missing`` if it is a policy that goes with the value type.
 
     Args:
         missing: The policy.
-        measure: Of the condition; None where it is not known yet.
+        value_type: Of the condition; None where it is not known yet.
 
     Raises:
         ValueError: For another word, and for ``"own"`` where there are no classes.
     """
     one_of("missing", missing, get_args(Missing))
-    if missing == "own" and measure not in (None, "categorical"):
+    if missing == "own" and value_type not in (None, "categorical"):
         raise ValueError(
-            f"missing='own' gives a sample a class of its own, but the condition is {measure}:"
+            f"missing='own' gives a sample a class of its own, but the condition is {value_type}:"
             " missing='drop' leaves such samples out"
         )
     return cast("Missing", missing)
 
 
-def missing_entries(values: Tensor, measure: Measure) -> Tensor:
+def missing_entries(values: Tensor, value_type: ValueType) -> Tensor:
     """True where a value is missing: NaN, and -1 among class ids and 0/1 columns."""
     nan = values.isnan()
-    return nan if measure == "continuous" else nan | (values == -1)
+    return nan if value_type == "continuous" else nan | (values == -1)
 
 
-def missing_rows(values: Tensor, measure: Measure) -> Tensor:
+def missing_rows(values: Tensor, value_type: ValueType) -> Tensor:
     """(N,) True at the samples that lack a value of (N,) or (N, c)."""
-    entries = missing_entries(values, measure)
+    entries = missing_entries(values, value_type)
     return entries if entries.ndim == 1 else entries.any(1)
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from torch import Tensor
 
 from ccl_plugins.metadata.missing import Missing, check_policy, missing_entries, own_classes
-from ccl_plugins.protocols import Measure
+from ccl_plugins.protocols import ValueType
 
 
 def check_values(
-    name: str, values: Tensor, measure: Measure, size: int, missing: Missing = "error"
+    name: str, values: Tensor, value_type: ValueType, size: int, missing: Missing = "error"
 ) -> Tensor:
-    """A condition's values in the type its measure has: long, or float32.
+    """A condition's values in the type its value type has: long, or float32.
 
     Args:
         name: The condition's, for errors.
         values: (N,) or (N, c).
-        measure: ``"categorical"`` class ids, 0 or more; ``"multi_label"`` 0/1 columns;
+        value_type: ``"categorical"`` class ids, 0 or more; ``"multi_label"`` 0/1 columns;
             ``"continuous"`` finite numbers.
         size: N.
         missing: What becomes of missing values: refused; under ``"own"`` new classes; under
@@ -25,7 +25,7 @@ def check_values(
     Raises:
         TypeError: For values that are no tensor.
         ValueError: For another number of rows, missing or infinite values, naming the first rows,
-            and values that are not of the measure.
+            and values that are not of the value type.
     """
     if not isinstance(values, Tensor):
         raise TypeError(f"condition {name!r} must be a tensor, not {type(values).__name__}")
@@ -34,24 +34,24 @@ def check_values(
             f"condition {name!r} has shape {tuple(values.shape)}, but the data set has {size} samples:"
             f" ({size},) or ({size}, c) is right"
         )
-    if measure not in ("categorical", "multi_label", "continuous"):
+    if value_type not in ("categorical", "multi_label", "continuous"):
         raise ValueError(
-            f"condition {name!r} has measure {measure!r};"
+            f"condition {name!r} has value_type {value_type!r};"
             " there are 'categorical', 'multi_label' and 'continuous'"
         )
     if values.is_complex():
-        raise ValueError(f"condition {name!r} has complex values; its measure is {measure}")
-    check_policy(missing, measure)
+        raise ValueError(f"condition {name!r} has complex values; its value type is {value_type}")
+    check_policy(missing, value_type)
     values = values.detach()
-    gone = missing_entries(values, measure)
+    gone = missing_entries(values, value_type)
     if missing == "error":
-        _refuse_missing(gone, values, name, measure)
+        _refuse_missing(gone, values, name, value_type)
     elif len(values) and _rows(gone).all():
         raise ValueError(f"condition {name!r} is missing in all of its {size} rows")
-    if measure == "continuous":
+    if value_type == "continuous":
         _refuse(values.isinf(), name, "infinite", "continuous values must be finite")
         return values.float()
-    if measure == "multi_label":
+    if value_type == "multi_label":
         odd = (values != 0) & (values != 1) & ~gone
         _refuse(odd, name, "neither 0 nor 1", "multi_label values are 0 or 1")
         return values.float().masked_fill(gone, float("nan"))
@@ -63,10 +63,10 @@ def check_values(
     return own_classes(ids, gone) if missing == "own" else ids
 
 
-def _refuse_missing(gone: Tensor, values: Tensor, name: str, measure: Measure) -> None:
+def _refuse_missing(gone: Tensor, values: Tensor, name: str, value_type: ValueType) -> None:
     ways = "'own' (positive with their own views only) or 'drop'"
     remedy = f"give these samples a value, or the condition missing={ways}"
-    if measure != "categorical":
+    if value_type != "categorical":
         remedy = "fill these samples in, or give the condition missing='drop'"
     _refuse(gone & values.isnan(), name, "missing (NaN)", remedy)
     _refuse(gone, name, "missing (-1)", remedy)

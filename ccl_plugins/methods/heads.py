@@ -9,7 +9,7 @@ from torch import nn
 from ccl_plugins.arguments import one_of, whole
 
 LastNorm = Literal["affine", "plain", "none"]
-"""What follows the last linear layer: batch normalisation with a scale and shift of its own, without,
+"""What follows the last linear layer: batch normalization with a scale and shift of its own, without,
 or nothing."""
 
 
@@ -23,16 +23,16 @@ def mlp_head(
     last_norm: LastNorm = "affine",
     last_bias: bool = True,
 ) -> nn.Module:
-    """A projection head of lightly: linear layers, normalised and rectified but for the last.
+    """A projection head of lightly: linear layers, normalized and rectified but for the last.
 
     Args:
         inputs: Length of a feature vector.
         hidden: Width of the hidden layers.
         dim: Dimension of the projections.
         layers: Linear layers, 1 or more.
-        batch_norm: Whether layers are normalised over the batch; those that are have no bias.
-        last_norm: Of the last layer, where there is batch normalisation.
-        last_bias: Whether a last layer that is not normalised has a bias.
+        batch_norm: Whether layers are normalized over the batch; those that are have no bias.
+        last_norm: Of the last layer, where there is batch normalization.
+        last_bias: Whether a last layer that is not normalized has a bias.
 
     Raises:
         TypeError: For a width or a number of layers that is no whole number.

@@ -31,9 +31,9 @@ class MoCoV2(nn.Module):
         hidden: Width of the heads' hidden layers.
         dim: Dimension of queries and keys.
         layers: Linear layers of a head.
-        batch_norm: Whether heads have batch normalisation.
+        batch_norm: Whether heads have batch normalization.
         queue_size: Keys that the queue holds; no batch may have more.
-        momentum: Of the key encoder per optimiser step, from 0 to below 1.
+        momentum: Of the key encoder per optimizer step, from 0 to below 1.
         symmetric: Whether every view is a query.
         shuffle: Whether images are exchanged between processes before keys are computed, so that batch
             statistics tell nothing of who belongs together; of no effect on one process.

@@ -19,7 +19,7 @@ class MoCoV3(nn.Module):
     """MoCo v3: each view's prediction is compared with the momentum keys of the other views.
 
     Every view goes through the encoder by itself, so that batch statistics are of one view.  The key
-    encoder follows the encoder and its projector, not the predictor, after each optimiser step: the
+    encoder follows the encoder and its projector, not the predictor, after each optimizer step: the
     reference moves it before it computes the keys of the next, which is the same, and in the first step
     both have equal weights.  The momentum rises as a cosine and would be 1 after the last step.
 
@@ -32,9 +32,9 @@ class MoCoV3(nn.Module):
     Args:
         hidden: Width of the heads' hidden layers.
         dim: Dimension of predictions and keys.
-        heads: Those of the reference for ``"vit"``, a projector of three layers and a normalised
-            predictor, or for ``"resnet"``, a projector of two and a predictor that is not normalised.
-        batch_norm: Whether heads have batch normalisation, as the reference's.
+        heads: Those of the reference for ``"vit"``, a projector of three layers and a normalized
+            predictor, or for ``"resnet"``, a projector of two and a predictor that is not normalized.
+        batch_norm: Whether heads have batch normalization, as the reference's.
         momentum: Of the key encoder in the first step, from 0 to below 1; the reference has 0.99,
             and 0.996 for 1000 epochs.
         backbone: Images to features; supplied by the pipeline.

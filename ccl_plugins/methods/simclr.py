@@ -23,8 +23,8 @@ class SimCLR(nn.Module):
         hidden: Width of the head's hidden layers.
         dim: Dimension of the projections.
         layers: Linear layers of the head; 1 is a linear head, without hidden layers.
-        batch_norm: Whether the head has batch normalisation, as SimCLR's does.
-        last_norm: What follows the last layer where it has: normalisation with a scale and shift of its
+        batch_norm: Whether the head has batch normalization, as SimCLR's does.
+        last_norm: What follows the last layer where it has: normalization with a scale and shift of its
             own (``"affine"``, as in lightly), without (``"plain"``), or nothing (``"none"``).
         backbone: Images to features; supplied by the pipeline.
 

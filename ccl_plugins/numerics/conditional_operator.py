@@ -1,7 +1,7 @@
 """The conditional operator of CCL-K: what each sample counts for, given another's condition.
 
 ``W = (K + ridge I)⁻¹ K`` in whichever of four equal forms is the cheapest: in closed form for classes,
-in the primal for a kernel with features, by a factorisation of K, or, on request, approximately.
+in the primal for a kernel with features, by a factorization of K, or, on request, approximately.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def conditional_columns(
     - class ids under a kernel that declares ``one_hot``: in closed form, O(n m);
     - a kernel with ``features`` of rank r below m: ``Φ (ΦᵀΦ + ridge I)⁻¹ Φᵀ``, O(m r² + n m r); with
       ``gram``, O(n m r);
-    - otherwise by a Cholesky factorisation of K, O(m³);
+    - otherwise by a Cholesky factorization of K, O(m³);
     - ``landmarks`` fewer than m and r: by features of that rank, exact between landmarks and for each
       sample with itself, O(m landmarks² + n m landmarks).  Close for a kernel that is wide beside the
       distances between landmarks, and for nothing else: compare with the exact operator on a part.

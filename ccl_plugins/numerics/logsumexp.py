@@ -142,7 +142,7 @@ def squared_norm(a: Tensor) -> Tensor:
 def squared_distance(a: Tensor, b: Tensor) -> Tensor:
     """Squared Euclidean distances (n, m) of condition values; of class ids, 0 or 2.
 
-    ``|a|² + |b|² - 2ab`` after centring, which keeps the error of far-off-centre values (colors in
+    ``|a|² + |b|² - 2ab`` after centering, which keeps the error of far-off-center values (colors in
     0..255, say) at the level of their spread; exactly 0 where no more than rounding is left, as
     between equal values, and on the diagonal where ``a is b``.
     """

@@ -13,7 +13,7 @@ from ccl_plugins.arguments import finite
 from ccl_plugins.numerics.logsumexp import at_least_float32, gather
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, changing, progress
 from ccl_plugins.pairs.pairs import Pairs, in_batch
-from ccl_plugins.protocols import Kernel, Measure
+from ccl_plugins.protocols import Kernel, ValueType
 
 
 def read_views(objective: ContrastiveObjective, views: tuple[Tensor, ...]) -> Tensor:
@@ -93,16 +93,16 @@ def _values(name: str, key: str, z: object, accepted: object, views: Tensor) -> 
             f"{key} must have one row per sample, (b,) or (b, c) with b = {views.shape[1]},"
             f" not {tuple(z.shape)}"
         )
-    if measure_of(z) not in accepted:  # type: ignore[operator]  # a sequence of measures
+    if value_type_of(z) not in accepted:  # type: ignore[operator]  # a sequence of value types
         raise TypeError(
-            f"{name} needs a {_or(accepted)} condition, but {key} is {measure_of(z)}"
+            f"{name} needs a {_or(accepted)} condition, but {key} is {value_type_of(z)}"
             f" ({z.dtype}, {tuple(z.shape)})"
         )
     _refuse_missing(key, z)
     return z
 
 
-def measure_of(z: Tensor) -> Measure:
+def value_type_of(z: Tensor) -> ValueType:
     """What a tensor without a name holds: integers in one dimension are class ids.
 
     Bool and uint8 columns are 0/1 attributes; floats are continuous, which every objective that takes
@@ -138,11 +138,11 @@ def _refuse_rows(what: str, entries: Tensor, way_out: str = "") -> None:
 
 
 def _accepted(wanted: Mapping[str, object]) -> str:
-    return "; ".join(f"{key}: {_or(measures)}" for key, measures in wanted.items())
+    return "; ".join(f"{key}: {_or(value_types)}" for key, value_types in wanted.items())
 
 
-def _or(measures: object) -> str:
-    return " or ".join(measures)  # type: ignore[arg-type]  # a sequence of measures
+def _or(value_types: object) -> str:
+    return " or ".join(value_types)  # type: ignore[arg-type]  # a sequence of value types
 
 
 Exclude: TypeAlias = tuple[Kernel, Scalar] | tuple[Kernel, Scalar, str]
@@ -174,7 +174,7 @@ class ContrastiveObjective(nn.Module):
     """Whether keys of an anchor's own view are compared with it."""
     min_views: int = 2
     embedding: Literal["sphere", "raw"] = "sphere"
-    """Whether embeddings come L2-normalised."""
+    """Whether embeddings come L2-normalized."""
     distributed: Literal["mean", "replicated"] = "mean"
     """``"mean"``: each process has the terms of its own anchors; ``"replicated"``: all have all."""
     hierarchies: bool = False
@@ -188,13 +188,13 @@ class ContrastiveObjective(nn.Module):
         self.gather_distributed = gather_distributed
 
     @property
-    def conditions(self) -> Mapping[str, Sequence[Measure]]:
-        """The conditions this objective reads, and the measures it accepts for each."""
+    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
+        """The conditions this objective reads, and the value types it accepts for each."""
         return self.and_excluded({})
 
     def and_excluded(
-        self, conditions: Mapping[str, Sequence[Measure]]
-    ) -> Mapping[str, Sequence[Measure]]:
+        self, conditions: Mapping[str, Sequence[ValueType]]
+    ) -> Mapping[str, Sequence[ValueType]]:
         """A subclass's own conditions, and the one that ``exclude`` reads.
 
         A method and no ``super().conditions``, which does not compile.
@@ -216,7 +216,7 @@ class ContrastiveObjective(nn.Module):
         """Bring the scheduled numbers to where training is; called before each step.
 
         Args:
-            step: Optimiser steps taken before.
+            step: Optimizer steps taken before.
             total: Those of the whole run; its last step has the schedules' ends.
         """
         progress(self, step, total)
@@ -271,14 +271,14 @@ class ContrastiveObjective(nn.Module):
         """The loss of raw embeddings.
 
         Args:
-            views: Two or more (b, d) embeddings, not normalised; row i of each is one sample.
+            views: Two or more (b, d) embeddings, not normalized; row i of each is one sample.
             condition: (b,) or (b, c) values, a tuple with one such tensor per view, or a mapping of
                 names for an objective that reads several.
             index: (b,) dataset indices, for an objective that remembers samples.
             extras: Further tensors by name, ``"<condition>/<name>"``, for one that reads them.
 
         Raises:
-            TypeError: A condition that is not read, none where one is, or one of another measure.
+            TypeError: A condition that is not read, none where one is, or one of another value type.
             ValueError: Shapes that do not fit, too few views, NaN or inf, class ids below 0; anchors
                 for which the loss is undefined, by row.
         """

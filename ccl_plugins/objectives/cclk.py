@@ -22,7 +22,7 @@ from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.objectives.cclk_released import released_operator
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
-from ccl_plugins.protocols import Kernel, Measure
+from ccl_plugins.protocols import Kernel, ValueType
 
 
 class CCLK(ContrastiveObjective):
@@ -89,8 +89,8 @@ class CCLK(ContrastiveObjective):
         self.gram_name = gram_name(on, kernel)
 
     @property
-    def conditions(self) -> Mapping[str, Sequence[Measure]]:
-        """One condition of any measure."""
+    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
+        """One condition of any value type."""
         return self.and_excluded({self.on: ("categorical", "multi_label", "continuous")})
 
     def statistics(self) -> dict[str, Statistic]:

@@ -12,7 +12,7 @@ from torch.nn import functional
 from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.objectives.base import ContrastiveObjective
 from ccl_plugins.pairs.pairs import Pairs
-from ccl_plugins.protocols import Measure, Table
+from ccl_plugins.protocols import Table, ValueType
 
 
 class ClusterCrossEntropy(ContrastiveObjective):
@@ -63,12 +63,12 @@ class ClusterCrossEntropy(ContrastiveObjective):
         self.head = None if classes is None else nn.Linear(dim, classes)
 
     @property
-    def conditions(self) -> Mapping[str, Sequence[Measure]]:
+    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
         """One condition of class ids."""
         return {self.on: ("categorical",)}
 
     def setup(self, tables: Mapping[str, Table] | Mapping[str, Tensor]) -> None:
-        """Make the linear layer, where ``classes`` was not given; before the optimiser exists.
+        """Make the linear layer, where ``classes`` was not given; before the optimizer exists.
 
         Args:
             tables: The conditions' values (N,) by name.

@@ -10,7 +10,7 @@ from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.infonce import InfoNCE
 from ccl_plugins.objectives.scalars import Scalar
 from ccl_plugins.pairs.pairs import Pairs
-from ccl_plugins.protocols import Measure
+from ccl_plugins.protocols import ValueType
 
 
 class FairInfoNCE(InfoNCE):
@@ -58,7 +58,7 @@ class FairInfoNCE(InfoNCE):
         self.on = on
 
     @property
-    def conditions(self) -> Mapping[str, Sequence[Measure]]:
+    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
         """One categorical condition."""
         return self.and_excluded({self.on: ("categorical",)})
 

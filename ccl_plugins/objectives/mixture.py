@@ -12,7 +12,7 @@ from ccl_plugins.arguments import non_negative
 from ccl_plugins.objectives.base import ContrastiveObjective, own_terms
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, changing, progress
 from ccl_plugins.pairs.pairs import Pairs
-from ccl_plugins.protocols import Measure, Objective
+from ccl_plugins.protocols import Objective, ValueType
 
 
 class Mixture(ContrastiveObjective):
@@ -30,7 +30,7 @@ class Mixture(ContrastiveObjective):
 
     Raises:
         ValueError: For no objectives, for weights that do not fit, and for objectives that want
-            unit-norm and raw embeddings, or different measures of one condition.
+            unit-norm and raw embeddings, or different value types of one condition.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"objectives": ["infonce", "ucl"], "weights": [1, 0.5]}
@@ -66,8 +66,8 @@ class Mixture(ContrastiveObjective):
         self._conditions = _read_by_all(members)
 
     @property
-    def conditions(self) -> Mapping[str, Sequence[Measure]]:
-        """The conditions of all objectives, with the measures that all readers of each accept."""
+    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
+        """The conditions of all objectives, with the value types that all readers of each accept."""
         return self._conditions
 
     def setup(self, tables: Mapping[str, Any]) -> None:
@@ -75,7 +75,7 @@ class Mixture(ContrastiveObjective):
         self._tell("setup", tables)
 
     def after_step(self) -> None:
-        """Tell the objectives of an optimiser step."""
+        """Tell the objectives of an optimizer step."""
         self._tell("after_step")
 
     def check_condition(self, condition: Mapping[str, Tensor]) -> None:
@@ -156,16 +156,16 @@ def _by_name(given: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
     return dict(given if isinstance(given, Mapping) else {str(i): x for i, x in enumerate(given)})
 
 
-def _read_by_all(members: Mapping[str, Objective]) -> dict[str, tuple[Measure, ...]]:
-    accepted: dict[str, tuple[Measure, ...]] = {}
+def _read_by_all(members: Mapping[str, Objective]) -> dict[str, tuple[ValueType, ...]]:
+    accepted: dict[str, tuple[ValueType, ...]] = {}
     for member in members.values():
-        for name, measures in member.conditions.items():
-            accepted[name] = tuple(m for m in accepted.get(name, measures) if m in measures)
-    for name, measures in accepted.items():
-        if not measures:
+        for name, value_types in member.conditions.items():
+            accepted[name] = tuple(m for m in accepted.get(name, value_types) if m in value_types)
+    for name, value_types in accepted.items():
+        if not value_types:
             wanted = {k: m.conditions[name] for k, m in members.items() if name in m.conditions}
             raise ValueError(
-                f"objectives must accept one measure of the condition {name!r}, not {wanted}:"
+                f"objectives must accept one value type of the condition {name!r}, not {wanted}:"
                 " give each its own, on=..."
             )
     return accepted

@@ -165,7 +165,7 @@ def progress(objective: nn.Module, step: int, total: int) -> None:
 
     Args:
         objective: What has the numbers.
-        step: Optimiser steps taken before.
+        step: Optimizer steps taken before.
         total: Those of the whole run; its last step has the schedules' ends.
     """
     done = min(step / max(total - 1, 1), 1.0)

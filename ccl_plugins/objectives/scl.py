@@ -14,7 +14,7 @@ from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.hardness import Blocks, HardnessObjective
 from ccl_plugins.objectives.scalars import Scalar
 from ccl_plugins.pairs.pairs import Pairs
-from ccl_plugins.protocols import Measure
+from ccl_plugins.protocols import ValueType
 
 
 class SCL(HardnessObjective):
@@ -73,7 +73,7 @@ class SCL(HardnessObjective):
         self.on = on
 
     @property
-    def conditions(self) -> Mapping[str, Sequence[Measure]]:
+    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
         """One condition, class ids, beside what ``exclude`` reads."""
         return self.and_excluded({self.on: ("categorical",)})
 

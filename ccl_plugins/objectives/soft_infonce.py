@@ -13,7 +13,7 @@ from ccl_plugins.numerics.logsumexp import EMPTY, log_weights, logsumexp, masked
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
-from ccl_plugins.protocols import Kernel, Measure
+from ccl_plugins.protocols import Kernel, ValueType
 
 
 class SoftInfoNCE(ContrastiveObjective):
@@ -81,8 +81,8 @@ class SoftInfoNCE(ContrastiveObjective):
         self.on = on
 
     @property
-    def conditions(self) -> Mapping[str, Sequence[Measure]]:
-        """One condition of any measure."""
+    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
+        """One condition of any value type."""
         return self.and_excluded({self.on: ("categorical", "multi_label", "continuous")})
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:

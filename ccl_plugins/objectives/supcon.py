@@ -14,7 +14,7 @@ from ccl_plugins.numerics.logsumexp import EMPTY, in_order_of, least_exponent
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.objectives.scalars import Number, Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
-from ccl_plugins.protocols import Measure
+from ccl_plugins.protocols import ValueType
 
 
 class SupCon(ContrastiveObjective):
@@ -55,7 +55,7 @@ class SupCon(ContrastiveObjective):
         self.on = on
 
     @property
-    def conditions(self) -> Mapping[str, Sequence[Measure]]:
+    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
         """One categorical condition."""
         return self.and_excluded({self.on: ("categorical",)})
 

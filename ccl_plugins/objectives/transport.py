@@ -140,7 +140,7 @@ def conditional_entropy(embeddings: Tensor, t_minus: float = 1.0) -> Tensor:
     ``mean_i Σ_{j≠i} -π⁻_ij ln π⁻_ij``; a diagnostic, not a loss.  It grows as embeddings spread.
 
     Args:
-        embeddings: (M, d), M at least 2; normalised here.
+        embeddings: (M, d), M at least 2; normalized here.
         t_minus: t⁻, above 0.
 
     Raises:

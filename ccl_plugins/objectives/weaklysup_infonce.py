@@ -11,7 +11,7 @@ from ccl_plugins.objectives.infonce import InfoNCE
 from ccl_plugins.objectives.scalars import Scalar
 from ccl_plugins.objectives.supcon import log_share
 from ccl_plugins.pairs.pairs import Pairs
-from ccl_plugins.protocols import Measure
+from ccl_plugins.protocols import ValueType
 
 
 class WeaklySupInfoNCE(InfoNCE):
@@ -55,7 +55,7 @@ class WeaklySupInfoNCE(InfoNCE):
         self.on = on
 
     @property
-    def conditions(self) -> Mapping[str, Sequence[Measure]]:
+    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
         """One categorical condition."""
         return self.and_excluded({self.on: ("categorical",)})
 

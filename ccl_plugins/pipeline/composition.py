@@ -40,7 +40,7 @@ class Pipeline:
         condition: The conditioning variable; objectives know it as ``"condition"``.
         conditions: Several, by name, in place of ``condition``.
         sampler: Which samples meet in a batch.
-        evaluate: What is measured at the end; by default a linear probe, nearest neighbours, and a
+        evaluate: What is measured at the end; by default a linear probe, nearest neighbors, and a
             regression of each continuous column of the data set.
         fit: Settings of `fit`, as the ``[fit]`` table of a configuration.
 
@@ -92,7 +92,7 @@ class Pipeline:
             )
         ]
         self._check()
-        reg.call("ccl_pipeline_built", pipeline=self)  # a plug-in rejects a pipeline by raising
+        reg.call("ccl_pipeline_composed", pipeline=self)  # a plug-in rejects a pipeline by raising
 
     def _check(self) -> None:
         """Whether the parts go together; what is built for it is thrown away, but for the data set."""

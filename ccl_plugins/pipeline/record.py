@@ -27,7 +27,7 @@ def versions_of(plugins: Iterable[str]) -> dict[str, str]:
 
 def _nested(value: Any) -> Iterator[Any]:
     """The components in a value, at any depth."""
-    if isinstance(value, engine.Component):
+    if isinstance(value, engine.Choice):
         yield value
         yield from _nested(value.params)
     elif isinstance(value, Mapping):

@@ -20,7 +20,7 @@ def check(objective: Any, views: Any, conditions: Mapping[str, Any]) -> list[str
         The names of the conditions that the objective does not read.
 
     Raises:
-        ValueError: For too few views, and for a condition that is missing, of another measure or, where
+        ValueError: For too few views, and for a condition that is missing, of another value type or, where
             one class id is read, of several.
     """
     name = type(objective).__name__
@@ -29,15 +29,15 @@ def check(objective: Any, views: Any, conditions: Mapping[str, Any]) -> list[str
             f"{name} needs at least {objective.min_views} views, and these views give {views.count}:"
             f" use views multi with count={objective.min_views}"
         )
-    for wanted, measures in objective.conditions.items():
+    for wanted, value_types in objective.conditions.items():
         if wanted not in conditions:
-            raise ValueError(_missing(name, wanted, measures, list(conditions)))
+            raise ValueError(_missing(name, wanted, value_types, list(conditions)))
         condition = conditions[wanted]
-        measure, kind = condition.measure, type(condition).__name__
-        if measure not in measures:
+        value_type, kind = condition.value_type, type(condition).__name__
+        if value_type not in value_types:
             raise ValueError(
-                f"{name} needs a {' or '.join(measures)} condition, and {wanted!r}, {kind}, is {measure}"
-                f"{_way_out(measure, measures)}"
+                f"{name} needs a {' or '.join(value_types)} condition, and {wanted!r}, {kind}, is"
+                f" {value_type}{_way_out(value_type, value_types)}"
             )
         if getattr(condition, "hierarchy", False) and not getattr(objective, "hierarchies", False):
             raise ValueError(
@@ -93,17 +93,21 @@ def check_columns(evaluators: Iterable[Any], dataset: Any) -> None:
     """Whether the data set has the columns that evaluators read, before a run is trained for them.
 
     Args:
-        evaluators: Those that say in an attribute ``column`` what they read, and in ``measures`` of
-            which measures it can be, are looked at.
+        evaluators: Those that say in an attribute ``column`` what they read, and in ``value_types`` of
+            which value types it can be, are looked at.
         dataset: The data set.
 
     Raises:
-        ValueError: For a column that is not there, and one of another measure.
+        ValueError: For a column that is not there, and one of another value type.
     """
     reading = [each for each in evaluators if getattr(each, "column", None) is not None]
     schema = dataset.schema() if reading else {}
     for each in reading:
-        name, column, accepted = type(each).__name__, each.column, getattr(each, "measures", None)
+        name, column, accepted = (
+            type(each).__name__,
+            each.column,
+            getattr(each, "value_types", None),
+        )
         if column not in schema:
             there = ", ".join(schema)
             raise ValueError(
@@ -134,8 +138,8 @@ def check_method(method: Any, batch_size: int, conditions: Mapping[str, Any]) ->
             )
 
 
-def _missing(name: str, wanted: str, measures: Any, there: list[str]) -> str:
-    message = f"{name} reads the condition {wanted!r} ({' or '.join(measures)}), and "
+def _missing(name: str, wanted: str, value_types: Any, there: list[str]) -> str:
+    message = f"{name} reads the condition {wanted!r} ({' or '.join(value_types)}), and "
     if not there:
         return message + "the pipeline has none: give it condition=..."
     return (
@@ -144,8 +148,8 @@ def _missing(name: str, wanted: str, measures: Any, there: list[str]) -> str:
     )
 
 
-def _way_out(measure: str, measures: Any) -> str:
-    if measure != "categorical" and "categorical" in measures:
+def _way_out(value_type: str, value_types: Any) -> str:
+    if value_type != "categorical" and "categorical" in value_types:
         return ": make class ids of it with clusters(of=..., k=...)"
     return ""
 
@@ -155,11 +159,11 @@ def read_by_sampler(sampler: Any, conditions: Mapping[str, Any]) -> str | None:
 
     Args:
         sampler: The choice.  One whose class asks for ``condition`` reads that called ``on``, if it
-            has such a parameter; its static method ``measures(parameters)`` says what it takes.
+            has such a parameter; its static method ``value_types(parameters)`` says what it takes.
         conditions: The built conditions of the pipeline, by name.
 
     Raises:
-        ValueError: For a condition that is missing, that has no table, or of another measure.
+        ValueError: For a condition that is missing, that has no table, or of another value type.
     """
     if "condition" not in sampler.supplied:
         return None
@@ -174,18 +178,18 @@ def read_by_sampler(sampler: Any, conditions: Mapping[str, Any]) -> str | None:
             + (f"{there}: give the sampler on={next(iter(conditions))!r}" if there else "none")
         )
     condition = conditions[on]
-    if condition.life == "online":
+    if condition.refresh == "batch":
         raise ValueError(
             f"the sampler {name} reads the condition {on!r}, {type(condition).__name__}, which is known"
             " of embedded batches only: batches are made of static and refreshed ones"
         )
-    measures = getattr(sampler.spec.load(), "measures", None)
-    accepted = None if measures is None else measures(sampler.params)
-    if accepted is not None and condition.measure not in accepted:
+    value_types = getattr(sampler.spec.load(), "value_types", None)
+    accepted = None if value_types is None else value_types(sampler.params)
+    if accepted is not None and condition.value_type not in accepted:
         raise ValueError(
             f"the sampler {sampler!r} needs a {' or '.join(accepted)} condition, and {on!r},"
-            f" {type(condition).__name__}, is {condition.measure}"
-            f"{_way_out(condition.measure, accepted)}"
+            f" {type(condition).__name__}, is {condition.value_type}"
+            f"{_way_out(condition.value_type, accepted)}"
         )
     return on
 
@@ -194,7 +198,7 @@ def default_evaluators(dataset: Any) -> list[Any]:
     """Probes of the label where it is class ids, and a regression of each continuous column."""
     schema = dataset.schema()
     probes = ["linear", "knn"] if schema.get("label") == "categorical" else []
-    continuous = [name for name, measure in schema.items() if measure == "continuous"]
+    continuous = [name for name, value_type in schema.items() if value_type == "continuous"]
     return [*probes, *({"use": "regression", "column": name} for name in continuous)]
 
 

@@ -46,7 +46,7 @@ def embedding_map(runs: Mapping[str, Run], path: str | Path, column: str = "colo
 
 
 def project(features: Tensor) -> Tensor:
-    """(n, f) -> (n, 2) by t-SNE, which keeps neighbours together; the same for the same features."""
+    """(n, f) -> (n, 2) by t-SNE, which keeps neighbors together; the same for the same features."""
     import torch
     from sklearn.manifold import TSNE
 

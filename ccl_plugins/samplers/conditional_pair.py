@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccl_plugins.protocols import Kernel, Measure
+from ccl_plugins.protocols import Kernel, ValueType
 from ccl_plugins.samplers.by_kernel import by_kernel
 from ccl_plugins.samplers.groups import require_rows, stream
 from ccl_plugins.samplers.nearest import among_nearest
@@ -33,7 +33,7 @@ class ConditionalPair:
     Args:
         own_pair: Whether the partner may be the anchor itself: two views of one image.  It always is if
             there is no other candidate.
-        kernel: Makes P(.|z) proportional to its values, for a condition of any measure.  Draws are exact
+        kernel: Makes P(.|z) proportional to its values, for a condition of any value type.  Draws are exact
             whatever the scale, and fastest for class ids and for one number.  With ``scale="median"``,
             the median is that of the candidates at hand.
         nearest: Makes P(.|z) uniform over this many nearest samples, for a multi-label or continuous
@@ -66,7 +66,7 @@ class ConditionalPair:
         condition: Tensor,
     ) -> None:
         require_rows(condition, size, batch_size)
-        accepted = self.measures({"kernel": kernel, "nearest": nearest})
+        accepted = self.value_types({"kernel": kernel, "nearest": nearest})
         numbers = condition.is_floating_point()
         if ("continuous" if numbers else "categorical") not in accepted:
             raise ValueError(
@@ -86,7 +86,7 @@ class ConditionalPair:
             self._partners = OfGroup(condition, own_pair)
 
     @staticmethod
-    def measures(parameters: Mapping[str, Any]) -> tuple[Measure, ...]:
+    def value_types(parameters: Mapping[str, Any]) -> tuple[ValueType, ...]:
         """What the condition may be under these parameters."""
         kernel, nearest = parameters.get("kernel"), parameters.get("nearest")
         if kernel is not None and nearest is not None:

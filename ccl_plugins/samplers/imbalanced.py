@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
-from ccl_plugins.protocols import Measure
+from ccl_plugins.protocols import ValueType
 from ccl_plugins.samplers.groups import Groups, require_classes, require_rows
 from ccl_plugins.samplers.uniform import Uniform
 
@@ -96,7 +96,7 @@ class Imbalanced:
         self._order = Uniform(drop_last, size=len(self.kept), batch_size=batch_size, seed=seed)
 
     @staticmethod
-    def measures(parameters: Mapping[str, Any]) -> tuple[Measure, ...]:
+    def value_types(parameters: Mapping[str, Any]) -> tuple[ValueType, ...]:
         """What the condition may be."""
         return ("categorical",)
 

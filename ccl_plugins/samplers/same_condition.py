@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
-from ccl_plugins.protocols import Measure
+from ccl_plugins.protocols import ValueType
 from ccl_plugins.samplers.groups import Groups, require_classes, require_rows, stream
 
 SMALL = ("error", "repeat", "leave_out")
@@ -64,7 +64,7 @@ class SameCondition:
         self._count = self._sampled(self.groups.count.numpy())
 
     @staticmethod
-    def measures(parameters: Mapping[str, Any]) -> tuple[Measure, ...]:
+    def value_types(parameters: Mapping[str, Any]) -> tuple[ValueType, ...]:
         """What the condition may be."""
         return ("categorical",)
 

@@ -13,7 +13,7 @@ class Uniform:
 
     Args:
         drop_last: Whether to leave out an epoch's last batch if it is not full, which suits objectives that
-            compare samples, and batch normalisation.
+            compare samples, and batch normalization.
         size: Number of samples; supplied by the pipeline.
         batch_size: Samples in a global batch; supplied by the pipeline.
         seed: Supplied by the pipeline.

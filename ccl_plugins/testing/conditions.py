@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from ccl_plugins.metadata.values import check_values
-from ccl_plugins.protocols import Embedded, Life, Measure, Table
+from ccl_plugins.protocols import Embedded, Refresh, Table, ValueType
 from ccl_plugins.testing.audit import what_it_opens
 from ccl_plugins.testing.laws import agree, hold, may_not
 from ccl_plugins.testing.material import SAMPLES, random, seeded, split
@@ -54,7 +54,7 @@ def embedded(order: Tensor | None = None) -> Embedded:
 
 def observe(subject: Subject, condition: Any) -> Any:
     """Its values."""
-    if condition.life == "online":
+    if condition.refresh == "batch":
         return condition(embedded())
     table = fit(condition)
     return table.values, dict(table.extras)
@@ -64,16 +64,16 @@ def check_declares_life_and_measure(subject: Subject) -> None:
     """By which a pipeline knows when it is computed and who may read it."""
     condition = subject.build()
     hold(
-        f"life must be one of {get_args(Life)}, and measure one of {get_args(Measure)}",
-        condition.life in get_args(Life) and condition.measure in get_args(Measure),
-        f"they are {condition.life!r} and {condition.measure!r}",
+        f"refresh must be one of {get_args(Refresh)}, and value_type one of {get_args(ValueType)}",
+        condition.refresh in get_args(Refresh) and condition.value_type in get_args(ValueType),
+        f"they are {condition.refresh!r} and {condition.value_type!r}",
     )
-    wanted = "__call__" if condition.life == "online" else "fit"
+    wanted = "__call__" if condition.refresh == "batch" else "fit"
     hold(
         "a static or refreshed condition must have fit(dataset, embed, previous), an online one"
         " __call__(embedded)",
         hasattr(condition, wanted),
-        f"it is {condition.life} and has no {wanted}",
+        f"it is {condition.refresh} and has no {wanted}",
     )
 
 
@@ -87,7 +87,7 @@ def check_constructor_reads_nothing(subject: Subject) -> None:
 def check_values_are_of_its_measure(subject: Subject) -> None:
     """One row per sample; class ids, 0 and 1, or finite numbers."""
     condition = subject.build()
-    if condition.life == "online":
+    if condition.refresh == "batch":
         values = condition(embedded())
         shapes = ((8,), (8, *values.shape[1:2]), (VIEWS, 8, *values.shape[2:3]))
         hold(
@@ -98,10 +98,10 @@ def check_values_are_of_its_measure(subject: Subject) -> None:
         values = values[0] if values.ndim == 3 else values
     else:
         values = fit(condition).values
-    with may_not(f"the values must be right for the measure {condition.measure!r}"):
+    with may_not(f"the values must be right for the value type {condition.value_type!r}"):
         missing: Any = getattr(condition, "missing", "error")
-        check_values(str(subject), values, condition.measure, len(values), missing)
-        size = 8 if condition.life == "online" else SAMPLES
+        check_values(str(subject), values, condition.value_type, len(values), missing)
+        size = 8 if condition.refresh == "batch" else SAMPLES
         hold("there must be one row per sample", len(values) == size, f"{len(values)} of {size}")
 
 
@@ -119,13 +119,13 @@ def check_rows_belong_to_samples(subject: Subject) -> None:
     law = (
         "row i must be of sample i: with the samples in another order, rows must come in that order"
     )
-    if condition.life == "online":
+    if condition.refresh == "batch":
         order = torch.arange(7, -1, -1)
         values, moved = condition(embedded()), condition(embedded(order))
         values = values[:, order] if values.ndim == 3 else values[order]
     else:
         values, moved = fit(condition).values, fit(condition, reverse=True).values.flip(0)
-    if condition.measure == "categorical":
+    if condition.value_type == "categorical":
         values, moved = _together(values), _together(moved)
     agree(law, moved, values, rtol=1e-4, atol=1e-5)
 
@@ -138,7 +138,7 @@ def _together(ids: Tensor) -> Tensor:
 def check_fits_again_after_itself(subject: Subject) -> None:
     """A refreshed condition starts from its last table, and changes neither that nor the data."""
     condition = subject.build()
-    if condition.life == "online":
+    if condition.refresh == "batch":
         return
     first = fit(condition)
     kept = first.values.clone()
@@ -152,7 +152,7 @@ def check_fits_again_after_itself(subject: Subject) -> None:
 def check_has_no_gradient(subject: Subject) -> None:
     """A condition says what is alike; it is not learned through."""
     condition = subject.build()
-    if condition.life != "online":
+    if condition.refresh != "batch":
         return
     hold(
         "an online condition must be detached: return values.detach()",

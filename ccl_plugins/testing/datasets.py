@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.metadata.values import check_values
-from ccl_plugins.protocols import Measure
+from ccl_plugins.protocols import ValueType
 from ccl_plugins.testing.laws import agree, hold, may_not
 from ccl_plugins.testing.material import seeded
 from ccl_plugins.testing.subject import Subject
@@ -67,21 +67,25 @@ def check_schema_says_what_metadata_holds(subject: Subject) -> None:
     dataset = subject.build()
     with may_not("schema() must work before a split is asked for"):
         schema = dict(dataset.schema())
-    measures = get_args(Measure)
-    hold(f"a measure must be one of {measures}", {*schema.values()} <= {*measures}, str(schema))
+    value_types = get_args(ValueType)
+    hold(
+        f"a value type must be one of {value_types}",
+        {*schema.values()} <= {*value_types},
+        str(schema),
+    )
     for name in SPLITS:
         split = dataset(name)
         law = "schema() must name the columns of metadata, all of them"
         hold(law, {*schema} == {*split.metadata}, f"{sorted(schema)}; {sorted(split.metadata)}")
-        for column, measure in schema.items():
+        for column, value_type in schema.items():
             values = split.metadata[column]
             if isinstance(values, Tensor):
                 law = f"column {column!r} must hold what schema() says"
                 with may_not(law):
                     policy: Any = "drop"  # a value may be missing
-                    check_values(column, values, measure, len(split), policy)
+                    check_values(column, values, value_type, len(split), policy)
                 whole = not values.is_floating_point()
-                hold(law, whole or measure != "categorical", f"{measure}, {values.dtype}")
+                hold(law, whole or value_type != "categorical", f"{value_type}, {values.dtype}")
 
 
 def check_splits_are_always_the_same(subject: Subject) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ccl_plugins._engine import engine
-from ccl_plugins.protocols import Frozen, Measure
+from ccl_plugins.protocols import Frozen, ValueType
 from ccl_plugins.training.randomness import seed_cpu, undisturbed
 
 SAMPLES = 24
@@ -48,7 +48,7 @@ def images(n: int, shape: Sequence[int] = SHAPE, seed: int = 0) -> Tensor:
 
 
 class Split:
-    """Samples with images and a column of every measure.
+    """Samples with images and a column of every value type.
 
     Args:
         rows: Which of the 24 samples, in which order.
@@ -97,7 +97,7 @@ class Samples:
         """The split, which is the same for training and for testing."""
         return split()
 
-    def schema(self) -> Mapping[str, Measure]:
+    def schema(self) -> Mapping[str, ValueType]:
         """The columns."""
         return {
             "label": "categorical",
@@ -124,17 +124,17 @@ class SmallBackbone(nn.Module):
         return self.norm(self.layer(pooled)).relu()
 
 
-def values_of(measures: Sequence[str], n: int, place: int = 0) -> Tensor:
-    """Values for n samples of the first measure in this order: continuous, class ids, 0/1 columns.
+def values_of(value_types: Sequence[str], n: int, place: int = 0) -> Tensor:
+    """Values for n samples of the first value type in this order: continuous, class ids, 0/1 columns.
 
     Args:
-        measures: Those that are accepted.
+        value_types: Those that are accepted.
         n: How many samples.
         place: Of the condition among several, each of which has other values.
     """
-    if "continuous" in measures:
+    if "continuous" in value_types:
         return random(n, 3, seed=4 + place).sigmoid()
-    if "categorical" in measures:
+    if "categorical" in value_types:
         return torch.arange(n) // CLASSES**place % CLASSES
     return torch.stack([torch.arange(n) % (k + place) == 0 for k in (2, 3, 4)], 1)
 
@@ -152,14 +152,14 @@ SIZE, BATCH_SIZE = 60, 8
 """Samples and batch size of samplers."""
 
 
-def supplied_for(choice: engine.Component) -> dict[str, Any]:
+def supplied_for(choice: engine.Choice) -> dict[str, Any]:
     """What a pipeline would supply to this component and to those it is made of."""
     if choice.kind == "method":
         return {"backbone": SmallBackbone()}
     if choice.kind == "sampler":
-        told = getattr(choice.spec.load(), "measures", None)
-        measures = ("categorical",) if told is None else told(choice.params)
-        condition = values_of([m for m in measures if m != "continuous"] or measures, SIZE)
+        told = getattr(choice.spec.load(), "value_types", None)
+        value_types = ("categorical",) if told is None else told(choice.params)
+        condition = values_of([m for m in value_types if m != "continuous"] or value_types, SIZE)
         condition = condition.float() if condition.dtype == torch.bool else condition
         return {"size": SIZE, "batch_size": BATCH_SIZE, "seed": 0, "condition": condition}
     return {"dataset": Samples()}

@@ -32,7 +32,7 @@ def pairs_of(method: Any, views: list[Tensor], first: int = 0) -> Pairs:
 
 
 def step(method: Any, number: int) -> Tensor:
-    """A training step without an optimiser: the loss, and what the method does around it."""
+    """A training step without an optimizer: the loss, and what the method does around it."""
     with seeded(number):
         pairs = pairs_of(method, batch(number), number * N)
         loss: Tensor = InfoNCE().loss(pairs)

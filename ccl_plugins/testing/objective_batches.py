@@ -80,7 +80,7 @@ def _extras(objective: Any) -> dict[str, Tensor]:
 def _conditions(objective: Any, n: int) -> dict[str, Tensor]:
     """Vectors where the objective takes them, in float64 for exact comparisons."""
     wanted = enumerate(objective.conditions.items())
-    values = {name: values_of(measures, n, place) for place, (name, measures) in wanted}
+    values = {name: values_of(value_types, n, place) for place, (name, value_types) in wanted}
     return {name: z.double() if z.is_floating_point() else z for name, z in values.items()}
 
 

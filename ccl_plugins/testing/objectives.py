@@ -11,7 +11,7 @@ from unittest import SkipTest
 
 import torch
 
-from ccl_plugins.protocols import Measure
+from ccl_plugins.protocols import ValueType
 from ccl_plugins.testing import objectives_in_training
 from ccl_plugins.testing.laws import agree, hold, may_not
 from ccl_plugins.testing.material import seeded
@@ -39,7 +39,7 @@ def check_declares_what_it_reads(subject: Subject) -> None:
     built = subject.build()
     legal = {
         "conditions": isinstance(built.conditions, Mapping)
-        and all(z and {*z} <= {*get_args(Measure)} for z in built.conditions.values()),
+        and all(z and {*z} <= {*get_args(ValueType)} for z in built.conditions.values()),
         "within_view": isinstance(built.within_view, bool),
         "min_views": isinstance(built.min_views, int) and built.min_views >= 1,
         "embedding": built.embedding in ("sphere", "raw"),
@@ -47,7 +47,7 @@ def check_declares_what_it_reads(subject: Subject) -> None:
     }
     wrong = {name: getattr(built, name) for name, right in legal.items() if not right}
     hold(
-        "conditions must be names with one or more measures each, within_view a bool, min_views 1 or"
+        "conditions must be names with one or more value types each, within_view a bool, min_views 1 or"
         ' more, embedding "sphere" or "raw", distributed "mean" or "replicated"',
         not wrong,
         f"it has {wrong}",

@@ -30,7 +30,7 @@ class Subject:
         self,
         spec: engine.ComponentSpec,
         example: Example | None = None,
-        choice: engine.Component | None = None,
+        choice: engine.Choice | None = None,
     ) -> None:
         self.spec = spec
         self.example = example
@@ -50,7 +50,7 @@ class Subject:
         return self.spec.load()
 
     @cached_property
-    def choice(self) -> engine.Component:
+    def choice(self) -> engine.Choice:
         """The component with its parameters."""
         return self._choice or registry().choose(self.kind, self.spec.id, **self.params)
 

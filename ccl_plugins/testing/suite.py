@@ -52,9 +52,7 @@ class Check:
             ) from error
 
 
-def checks(
-    what: str | engine.Component, examples: Mapping[str, Example] | None = None
-) -> list[Check]:
+def checks(what: str | engine.Choice, examples: Mapping[str, Example] | None = None) -> list[Check]:
     """The checks of all components of a distribution, or of one component.
 
     Args:
@@ -115,7 +113,7 @@ def run(each: Check) -> Outcome:
     return Outcome(each, "passed")
 
 
-def check(what: str | engine.Component, examples: Mapping[str, Example] | None = None) -> None:
+def check(what: str | engine.Choice, examples: Mapping[str, Example] | None = None) -> None:
     """Run all checks of a distribution or of a component; for a notebook.
 
     Args:

@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 PATIENCE = 120
-"""Seconds that a rank may take; one whose neighbour failed waits for it in vain."""
+"""Seconds that a rank may take; one whose neighbor failed waits for it in vain."""
 
 
 class TwoRanks:

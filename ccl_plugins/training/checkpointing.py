@@ -156,7 +156,7 @@ def last_good(folder: Path) -> str:
 class Checkpointing(Checkpoint):
     """Writes checkpoints every few epochs or steps, at the end, and where a stop is requested.
 
-    Only between optimiser steps: gradients that are being accumulated are in no checkpoint.
+    Only between optimizer steps: gradients that are being accumulated are in no checkpoint.
 
     Args:
         folder: Where the files go.
@@ -192,7 +192,7 @@ class Checkpointing(Checkpoint):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Stop here if asked to, between two optimiser steps."""
+        """Stop here if asked to, between two optimizer steps."""
         if trainer.global_step == self._step:
             return
         self._step = trainer.global_step

@@ -22,7 +22,7 @@ class FitResult:
 
     Args:
         finished: False where it was stopped on request and can be resumed.
-        step: Optimiser steps taken, those before a resume too.
+        step: Optimizer steps taken, those before a resume too.
     """
 
     finished: bool

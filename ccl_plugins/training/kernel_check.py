@@ -18,7 +18,7 @@ def check_kernel(kernel: Any, table: Table, name: str) -> dict[str, float]:
     """How much of the other samples a kernel sees on a condition, on 512 rows.
 
     Returns:
-        ``surviving_weight`` and ``effective_neighbours``, as `describe_kernel` defines them.
+        ``surviving_weight`` and ``effective_neighbors``, as `describe_kernel` defines them.
 
     Warns:
         UserWarning: Where almost nothing survives of a condition that is not class ids, so that a
@@ -30,7 +30,7 @@ def check_kernel(kernel: Any, table: Table, name: str) -> dict[str, float]:
     rows = torch.randperm(size, generator=torch.Generator().manual_seed(0))[:SAMPLED_ROWS]
     values = table.values[rows]
     with torch.no_grad():
-        surviving, neighbours = describe_kernel(kernel(values, values))
+        surviving, neighbors = describe_kernel(kernel(values, values))
     # Few samples of many share a class, and no scale changes that.
     if surviving < FAINT and values.is_floating_point():
         scale = getattr(kernel, "scale", None)
@@ -45,7 +45,7 @@ def check_kernel(kernel: Any, table: Table, name: str) -> dict[str, float]:
             f" hardly compares them; take {remedy}",
             stacklevel=2,
         )
-    return {"surviving_weight": surviving, "effective_neighbours": neighbours}
+    return {"surviving_weight": surviving, "effective_neighbors": neighbors}
 
 
 def describe_kernel(kernel: Tensor) -> tuple[float, float]:
@@ -56,7 +56,7 @@ def describe_kernel(kernel: Tensor) -> tuple[float, float]:
 
     Returns:
         The surviving weight, mean off-diagonal ``|K_ij|`` over mean ``K_ii``; and the effective
-        number of neighbours: the mean over rows of ``(sum w)^2 / sum w^2`` of the off-diagonal
+        number of neighbors: the mean over rows of ``(sum w)^2 / sum w^2`` of the off-diagonal
         weights ``w = |K_ij|``, between 1 (or 0 where a row has none) and r - 1.
     """
     count = len(kernel)
@@ -66,5 +66,5 @@ def describe_kernel(kernel: Tensor) -> tuple[float, float]:
     surviving = others.sum() / (count * (count - 1)) / diagonal.mean().clamp_min(1e-300)
     # Scaled by each row's largest weight, since squares of tiny weights underflow.
     scaled = others / others.amax(1, keepdim=True).clamp_min(1e-300)
-    neighbours = scaled.sum(1).square() / scaled.square().sum(1).clamp_min(1e-300)
-    return float(surviving), float(neighbours.mean())
+    neighbors = scaled.sum(1).square() / scaled.square().sum(1).clamp_min(1e-300)
+    return float(surviving), float(neighbors.mean())

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from ccl_plugins.protocols import Views
 from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
-from ccl_plugins.training.sampling import Batches, Key
+from ccl_plugins.training.sampling import Batches, SampleKey
 
 Sample = tuple[list[Tensor], list[int]]
 
@@ -49,10 +49,10 @@ class Items(Dataset[Sample]):
         self.views = views
         self.seed = seed
 
-    def __getitem__(self, key: Key) -> Sample:
+    def __getitem__(self, key: SampleKey) -> Sample:
         return self.__getitems__([key])[0]
 
-    def __getitems__(self, keys: Sequence[Key]) -> list[Sample]:
+    def __getitems__(self, keys: Sequence[SampleKey]) -> list[Sample]:
         """A whole batch, for which the global generators are set aside once."""
         with undisturbed():
             return [self._draw(*key) for key in keys]

@@ -92,7 +92,7 @@ def piecewise_statistics(method: nn.Module, size: int | None, n: int) -> str | N
     if size is None or size >= n or not norms:
         return None
     return (
-        f"micro_batch={size}: the {len(norms)} batch normalisations take their statistics from {size}"
+        f"micro_batch={size}: the {len(norms)} batch normalizations take their statistics from {size}"
         f" samples at a time and not from {n}, so that this is not the gradient of the whole batch;"
-        " group or layer normalisation would give that"
+        " group or layer normalization would give that"
     )

@@ -96,7 +96,7 @@ class TrainingModule(LightningModule):
         self.settings = settings
         self.consumed = consumed
         self.used_lr = 0.0
-        """The learning rate of the last optimiser step."""
+        """The learning rate of the last optimizer step."""
         self._generators = generators
         self._make_loader = make_loader
         self._loader: Loader | None = None
@@ -106,7 +106,7 @@ class TrainingModule(LightningModule):
 
     @property
     def total_steps(self) -> int:
-        """Optimiser steps of the whole run; an epoch's last one may be of fewer batches."""
+        """Optimizer steps of the whole run; an epoch's last one may be of fewer batches."""
         return self.settings.epochs * self._steps_per_epoch
 
     @property
@@ -135,7 +135,7 @@ class TrainingModule(LightningModule):
             self._loader.close()
 
     def configure_optimizers(self) -> Any:
-        """The optimiser, and its learning rate's schedule."""
+        """The optimizer, and its learning rate's schedule."""
         settings, given = self.settings, self.settings.optimizer
         groups = parameter_groups(self.method, self.objective, given["decay"], given["layer_decay"])
         optimizer = make_optimizer(groups, given, settings.batch_size * settings.accumulate)
@@ -205,7 +205,7 @@ class TrainingModule(LightningModule):
         optimizer: Any,
         optimizer_closure: Callable[[], Any] | None = None,
     ) -> None:
-        """One step of the optimiser, and what follows each: momentum encoders, the objective's own."""
+        """One step of the optimizer, and what follows each: momentum encoders, the objective's own."""
         step = self.global_step
         self.used_lr = optimizer.param_groups[0]["lr"]
         super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)

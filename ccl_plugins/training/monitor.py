@@ -27,7 +27,7 @@ class Monitor(Callback):
     for once per interval.
 
     Args:
-        log_every: Optimiser steps between logged values.
+        log_every: Optimizer steps between logged values.
         batch_size: Samples in a global batch.
     """
 
@@ -150,7 +150,7 @@ def refuse_non_finite(loss: Tensor, objective: Any, pairs: Any, index: Tensor, s
         objective: Its ``terms(pairs)`` say which anchors are at fault.
         pairs: What the loss was taken on.
         index: (n,) or (n, 2) dataset indices of the anchors.
-        step: The optimiser step that is being taken, from 1.
+        step: The optimizer step that is being taken, from 1.
 
     Raises:
         NonFiniteLoss: On all processes, naming the step and the samples whose terms are not finite.

@@ -1,4 +1,4 @@
-"""Optimisers: which parameters decay, and how fast each learns."""
+"""Optimizers: which parameters decay, and how fast each learns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPTIMIZERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "lars": {"lr": 0.3, "weight_decay": 1e-6, "momentum": 0.9, **_SHARED},
     }
 )
-"""The optimisers and their settings with the values they have where none is given."""
+"""The optimizers and their settings with the values they have where none is given."""
 
 SCHEDULES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -200,7 +200,7 @@ def _layers(method: nn.Module) -> dict[str, int]:
 def make_optimizer(
     groups: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], samples: int
 ) -> torch.optim.Optimizer:
-    """The optimiser that ``FitSettings.optimizer`` describes.
+    """The optimizer that ``FitSettings.optimizer`` describes.
 
     Args:
         groups: As `parameter_groups` gives them.

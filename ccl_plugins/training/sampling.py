@@ -39,7 +39,7 @@ class Remaining:
             yield self.rows[batch]
 
 
-Key = tuple[int, ...]
+SampleKey = tuple[int, ...]
 """(epoch, position in the epoch, index) of a sample; a partner's index follows where it has one."""
 
 
@@ -105,12 +105,12 @@ class Batches:
     def __len__(self) -> int:
         return self.length
 
-    def __iter__(self) -> Iterator[list[Key]]:
+    def __iter__(self) -> Iterator[list[SampleKey]]:
         # Read now, not at the first batch: workers fetch ahead of what is counted as consumed.
         epoch, start = divmod(self.consumed.batches, self.length)
         return self._keys(epoch, start)
 
-    def _keys(self, epoch: int, start: int) -> Iterator[list[Key]]:
+    def _keys(self, epoch: int, start: int) -> Iterator[list[SampleKey]]:
         sampler = self.make_sampler()
         if len(sampler) != self.length:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Schedules of the learning rate: its factor at each optimiser step."""
+"""Schedules of the learning rate: its factor at each optimizer step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def make_schedule(
     Args:
         settings: A complete ``FitSettings.schedule``.
         epochs: Of the run.
-        steps_per_epoch: Optimiser steps in each.
+        steps_per_epoch: Optimizer steps in each.
         warmup_epochs: Epochs, or parts of one, in which the factor rises linearly.
     """
     per = steps_per_epoch if settings["per"] == "epoch" else 1

@@ -49,7 +49,7 @@ class FitSettings:
         nodes: Machines that train together.
         precision: ``"32-true"``, ``"bf16-mixed"``, ``"16-mixed"`` or ``"64-true"``; losses are computed
             in at least float32 whatever it is.
-        accumulate: Batches whose gradients make one optimiser step.
+        accumulate: Batches whose gradients make one optimizer step.
         micro_batch: Samples of a batch that each device encodes at a time; None: all.  The gradient is
             that of the whole batch, in the memory of a part and with twice the forward passes.
         clip: Largest norm of the gradient; None leaves it.
@@ -57,15 +57,15 @@ class FitSettings:
         channels_last: Whether images and filters lie with channels last in memory, as GPUs with tensor
             cores prefer in mixed precision.
         checkpoint_every: Epochs between checkpoints; one is always written at the end.
-        checkpoint_every_steps: Optimiser steps between further ones; None: none.
+        checkpoint_every_steps: Optimizer steps between further ones; None: none.
         keep_last: Checkpoints that are kept.
-        log_every: Optimiser steps between logged values.
+        log_every: Optimizer steps between logged values.
         detect_anomaly: Whether every step's loss is looked at, and autograd names the operation that
             made a NaN; slow.
 
     Raises:
         TypeError: For a value of another type.
-        ValueError: For one out of range, and for unknown optimisers, schedules and settings of these.
+        ValueError: For one out of range, and for unknown optimizers, schedules and settings of these.
     """
 
     epochs: int = 100

@@ -27,7 +27,7 @@ def take_step(
     """The loss of a batch, and the pairs it was taken on.
 
     Nothing is stored and no value is looked at.  After ``backward`` the caller gives the pairs to
-    ``method.enqueue``, and after the optimiser's step it calls ``method.after_step``.
+    ``method.enqueue``, and after the optimizer's step it calls ``method.after_step``.
 
     Args:
         parts: The pipeline's parts; under mixed precision ``embed`` runs in the ambient autocast.

@@ -33,12 +33,12 @@ class Tables:
 
     def __init__(self, conditions: Mapping[str, Condition], size: int, seed: int = 0) -> None:
         for name, condition in conditions.items():
-            if condition.life not in ("static", "refreshed", "online"):
+            if condition.refresh not in ("never", "epoch", "batch"):
                 raise ValueError(
-                    f"condition {name!r} has life {condition.life!r};"
-                    " there are 'static', 'refreshed' and 'online'"
+                    f"condition {name!r} has refresh {condition.refresh!r};"
+                    " there are 'never', 'epoch' and 'batch'"
                 )
-            check_policy(_policy(condition), condition.measure)
+            check_policy(_policy(condition), condition.value_type)
         self.conditions = dict(conditions)
         self.size = size
         self.seed = seed
@@ -98,10 +98,10 @@ class Tables:
         return fitted
 
     def _is_due(self, name: str, epoch: int) -> bool:
-        life = self.conditions[name].life
-        if life == "online":
+        refresh = self.conditions[name].refresh
+        if refresh == "batch":
             return False
-        return name not in self.tables or (life == "refreshed" and self.epochs[name] < epoch)
+        return name not in self.tables or (refresh == "epoch" and self.epochs[name] < epoch)
 
     def _fit(self, name: str, split: Any, embed: Callable[[], Tensor]) -> Table:
         condition: Any = self.conditions[name]
@@ -109,8 +109,8 @@ class Tables:
             fitted = condition.fit(split, embed, self.tables.get(name))
         table = fitted if isinstance(fitted, Table) else Table(fitted)
         policy = _policy(condition)
-        values = check_values(name, table.values, condition.measure, self.size, policy)
-        missing = int(missing_rows(table.values, condition.measure).sum())
+        values = check_values(name, table.values, condition.value_type, self.size, policy)
+        missing = int(missing_rows(table.values, condition.value_type).sum())
         if missing and name not in self.missing:
             become = (
                 "positives of their own views only" if policy == "own" else "left out of training"
@@ -124,7 +124,7 @@ class Tables:
 
     def describe(self, name: str) -> Description:
         """What a condition's table holds, the samples that are left out too."""
-        found = describe(self[name], self.conditions[name].measure)
+        found = describe(self[name], self.conditions[name].value_type)
         return replace(found, missing=self.missing.get(name, found.missing))
 
     def left_out(self) -> Tensor:
@@ -133,7 +133,7 @@ class Tables:
         for name, table in self.tables.items():
             condition = self.conditions[name]
             if _policy(condition) == "drop":
-                out |= missing_rows(table.values, condition.measure)
+                out |= missing_rows(table.values, condition.value_type)
         return out
 
     def present(self, name: str) -> Table:
@@ -152,7 +152,7 @@ class Tables:
             RuntimeError: For a condition that is not fitted yet.
         """
         for name, condition in self.conditions.items():
-            if condition.life != "online" and name not in self.tables:
+            if condition.refresh != "batch" and name not in self.tables:
                 raise RuntimeError(self._not_there(name))
         if index.ndim == 2:
             index = index[:, 0]
@@ -182,7 +182,7 @@ class Tables:
             return {
                 name: condition(embedded)  # type: ignore[operator]  # online ones are called
                 for name, condition in self.conditions.items()
-                if condition.life == "online"
+                if condition.refresh == "batch"
             }
 
     def state_dict(self) -> dict[str, Any]:
@@ -209,7 +209,7 @@ class Tables:
                     f" {', '.join(map(repr, self.conditions)) or 'none'}"
                 )
             condition = self.conditions[name]
-            check_values(name, saved["values"], condition.measure, self.size, _policy(condition))
+            check_values(name, saved["values"], condition.value_type, self.size, _policy(condition))
             self.tables[name] = Table(saved["values"], saved["extras"])
             self.epochs[name] = saved["epoch"]
         self._near.clear()
@@ -218,7 +218,7 @@ class Tables:
         if name not in self.conditions:
             there = ", ".join(map(repr, self.conditions)) or "none"
             return f"there is no condition {name!r}; there are {there}"
-        if self.conditions[name].life == "online":
+        if self.conditions[name].refresh == "batch":
             return f"condition {name!r} is computed in every step and has no table"
         return f"condition {name!r} is asked for before it was fitted: call refresh first"
 

@@ -69,11 +69,11 @@ class LightlyViews:
         self.std = torch.tensor([positive("std", value) for value in std])[:, None, None]
 
     def __call__(self, image: Image | Tensor) -> list[Tensor]:
-        """The views, each (channels, size, size) float32, normalised."""
+        """The views, each (channels, size, size) float32, normalized."""
         return [transform(image) for transform in self.transforms]
 
     def plain(self, image: Image | Tensor) -> Tensor:
-        """The image without augmentation, (..., channels, size, size) float32, normalised.
+        """The image without augmentation, (..., channels, size, size) float32, normalized.
 
         The shorter side is resized to ``size`` and the center taken, unless it has that size already.
 

@@ -11,7 +11,7 @@ SIMCLR = Jitter(0.8, 0.8, 0.8, 0.2)
 
 
 class SimCLRViews(LightlyViews):
-    """Two views by SimCLR's augmentations: crop, flip, color jitter, grey, blur.
+    """Two views by SimCLR's augmentations: crop, flip, color jitter, gray, blur.
 
     lightly's transform under the names below.  Images are RGB or L images of PIL, or uint8 tensors
     (channels, height, width); gray ones are repeated to three channels if ``mean`` has three.

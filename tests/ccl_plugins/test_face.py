@@ -94,9 +94,9 @@ def test_info_says_all_there_is():
 
 def test_info_says_for_which_parameters_a_measure_holds():
     said = str(ccl.info("condition", "column")).splitlines()
-    assert "life: static" in said
-    assert "measure: categorical, with name='label', measure='categorical'" in said
-    assert "measure" not in ccl.info("condition", "saved").declares  # its file says it
+    assert "refresh: never" in said
+    assert "value_type: categorical, with name='label', value_type='categorical'" in said
+    assert "value_type" not in ccl.info("condition", "saved").declares  # its file says it
 
 
 def test_errors_share_a_tree():

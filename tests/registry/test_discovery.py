@@ -91,7 +91,7 @@ def test_a_misspelt_group_and_a_bad_name_are_reported_and_the_rest_is_kept(insta
 def test_a_misspelt_hook_is_named(installed_plugins):
     reason = report(installed_plugins, "typo_hook")["plugins"]["ccl-typo-hook"][2]
     assert reason == (
-        "ccl_typo_hook: there is no hook 'ccl_pipelin_built'. Did you mean 'ccl_pipeline_built'?"
+        "ccl_typo_hook: there is no hook 'ccl_pipelin_built'. Did you mean 'ccl_pipeline_composed'?"
     )
 
 
@@ -122,21 +122,21 @@ def test_hooks_are_called_plugin_by_plugin_and_may_take_fewer_arguments(installe
     code = """
 from ccl_plugins.kinds import registry
 print(registry().call("ccl_callbacks", pipeline=None))
-print(registry().call("ccl_pipeline_built", pipeline=None))
+print(registry().call("ccl_pipeline_composed", pipeline=None))
 try:
-    registry().call("ccl_pipeline_built", pipeline="rejected")
+    registry().call("ccl_pipeline_composed", pipeline="rejected")
 except ValueError as error:
     print(error, error.__notes__)
 try:
-    registry().call("ccl_pipeline_built", pipeline="ends the program")
+    registry().call("ccl_pipeline_composed", pipeline="ends the program")
 except ImportError as error:
     print(error)
 """
     assert installed_plugins.python(code, plugins="good clash").splitlines() == [
         "[('ccl-good', ['a callback'])]",
         "[]",
-        "not this one ['raised by plugin ccl-good in ccl_pipeline_built']",
-        "plugin ccl-good in ccl_pipeline_built: SystemExit: 0",
+        "not this one ['raised by plugin ccl-good in ccl_pipeline_composed']",
+        "plugin ccl-good in ccl_pipeline_composed: SystemExit: 0",
     ]
 
 

@@ -137,7 +137,7 @@ class FullQueue(Sound):
         return super().terms(pairs)
 
 
-class Centred(Sound):
+class Centerd(Sound):
     """Reads a tensor that a condition brings."""
 
     EXAMPLE_EXTRAS = {"condition/centroids": (3, 16)}  # noqa: RUF012  a constant of a test
@@ -150,7 +150,7 @@ class Centred(Sound):
 
 BROKEN = {
     Sound: set(),
-    Centred: set(),
+    Centerd: set(),
     Undeclared: {"declares_what_it_reads"},
     NoMean: {"terms_average_to_the_loss"},
     OneSided: {"gradient_reaches_every_view"},

@@ -21,11 +21,11 @@ from ccl_plugins.training import FitSettings, fit
 class Lacking:
     """Class ids, of which every fifth is missing."""
 
-    life, measure, missing = "static", "categorical", "drop"
+    refresh, value_type, missing = "never", "categorical", "drop"
 
-    def fit(self, dataset: Any, embed: Any, previous: Any) -> Tensor:
-        ids = torch.arange(len(dataset)) % 3
-        return ids.masked_fill(torch.arange(len(dataset)) % 5 == 0, -1)
+    def fit(self, split: Any, embed: Any, previous: Any) -> Tensor:
+        ids = torch.arange(len(split)) % 3
+        return ids.masked_fill(torch.arange(len(split)) % 5 == 0, -1)
 
 
 class Watch(Callback):

@@ -88,8 +88,8 @@ class Case:
         if self.variant == "per view":
             vectors = torch.stack([vectors, vectors.flip(0)])
         return {
-            name: ids if "continuous" not in measures or self.variant == "class ids" else vectors
-            for name, measures in wanted.items()
+            name: ids if "continuous" not in value_types or self.variant == "class ids" else vectors
+            for name, value_types in wanted.items()
         }
 
 

@@ -34,7 +34,7 @@ def cclk(case: dict[str, Any], data: Data) -> Answers:
 
     return {
         "expected_paper": answer(symmetric=False, negative_weights="keep"),
-        "paper_symmetrised_only": answer(negative_weights="keep"),
+        "paper_symmetrized_only": answer(negative_weights="keep"),
         "paper_with_negative_W_clipped_to_0": answer(symmetric=False),
         "expected_code": answer(form="released"),
         "grad_code": answer(form="released"),

@@ -67,7 +67,7 @@ def fair_infonce(case: dict[str, Any], data: Data) -> Answers:
 
     return {
         "expected_paper": answer(symmetric=False),
-        "symmetrised": answer(),
+        "symmetrized": answer(),
         "ntxent_style_both_views": answer(within_view=True),
     }
 

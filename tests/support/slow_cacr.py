@@ -1,6 +1,6 @@
 """CACR as loops over single samples, written from the paper, and what its tests compare with.
 
-They share nothing with the package.  Views are (views, n, d) tensors, not normalised.
+They share nothing with the package.  Views are (views, n, d) tensors, not normalized.
 """
 
 from __future__ import annotations

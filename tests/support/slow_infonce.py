@@ -66,7 +66,7 @@ def hardneg(x, y, nearest, tau):
 
 
 def soft(x, y, targets, tau, anchors=None, candidates=lambda i, j: True):
-    """Cross-entropy of row i of the targets, normalised over its candidates."""
+    """Cross-entropy of row i of the targets, normalized over its candidates."""
     b, values = range(len(x)), []
     for i in b if anchors is None else anchors:
         keys = [j for j in b if candidates(i, j)]

@@ -24,16 +24,16 @@ class Small(nn.Sequential):
 
     def __init__(self) -> None:
         torch.manual_seed(0)
-        # Layer normalisation: SyncBatchNorm does not run on a CPU.
+        # Layer normalization: SyncBatchNorm does not run on a CPU.
         super().__init__(nn.Flatten(), nn.Linear(48, 8), nn.LayerNorm(8), nn.ReLU())
 
 
 class Projected:
     """A refreshed condition that asks for the embeddings of all ranks."""
 
-    life, measure = "refreshed", "continuous"
+    refresh, value_type = "epoch", "continuous"
 
-    def fit(self, dataset: Any, embed: Any, previous: Any) -> Tensor:
+    def fit(self, split: Any, embed: Any, previous: Any) -> Tensor:
         return embed()
 
 

@@ -10,7 +10,7 @@ def test_lenet5_maps_32_pixels_to_84_features():
     model = LeNet5()
     assert model(torch.randn(4, 3, 32, 32)).shape == (4, model.num_features) == (4, 84)
     assert LeNet5(in_channels=1)(torch.randn(4, 1, 32, 32)).shape == (4, 84)
-    # Filters and two numbers for each normalised channel; matrices with their biases.
+    # Filters and two numbers for each normalized channel; matrices with their biases.
     expected = 25 * (3 * 6 + 6 * 16) + 2 * (6 + 16) + 401 * 120 + 121 * 84
     assert sum(p.numel() for p in model.parameters()) == expected
 

@@ -23,7 +23,7 @@ def test_the_layers_have_the_published_widths(size, flat):
         (4096, flat),
         (4096, 4096),
     ]
-    # Nothing beside them but two numbers for each normalised channel.
+    # Nothing beside them but two numbers for each normalized channel.
     rest = sum(p.numel() for p in model.parameters() if p.ndim == 1)
     assert rest == 2 * (96 + 192 + 384 + 384 + 192 + 4096 + 4096)
 

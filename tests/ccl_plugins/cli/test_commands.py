@@ -76,7 +76,7 @@ def test_doctor_shows_failures_with_tracebacks(installed_plugins):
     done = installed_plugins.ccl("doctor", plugins="good broken_import typo_hook")
     assert done.returncode == 1
     assert "import ccl_nosuch_dependency" in done.stdout
-    assert "Did you mean 'ccl_pipeline_built'?" in done.stdout
+    assert "Did you mean 'ccl_pipeline_composed'?" in done.stdout
     table = done.stdout.split("\n\n")[0].splitlines()
     states = {row[0]: row[-1] for row in map(str.split, table)}
     assert (states["ccl-broken-import"], states["ccl-good"]) == ("failed", "ok")

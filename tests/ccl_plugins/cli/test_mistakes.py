@@ -11,7 +11,7 @@ from pytorch_lightning import Callback
 from safetensors.torch import save_file
 
 import ccl_plugins as ccl
-from ccl_plugins.cli.main import main
+from ccl_plugins.cli import main
 from ccl_plugins.runs import train as launch
 
 TOML = """
@@ -50,7 +50,7 @@ def train(text=TOML, *more):
         ("workers = 0", "optimizer = {name = [1]}", "there is no optimizer [1]"),
         ('"infonce"', "{temperature = 1}", 'objective: an objective needs use = "its name"'),
         ('"infonce"', '{use = "infonce", temperature = -1}', "(while building infonce("),
-        ('["knn"]', '[{use = "knn", k = 0}]', "k must be 1 or more neighbours, not 0 (while"),
+        ('["knn"]', '[{use = "knn", k = 0}]', "k must be 1 or more neighbors, not 0 (while"),
         ('["knn"]', '[{use = "regression", column = "aeg"}]', "the column 'aeg', and the data set"),
         ('["knn"]', '[{use = "regression", column = "label"}]', "needs a continuous column"),
         ("in_features = 4", "in_features = 5", "give it in_features=4"),
@@ -176,7 +176,10 @@ def parts(**changed):
         ({"objective": torch.nn.MSELoss()}, "objective: MSELoss has no conditions, "),
         ({"objective": None}, "objective: must be the name of an objective or a table, not None"),
         ({"dataset": torch.utils.data.TensorDataset(torch.ones(3))}, "TensorDataset has no __call"),
-        ({"conditions": {"a": torch.nn.Identity()}}, "condition: Identity has no life, measure"),
+        (
+            {"conditions": {"a": torch.nn.Identity()}},
+            "condition: Identity has no refresh, value_type",
+        ),
         ({"objective": ccl.kernel("rbf")}, "must be an objective, not the kernel rbf"),
     ],
 )

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from ccl_plugins.cli.main import main
+from ccl_plugins.cli import main
 from ccl_plugins.files.checkpoints import WEIGHTS, read_checkpoint
 
 TOML = """

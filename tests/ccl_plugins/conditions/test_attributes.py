@@ -53,7 +53,7 @@ def test_discrete_attributes_become_a_column_per_value_and_binary_ones_stay():
     parts = [[0, 1, 0, 1], [1, 1, 0, 1], [0, 0, 1, 0]]
     expected = torch.tensor([flat, high, *straps, [1, 0, 1, 1], *parts]).float().T
     torch.testing.assert_close(found, expected, equal_nan=True)
-    assert Attributes(["heel"]).measure == "multi_label"
+    assert Attributes(["heel"]).value_type == "multi_label"
 
 
 def test_a_sample_without_one_of_the_k_attributes_has_no_class():
@@ -61,7 +61,7 @@ def test_a_sample_without_one_of_the_k_attributes_has_no_class():
     split = Split(label=torch.zeros(4))
     assert fit(Attributes(array=columns, k=2), split).tolist() == [0, -1, 1, 0]
     assert fit(Attributes(array=columns, k=1), split).tolist() == [0, 1, 1, 0]
-    assert Attributes(array=columns, k=1).measure == "categorical"
+    assert Attributes(array=columns, k=1).value_type == "categorical"
 
 
 def test_a_table_is_matched_with_the_samples_by_name(tmp_path):

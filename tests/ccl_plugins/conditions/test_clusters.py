@@ -117,7 +117,7 @@ def test_the_sizes_and_mean_distances_of_clusters_are_those_of_their_samples():
 def test_samples_without_a_value_are_of_no_cluster_and_count_in_none():
     points = blobs()
     points[3] = torch.nan
-    condition = Clusters(4, of=Column("place", measure="continuous", missing="drop"))
+    condition = Clusters(4, of=Column("place", value_type="continuous", missing="drop"))
     table = condition.fit(Split(place=points), None, None)
     assert (table.values == -1).nonzero().flatten().tolist() == [3]
     assert sorted(table.extras["sizes_4"].tolist()) == [9, 10, 10, 10]
@@ -125,8 +125,8 @@ def test_samples_without_a_value_are_of_no_cluster_and_count_in_none():
 
 def test_of_another_condition_they_are_found_once():
     points = blobs()
-    condition = Clusters(4, of=Column("place", measure="continuous"))
-    assert condition.life == "static"
+    condition = Clusters(4, of=Column("place", value_type="continuous"))
+    assert condition.refresh == "never"
     ids = fit(condition, Split(place=points)).values
     torch.testing.assert_close(ids, fit_embedded(Clusters(4), points).values)
 
@@ -142,7 +142,7 @@ def test_samples_that_the_other_condition_lacks_have_no_cluster():
 
 def test_composes_by_name():
     condition = ccl.create(
-        "condition", "clusters", k=3, of={"use": "column", "name": "h", "measure": "continuous"}
+        "condition", "clusters", k=3, of={"use": "column", "name": "h", "value_type": "continuous"}
     )
     assert isinstance(condition.of, Column)
     assert ccl.create("condition", "clusters", k=3).of == "embedding"
@@ -173,7 +173,7 @@ def test_an_empty_cluster_is_filled():
         ({"k": 3, "of": "backbone"}, "of must be one of 'embedding'"),
         ({"k": 3, "of": Embedding()}, "computed in every step"),
         ({"k": 3, "of": Instance()}, "Instance has class ids"),
-        ({"k": 3, "of": Column("h", measure="continuous"), "warmup": 2}, "warmup must be 0"),
+        ({"k": 3, "of": Column("h", value_type="continuous"), "warmup": 2}, "warmup must be 0"),
     ],
 )
 def test_what_cannot_be_clustered_is_refused_at_once(given, message):

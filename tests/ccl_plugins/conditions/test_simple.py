@@ -30,15 +30,15 @@ def fit(condition):
 def test_label_and_instance_are_class_ids():
     torch.testing.assert_close(fit(Label()), torch.tensor([2, 0, 1]))
     torch.testing.assert_close(fit(Instance()), torch.arange(3))
-    assert Label().measure == Instance().measure == "categorical"
+    assert Label().value_type == Instance().value_type == "categorical"
 
 
 def test_a_column_s_measure_comes_from_the_schema():
-    assert Column("height", dataset=Dataset()).measure == "continuous"
+    assert Column("height", dataset=Dataset()).value_type == "continuous"
     torch.testing.assert_close(fit(Column("height", dataset=Dataset())), torch.tensor([1.0, 2, 6]))
 
 
-def test_a_standardised_column_has_mean_0_and_deviation_1():
+def test_a_standardized_column_has_mean_0_and_deviation_1():
     z = fit(Column("height", standardize=True, dataset=Dataset()))
     torch.testing.assert_close(z.mean(), torch.tensor(0.0), atol=1e-6, rtol=0)
     torch.testing.assert_close(z.std(correction=0), torch.tensor(1.0))
@@ -51,11 +51,11 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are():
 
 
 def test_without_a_data_set_the_measure_must_be_given():
-    with pytest.raises(ValueError, match="measure="):
+    with pytest.raises(ValueError, match="value_type="):
         Column("height")
 
 
-def test_class_ids_are_not_standardised():
+def test_class_ids_are_not_standardized():
     with pytest.raises(ValueError, match="'label' is categorical"):
         Column("label", standardize=True, dataset=Dataset())
 

@@ -118,7 +118,7 @@ def test_sources_that_are_not_there_are_named(tmp_path):
         fit(WordNet(2, source="imagenet"), Split(label=["a"]))
     with pytest.raises(FileNotFoundError, match=r"no data\.noun in it"):
         fit(WordNet(2, source=str(tmp_path)), Split(label=["a"]))
-    (tmp_path / "data.noun").write_text("  1 licence\n00001740 03 n zz\n")
+    (tmp_path / "data.noun").write_text("  1 license\n00001740 03 n zz\n")
     with pytest.raises(ValueError, match="line 2 is no synset: '00001740"):
         fit(WordNet(2, source=str(tmp_path)), Split(label=["a"]))
 
@@ -170,7 +170,7 @@ def test_the_database_has_one_root_and_no_circle():
 @needs_wordnet
 def test_the_shipped_table_is_what_the_tool_makes():
     spec = importlib.util.spec_from_file_location(
-        "tool", ROOT / "tools" / "make_imagenet_hierarchy.py"
+        "tool", ROOT / "ccl_plugins" / "conditions" / "make_imagenet_hierarchy.py"
     )
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)

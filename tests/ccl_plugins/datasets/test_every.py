@@ -28,9 +28,9 @@ def test_color_digits_have_the_columns_of_their_schema(splits):
     schema = ColorDigits().schema()
     for split in splits:
         assert list(split.metadata) == list(schema)
-        for name, measure in schema.items():
+        for name, value_type in schema.items():
             floating = split.metadata[name].is_floating_point()
-            assert floating == (measure == "continuous")
+            assert floating == (value_type == "continuous")
             assert len(split.metadata[name]) == len(split)
     color = splits[0].metadata["color"]
     assert color.shape == (1437, 3)

@@ -43,7 +43,7 @@ def test_vectors_come_from_arrays_and_from_files_alike(tmp_path):
     assert target == 1
 
 
-def test_standardised_features_have_the_training_split_s_scale():
+def test_standardized_features_have_the_training_split_s_scale():
     train, test = blobs(), blobs(seed=1)
     train["features"][:, 3] = 1000.1
     dataset = Features(train, test, standardize=True)

@@ -62,7 +62,7 @@ def test_a_schema_needs_no_image(tmp_path):
 
 
 def test_columns_can_be_chosen_and_their_measures_given(path):
-    dataset = open_table(path, columns=["age"], measures={"attributes": "continuous"})
+    dataset = open_table(path, columns=["age"], value_types={"attributes": "continuous"})
     assert dataset.schema() == {
         "label": "categorical",
         "age": "continuous",
@@ -74,7 +74,7 @@ def test_the_label_may_be_numbers_that_are_names(path):
     path.write_text(TABLE.replace("wren", "017").replace("owl", "2").replace("crow", "x"))
     with pytest.raises(ValueError, match="'species' has 'x' in line 4 among numbers such as '017'"):
         open_table(path).schema()
-    dataset = open_table(path, measures={"label": "categorical"})
+    dataset = open_table(path, value_types={"label": "categorical"})
     assert dataset("train").vocabulary["label"] == ["017", "2", "x"]
 
 
@@ -164,9 +164,9 @@ def test_a_table_that_is_not_right_is_told_where(path, old, new, message):
             "'b' is made of numbers, and column 'closure' has 'Lace up'",
         ),
         ({"blocks": {"age": ["has_*"]}}, "block 'age' has the name of a column"),
-        ({"measures": {"attributes": "categorical"}}, None),
-        ({"measures": {"closure": "continuous"}}, "'closure' holds words"),
-        ({"measures": {"tail": "continuous"}}, "measures names 'tail'"),
+        ({"value_types": {"attributes": "categorical"}}, None),
+        ({"value_types": {"closure": "continuous"}}, "'closure' holds words"),
+        ({"value_types": {"tail": "continuous"}}, "value_types names 'tail'"),
         ({"test_fraction": 0.5}, "by exactly one of split"),
         ({"split": None}, "by exactly one of split"),
         ({"on_error": "ignore"}, "'error', 'skip', not 'ignore'"),

@@ -218,12 +218,12 @@ def test_shapes_that_do_not_belong_together_are_quoted():
         Regression()(data, frozen(data.features, color=data.features[:, 0]))
 
 
-def test_one_class_or_too_few_neighbours_are_refused():
+def test_one_class_or_too_few_neighbors_are_refused():
     data = blobs()
     constant = frozen(data.features, label=torch.full((90,), 4))
     with pytest.raises(ValueError, match=r"only \[4\]"):
         LinearProbe()(constant, data)
-    with pytest.raises(ValueError, match="k=200 neighbours of only 90"):
+    with pytest.raises(ValueError, match="k=200 neighbors of only 90"):
         KNN(k=200)(data, data)
 
 

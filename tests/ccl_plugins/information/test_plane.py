@@ -15,21 +15,21 @@ from ccl_plugins.information.plane import best, plane, plot, sweep, tabulate
 class Nested:
     """Classes of equal remainders: those of 2k follow from those of 4k."""
 
-    life, measure = "static", "categorical"
+    refresh, value_type = "never", "categorical"
     levels = (2, 4, 8)
 
-    def fit(self, dataset, embed, previous):
-        return torch.stack([torch.arange(len(dataset)) % each for each in self.levels], 1)
+    def fit(self, split, embed, previous):
+        return torch.stack([torch.arange(len(split)) % each for each in self.levels], 1)
 
 
 class Halves:
     """Class ids of which one half is missing."""
 
-    life, measure, missing = "static", "categorical", "drop"
+    refresh, value_type, missing = "never", "categorical", "drop"
 
-    def fit(self, dataset, embed, previous):
-        ids = torch.arange(len(dataset)) % 3
-        return ids.masked_fill(torch.arange(len(dataset)) % 2 == 0, -1)
+    def fit(self, split, embed, previous):
+        ids = torch.arange(len(split)) % 3
+        return ids.masked_fill(torch.arange(len(split)) % 2 == 0, -1)
 
 
 def compose(**conditions):
@@ -65,7 +65,7 @@ def test_points_are_the_information_of_each_table():
     assert [line.split(":")[0] for line in left_out] == [
         "color is continuous",
         "own is continuous",
-        "found is refreshed",
+        "found has refresh 'epoch'",
     ]
 
 
@@ -102,7 +102,7 @@ def test_a_sweep_sets_the_parameter_of_the_condition_that_has_it():
         ("depth", None, "no condition of the pipeline has a parameter 'depth'"),
         ("name", None, "a, b have a parameter 'name': say which"),
         ("name", "c", "has no condition 'c'; it has 'a', 'b'"),
-        ("measure", "a", "is static and multi_label"),
+        ("value_type", "a", "is multi_label with refresh 'never'"),
     ],
 )
 def test_a_sweep_that_is_not_clear_is_refused(parameter, on, words):
@@ -173,7 +173,7 @@ def test_the_command_prints_the_table_and_the_best(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--against", "colour"], "the data set has no column 'colour'"),
+        (["--against", "hue"], "the data set has no column 'hue'"),
         (["--sweep", "k"], "--sweep k: write PARAMETER=V,V,... as k=1,2,3"),
         (["--sweep", "k=1,,2"], "--sweep k=1,,2:"),
         (["--sweep", "k=1,99"], "k=99, but there are 6 binary attributes"),

@@ -60,7 +60,7 @@ def test_keeps_its_true_diagonal(name):
     diagonal = KERNELS[name](z, z).diagonal()
     if name.split()[0] in UNIT_DIAGONAL:
         torch.testing.assert_close(diagonal, torch.ones(12).double(), rtol=0, atol=0)
-    elif "normalised" in name:
+    elif "normalized" in name:
         torch.testing.assert_close(diagonal, torch.ones(12).double())
     elif "median" not in name:
         alone = torch.stack([KERNELS[name](row[None], row[None].clone())[0, 0] for row in z])

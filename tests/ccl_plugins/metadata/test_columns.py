@@ -15,7 +15,7 @@ def test_words_get_the_same_ids_in_both_splits():
 
 
 @pytest.mark.parametrize(
-    ("values", "measure", "expected"),
+    ("values", "value_type", "expected"),
     [
         (["b", "", "a", None], "categorical", [1, -1, 0, -1]),
         (np.array(["b", "a"]), "categorical", [1, 0]),
@@ -34,40 +34,40 @@ def test_words_get_the_same_ids_in_both_splits():
         ([[0.5, 4.0], [1.0, 5.0]], "continuous", [[0.5, 4.0], [1.0, 5.0]]),
     ],
 )
-def test_what_a_column_holds_is_told_from_its_values(values, measure, expected):
+def test_what_a_column_holds_is_told_from_its_values(values, value_type, expected):
     encoded = encode({"z": values})
-    assert encoded.schema == {"z": measure}
-    dtype = torch.long if measure == "categorical" else torch.float32
+    assert encoded.schema == {"z": value_type}
+    dtype = torch.long if value_type == "categorical" else torch.float32
     wanted = torch.tensor(expected, dtype=dtype)
     torch.testing.assert_close(encoded.tables[0]["z"], wanted, equal_nan=True)
 
 
 def test_a_given_measure_overrides():
-    encoded = encode({"age": [30, None], "kind": [1.0, None]}, measures={"age": "continuous"})
+    encoded = encode({"age": [30, None], "kind": [1.0, None]}, value_types={"age": "continuous"})
     assert encoded.schema == {"age": "continuous", "kind": "continuous"}
     torch.testing.assert_close(
         encoded.tables[0]["age"], torch.tensor([30.0, torch.nan]), equal_nan=True
     )
-    ids = encode({"kind": torch.tensor([2.0, torch.nan])}, measures={"kind": "categorical"})
+    ids = encode({"kind": torch.tensor([2.0, torch.nan])}, value_types={"kind": "categorical"})
     assert ids.tables[0]["kind"].tolist() == [2, -1]
 
 
 @pytest.mark.parametrize(
-    ("table", "measures", "message"),
+    ("table", "value_types", "message"),
     [
         ({"z": ["a", 3]}, {}, "'z' holds words, but 3 in row 1"),
         ({"z": [[1, 2], [3]]}, {}, "2 numbers in row 0, 1 in row 1"),
         ({"z": [[0, 1], [1, 2]]}, {"z": "multi_label"}, "holds 2 in row 1: multi_label is 0 or 1"),
         ({"z": [0.0, 0.5]}, {"z": "categorical"}, "holds 0.5 in row 1: class ids"),
         ({"z": ["a"]}, {"z": "continuous"}, "holds words: it is categorical"),
-        ({"z": [1]}, {"y": "continuous"}, "measures names 'y'; the columns are z"),
-        ({"z": [1]}, {"z": "ordinal"}, "'z' has measure 'ordinal'; there are"),
+        ({"z": [1]}, {"y": "continuous"}, "value_types names 'y'; the columns are z"),
+        ({"z": [1]}, {"z": "ordinal"}, "'z' has value_type 'ordinal'; there are"),
         ({"z": [{}]}, {}, "'z' holds neither numbers nor words"),
     ],
 )
-def test_what_does_not_fit_is_named_with_its_row(table, measures, message):
+def test_what_does_not_fit_is_named_with_its_row(table, value_types, message):
     with pytest.raises(ValueError, match=message):
-        encode(table, measures=measures)
+        encode(table, value_types=value_types)
 
 
 def test_splits_must_share_their_columns_and_what_these_hold():
@@ -90,4 +90,4 @@ def test_conditions_read_words():
         metadata = {"label": ["b", "a"], "bird": ["owl", "wren"]}  # noqa: RUF012  # a constant
 
     assert Label().fit(Split(), None, None).tolist() == [1, 0]
-    assert Column("bird", measure="categorical").fit(Split(), None, None).tolist() == [0, 1]
+    assert Column("bird", value_type="categorical").fit(Split(), None, None).tolist() == [0, 1]

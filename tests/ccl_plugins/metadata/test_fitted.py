@@ -38,12 +38,12 @@ def test_a_table_says_what_it_holds():
 
 def test_a_saved_condition_is_the_one_that_was_fitted(tmp_path):
     split, file = Images(), tmp_path / "z.safetensors"
-    condition = Clusters(2, of=Column("place", measure="continuous"))
+    condition = Clusters(2, of=Column("place", value_type="continuous"))
     split.metadata["place"] = torch.tensor([[0.0], [0], [5], [5], [0]])
     table = fit(condition, split)
-    save(file, table, condition.measure, split)
+    save(file, table, condition.value_type, split)
     again = Saved(file)
-    assert again.measure == "categorical"
+    assert again.value_type == "categorical"
     found = fit(again, split)
     torch.testing.assert_close((found.values, found.extras), (table.values, table.extras))
 
@@ -75,9 +75,9 @@ def test_a_file_that_is_no_condition_is_named(tmp_path):
     with pytest.raises(ValueError, match="holds no fitted condition"):
         load(tmp_path / "w.safetensors")
     with pytest.raises(ValueError, match="holds no fitted condition"):
-        _ = Saved(tmp_path / "w.safetensors").measure
+        _ = Saved(tmp_path / "w.safetensors").value_type
     with pytest.raises(FileNotFoundError, match="no file"):
-        _ = Saved(tmp_path / "z.safetensors").measure
+        _ = Saved(tmp_path / "z.safetensors").value_type
 
 
 def test_conditions_that_have_no_table_alone_say_so():

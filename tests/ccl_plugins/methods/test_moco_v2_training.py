@@ -26,13 +26,13 @@ from ccl_plugins.training.checkpointing import newest
 class Moving:
     """A refreshed condition of which every sample has another value in every epoch."""
 
-    life, measure = "refreshed", "categorical"
+    refresh, value_type = "epoch", "categorical"
 
     def __init__(self, classes: int = 1000) -> None:
         self.classes = classes
 
-    def fit(self, dataset: Any, embed: Any, previous: Any) -> torch.Tensor:
-        first = torch.arange(len(dataset)) if previous is None else previous.values + 1
+    def fit(self, split: Any, embed: Any, previous: Any) -> torch.Tensor:
+        first = torch.arange(len(split)) if previous is None else previous.values + 1
         return first % self.classes
 
 
@@ -88,7 +88,7 @@ def test_partners_are_filed_as_themselves(tmp_path: Path) -> None:
     )
 
 
-def test_the_momentum_encoder_moves_once_per_optimiser_step(tmp_path: Path) -> None:
+def test_the_momentum_encoder_moves_once_per_optimizer_step(tmp_path: Path) -> None:
     parts = make()
     moves: list[float] = []
     original = parts.method.key_encoder.update
@@ -125,11 +125,11 @@ def test_a_resumed_run_has_the_queue_of_an_unbroken_one(
 
 def test_gram_statistics_follow_the_queue_and_its_tables(tmp_path: Path) -> None:
     class Vectors(Moving):
-        measure = "continuous"
+        value_type = "continuous"
 
-        def fit(self, dataset: Any, embed: Any, previous: Any) -> torch.Tensor:
+        def fit(self, split: Any, embed: Any, previous: Any) -> torch.Tensor:
             moved = 0.0 if previous is None else previous.values[0, 2] + 1
-            steps = torch.arange(len(dataset)) + moved
+            steps = torch.arange(len(split)) + moved
             return torch.stack([steps.sin(), steps.cos(), steps], 1)
 
     def parts() -> Parts:

@@ -166,7 +166,9 @@ def test_objectives_that_read_one_condition_must_agree_on_its_measure():
     class Continuous(InfoNCE):
         conditions = {"condition": ("continuous",)}  # noqa: RUF012  # a stand-in for a stranger's
 
-    with pytest.raises(ValueError, match=r"one measure of the condition 'condition', not .* on="):
+    with pytest.raises(
+        ValueError, match=r"one value type of the condition 'condition', not .* on="
+    ):
         Mixture([SupCon(), Continuous()])
 
 

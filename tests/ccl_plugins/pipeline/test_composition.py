@@ -72,7 +72,7 @@ def test_an_object_of_one_s_own_is_accepted_and_recorded_as_local():
         ({"fit": {"epoch": 3}}, ccl.InvalidConfig, "fit: unknown key 'epoch'.*'epochs'"),
         ({"fit": {"epochs": 0}}, ValueError, "epochs must be 1 or more, not 0"),
         ({"fit": {"optimizer": {"name": "adamv"}}}, ValueError, "'adamv'; did you mean 'adam'"),
-        ({"condition": {"use": "column", "name": "colour"}}, ValueError, "no column 'colour'"),
+        ({"condition": {"use": "column", "name": "hue"}}, ValueError, "no column 'hue'"),
         ({"backbone": {"use": "lenet5", "channels": 1}}, ccl.InvalidParameter, "channels"),
         ({"conditions": {}}, ValueError, "not both"),
     ],

@@ -72,7 +72,7 @@ def test_a_sampler_may_group_by_all_levels():
 
 def test_what_means_nothing_in_another_batch_is_kept_out_of_a_queue(tmp_path):
     class OfTheBatch:
-        life, measure, within_batch = "online", "categorical", True
+        refresh, value_type, within_batch = "batch", "categorical", True
 
         def __call__(self, embedded):
             return torch.arange(embedded.projections.shape[1])

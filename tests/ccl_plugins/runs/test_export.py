@@ -9,7 +9,7 @@ import timm
 import torch
 
 import ccl_plugins as ccl
-from ccl_plugins.cli.main import main
+from ccl_plugins.cli import main
 from ccl_plugins.runs.export import export
 
 BACKBONES = {

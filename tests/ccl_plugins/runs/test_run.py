@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import ccl_plugins as ccl
-from ccl_plugins.cli.main import main
+from ccl_plugins.cli import main
 from ccl_plugins.runs.train import RunExists
 
 TOML = """
@@ -51,11 +51,11 @@ def test_a_run_holds_record_weights_checkpoints_events_and_metrics(finished):
 class Brightness:
     """The mean of the color."""
 
-    life = "static"
-    measure = "continuous"
+    refresh = "never"
+    value_type = "continuous"
 
-    def fit(self, dataset, embed, previous):
-        return dataset.metadata["color"].mean(1)
+    def fit(self, split, embed, previous):
+        return split.metadata["color"].mean(1)
 
 
 def test_a_run_with_an_object_of_ones_own_is_measured_where_it_was_trained(finished, tmp_path):

@@ -14,7 +14,7 @@ import zipfile
 import pytest
 from support.imports import ROOT
 
-from ccl_plugins.cli.main import main
+from ccl_plugins.cli import main
 from ccl_plugins.kinds import KINDS, registry
 from ccl_plugins.scaffold import read_names, render
 

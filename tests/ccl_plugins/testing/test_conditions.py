@@ -11,27 +11,27 @@ from support.broken import broken_laws, names
 class Sound:
     """The label."""
 
-    life = "static"
-    measure = "categorical"
+    refresh = "never"
+    value_type = "categorical"
 
-    def fit(self, dataset, embed, previous):
-        return dataset.metadata["label"]
+    def fit(self, split, embed, previous):
+        return split.metadata["label"]
 
 
 class Now:
     """The projections."""
 
-    life = "online"
-    measure = "continuous"
+    refresh = "batch"
+    value_type = "continuous"
 
     def __call__(self, embedded):
         return embedded.projections.detach()
 
 
 class Undeclared(Sound):
-    """Of a life that there is not."""
+    """With a refresh that does not exist."""
 
-    life = "sometimes"
+    refresh = "sometimes"
 
 
 class Reading(Sound):
@@ -44,8 +44,8 @@ class Reading(Sound):
 class Fractions(Sound):
     """Class ids that are none."""
 
-    def fit(self, dataset, embed, previous):
-        return dataset.metadata["label"] + 0.5
+    def fit(self, split, embed, previous):
+        return split.metadata["label"] + 0.5
 
 
 class Counting(Sound):
@@ -53,16 +53,16 @@ class Counting(Sound):
 
     fits = 0
 
-    def fit(self, dataset, embed, previous):
+    def fit(self, split, embed, previous):
         self.fits += 1
-        return dataset.metadata["label"] + self.fits
+        return split.metadata["label"] + self.fits
 
 
 class Sorted(Sound):
     """Rows in an order of their own."""
 
-    def fit(self, dataset, embed, previous):
-        return (dataset.metadata["height"].sort().values > 0.5).long()
+    def fit(self, split, embed, previous):
+        return (split.metadata["height"].sort().values > 0.5).long()
 
 
 class Shifted(Now):
@@ -75,10 +75,10 @@ class Shifted(Now):
 class Expecting(Sound):
     """Expects more of a last table than it leaves."""
 
-    def fit(self, dataset, embed, previous):
+    def fit(self, split, embed, previous):
         if previous is not None:
             previous.extras["centroids"]
-        return dataset.metadata["label"]
+        return split.metadata["label"]
 
 
 class Learned(Now):

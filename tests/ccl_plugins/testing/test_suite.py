@@ -11,7 +11,7 @@ from unittest import SkipTest
 import pytest
 
 import ccl_plugins as ccl
-from ccl_plugins.cli.main import main
+from ccl_plugins.cli import main
 from ccl_plugins.testing import check, checks, parametrize_with_checks
 
 RING = '''

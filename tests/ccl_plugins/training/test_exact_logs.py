@@ -79,7 +79,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-# 3 optimiser steps an epoch; checkpoints after steps 5, 6, 10, 12.
+# 3 optimizer steps an epoch; checkpoints after steps 5, 6, 10, 12.
 @pytest.mark.parametrize(
     ("stop", "number"),
     [(13, signal.SIGKILL), (7, signal.SIGTERM), (10, signal.SIGINT)],

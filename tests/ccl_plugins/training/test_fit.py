@@ -31,7 +31,7 @@ def test_a_seed_repeats_a_run_to_the_bit(tmp_path: Path) -> None:
     assert not torch.equal(first["queue"], other["queue"])
 
 
-def test_the_momentum_encoder_follows_optimiser_steps_and_the_queue_every_batch(
+def test_the_momentum_encoder_follows_optimizer_steps_and_the_queue_every_batch(
     tmp_path: Path,
 ) -> None:
     # 44 samples are 5 batches, and the last of an epoch makes a step though it is alone.
@@ -132,10 +132,10 @@ def test_an_objective_may_have_raw_embeddings(tmp_path: Path) -> None:
 
 
 class Label:
-    life, measure = "static", "categorical"
+    refresh, value_type = "never", "categorical"
 
-    def fit(self, dataset: Any, embed: Any, previous: Any) -> Table:
-        return Table(dataset.metadata["label"], {"centres": embed()[:2]})
+    def fit(self, split: Any, embed: Any, previous: Any) -> Table:
+        return Table(split.metadata["label"], {"centers": embed()[:2]})
 
 
 def test_conditions_and_extras_reach_the_pairs(tmp_path: Path) -> None:
@@ -144,20 +144,20 @@ def test_conditions_and_extras_reach_the_pairs(tmp_path: Path) -> None:
     class Reads(FakeObjective):
         def setup(self, tables: Any) -> None:
             classes = int(tables["condition"].values.max()) + 1
-            self.centres = torch.nn.Parameter(torch.zeros(classes, 4))
+            self.centers = torch.nn.Parameter(torch.zeros(classes, 4))
 
         def terms(self, pairs: Any) -> tuple[Tensor, Tensor]:
             seen.append(
-                (pairs.index, pairs.condition["condition"], pairs.extras["condition/centres"])
+                (pairs.index, pairs.condition["condition"], pairs.extras["condition/centers"])
             )
             values, weights = super().terms(pairs)
-            return values + (self.centres - 1).square().mean(), weights
+            return values + (self.centers - 1).square().mean(), weights
 
     parts = run(tmp_path, make_parts(objective=Reads(), conditions={"condition": Label()}))
-    for index, labels, centres in seen:
+    for index, labels, centers in seen:
         assert labels.tolist() == (index % 4).tolist()
-        torch.testing.assert_close(centres.norm(dim=1), torch.ones(2))
-    assert float(parts.objective.centres.detach().min()) > 0
+        torch.testing.assert_close(centers.norm(dim=1), torch.ones(2))
+    assert float(parts.objective.centers.detach().min()) > 0
 
 
 def test_fitting_a_condition_leaves_the_model_as_it_was(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def test_a_kernel_that_sees_nothing_is_warned_about() -> None:
         warnings.simplefilter("error")
         found = check_kernel(Gaussian(1e9), table, "z")
     torch.testing.assert_close(found["surviving_weight"], 1.0, rtol=1e-3, atol=0)
-    torch.testing.assert_close(found["effective_neighbours"], 511.0, rtol=1e-3, atol=0)
+    torch.testing.assert_close(found["effective_neighbors"], 511.0, rtol=1e-3, atol=0)
 
 
 def test_classes_of_one_sample_are_not_warned_about() -> None:
@@ -39,9 +39,9 @@ def test_classes_of_one_sample_are_not_warned_about() -> None:
         assert check_kernel(same, Table(torch.arange(700)), "z")["surviving_weight"] == 0
 
 
-def test_a_kernel_of_classes_has_the_other_members_as_neighbours() -> None:
+def test_a_kernel_of_classes_has_the_other_members_as_neighbors() -> None:
     labels = torch.arange(12) % 3
-    surviving, neighbours = describe_kernel((labels[:, None] == labels).float())
+    surviving, neighbors = describe_kernel((labels[:, None] == labels).float())
     torch.testing.assert_close(surviving, 3 / 11)
-    torch.testing.assert_close(neighbours, 3.0)
+    torch.testing.assert_close(neighbors, 3.0)
     assert describe_kernel(torch.eye(4)) == (0.0, 0.0)

@@ -155,6 +155,6 @@ def test_a_run_in_pieces_ends_with_the_same_weights(
 def test_batch_statistics_of_pieces_are_a_warning(tmp_path: Path) -> None:
     settings = FitSettings(1, 8, workers=0, micro_batch=4)
     with pytest.warns(
-        UserWarning, match="micro_batch=4: the 1 batch normalisations take .* from 8"
+        UserWarning, match="micro_batch=4: the 1 batch normalizations take .* from 8"
     ):
         fit(make_parts(), settings, tmp_path, {}, progress=False)

@@ -20,10 +20,15 @@ IDS = torch.tensor([0, -1, 2, 0, -1, 1])
 
 
 class Given:
-    def __init__(self, values: Tensor, missing: str, measure: str = "categorical") -> None:
-        self.values, self.missing, self.measure, self.life = values, missing, measure, "static"
+    def __init__(self, values: Tensor, missing: str, value_type: str = "categorical") -> None:
+        self.values, self.missing, self.value_type, self.refresh = (
+            values,
+            missing,
+            value_type,
+            "never",
+        )
 
-    def fit(self, dataset: Any, embed: Any, previous: Any) -> Tensor:
+    def fit(self, split: Any, embed: Any, previous: Any) -> Tensor:
         return self.values
 
 
@@ -62,18 +67,18 @@ def test_drop_leaves_the_samples_out_of_every_batch():
 
 
 @pytest.mark.parametrize(
-    ("values", "measure"),
+    ("values", "value_type"),
     [
         (torch.tensor([[1.0], [2.0], [float("nan")], [0.0], [1.0], [1.0]]), "continuous"),
         (torch.tensor([1, 0, -1, 0, 1, 1.0])[:, None], "multi_label"),
     ],
 )
-def test_vectors_can_be_left_out_but_have_no_class_of_their_own(values, measure):
-    tables = fitted(z=Given(values, "drop", measure))
+def test_vectors_can_be_left_out_but_have_no_class_of_their_own(values, value_type):
+    tables = fitted(z=Given(values, "drop", value_type))
     assert tables.left_out().nonzero().flatten().tolist() == [2]
     assert tables.present("z").values.isfinite().all()
-    with pytest.raises(ValueError, match=f"condition is {measure}: missing='drop'"):
-        fitted(z=Given(values, "own", measure))
+    with pytest.raises(ValueError, match=f"condition is {value_type}: missing='drop'"):
+        fitted(z=Given(values, "own", value_type))
 
 
 def test_samples_that_any_condition_drops_are_left_out_for_all():
@@ -85,7 +90,7 @@ def test_samples_that_any_condition_drops_are_left_out_for_all():
 
 def test_a_refreshed_condition_must_drop_the_same_samples():
     condition = Given(IDS, "drop")
-    condition.life = "refreshed"
+    condition.refresh = "epoch"
     tables = fitted(z=condition)
     condition.values = IDS.roll(1)
     with pytest.raises(ValueError, match="lacks values of other samples"):

@@ -33,13 +33,13 @@ class StopAfter(Callback):
 class Drifting:
     """A refreshed condition that depends on the model, on the table before, and on chance."""
 
-    life = "refreshed"
-    measure = "continuous"
+    refresh = "epoch"
+    value_type = "continuous"
 
-    def fit(self, dataset: Any, embed: Any, previous: Table | None) -> Table:
+    def fit(self, split: Any, embed: Any, previous: Table | None) -> Table:
         before = 0 if previous is None else previous.values
-        values = embed() + before + torch.rand(len(dataset), 1)
-        return Table(values, {"centre": values.mean(0)})
+        values = embed() + before + torch.rand(len(split), 1)
+        return Table(values, {"center": values.mean(0)})
 
 
 def parts() -> Parts:

@@ -19,18 +19,18 @@ from ccl_plugins.training.tables import Tables
 class Turning:
     """Two halves of the samples, others in every epoch."""
 
-    life, measure = "refreshed", "categorical"
+    refresh, value_type = "epoch", "categorical"
 
-    def fit(self, dataset: Any, embed: Any, previous: Any) -> Tensor:
+    def fit(self, split: Any, embed: Any, previous: Any) -> Tensor:
         turn = 0 if previous is None else int(previous.values.min()) + 2
-        return (torch.arange(len(dataset)) + turn // 2) % 2 + turn
+        return (torch.arange(len(split)) + turn // 2) % 2 + turn
 
 
 class Fixed:
-    life, measure = "static", "categorical"
+    refresh, value_type = "never", "categorical"
 
-    def fit(self, dataset: Any, embed: Any, previous: Any) -> Tensor:
-        return torch.arange(len(dataset)) // 8
+    def fit(self, split: Any, embed: Any, previous: Any) -> Tensor:
+        return torch.arange(len(split)) // 8
 
 
 def test_a_sampler_follows_each_refresh(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def logged(out: Path, objective: Any, **settings: Any) -> dict[str, list[float]]
 
 
 @pytest.mark.parametrize(("accumulate", "steps"), [(1, 10), (2, 6)])
-def test_a_schedule_follows_optimiser_steps_to_its_end(
+def test_a_schedule_follows_optimizer_steps_to_its_end(
     tmp_path: Path, accumulate: int, steps: int
 ) -> None:
     falling = {"schedule": "linear", "start": 0.6, "end": 0.1}
@@ -64,5 +64,5 @@ def test_kernels_of_a_mixture_s_objectives_are_checked(tmp_path: Path) -> None:
     found = logged(tmp_path, Mixture([InfoNCE(), FairCCLK(Linear())]))
     assert set(found) >= {
         "condition/condition/surviving_weight",
-        "condition/condition/effective_neighbours",
+        "condition/condition/effective_neighbors",
     }

@@ -17,11 +17,11 @@ SPLIT = FakeDataset(6)("train")
 class Given:
     """A condition with the values it is given."""
 
-    def __init__(self, values: Any, measure: str = "continuous", life: str = "static") -> None:
-        self.values, self.measure, self.life = values, measure, life
+    def __init__(self, values: Any, value_type: str = "continuous", refresh: str = "never") -> None:
+        self.values, self.value_type, self.refresh = values, value_type, refresh
         self.fits: list[Any] = []
 
-    def fit(self, dataset: Any, embed: Any, previous: Any) -> Any:
+    def fit(self, split: Any, embed: Any, previous: Any) -> Any:
         self.fits.append(previous)
         return self.values
 
@@ -33,7 +33,7 @@ def fitted(*args: Any) -> Tables:
 
 
 @pytest.mark.parametrize(
-    ("values", "measure", "message"),
+    ("values", "value_type", "message"),
     [
         (torch.zeros(5), "continuous", r"shape \(5,\), but the data set has 6 samples"),
         ([0.0] * 6, "continuous", "must be a tensor, not list"),
@@ -50,29 +50,29 @@ def fitted(*args: Any) -> Tables:
         (torch.tensor([0, 1, -1, 0, 0, 2]), "categorical", r"missing \(-1\) .*1 of 6 rows \(2\)"),
         (torch.tensor([0, 1, 0.5, 0, 0, 2]), "categorical", r"fractional .* \(2\)"),
         (torch.full((6, 2), 2), "multi_label", r"6 of 6 rows \(0, 1, 2, 3, 4, 5\)"),
-        (torch.zeros(6), "ordinal", "measure 'ordinal'"),
+        (torch.zeros(6), "ordinal", "value_type 'ordinal'"),
     ],
 )
-def test_bad_values_are_refused_by_row(values: Any, measure: str, message: str) -> None:
+def test_bad_values_are_refused_by_row(values: Any, value_type: str, message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
-        fitted(values, measure)
+        fitted(values, value_type)
 
 
 @pytest.mark.parametrize(
-    ("values", "measure", "dtype"),
+    ("values", "value_type", "dtype"),
     [
         (torch.arange(6.0), "categorical", torch.long),
         (torch.ones(6, 2, dtype=torch.bool), "multi_label", torch.float32),
         (torch.ones(6, dtype=torch.float64), "continuous", torch.float32),
     ],
 )
-def test_values_get_the_type_of_their_measure(values: Tensor, measure: str, dtype: Any) -> None:
-    found = fitted(values, measure).look_up(torch.tensor([4, 1]))["condition"]
+def test_values_get_the_type_of_their_measure(values: Tensor, value_type: str, dtype: Any) -> None:
+    found = fitted(values, value_type).look_up(torch.tensor([4, 1]))["condition"]
     torch.testing.assert_close(found, values[[4, 1]].to(dtype))
 
 
 def test_static_tables_are_fitted_once_and_refreshed_ones_every_epoch() -> None:
-    static, refreshed = Given(torch.zeros(6)), Given(torch.ones(6), life="refreshed")
+    static, refreshed = Given(torch.zeros(6)), Given(torch.ones(6), refresh="epoch")
     tables = Tables({"a": static, "b": refreshed}, 6)
     assert [tables.refresh(e, SPLIT, lambda: torch.zeros(6)) for e in (0, 0, 1)] == [
         ["a", "b"],
@@ -88,7 +88,7 @@ def test_static_tables_are_fitted_once_and_refreshed_ones_every_epoch() -> None:
 
 def test_embeddings_are_computed_once_for_all_conditions_of_an_epoch() -> None:
     class Asks(Given):
-        def fit(self, dataset: Any, embed: Any, previous: Any) -> Tensor:
+        def fit(self, split: Any, embed: Any, previous: Any) -> Tensor:
             return embed()
 
     calls = []
@@ -99,11 +99,11 @@ def test_embeddings_are_computed_once_for_all_conditions_of_an_epoch() -> None:
 
 def test_a_fit_draws_from_a_stream_of_its_own() -> None:
     class Random(Given):
-        def fit(self, dataset: Any, embed: Any, previous: Any) -> Tensor:
+        def fit(self, split: Any, embed: Any, previous: Any) -> Tensor:
             return torch.rand(6)
 
     def draw(epoch: int) -> Tensor:
-        tables = Tables({"a": Random(None, life="refreshed")}, 6)
+        tables = Tables({"a": Random(None, refresh="epoch")}, 6)
         tables.refresh(epoch, SPLIT, lambda: torch.zeros(6))
         return tables["a"].values
 
@@ -114,20 +114,20 @@ def test_a_fit_draws_from_a_stream_of_its_own() -> None:
 
 
 def test_tables_survive_their_state() -> None:
-    tables = fitted(Table(torch.arange(6.0), {"centres": torch.ones(2, 3)}))
+    tables = fitted(Table(torch.arange(6.0), {"centers": torch.ones(2, 3)}))
     again = Tables(tables.conditions, 6)
     again.load_state_dict(tables.state_dict())
     assert again.refresh(3, SPLIT, lambda: torch.zeros(6)) == []
     torch.testing.assert_close(again["condition"].values, torch.arange(6.0))
     extras = again.extras_on(torch.device("cpu"))
-    torch.testing.assert_close(extras, {"condition/centres": torch.ones(2, 3)})
+    torch.testing.assert_close(extras, {"condition/centers": torch.ones(2, 3)})
     with pytest.raises(ValueError, match="condition 'condition'; this run has none"):
         Tables({}, 6).load_state_dict(tables.state_dict())
 
 
 def test_online_conditions_see_the_batch_without_gradient() -> None:
     class Online:
-        life, measure = "online", "continuous"
+        refresh, value_type = "batch", "continuous"
 
         def __call__(self, embedded: Embedded) -> Tensor:
             return embedded.projections * 2

@@ -13,7 +13,7 @@ from support import training_ranks
 @pytest.mark.parametrize(
     ("method", "settings", "tolerance"),
     [
-        # 21 samples are 2 batches of 8 in an epoch: 20 optimiser steps each.
+        # 21 samples are 2 batches of 8 in an epoch: 20 optimizer steps each.
         ("simclr", {"epochs": 10}, 1e-5),
         ("moco_v2", {"epochs": 10}, 1e-5),
         ("simclr", {"epochs": 20, "accumulate": 2, "precision": "64-true"}, 1e-9),

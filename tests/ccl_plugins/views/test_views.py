@@ -161,7 +161,7 @@ def test_the_image_given_stays_as_it_was():
     assert torch.equal(given, image(32, 32))
 
 
-def test_plain_only_normalises_an_image_of_the_right_size():
+def test_plain_only_normalizes_an_image_of_the_right_size():
     views = SimCLRViews(size=32)
     given = image(32, 32)
     mean, std = (torch.tensor(x)[:, None, None] for x in (IMAGENET_MEAN, IMAGENET_STD))

@@ -20,7 +20,7 @@ def ccl_components():
 
 
 @hookimpl
-def ccl_pipeline_built(pipeline):
+def ccl_pipeline_composed(pipeline):
     if pipeline == "rejected":
         raise ValueError("not this one")
     if pipeline == "ends the program":

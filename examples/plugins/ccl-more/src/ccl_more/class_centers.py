@@ -39,7 +39,7 @@ class ClassCenters(Supervised):
         self.register_parameter("centers", None)
 
     def setup(self, tables: Mapping[str, Table]) -> None:
-        """Make a center for each class of the table; before the optimiser exists."""
+        """Make a center for each class of the table; before the optimizer exists."""
         if self.centers is None:
             classes = int(tables[self.on].values.max()) + 1
             self.centers = nn.Parameter(torch.randn(classes, self.dim))

@@ -9,7 +9,7 @@ from ccl_plugins.numerics import EMPTY, logsumexp, squared_distance
 from ccl_plugins.numerics.conditional_operator import conditional_operator
 from ccl_plugins.objectives import ContrastiveObjective, Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
-from ccl_plugins.protocols import Kernel, Measure
+from ccl_plugins.protocols import Kernel, ValueType
 from torch import Tensor
 
 
@@ -44,8 +44,8 @@ class DecoupledUniformity(ContrastiveObjective):
         self.kernel, self.precision, self.ridge, self.on = kernel, precision, ridge, on
 
     @property
-    def conditions(self) -> dict[str, tuple[Measure, ...]]:
-        """One condition of any measure, for a kernel."""
+    def conditions(self) -> dict[str, tuple[ValueType, ...]]:
+        """One condition of any value type, for a kernel."""
         return {self.on: ("categorical", "multi_label", "continuous")} if self.kernel else {}
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ccl_plugins.numerics import logsumexp, masked
 from ccl_plugins.objectives import Scalar
 from ccl_plugins.pairs import Pairs
-from ccl_plugins.protocols import Measure
+from ccl_plugins.protocols import ValueType
 from torch import Tensor
 
 from ccl_more.candidates import Candidates
@@ -21,7 +21,7 @@ class FSCL(Supervised):
     views of the anchor's class, whatever their group.  Negatives: the samples of another class that
     share the anchor's sensitive attribute.  An anchor that lacks either does not count.
 
-    Left open: the group-wise normalisation of FSCL+ is not in it.
+    Left open: the group-wise normalization of FSCL+ is not in it.
 
     Args:
         temperature: τ, above 0.
@@ -45,7 +45,7 @@ class FSCL(Supervised):
         self.sensitive = sensitive
 
     @property
-    def conditions(self) -> Mapping[str, Sequence[Measure]]:
+    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
         """The class and the group."""
         return {self.on: ("categorical",), self.sensitive: ("categorical",)}
 

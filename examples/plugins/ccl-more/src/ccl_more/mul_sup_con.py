@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from ccl_plugins.numerics import as_vectors, logsumexp, masked
 from ccl_plugins.pairs import Pairs
-from ccl_plugins.protocols import Measure
+from ccl_plugins.protocols import ValueType
 from torch import Tensor
 
 from ccl_more.candidates import Candidates
@@ -30,7 +30,7 @@ class MulSupCon(Supervised):
         Zhang and Wu, Multi-Label Supervised Contrastive Learning (2024), MulSupCon.
     """
 
-    measure: ClassVar[Measure] = "multi_label"
+    value_type: ClassVar[ValueType] = "multi_label"
 
     def row(self, pairs: Pairs, beside: Candidates) -> tuple[Tensor, Tensor]:
         """One value per anchor, of the weight of its labels."""

@@ -8,7 +8,7 @@ import torch
 from ccl_plugins.numerics import as_vectors, masked
 from ccl_plugins.objectives import Scalar
 from ccl_plugins.pairs import Pairs
-from ccl_plugins.protocols import Measure
+from ccl_plugins.protocols import ValueType
 from torch import Tensor
 
 from ccl_more.candidates import Candidates
@@ -36,7 +36,7 @@ class RankNContrast(Supervised):
 
     min_views = 1
     embedding: Literal["sphere", "raw"] = "raw"
-    measure: ClassVar[Measure] = "continuous"
+    value_type: ClassVar[ValueType] = "continuous"
 
     def __init__(
         self, temperature: Scalar = 2.0, *, on: str = "condition", gather_distributed: bool = False

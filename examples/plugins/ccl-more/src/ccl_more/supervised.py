@@ -9,7 +9,7 @@ import torch
 from ccl_plugins.arguments import positive
 from ccl_plugins.objectives import ContrastiveObjective, Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
-from ccl_plugins.protocols import Measure
+from ccl_plugins.protocols import ValueType
 from torch import Tensor
 
 from ccl_more.candidates import Candidates
@@ -27,7 +27,7 @@ class Supervised(ContrastiveObjective):
     """
 
     within_view = True
-    measure: ClassVar[Measure] = "categorical"
+    value_type: ClassVar[ValueType] = "categorical"
     temperature = ScalarAttribute(positive, learnable=True)
 
     def __init__(
@@ -42,9 +42,9 @@ class Supervised(ContrastiveObjective):
         self.on = on
 
     @property
-    def conditions(self) -> Mapping[str, Sequence[Measure]]:
+    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
         """One condition."""
-        return {self.on: (self.measure,)}
+        return {self.on: (self.value_type,)}
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per anchor, over all views at once."""

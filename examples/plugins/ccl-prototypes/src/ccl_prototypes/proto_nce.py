@@ -9,7 +9,7 @@ import torch
 from ccl_plugins.numerics import logsumexp, masked
 from ccl_plugins.objectives import InfoNCE, Scalar
 from ccl_plugins.pairs import Pairs
-from ccl_plugins.protocols import Measure
+from ccl_plugins.protocols import ValueType
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -85,7 +85,7 @@ class ProtoNCE(InfoNCE):
         self.on = on
 
     @property
-    def conditions(self) -> Mapping[str, Sequence[Measure]]:
+    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
         """One of cluster ids."""
         return self.and_excluded({self.on: ("categorical",)})
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import torch
 from ccl_plugins.files.tables import choose
 from ccl_plugins.metadata.matching import read_rows, sample_names
-from ccl_plugins.protocols import Life, Measure, Table
+from ccl_plugins.protocols import Refresh, Table, ValueType
 from torch import Tensor
 
 from ccl_text_condition.hashing import Hashing
@@ -47,8 +47,8 @@ class Text:
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"column": "word", "features": 16}
-    life: Life = "static"
-    measure: Measure = "continuous"
+    refresh: Refresh = "never"
+    value_type: ValueType = "continuous"
 
     def __init__(
         self,
@@ -75,12 +75,12 @@ class Text:
         self.encoder = encoder or Hashing(features, components)
         self.missing = missing
 
-    def fit(self, dataset: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
+    def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """The vectors of the training split, NaN where there is no text."""
         if self.file is None:
-            texts = sample_names(dataset, self.column)
+            texts = sample_names(split, self.column)
         else:
-            rows = read_rows(self.file, self.key, dataset, words=[self.column])
+            rows = read_rows(self.file, self.key, split, words=[self.column])
             texts = choose(rows, [self.column], str(self.file))[self.column]
         self._refuse_numbers(texts)
         different = sorted({text for text in texts if _is_there(text)})

@@ -1,4 +1,4 @@
-"""Connected components of a nearest-neighbour graph, without a loop over samples.
+"""Connected components of a nearest-neighbor graph, without a loop over samples.
 
 Every number of rounds is known from a shape, so that a device need not be waited for.
 """
@@ -20,7 +20,7 @@ def nearest(x: Tensor) -> Tensor:
 def components(neighbor: Tensor) -> Tensor:
     """Class ids (..., n) of the connected components of the graph of edges i - neighbor[i].
 
-    Whoever goes from sample to neighbour ends on the one cycle of the component: two samples that are
+    Whoever goes from sample to neighbor ends on the one cycle of the component: two samples that are
     each other's nearest, or more where distances are equal.  Paths double in each round, so that after
     log2(n) of them all have ended.  The id is the least position on the cycle.
 
@@ -36,6 +36,6 @@ def components(neighbor: Tensor) -> Tensor:
 
 
 def weak_labels(x: Tensor) -> Tensor:
-    """Class ids (..., n) of (..., n, d) vectors: those joined by nearest neighbours share one."""
+    """Class ids (..., n) of (..., n, d) vectors: those joined by nearest neighbors share one."""
     with torch.no_grad():
         return components(nearest(x))

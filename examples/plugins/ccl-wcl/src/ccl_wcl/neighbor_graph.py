@@ -1,11 +1,11 @@
-"""Weak labels of a batch: what its nearest-neighbour graph joins."""
+"""Weak labels of a batch: what its nearest-neighbor graph joins."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
 from ccl_plugins.numerics import gather
-from ccl_plugins.protocols import Embedded, Life, Measure
+from ccl_plugins.protocols import Embedded, Refresh, ValueType
 from lightly.utils import dist
 from torch import Tensor
 from torch.nn.functional import normalize
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NeighborGraph:
-    """Images of the batch that nearest neighbours join are of one class.
+    """Images of the batch that nearest neighbors join are of one class.
 
     The connected components of the graph in which each image has an edge to the one nearest to it, of
     largest cosine, over the batches of all processes.  The ids mean nothing beyond the batch, so a method
@@ -39,8 +39,8 @@ class NeighborGraph:
         Zheng et al., Weakly Supervised Contrastive Learning (2021).
     """
 
-    life: Life = "online"
-    measure: Measure = "categorical"
+    refresh: Refresh = "batch"
+    value_type: ValueType = "categorical"
     within_batch = True
 
     def __init__(

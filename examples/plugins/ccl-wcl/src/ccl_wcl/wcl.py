@@ -1,4 +1,4 @@
-"""WCL: instance discrimination, and classes that the batch's nearest neighbours make."""
+"""WCL: instance discrimination, and classes that the batch's nearest neighbors make."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from ccl_plugins.numerics import gather, logsumexp, masked
 from ccl_plugins.objectives import NTXent, Scalar
 from ccl_plugins.pairs import Pairs
-from ccl_plugins.protocols import Measure
+from ccl_plugins.protocols import ValueType
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
@@ -17,11 +17,11 @@ from ccl_wcl.graph import weak_labels
 
 
 class WCL(NTXent):
-    """Weakly supervised contrastive loss: NT-Xent, and samples that neighbours join attract each other.
+    """Weakly supervised contrastive loss: NT-Xent, and samples that neighbors join attract each other.
 
     ``NT-Xent + weight · mean_ij L(V_i, y_j)`` over views i != j, with SupCon's
     ``L(V, y) = -(1 / |P|) Σ_{p in P} log( exp(v·v_p / τ) / Σ_{a not v} exp(v·v_a / τ) )`` within one
-    view.  The weak labels y_j are the connected components of the nearest-neighbour graph of another
+    view.  The weak labels y_j are the connected components of the nearest-neighbor graph of another
     view j, so that a view is not told what it says already.  Positives: the other samples of the
     anchor's class; an anchor without any counts in NT-Xent alone.  Negatives: the rest of the view.  A
     queue, and masks that a user brings, are read by NT-Xent alone.
@@ -35,7 +35,7 @@ class WCL(NTXent):
         temperature: τ of both parts, above 0.
         weight: Of the second part, 0 or more.
         head: Widths of the second head, from the backbone's features over its hidden layers to V; None:
-            no second head.  It has no batch normalisation.
+            no second head.  It has no batch normalization.
         on: The name of a condition with classes, (n,) or per view (u, n, 1), in place of the graph of V,
             as ``neighbor_graph``; None: the graph of V.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
@@ -45,8 +45,8 @@ class WCL(NTXent):
             condition of several columns.
 
     Source:
-        Zheng et al., Weakly Supervised Contrastive Learning (2021), without the neighbours' multi-crops;
-        their heads have batch normalisation.
+        Zheng et al., Weakly Supervised Contrastive Learning (2021), without the neighbors' multi-crops;
+        their heads have batch normalization.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class WCL(NTXent):
         self.on = on
 
     @property
-    def conditions(self) -> Mapping[str, Sequence[Measure]]:
+    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
         """One of classes, where it takes the place of the graph."""
         return self.and_excluded({} if self.on is None else {self.on: ("categorical",)})
 

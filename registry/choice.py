@@ -11,7 +11,7 @@ from .params import Schema
 from .spec import ComponentSpec
 
 
-class Component:
+class Choice:
     """A component chosen with all its parameters; compare, print, record or build it.
 
     Args:
@@ -87,7 +87,7 @@ class Component:
         return {"use": self.spec.use, **{k: _plain(v, k) for k, v in self.params.items()}}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Component) and _key(self) == _key(other)
+        return isinstance(other, Choice) and _key(self) == _key(other)
 
     def __hash__(self) -> int:
         return hash(_key(self))
@@ -97,7 +97,7 @@ class Component:
 
 
 def _built(value: Any, supplied: Mapping[str, Any], cache: dict[Any, Any] | None) -> Any:
-    if isinstance(value, Component):
+    if isinstance(value, Choice):
         return value.build(supplied, cache)
     if type(value) in (list, tuple):
         return type(value)(_built(item, supplied, cache) for item in value)
@@ -116,7 +116,7 @@ def _plain(value: Any, where: str) -> Any:
         return [_plain(item, f"{where}[{i}]") for i, item in enumerate(value)]
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return {key: _plain(item, f"{where}.{key}") for key, item in value.items()}
-    if isinstance(value, Component):
+    if isinstance(value, Choice):
         return {"use": value.spec.use, **_plain(value.params, where)}
     raise InvalidConfig(
         f"{where}: a {type(value).__name__} cannot be written to a config; in Python, give the built"
@@ -126,7 +126,7 @@ def _plain(value: Any, where: str) -> Any:
 
 def _key(value: Any) -> Any:
     """What two values with equal records have in common; an object is equal to itself alone."""
-    if isinstance(value, Component):
+    if isinstance(value, Choice):
         return value.spec, _key(value.params)
     if isinstance(value, list | tuple):
         return tuple(map(_key, value))

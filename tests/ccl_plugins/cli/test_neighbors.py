@@ -1,4 +1,4 @@
-"""Each neighbour that misbehaves leaves everything else working, and is named."""
+"""Each neighbor that misbehaves leaves everything else working, and is named."""
 
 from __future__ import annotations
 
