@@ -11,11 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from torch import Tensor
 from torch.nn import functional
 
+from ccl_plugins.numerics.gram import Statistic
+from ccl_plugins.numerics.kernel_functions import SupportsFeatures as SupportsFeatures
+from ccl_plugins.numerics.kernel_functions import SupportsOneHot as SupportsOneHot
+from ccl_plugins.numerics.kernel_functions import SupportsRadial as SupportsRadial
+from ccl_plugins.numerics.kernel_functions import SupportsRank as SupportsRank
 from ccl_plugins.numerics.logsumexp import at_least_float32
 
 if TYPE_CHECKING:
@@ -82,13 +87,16 @@ Refresh = Literal["never", "epoch", "batch"]
 """When a condition is computed: once, before every epoch, or in every step from the embedded batch."""
 
 
+Missing = Literal["error", "own", "drop"]
+"""What happens to samples without a value of a condition: an error names them; each becomes a class of
+its own, positive with its own views only; or they are left out of training."""
+
+
 class Objective(Protocol):
     """A loss on pairs; in practice a subclass of `ccl_plugins.objectives.ContrastiveObjective`.
 
-    It may have ``setup(tables)``, called once, before the optimizer exists; ``progress(step, total)``,
-    before each step; ``after_step()``, after each optimizer step; and ``statistics()`` (see
-    `ccl_plugins.numerics`).  ``stops_gradient = True`` says that its gradient is, on purpose, not that of
-    its value.
+    It may also satisfy `SupportsSetup`, `SupportsProgress`, `SupportsAfterStep`, `SupportsScalars`,
+    `SupportsStatistics`, `SupportsHierarchies` and `StopsGradient`.
     """
 
     @property
@@ -128,11 +136,8 @@ class Objective(Protocol):
 class Kernel(Protocol):
     """A similarity on the conditioning variable.
 
-    A kernel may have more, which makes CCL-K's operator cheaper and changes no value:
-    ``features(a) -> (n, r)``, vectors whose inner products are the kernel's, with ``rank(a) -> r``,
-    known before they are computed; ``radial(square)``, its values by squared distance, where these are
-    all it depends on; and ``one_hot = True`` where class ids count as one-hot vectors, of
-    which every kernel has two values, one for equal ids and one for others.
+    It may also satisfy `SupportsFeatures`, `SupportsRank`, `SupportsRadial` and `SupportsOneHot`, which
+    make CCL-K's operator cheaper and change no value.
     """
 
     @property
@@ -148,10 +153,9 @@ class Kernel(Protocol):
 class Condition(Protocol):
     """A conditioning variable.
 
-    *static* and *refreshed* ones have ``fit``, *online* ones ``__call__``.  Both are pure, and the
-    constructor reads nothing.  A condition may have ``hierarchy = True`` (several class ids a sample, which
-    objectives with ``hierarchies = True`` read), ``within_batch = True`` (values mean nothing in another
-    batch) and ``missing`` (see `ccl_plugins.metadata.missing`).
+    With ``refresh`` ``"never"`` or ``"epoch"`` it is a `FittedCondition`, with ``"batch"`` a
+    `BatchCondition`.  Both are pure functions, and constructors read no files.  It may also satisfy
+    `SupportsMissing`, `SupportsHierarchy` and `SupportsWithinBatch`.
     """
 
     @property
@@ -181,7 +185,7 @@ class FittedCondition(Condition, Protocol):
         ...
 
 
-class OnlineCondition(Condition, Protocol):
+class BatchCondition(Condition, Protocol):
     """A condition computed from the embedded batch."""
 
     def __call__(self, embedded: Embedded) -> Tensor:
@@ -223,10 +227,10 @@ class Views(Protocol):
 
 
 class Method(Protocol):
-    """A lightly-style model: a backbone, its heads, and how pairs are made of their outputs.
+    """A lightly-style model: a backbone, its heads, and how their outputs become pairs.
 
-    One with a queue may have ``check_batch(size)``, called before a run, ``read_conditions(look_up)``, at
-    each epoch's start, from indices to rows by name, and ``keep_statistics`` (see `ccl_plugins.numerics`).
+    It may also satisfy `SupportsBatchCheck`, `SupportsReadConditions` and `SupportsKeepStatistics`, as a
+    method with a queue does.
     """
 
     def encode(self, x: Tensor) -> Tensor:
@@ -257,7 +261,10 @@ class Method(Protocol):
 
 
 class Backbone(Protocol):
-    """An ``nn.Module`` from images to features."""
+    """An ``nn.Module`` from images to features.
+
+    It may also satisfy `SupportsNoWeightDecay`, `SupportsLayerNumbers` and `SupportsPretrained`.
+    """
 
     @property
     def num_features(self) -> int:
@@ -286,12 +293,185 @@ class Dataset(Protocol):
 
 
 class Evaluator(Protocol):
-    """A measurement on frozen features.
-
-    ``column`` names the column that it reads, and ``value_types`` the value types that this may have.
-    An evaluator whose column the data set lacks is refused before training.
-    """
+    """A measurement on frozen features.  It may also satisfy `SupportsColumn`."""
 
     def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
         """Metrics by name, as ``"linear/top1"``."""
+        ...
+
+
+# What a component may have beside its kind's protocol.  Whoever uses such a member asks
+# ``isinstance(component, Supports...)``; nothing else is looked for.
+
+
+@runtime_checkable
+class SupportsSetup(Protocol):
+    """An objective with parameters that depend on the conditions' tables."""
+
+    def setup(self, tables: Mapping[str, Table]) -> None:
+        """Create them: called once, after the tables are fitted and before the optimizer exists."""
+        ...
+
+
+@runtime_checkable
+class SupportsProgress(Protocol):
+    """An objective with numbers that change over training."""
+
+    def progress(self, step: int, total: int) -> None:
+        """Set them for optimizer step ``step`` (from 0) of ``total``; called before each step."""
+        ...
+
+
+@runtime_checkable
+class SupportsAfterStep(Protocol):
+    """An objective with state that each optimizer step changes."""
+
+    def after_step(self) -> None:
+        """Change it; called after each optimizer step."""
+        ...
+
+
+@runtime_checkable
+class SupportsScalars(Protocol):
+    """An objective with scheduled or learned numbers to log."""
+
+    def scalars(self) -> Mapping[str, Tensor]:
+        """Their present values by name, without gradient."""
+        ...
+
+
+@runtime_checkable
+class SupportsStatistics(Protocol):
+    """An objective that is faster when a queue keeps Gram statistics for it."""
+
+    def statistics(self) -> Mapping[str, Statistic]:
+        """The statistics by the name under which they reach ``Pairs.extras``."""
+        ...
+
+
+@runtime_checkable
+class SupportsHierarchies(Protocol):
+    """An objective that says whether it reads several class ids per sample."""
+
+    @property
+    def hierarchies(self) -> bool:
+        """Whether it does."""
+        ...
+
+
+@runtime_checkable
+class StopsGradient(Protocol):
+    """An objective whose gradient is, on purpose, not the derivative of its value."""
+
+    @property
+    def stops_gradient(self) -> bool:
+        """Whether this is so."""
+        ...
+
+
+@runtime_checkable
+class SupportsMissing(Protocol):
+    """A condition that says what to do with samples without a value."""
+
+    @property
+    def missing(self) -> Missing:
+        """The policy; a condition without this member has ``"error"``."""
+        ...
+
+
+@runtime_checkable
+class SupportsHierarchy(Protocol):
+    """A condition that says whether it has several class ids per sample."""
+
+    @property
+    def hierarchy(self) -> bool:
+        """Whether its values are (N, L) class ids of L levels."""
+        ...
+
+
+@runtime_checkable
+class SupportsWithinBatch(Protocol):
+    """A condition that says whether its values compare samples of one batch alone."""
+
+    @property
+    def within_batch(self) -> bool:
+        """Whether values of different batches cannot be compared, as in a queue."""
+        ...
+
+
+@runtime_checkable
+class SupportsBatchCheck(Protocol):
+    """A method that does not take every batch size."""
+
+    def check_batch(self, size: int) -> None:
+        """Refuse a global batch of ``size`` samples; called before a run begins.
+
+        Raises:
+            ValueError: Saying which sizes would do.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsReadConditions(Protocol):
+    """A method that keeps condition values of earlier batches, as a queue does."""
+
+    def read_conditions(self, look_up: Callable[[Tensor], Mapping[str, Tensor]]) -> None:
+        """Read them again from the refreshed tables; called when an epoch begins.
+
+        Args:
+            look_up: From dataset indices (k,) to the rows of every fitted condition by name.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsKeepStatistics(Protocol):
+    """A method whose queue keeps Gram statistics."""
+
+    def keep_statistics(self, statistics: Mapping[str, Statistic]) -> None:
+        """Keep those; called once, after the objective's ``setup``."""
+        ...
+
+
+@runtime_checkable
+class SupportsNoWeightDecay(Protocol):
+    """A backbone that names parameters without weight decay."""
+
+    def no_weight_decay(self) -> set[str]:
+        """Their names."""
+        ...
+
+
+@runtime_checkable
+class SupportsLayerNumbers(Protocol):
+    """A backbone whose learning rate may decay from layer to layer."""
+
+    def layer_numbers(self) -> dict[str, int]:
+        """The layer of each parameter by name, 0 nearest to the image."""
+        ...
+
+
+@runtime_checkable
+class SupportsPretrained(Protocol):
+    """A backbone that says whether it starts with trained weights."""
+
+    @property
+    def pretrained(self) -> bool:
+        """Whether it does; it is then measured before training too."""
+        ...
+
+
+@runtime_checkable
+class SupportsColumn(Protocol):
+    """An evaluator that reads one metadata column; it is refused where the data set lacks that."""
+
+    @property
+    def column(self) -> str:
+        """The column's name."""
+        ...
+
+    @property
+    def value_types(self) -> Sequence[ValueType]:
+        """The value types that the column may have."""
         ...

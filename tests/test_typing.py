@@ -27,7 +27,7 @@ from ccl_plugins.protocols import (
     Kernel,
     Method,
     Objective,
-    OnlineCondition,
+    BatchCondition,
     Sampler,
     Views,
 )
@@ -69,7 +69,7 @@ class OfWords:
 right: Kernel = Ring()
 ours: Kernel = RBF()
 read: FittedCondition = Column("color")
-seen: OnlineCondition = Embedding()
+seen: BatchCondition = Embedding()
 loss: Objective = FairCCLK(RBF())
 views: Views = SimCLRViews()
 queued: Method = MoCoV2(backbone=LeNet5())

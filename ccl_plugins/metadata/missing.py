@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast, get_args
+from typing import cast, get_args
 
 import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
+from ccl_plugins.protocols import Missing as Missing
 from ccl_plugins.protocols import ValueType
-
-Missing = Literal["error", "own", "drop"]
-"""What becomes of samples without a value: an error that names them; a class of their own, so that
-they are positives of their own views only; or they are left out of training."""
 
 
 def check_policy(missing: str, value_type: ValueType | None = None) -> Missing:

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ccl_plugins.numerics.kernel_functions import KernelFunction as KernelFunction
 from ccl_plugins.numerics.logsumexp import as_vectors
 from ccl_plugins.numerics.streaming import blocks
 
-KernelFunction = Callable[[Tensor, Tensor], Tensor]
 Features = Callable[[Tensor], Tensor]
 """From condition values (b,) or (b, c) to features (b, r), whose inner products are the kernel's."""
 

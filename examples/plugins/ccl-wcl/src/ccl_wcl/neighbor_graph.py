@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 from ccl_wcl.graph import weak_labels
 
 if TYPE_CHECKING:
-    from ccl_plugins.protocols import OnlineCondition
+    from ccl_plugins.protocols import BatchCondition
 
 
 class NeighborGraph:
@@ -77,4 +77,4 @@ class NeighborGraph:
 
 
 if TYPE_CHECKING:
-    _: OnlineCondition = NeighborGraph()  # a type checker says here what a condition lacks
+    _: BatchCondition = NeighborGraph()  # a type checker says here what a condition lacks
