@@ -1,4 +1,4 @@
-"""The documents are true: their code runs, and nothing on offer is without its heading."""
+"""The documents are true: their code runs, and every kind, hook, command and term has its heading."""
 
 from __future__ import annotations
 
@@ -7,14 +7,25 @@ import re
 from pathlib import Path
 
 import pytest
+from test_architecture import LAYERS
 
+from ccl_plugins import protocols
 from ccl_plugins.cli import _parser
 from ccl_plugins.hooks import Hooks
 from ccl_plugins.kinds import KINDS
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", DOCS / "tutorial" / "first-pipeline.md"]
+PAGES = [
+    ROOT / "README.md",
+    DOCS / "tutorial" / "first-pipeline.md",
+    DOCS / "how-to" / "choose-a-method.md",
+    DOCS / "reference" / "hooks.md",
+]
+COMPARED = ["sample", "view", "anchor", "key", "own key", "queue", "draw"]
+DATA = ["split", "batch", "partner", "condition", "value type", "table", "refresh"]
+COMPOSED = ["kind", "component", "choice", "plug-in", "pipeline", "run", "record", "checkpoint"]
+OPTIONAL = [name for name in vars(protocols) if name.startswith("Supports")] + ["StopsGradient"]
 
 
 def headings(page: str) -> str:
@@ -44,6 +55,20 @@ def test_every_kind_has_its_heading(kind):
     assert f"## {kind}" in headings("reference/kinds.md")
 
 
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_every_optional_member_is_in_the_contract_of_its_kind(name):
+    page = (DOCS / "reference" / "kinds.md").read_text()
+    row = next((line for line in page.splitlines() if f"| `{name}` |" in line), None)
+    assert row, f"docs/reference/kinds.md has no row for {name}"
+    members = [m for m in protocols.__dict__[name].__dict__ if not m.startswith("_")]
+    assert all(f"`{member}" in row for member in members), row
+
+
+def test_every_term_has_its_heading():
+    found = re.findall(r"^### (.*)$", headings("reference/glossary.md"), re.MULTILINE)
+    assert found == COMPARED + DATA + COMPOSED
+
+
 @pytest.mark.parametrize("hook", [name for name in vars(Hooks) if name.startswith("ccl_")])
 def test_every_hook_has_its_heading_with_its_arguments(hook):
     parameters = getattr(Hooks, hook).__code__.co_varnames[
@@ -56,6 +81,18 @@ def test_every_command_has_its_heading():
     commands = _parser()._subparsers._group_actions[0].choices
     for name in commands:
         assert f"## ccl {name}" in headings("reference/cli.md")
+
+
+def test_the_page_about_the_design_has_the_folders_and_the_layers_of_the_code():
+    page = (DOCS / "explanation" / "design.md").read_text()
+    package = (ROOT / "ccl_plugins").iterdir()
+    folders = {path.name for path in package if (path / "__init__.py").is_file()}
+    drawn = re.findall(r"^  (\w+)/ {2,}\S", page, re.MULTILINE)
+    assert {*drawn} == folders
+    rows = re.findall(r"^\| (\d+) \| (.*) \|$", page, re.MULTILINE)
+    layers = {int(number): {*re.findall(r"`(\w+)`", parts)} for number, parts in rows}
+    layers[len(LAYERS)] = {"__init__", "__main__"}  # written as the face
+    assert layers == {i: {*layer} for i, layer in enumerate(LAYERS, 1)}
 
 
 def test_the_reference_is_fresh():
