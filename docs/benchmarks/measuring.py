@@ -1,4 +1,4 @@
-"""One cell of the benchmark of objectives: what a process of its own does."""
+"""Measures one cell of the benchmark of objectives, in the process that calls it."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ Step = Callable[[], None]
 
 
 def measure(cell: dict[str, Any]) -> dict[str, float]:
-    """Peak memory in bytes of one part of a cell; of the objective, seconds of both too."""
+    """Peak memory in bytes of one part of a cell; for the objective also seconds of both parts."""
     torch.set_num_threads(cell["threads"])
     name = cell["part"]
     small = {**cell, "b": 16, **({"q": 64} if "q" in cell else {}), "landmarks": None}
     for step in steps(small).values():
-        step()  # what is loaded once is no part of the peak
+        step()  # keep what is loaded once out of the peak
     both = steps(cell)
     if cell.get("compiled"):
-        both["objective"]()  # nor is compiling
+        both["objective"]()  # and what compiling needs
     found = {f"{name}_bytes": peak(both[name], cell["device"])}
     if name == "objective":
         times: dict[str, list[float]] = {part: [] for part in both}
@@ -42,7 +42,7 @@ def measure(cell: dict[str, Any]) -> dict[str, float]:
 
 
 def steps(cell: dict[str, Any]) -> dict[str, Step]:
-    """Forward and backward of the objective and of its reference, on the same embeddings."""
+    """The steps of the objective and of its reference, forward and backward, on the same embeddings."""
     torch.manual_seed(0)
     b, c, q = cell["b"], cell["c"], cell.get("q")
     options = {"device": cell["device"], "dtype": getattr(torch, cell["dtype"])}
@@ -87,7 +87,7 @@ def steps(cell: dict[str, Any]) -> dict[str, Step]:
 
 
 def plain(views: list[torch.Tensor], bank: torch.Tensor) -> torch.Tensor:
-    """InfoNCE of both views over a queue, as MoCo has it: the cross-entropy of all logits."""
+    """InfoNCE of both views over a queue, as in MoCo: the cross-entropy of all logits."""
     x, y = (normalize(view, dim=-1) for view in views)
     own = (x * y).sum(1, keepdim=True)
     first = torch.zeros(len(x), dtype=torch.long, device=x.device)
@@ -98,7 +98,7 @@ def plain(views: list[torch.Tensor], bank: torch.Tensor) -> torch.Tensor:
 def of_metric_learning(
     name: str, views: list[torch.Tensor], ids: torch.Tensor
 ) -> Callable[[], torch.Tensor]:
-    """A loss of pytorch-metric-learning on both views."""
+    """A loss of pytorch-metric-learning on two views."""
     from pytorch_metric_learning import losses
 
     found = getattr(losses, name)(temperature=TEMPERATURE)
@@ -107,7 +107,7 @@ def of_metric_learning(
 
 
 def build(cell: dict[str, Any]) -> Any:
-    """The objective, at its defaults except for what has a size."""
+    """Build the objective with its defaults, except for sizes and the kernel."""
     (entry,) = entry_points(group="ccl_plugins.objective", name=cell["objective"])
     target = entry.load()
     given = dict(getattr(target, "EXAMPLE", {}))
@@ -124,14 +124,14 @@ def build(cell: dict[str, Any]) -> Any:
 
 
 def backward(loss: Callable[[], torch.Tensor], views: list[torch.Tensor]) -> None:
-    """One step, from gradients that are not there."""
+    """One step, with gradients set to None before it."""
     for view in views:
         view.grad = None
     loss().backward()
 
 
 def seconds(step: Step, cell: dict[str, Any]) -> float:
-    """How long a step takes, by the wall's clock or in time of the processor."""
+    """Seconds that a step takes, in wall-clock or processor time."""
     clock = time.process_time if cell["clock"] == "processor" else time.perf_counter
     start = clock()
     step()
@@ -141,7 +141,7 @@ def seconds(step: Step, cell: dict[str, Any]) -> float:
 
 
 def peak(step: Step, device: str) -> int:
-    """Bytes that a step needs at most, above what is held before it."""
+    """Peak memory in bytes of a step, above the memory in use before it."""
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()

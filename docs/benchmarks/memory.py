@@ -1,4 +1,4 @@
-"""The peak memory of this process, by Linux's account of it."""
+"""The peak memory of this process, as Linux reports it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 
 def high_water(step: Callable[[], object]) -> int:
-    """Bytes that a step needs at most, above what is held before it."""
-    Path("/proc/self/clear_refs").write_text("5")  # starts the high-water mark anew
+    """Peak memory in bytes of a step, above the memory in use before it."""
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before = _status("VmRSS")
     step()
     return _status("VmHWM") - before

@@ -1,9 +1,9 @@
 """Time and memory of every installed objective, as ratios to lightly's NTXentLoss.
 
-Forward and backward on the same tensors, in one run.  Each cell is a process of its own: its memory is
-that process's high-water mark above what was there before the step, its time the median over steps
-that alternate with NTXentLoss's.  ``python docs/benchmarks/objectives.py --quick`` shows that it works;
-without it, the table and its numbers are written to ``docs/benchmarks``.
+Forward and backward run on the same tensors.  Each cell of the table has its own process: memory is the
+process's peak above its memory before the step, time the median over steps that alternate with steps
+of NTXentLoss.  ``python docs/benchmarks/objectives.py`` writes the table and its numbers to
+``docs/benchmarks``; with ``--quick`` it measures small sizes and writes nothing.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from reporting import label, page, ratios
 
 ANCHORS = 256
 SERVER = get_context("forkserver")
-"""Where processes come from that have nothing behind them but what takes seconds to import."""
+"""Starts a new process for each cell from one that has only imported the slow modules."""
 
 SERVER.set_forkserver_preload(["torch", "lightly.loss", "ccl_plugins", "ccl_plugins.objectives"])
 NOTES = "\n## What bounds them\n"
 PARTS = ("batch", "compiled", "libraries", "queue")
 REWEIGHTED = ("hcl", "hscl", "hucl")
-"""Those that are measured compiled by inductor too."""
+"""Objectives that are also measured compiled by inductor."""
 
 
 def main() -> None:
-    """Measure every cell, show the page, and write it unless asked to be quick."""
+    """Measure every cell, print the page, and write it unless ``--quick`` is given."""
     options = parse()
     common = {n: getattr(options, n) for n in ("device", "dtype", "threads", "clock", "repeats")}
     cells = [*batch_cells(options), *library_cells(options), *queue_cells(options)]
@@ -54,20 +54,20 @@ def main() -> None:
         options.out.mkdir(parents=True, exist_ok=True)
         shown = options.out / "objectives.md"
         written = shown.read_text() if shown.exists() else ""
-        _, heading, notes = written.partition(NOTES)  # what a person wrote stays
+        _, heading, notes = written.partition(NOTES)  # keep the notes, which are written by hand
         shown.write_text(report + heading + notes)
         numbers.write_text(json.dumps(results, indent=1) + "\n")
 
 
 def key(cell: dict[str, Any]) -> tuple[Any, ...]:
-    """What tells a cell from others."""
+    """The values that identify a cell."""
     names = ("library", "objective", "kernel", "compiled", "landmarks", "statistics", "b", "c", "q")
     return tuple(cell.get(name) for name in names)
 
 
 def parse() -> argparse.Namespace:
-    """The options of the command line."""
-    command = parser(__doc__, "smallest sizes")
+    """Read the command line."""
+    command = parser(__doc__, "smallest sizes only")
     command.add_argument("--batch", type=int, nargs="+", default=[256, 1024, 4096])
     command.add_argument("--condition", type=int, nargs="+", default=[3, 128, 512], help="widths c")
     command.add_argument("--queue", type=int, default=65536)
@@ -78,9 +78,7 @@ def parse() -> argparse.Namespace:
     command.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     command.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     command.add_argument("--dtype", choices=("float32", "float64"), default="float32")
-    command.add_argument(
-        "--add", action="store_true", help="to the cells that were measured before"
-    )
+    command.add_argument("--add", action="store_true", help="keep the cells measured before")
     options = command.parse_args()
     if options.quick:
         options.batch, options.condition = options.batch[:1], options.condition[:1]
@@ -89,7 +87,7 @@ def parse() -> argparse.Namespace:
 
 
 def batch_cells(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Every objective at every size; of those that take a kernel, with RBF and with cosine."""
+    """Every objective at every size; an objective with a kernel is measured with RBF and with cosine."""
     for entry in sorted(entry_points(group="ccl_plugins.objective"), key=lambda e: e.name):
         if options.objective and entry.name not in options.objective:
             continue
@@ -106,11 +104,11 @@ def batch_cells(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def library_cells(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """The losses of pytorch-metric-learning that are ours too."""
+    """The losses of pytorch-metric-learning that this library has too."""
     if "libraries" not in options.parts or options.objective:
         return
     if find_spec("pytorch_metric_learning") is None:
-        print("pytorch-metric-learning is not installed, so its losses are left out")
+        print("pytorch-metric-learning is not installed: its losses are skipped")
         return
     for name in ("NTXentLoss", "SupConLoss"):
         cell = {"library": "pytorch-metric-learning", "objective": name, "kernel": ""}
@@ -119,7 +117,7 @@ def library_cells(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def queue_cells(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """A batch of 256 against a conditioned queue."""
+    """A batch of 256 against a queue with conditions."""
     if "queue" not in options.parts or options.objective:
         return
     cell = {"b": ANCHORS, "q": options.queue, "reads": True}
@@ -135,7 +133,7 @@ def queue_cells(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 def run(cell: dict[str, Any], place: str, references: dict[Any, dict[str, Any]]) -> dict[str, Any]:
-    """The cell with its numbers, or with the error that it ended in."""
+    """The cell with its numbers, or with its error."""
     size = cell["b"], cell.get("q")
     if size not in references:
         plain = {**cell, "objective": "infonce", "kernel": "", "part": "reference"}
@@ -148,11 +146,14 @@ def run(cell: dict[str, Any], place: str, references: dict[Any, dict[str, Any]])
 
 
 def process(cell: dict[str, Any]) -> dict[str, Any]:
-    """What ``measuring.py`` finds of the cell, in a process of its own."""
+    """Measure the cell with ``measuring.py`` in a new process."""
     with ProcessPoolExecutor(1, mp_context=SERVER) as pool:
         try:
             return dict(pool.submit(measure, cell).result())
-        except (BrokenExecutor, RuntimeError) as error:  # out of memory, killed or told
+        except (
+            BrokenExecutor,
+            RuntimeError,
+        ) as error:  # out of memory: killed, or refused by torch
             return {"error": (str(error).strip().splitlines() or ["no message"])[-1]}
 
 

@@ -1,4 +1,4 @@
-"""What the commands of all benchmarks share: a page in ``docs/benchmarks``, unless one only looks."""
+"""The options and the output that all benchmarks share: a page in ``docs/benchmarks``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from pathlib import Path
 
 
 def parser(doc: str | None, quick: str) -> argparse.ArgumentParser:
-    """A parser with ``--out`` and ``--quick``, which does what it is said to do."""
+    """A parser with ``--out`` and ``--quick``.
+
+    Args:
+        doc: The benchmark's docstring, shown as help.
+        quick: What ``--quick`` does, shown as its help.
+    """
     made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawTextHelpFormatter)
     made.add_argument("--out", type=Path, default=Path(__file__).parent)
     made.add_argument("--quick", action="store_true", help=f"{quick}; nothing is written")
@@ -15,7 +20,7 @@ def parser(doc: str | None, quick: str) -> argparse.ArgumentParser:
 
 
 def publish(report: str, name: str, options: argparse.Namespace) -> None:
-    """Show a page, and write it unless asked to be quick."""
+    """Print a page, and write it unless ``--quick`` is given."""
     print(report)
     if not options.quick:
         options.out.mkdir(parents=True, exist_ok=True)

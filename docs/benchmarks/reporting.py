@@ -1,4 +1,4 @@
-"""The page of ``docs/benchmarks/objectives.py``: what its cells say, as tables of ratios."""
+"""The page that ``docs/benchmarks/objectives.py`` writes: its cells as tables of ratios."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import torch
 
 CLOCKS = {
-    "wall": "by the clock",
-    "processor": "in processor time, as the machine was shared",
+    "wall": "wall-clock time",
+    "processor": "processor time, because the machine was shared",
 }
 
 
 def label(cell: dict[str, Any]) -> str:
-    """The cell's row in the table."""
+    """The name of the cell's row in the table."""
     library = f"{cell['library']} " if cell.get("library") else ""
     kernel = f" ({cell['kernel']})" if cell["kernel"] else ""
     width = f", c {cell['c']}" if cell["reads"] else ""
@@ -25,7 +25,7 @@ def label(cell: dict[str, Any]) -> str:
 
 
 def ratios(cell: dict[str, Any]) -> tuple[str, str]:
-    """Time and memory beside the reference's, or why there are none."""
+    """Time and memory as ratios to the reference, or the error."""
     if "error" in cell:
         short = "allocate memory" in cell["error"]
         return "failed", "out of memory" if short else cell["error"]
@@ -39,12 +39,13 @@ def page(results: list[dict[str, Any]]) -> str:
     one, repeats = results[-1], sorted({r["repeats"] for r in results})
     batches = sorted({r["b"] for r in results if "q" not in r})
     lines = [
-        "# Objectives beside lightly's NTXentLoss",
+        "# Objectives compared with lightly's NTXentLoss",
         "",
         "Time / peak memory of forward and backward, as ratios to lightly's NTXentLoss on the same",
-        "embeddings (d = 128); c is the width of the condition, or the number of its classes. Below 1 is",
-        f"less. {one['device']}, {one['dtype']}, threads: {one['threads']}, {CLOCKS[one['clock']]}; medians"
-        f" of {' to '.join(str(n) for n in repeats[:: max(len(repeats) - 1, 1)])} steps that",
+        "embeddings (d = 128); a ratio below 1 is better. c is the width of the condition, or the number",
+        f"of its classes. {one['device']}, {one['dtype']}, threads: {one['threads']},"
+        f" {CLOCKS[one['clock']]}; medians of"
+        f" {' to '.join(str(n) for n in repeats[:: max(len(repeats) - 1, 1)])} steps that",
         f"alternate with the reference's. torch {torch.__version__}, {platform.machine()}. Written by"
         " `python docs/benchmarks/objectives.py`.",
         "",
@@ -77,11 +78,11 @@ def _queues(cells: list[dict[str, Any]]) -> list[str]:
         "",
         f"## {own['b']} anchors in two views against a queue of {own['q']}",
         "",
-        "Beside InfoNCE over the same queue: written plainly, as the cross-entropy of the matrix of all",
-        "logits, and as the objective `infonce`, which goes through the queue in blocks. Memory in",
-        "matrices as large as anchors x queue. Every candidate has a condition.",
+        "Time is the ratio to InfoNCE over the same queue: to plain InfoNCE, the cross-entropy of the",
+        "matrix of all logits, and to the objective `infonce`, which reads the queue in blocks. The unit",
+        "of memory is a matrix of size anchors x queue. Every key has a condition value.",
         "",
-        "| objective | time, plain InfoNCE 1 | time, `infonce` 1 | memory |",
+        "| objective | time / plain InfoNCE | time / `infonce` | memory |",
         "|---|---|---|---|",
     ]
     matrix = own["b"] * own["q"] * 4

@@ -1,8 +1,8 @@
-"""A training step beside one written by hand with lightly and Lightning: time, memory, and where it goes.
+"""Time and memory of a training step, compared with one written by hand with lightly and Lightning.
 
-All in one run on a CPU: processor time of one thread, loops taking turns; peak memory in processes of
-their own.  ``python docs/benchmarks/training.py --quick`` shows that it works; without it, the
-page is written to ``docs/benchmarks``.
+On one CPU thread: processor time, with the two loops in turns, and peak memory, each loop in its own
+process.  ``python docs/benchmarks/training.py`` writes the page to ``docs/benchmarks``; with ``--quick``
+it measures small sizes and writes nothing.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ METHODS, LOOPS = ("simclr", "moco_v2"), ("ours", "by_hand")
 
 
 def main() -> None:
-    """Measure, show the page, and write it unless asked to be quick."""
+    """Measure, print the page, and write it unless ``--quick`` is given."""
     options = parse()
     torch.set_num_threads(1)
-    warnings.filterwarnings("ignore")  # of devices that are not there, and of batch statistics
+    warnings.filterwarnings("ignore")  # about missing devices and about batch statistics
     if options.cell:
         print(json.dumps(peak(json.loads(options.cell))))
         return
@@ -50,12 +50,12 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    """The options of the command line."""
-    command = parser(__doc__, "few and small")
+    """Read the command line."""
+    command = parser(__doc__, "few and small measurements")
     command.add_argument("--backbone", default="resnet10t")
     command.add_argument("--batch", type=int, default=128)
     command.add_argument(
-        "--steps", type=int, default=7, help="of a turn, two of which do not count"
+        "--steps", type=int, default=7, help="steps per turn, of which the first two do not count"
     )
     command.add_argument("--turns", type=int, default=4)
     command.add_argument("--queue", type=int, default=65536)
@@ -67,16 +67,16 @@ def parse() -> argparse.Namespace:
 
 
 def page(options: argparse.Namespace) -> str:
-    """All of it, as Markdown."""
+    """The page, as Markdown."""
     steps, large = 4, options.batch * 2
     lines = [
         "# What a training step costs\n",
-        f"{options.backbone} on images of 32 pixels, batches of {options.batch}, lightly's SimCLR views"
-        " drawn in the training process; processor time of",
-        f"1 thread, loops taking {options.turns} turns; torch {torch.__version__},"
+        f"{options.backbone} on images of 32 x 32 pixels in batches of {options.batch}, with lightly's"
+        " SimCLR views drawn in the training process.",
+        f"Processor time of 1 thread, the two loops in {options.turns} turns; torch {torch.__version__},"
         f" {platform.machine()}. Written by `python docs/benchmarks/training.py`.\n",
-        "| method | ours (images/s) | by hand (images/s) | ratio | peak memory ratio"
-        " | of our step outside networks |",
+        "| method | ccl-plugins (images/s) | by hand (images/s) | speed ratio | peak memory ratio"
+        " | share of our step outside networks |",
         "|---|---|---|---|---|---|",
     ]
     for name in METHODS:
@@ -93,9 +93,9 @@ def page(options: argparse.Namespace) -> str:
             f" | {memory['ours'] / memory['by_hand']:.3f} | {outside:.1%} |"
         )
     lines += [
-        "\nMemory is what a process needs above what it had before training, with batches of"
-        f" {large}; the last column is without drawing views. Where a",
-        "machine has other work, as here, ratios are good to a few hundredths.\n",
+        "\nPeak memory is that of a process above its memory before training, with batches of"
+        f" {large}; the last column excludes drawing views.",
+        "The machine had other work, so ratios are accurate to a few hundredths.\n",
         *in_pieces(options, steps),
         *over_a_queue(options),
     ]
@@ -103,7 +103,7 @@ def page(options: argparse.Namespace) -> str:
 
 
 def turns(cell: dict[str, Any], count: int) -> dict[str, float]:
-    """Images per second of both loops, which take turns; medians of all steps."""
+    """Images per second of both loops, run in turns; medians over all steps."""
     seconds: dict[str, list[float]] = {loop: [] for loop in LOOPS}
     for turn in range(count):
         for loop in LOOPS if turn % 2 else LOOPS[::-1]:
@@ -112,9 +112,9 @@ def turns(cell: dict[str, Any], count: int) -> dict[str, float]:
 
 
 def alone(cell: dict[str, Any]) -> dict[str, float]:
-    """Peak memory and speed of a cell in a process of its own."""
+    """Peak memory and step time of a cell, measured in a new process."""
     command = [sys.executable, __file__, "--cell", json.dumps(cell)]
-    # Without this, freed tensors stay with the allocator by chance, up to a third of the peak.
+    # Otherwise the allocator may keep freed tensors, up to a third of the peak.
     given_back = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
     done = subprocess.run(command, env=given_back, capture_output=True, text=True, check=True)
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
@@ -122,15 +122,15 @@ def alone(cell: dict[str, Any]) -> dict[str, float]:
 
 
 def peak(cell: dict[str, Any]) -> dict[str, float]:
-    """Bytes that a loop needs at most, above what is held before it, and seconds of a step."""
-    # No smaller run first: what its tensors leave behind would be taken for none of this one's.
+    """Peak memory in bytes of a loop, above the memory in use before it, and seconds of a step."""
+    # No warm-up run: this run would reuse the memory it leaves, and its peak would look smaller.
     seconds: list[float] = []
     used = high_water(lambda: seconds.extend(run(cell)))
     return {"bytes": used, "seconds": statistics.median(seconds)}
 
 
 def share(cell: dict[str, Any]) -> float:
-    """The part of our step, without drawing views, that is spent outside backbone and head."""
+    """The share of our step, without drawing views, spent outside backbone and head."""
     torch.manual_seed(0)
     images, views = Images(256), ccl.create("views", "simclr", size=32)
     objective, model = InfoNCE(within_view=cell["method"] == "simclr"), method(cell)
@@ -153,7 +153,7 @@ def share(cell: dict[str, Any]) -> float:
 
 
 def seconds_of(functions: dict[str, Callable[[], None]], repeats: int) -> dict[str, float]:
-    """Median processor seconds of each, taking turns, after one that does not count."""
+    """Median processor seconds of each function, run in turns; the first run does not count."""
     found: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(repeats + 1):
         for name, function in functions.items():
@@ -164,12 +164,12 @@ def seconds_of(functions: dict[str, Callable[[], None]], repeats: int) -> dict[s
 
 
 def in_pieces(options: argparse.Namespace, steps: int) -> list[str]:
-    """A large batch, whole and in pieces."""
+    """A large batch, embedded whole and in pieces."""
     batch = options.batch * 2
     cell = {"method": "simclr", "backbone": options.backbone, "batch": batch, "loop": "ours"}
     lines = [
-        f"`simclr` with batches of {batch}, whole and in pieces (`micro_batch`):\n",
-        "| samples at a time | peak memory (MiB) | images/s |",
+        f"`simclr` with batches of {batch}, embedded whole and in pieces (`micro_batch`):\n",
+        "| samples per piece | peak memory (MiB) | images/s |",
         "|---|---|---|",
     ]
     for size in (None, batch // 4, batch // 16):
@@ -180,7 +180,7 @@ def in_pieces(options: argparse.Namespace, steps: int) -> list[str]:
 
 
 def over_a_queue(options: argparse.Namespace) -> list[str]:
-    """CCL-K and InfoNCE with all of a queue as candidates, as `moco_v2` keeps it, and writing into it."""
+    """CCL-K and InfoNCE over a whole queue, as in `moco_v2`, with the update of the queue."""
     torch.manual_seed(0)
     n, d, c = options.batch, 128, 128
     unit = torch.nn.functional.normalize
@@ -201,11 +201,13 @@ def over_a_queue(options: argparse.Namespace) -> list[str]:
         queue.write(keys[0], filled[:n], z)
 
     found = seconds_of({"infonce": lambda: step(infonce), "cclk": lambda: step(cclk)}, 5)
+    milliseconds = {name: f"{1000 * each:.0f} ms" for name, each in found.items()}
     return [
-        f"\nOver a queue of {options.queue:,} with {c} numbers as condition, as `moco_v2` keeps it:"
-        f" the loss of {n} anchors, its gradient, and",
-        f"writing keys take {1000 * found['cclk']:.0f} ms with `fair_cclk` and `cosine`,"
-        f" {1000 * found['infonce']:.0f} ms with `infonce`, {found['cclk'] / found['infonce']:.1f} times.",
+        f"\nWith a queue of {options.queue:,} keys and a condition of {c} numbers, as in `moco_v2`: the"
+        f" loss of {n} anchors, its gradient and the",
+        f"update of the queue take {milliseconds['cclk']} with `fair_cclk` and `cosine`, and"
+        f" {milliseconds['infonce']} with `infonce`,",
+        f"a ratio of {found['cclk'] / found['infonce']:.1f}.",
     ]
 
 

@@ -1,4 +1,4 @@
-"""The two loops that are compared: ours, and lightly's models in a LightningModule by hand."""
+"""The two training loops that the benchmark compares: ours, and lightly's models by hand in Lightning."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HIDDEN, DIM, QUEUE, TEMPERATURE = 512, 128, 4096, 0.1
 
 
 class Images(Dataset[Any]):
-    """Noise in memory, of 32 pixels, as a data set component and its split."""
+    """Random images of 32 x 32 pixels in memory; both the data set component and its split."""
 
     def __init__(self, size: int) -> None:
         generator = torch.Generator().manual_seed(0)
@@ -50,7 +50,7 @@ class Images(Dataset[Any]):
 
 
 class Augmented(Dataset[Any]):
-    """What a loop by hand loads: the views of an image."""
+    """The views of each image, as the loop by hand loads them."""
 
     def __init__(self, images: Images, views: Any) -> None:
         self.images, self.views = images, views
@@ -64,7 +64,7 @@ class Augmented(Dataset[Any]):
 
 
 class ByHand(pl.LightningModule):
-    """SimCLR as in lightly's examples, its views in one pass, as their batch statistics are ours."""
+    """SimCLR as in lightly's examples; both views in one pass, for the same batch statistics as ours."""
 
     def __init__(self, backbone: Any) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class ByHand(pl.LightningModule):
         return loss
 
     def configure_optimizers(self) -> Any:
-        """As ours."""
+        """The same optimizer as ours."""
         return torch.optim.AdamW(self.parameters(), lr=1e-3, weight_decay=1e-4)
 
 
@@ -115,16 +115,16 @@ class Clock(Callback):
         self.ends: list[float] = []
 
     def on_train_batch_end(self, *_: Any) -> None:
-        """Note the time."""
+        """Store the time."""
         self.ends.append(time.process_time())
 
     def seconds(self) -> list[float]:
-        """Of every batch but the first two, in which things are made."""
+        """Seconds of every batch but the first two, which include set-up."""
         return [b - a for a, b in zip(self.ends[1:], self.ends[2:], strict=False)]
 
 
 def run(cell: dict[str, Any]) -> list[float]:
-    """Train for some steps; processor seconds of each."""
+    """Train for some steps and return the processor seconds of each."""
     torch.manual_seed(0)
     clock = Clock()
     images = Images(cell["batch"] * cell["steps"])
@@ -144,7 +144,7 @@ def method(cell: dict[str, Any]) -> Any:
 
 
 def ours(cell: dict[str, Any], images: Images, views: Any, out: Path, clock: Clock) -> None:
-    """The engine."""
+    """Train with the engine of this library."""
     objective = InfoNCE(TEMPERATURE, within_view=cell["method"] == "simclr")
     parts = Parts(images, views, method(cell), objective, sampler=Uniform)
     settings = FitSettings(
@@ -158,7 +158,7 @@ def ours(cell: dict[str, Any], images: Images, views: Any, out: Path, clock: Clo
 
 
 def by_hand(cell: dict[str, Any], images: Images, views: Any, out: Path, clock: Clock) -> None:
-    """Lightning with its defaults, less what it prints."""
+    """Train with Lightning's defaults, without its output."""
     backbone = Timm(cell["backbone"])
     model = ByHand(backbone) if cell["method"] == "simclr" else MoCoByHand(backbone, 1)
     trainer = pl.Trainer(
