@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 from test_architecture import LAYERS
 
+import ccl_plugins as ccl
 from ccl_plugins import protocols
 from ccl_plugins.cli import _parser
 from ccl_plugins.hooks import Hooks
@@ -42,7 +44,17 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
         exec(compile(block, str(page), "exec"), names)  # a page is one session
 
 
-def test_the_loop_of_one_s_own_runs(capsys):
+@pytest.mark.parametrize("page", ["choose-a-method", "pretrained-backbones", "recipes"])
+def test_toml_blocks_compose(page):
+    text = (DOCS / "how-to" / f"{page}.md").read_text()
+    blocks = re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert blocks
+    others = {"dataset": "color_digits", "backbone": "lenet5", "objective": "infonce"}
+    for block in blocks:
+        ccl.Pipeline.from_dict(others | tomllib.loads(block))
+
+
+def test_the_hand_written_loop_runs(capsys):
     source = (ROOT / "examples" / "lightly_loop.py").read_text()
     exec(compile(source, "lightly_loop.py", "exec"), {"__name__": "__main__"})
     losses = [float(line.split()[-1]) for line in capsys.readouterr().out.splitlines()]
@@ -105,7 +117,7 @@ def test_the_reference_is_fresh():
     )
 
 
-def test_links_between_pages_lead_somewhere():
+def test_links_between_pages_lead_to_files():
     for page in [ROOT / "README.md", *DOCS.rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page}: {target}"

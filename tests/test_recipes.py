@@ -1,4 +1,4 @@
-"""The recipes compose without their data, and train when all is made small."""
+"""Recipes compose without their data, and train with small networks on a few images."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_every_paper_has_its_recipe():
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_a_recipe_composes_where_its_data_is_not(path, tmp_path, monkeypatch, recwarn):
+def test_a_recipe_composes_without_its_data(path, tmp_path, monkeypatch, recwarn):
     monkeypatch.chdir(tmp_path)
     pipeline = ccl.Pipeline.from_toml(path)
     assert not [w for w in recwarn if "ccl_plugins" in w.filename]
@@ -30,7 +30,7 @@ def test_a_recipe_composes_where_its_data_is_not(path, tmp_path, monkeypatch, re
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_a_recipe_says_where_its_numbers_are_from(path):
+def test_a_recipe_names_the_source_of_its_numbers(path):
     head = path.read_text().partition("\ndataset")[0]
     assert "(20" in head, "a paper and its year"
     assert head.startswith("#")
@@ -53,8 +53,8 @@ BACKBONES = {
 }
 
 
-def shrunken(path):
-    """The tables of a recipe with all numbers small, and a few images."""
+def small(path):
+    """The tables of a recipe with small numbers and a few images."""
     tables = tomllib.loads(path.read_text())
     for name, changes in SMALL.items():
         tables[name] |= changes
@@ -74,8 +74,8 @@ def shrunken(path):
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_a_recipe_trains(path, tmp_path):
-    pipeline = ccl.Pipeline.from_dict(shrunken(path))
-    seed_everything(0)  # as the run begins
+    pipeline = ccl.Pipeline.from_dict(small(path))
+    seed_everything(0)  # as at the start of a run
     before = {k: v.clone() for k, v in pipeline.build().method.state_dict().items()}
     run = pipeline.fit(out=tmp_path / "run", seed=0, progress=False)
     saved = torch.load(run.path / "weights.pt", weights_only=True)
