@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 from ccl_plugins.arguments import non_negative, positive
-from ccl_plugins.numerics import EMPTY, logsumexp, squared_distance
-from ccl_plugins.numerics.conditional_operator import conditional_operator
+from ccl_plugins.numerics import EMPTY, conditional_operator, logsumexp, squared_distance
 from ccl_plugins.objectives import ContrastiveObjective, Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import Kernel, ValueType

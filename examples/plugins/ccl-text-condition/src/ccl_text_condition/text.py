@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from ccl_plugins.files.tables import choose
-from ccl_plugins.metadata.matching import read_rows, sample_names
+from ccl_plugins.metadata import read_rows, sample_names
 from ccl_plugins.protocols import Refresh, Table, ValueType
 from torch import Tensor
 
