@@ -11,7 +11,7 @@ from torch import Tensor
 from ccl_plugins.numerics.logsumexp import as_vectors
 from ccl_plugins.samplers.boxes import Boxes, Cover
 
-SHARE = 1 / 16
+SHARE = 1 / 12
 """Boxes with more than this share of an anchor's summed bounds are opened at first; see `Boxes.cover`."""
 
 SMALLER = 1 / 8

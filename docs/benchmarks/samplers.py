@@ -171,8 +171,8 @@ def page(rows: list[dict[str, Any]], options: argparse.Namespace) -> str:
         "- By other kernels, or for more numbers: candidates come from all samples until one is accepted,"
         " which takes longer the fewer",
         "  samples are similar.",
-        "- The nearest: a tree finds them for up to 15 numbers, a comparison with all samples for more. They"
-        " are remembered: from the",
+        "- The nearest: a tree finds them by up to 15 numbers, a comparison with all samples by more."
+        " They are remembered: from the",
         "  second epoch on a batch takes as long as for one number.",
     ]
     return "\n".join(lines) + "\n"

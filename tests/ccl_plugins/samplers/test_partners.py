@@ -1,4 +1,4 @@
-"""Partners in proportion to a kernel and among the nearest, against their distributions."""
+"""Partners in proportion to a kernel, and among the nearest, against their distributions."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_far_from_all_others_partners_are_distributed_as_the_kernel(kernel):
     assert_in_proportion(by_kernel(values, False, kernel), weights, [0])
 
 
-def test_kernels_of_kernels_know_the_line_where_all_parts_do():
+def test_kernels_of_kernels_depend_on_distance_alone_where_all_parts_do():
     parts = [RBF(0.05), Laplacian(0.5)]
     for kernel in (Sum(parts, [0.3, 1.0]), Product(parts)):
         partners = by_kernel(CUBES, True, kernel)
@@ -135,7 +135,7 @@ def test_classes_are_distributed_as_the_kernel(own, kernel):
     "kernel", [RBF(0.05), RBF("median"), ccl.create("kernel", "cosine")], ids=str
 )
 def test_partners_are_distributed_as_any_kernel(own, kernel):
-    """Among few candidates, accepted or not, and among all samples."""
+    """Drawn from few candidates, accepted or rejected, and from all samples."""
     partners = ByKernel(torch.stack([CUBES, 0.3 + CUBES**2], 1), own, kernel)
     if getattr(kernel, "scale", None) == "median":  # that of candidates is not that of all
         partners.kernel = kernel = RBF(0.2)
