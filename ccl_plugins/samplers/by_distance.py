@@ -27,10 +27,11 @@ TOGETHER = 2**14
 class ByDistance:
     """A partner with a probability proportional to a kernel of the distance.
 
-    Exact at any scale, by rejection: boxes around the anchor hold all samples with weight.  A box is
-    proposed in proportion to an upper bound on its summed weight, and in it a sample uniformly, which is
-    accepted with the probability ``weight * size / bound``.  Loose bounds cost candidates and change no
-    probability, so few boxes are opened at first, and more for anchors whose candidates are all rejected.
+    Exact at any scale, up to the rounding of float32, by rejection: boxes around the anchor hold all
+    samples with weight.  A box is proposed in proportion to an upper bound on its summed weight, and in it
+    a sample uniformly, which is accepted with the probability ``weight * size / bound``.  Loose bounds cost
+    candidates and change no probability: few boxes are opened at first, and more for anchors whose
+    candidates are all rejected.
 
     Args:
         values: (N,) or (N, c) numbers.
@@ -47,13 +48,14 @@ class ByDistance:
         """(n,) partners."""
         places = self.boxes.place[anchors].numpy()
         partners = np.full(len(places), -1)
-        share = SHARE
-        while len(pending := np.flatnonzero(partners < 0)):
+        share, least = SHARE, SMALLER**2 / len(self.boxes.values)
+        # Below the least share all boxes that matter are open, and only rounding rejects candidates.
+        while len(pending := np.flatnonzero(partners < 0)) and share > least:
             together = max(1, int(TOGETHER * share))
             for some in np.split(pending, range(together, len(pending), together)):
                 partners[some] = self._draw(places[some], share, draws)
             share *= SMALLER
-        return self.boxes.order[torch.from_numpy(partners)]
+        return self.boxes.order[torch.from_numpy(np.where(partners < 0, places, partners))]
 
     def _draw(self, anchors: np.ndarray, share: float, draws: np.random.Generator) -> np.ndarray:
         """(n,) places of partners of anchors at places (n,); -1 where all candidates are rejected."""

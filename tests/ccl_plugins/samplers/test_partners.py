@@ -92,7 +92,7 @@ def test_every_sample_has_its_bound(own, share, scale):
 @pytest.mark.parametrize("own", [True, False])
 def test_an_anchor_whose_candidates_are_rejected_opens_smaller_boxes(own, monkeypatch):
     monkeypatch.setattr("ccl_plugins.samplers.by_distance.SHARE", 1.0)
-    monkeypatch.setattr("ccl_plugins.samplers.by_distance.CANDIDATES", (1,))
+    monkeypatch.setattr("ccl_plugins.samplers.by_distance.CANDIDATES", (1, 2))
     monkeypatch.setattr("ccl_plugins.samplers.by_distance.TOGETHER", 64)
     values = SPACES["crowded"]
     kernel = RBF(0.03)
