@@ -166,8 +166,9 @@ def page(rows: list[dict[str, Any]], options: argparse.Namespace) -> str:
         "",
         "- By a kernel of the distance of one to three numbers: candidates come from boxes around each"
         " anchor, which are small where much",
-        "  weight may be. A batch takes longest where a few thousand samples have weight, and less for"
-        " wider and narrower kernels.",
+        "  weight may be. A batch takes longest where a few to a few thousand samples share the weight, and"
+        " less under wider and narrower",
+        "  kernels.",
         "- By other kernels, or for more numbers: candidates come from all samples until one is accepted,"
         " which takes longer the fewer",
         "  samples are similar.",
