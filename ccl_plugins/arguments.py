@@ -40,6 +40,17 @@ def below_one(name: str, value: float) -> float:
     return value
 
 
+def fraction(name: str, value: float) -> float:
+    """``value`` if it is a number above 0 and at most 1.
+
+    Raises:
+        ValueError: Otherwise.
+    """
+    if not 0 < value <= 1:
+        raise ValueError(f"{name} must be above 0 and at most 1, not {value!r}")
+    return value
+
+
 def finite(name: str, value: float) -> float:
     """``value`` if it is a finite number.
 

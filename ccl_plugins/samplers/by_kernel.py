@@ -1,8 +1,6 @@
-"""Partners by any kernel: candidates are accepted in proportion to it."""
+"""Partners by any kernel, drawn by rejection."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import torch
@@ -10,34 +8,34 @@ from torch import Tensor
 
 from ccl_plugins.kernels.parts import rank_of
 from ccl_plugins.numerics.logsumexp import as_vectors
-from ccl_plugins.protocols import Kernel
-from ccl_plugins.samplers.line import FallingOnLine
-from ccl_plugins.samplers.partners import ByClassKernel, Partners
-from ccl_plugins.samplers.space import FallingInSpace
-
-TOGETHER = 64
-"""Anchors that choose among the same candidates; fewer cost less, until calls do."""
-
-CANDIDATES = 8
-"""How many candidates there are at first for each of these; more make their partners less alike."""
-
-DIAGONAL = 128
-"""Samples whose kernel is computed at a time where its diagonal is wanted, and features that are less."""
-
-PART = 2**16
-"""Samples whose diagonal is computed at a time."""
-
+from ccl_plugins.protocols import Kernel, SupportsFeatures, SupportsOneHot, SupportsRadial
+from ccl_plugins.samplers.by_class import ByClassKernel
+from ccl_plugins.samplers.by_distance import ByDistance
+from ccl_plugins.samplers.partners import Partners
 
 FEW = 3
-"""Columns up to which opening boxes costs less than refusing candidates, at any scale."""
+"""The most columns for which boxes are cheaper than candidates from all samples, at any scale."""
+
+TOGETHER = 64
+"""Anchors that share their candidates; fewer cost less, until the calls do."""
+
+CANDIDATES = 8
+"""Candidates per anchor at first; with more, anchors that share them have fewer partners in common."""
+
+DIAGONAL = 128
+"""Samples at a time for which a kernel's diagonal is computed from its matrix, and the most features
+from which it is computed instead."""
+
+PART = 2**16
+"""Samples at a time whose diagonal is computed."""
 
 
-def by_kernel(values: Tensor, own: bool, kernel: Kernel) -> Partners:
-    """Partners in proportion to a kernel, drawn as its form and the values allow.
+def by_kernel(values: Tensor, own_pair: bool, kernel: Kernel) -> Partners:
+    """Partners in proportion to a kernel, by the fastest way that the kernel and the values allow.
 
     Args:
         values: (N,) or (N, c).
-        own: Whether a sample may be its own partner; one that the kernel likens to no other always is.
+        own_pair: Whether a sample may be its own partner; it always is if the kernel is 0 for all others.
         kernel: A positive definite one, whose diagonal bounds it.
 
     Raises:
@@ -45,35 +43,33 @@ def by_kernel(values: Tensor, own: bool, kernel: Kernel) -> Partners:
     """
     if not kernel.positive_definite:
         raise ValueError(
-            f"conditional_pair needs a positive definite kernel, and {kernel!r} is none:"
-            " nearest=k takes the k nearest samples"
+            f"conditional_pair needs a positive definite kernel, and {kernel!r} is not one:"
+            " nearest=k draws from the k nearest samples"
         )
     if values.is_floating_point():
-        columns = as_vectors(values).shape[1]
-        if hasattr(kernel, "radial") and columns <= FEW:
-            return (FallingOnLine if columns == 1 else FallingInSpace)(values, own, kernel.radial)
-    elif values.ndim == 1 and getattr(kernel, "one_hot", False):
-        return ByClassKernel(values, own, kernel)
-    return ByKernel(values, own, kernel)
+        if isinstance(kernel, SupportsRadial) and as_vectors(values).shape[1] <= FEW:
+            return ByDistance(values, own_pair, kernel.radial)
+    elif values.ndim == 1 and isinstance(kernel, SupportsOneHot) and kernel.one_hot:
+        return ByClassKernel(values, own_pair, kernel)
+    return ByKernel(values, own_pair, kernel)
 
 
 class ByKernel:
-    """A partner with a probability proportional to a kernel's value, negative ones counting as 0.
+    """A partner with a probability proportional to a kernel's value; negative values count as 0.
 
-    Exact, and without a row of the N x N kernel matrix as a rule: of candidates that are drawn at
-    random, each is accepted with the probability ``k(a, b) / sqrt(k(a, a) max k(b, b))``, and one of
-    those accepted is taken.  Anchors without any look at four times as many, and at last at all.
+    Exact, and usually without a row of the N x N kernel matrix: candidates are drawn uniformly, each is
+    accepted with the probability ``k(a, b) / sqrt(k(a, a) max k(b, b))``, and one accepted candidate is
+    taken.  Anchors without one get four times as many candidates, and in the end all samples.
 
     Args:
         values: (N,) or (N, c).
-        own: Whether a sample may be its own partner; one that the kernel likens to no other always is.
+        own_pair: Whether a sample may be its own partner; it always is if the kernel is 0 for all others.
         kernel: A positive definite one, whose diagonal bounds it.
-
     """
 
-    def __init__(self, values: Tensor, own: bool, kernel: Kernel) -> None:
+    def __init__(self, values: Tensor, own_pair: bool, kernel: Kernel) -> None:
         self.values = values
-        self.own = own
+        self.own_pair = own_pair
         self.kernel = kernel
         self._largest = max(float(self._diagonal(part).max()) for part in values.split(PART))
 
@@ -89,8 +85,8 @@ class ByKernel:
             weights = self._weights(anchors[pending], drawn)
             bound = (self._diagonal(self.values[anchors[pending]]) * self._largest).sqrt()
             chance = torch.from_numpy(draws.random((len(pending), candidates), dtype=np.float32))
-            # The first accepted from a place of each anchor's own on: from the same place, anchors
-            # that are alike would have the same partner.
+            # Each anchor takes the first one accepted after a random place: after the same place,
+            # anchors with similar values would have the same partner.
             shift = torch.from_numpy(draws.integers(candidates, size=(len(pending), 1)))
             turn = (torch.arange(candidates) - shift) % candidates
             turn = turn.masked_fill(chance * bound[:, None] >= weights, candidates)
@@ -100,26 +96,26 @@ class ByKernel:
             pending, candidates = pending[~found], 4 * candidates
         if len(pending):
             for some in pending.split(max(1, 2**22 // size)):
-                partners[some] = self._draw_of_all(anchors[some], draws)
+                partners[some] = self._draw_from_all(anchors[some], draws)
         return partners
 
-    def _draw_of_all(self, anchors: Tensor, draws: np.random.Generator) -> Tensor:
+    def _draw_from_all(self, anchors: Tensor, draws: np.random.Generator) -> Tensor:
         total = self._weights(anchors, torch.arange(len(self.values))).double().cumsum(1)
         level = torch.from_numpy(draws.random((len(anchors), 1))) * total[:, -1:]
         which = torch.searchsorted(total, level, right=True).flatten()
         return torch.where(total[:, -1] > 0, which.clamp_max(total.shape[1] - 1), anchors)
 
     def _weights(self, anchors: Tensor, others: Tensor) -> Tensor:
-        """(n, m) the kernel where it is above 0, and an anchor itself only where it may be chosen."""
+        """(n, m) the kernel, negative values as 0; 0 for an anchor itself unless it may be drawn."""
         weights = self.kernel(self.values[anchors], self.values[others]).float().clamp_min(0)
-        return weights if self.own else weights.masked_fill(anchors[:, None] == others, 0)
+        return weights if self.own_pair else weights.masked_fill(anchors[:, None] == others, 0)
 
     def _diagonal(self, values: Tensor) -> Tensor:
-        """(n,) what the kernel gives each value with itself."""
-        kernel: Any = self.kernel
-        if hasattr(kernel, "radial"):
+        """(n,) the kernel of each value with itself."""
+        kernel = self.kernel
+        if isinstance(kernel, SupportsRadial):
             return kernel.radial(torch.zeros(len(values)))
-        if hasattr(kernel, "features") and rank_of(kernel, values) <= DIAGONAL:
+        if isinstance(kernel, SupportsFeatures) and rank_of(kernel, values) <= DIAGONAL:
             return kernel.features(values).float().square().sum(1)
         parts = [kernel(some, some).diagonal().float() for some in values.split(DIAGONAL)]
         return torch.cat(parts)

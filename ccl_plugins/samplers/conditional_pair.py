@@ -1,4 +1,4 @@
-"""Pairs of two images that share a value of the condition, or have values alike."""
+"""Pairs of two images with the same, or a similar, value of the condition."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.protocols import Kernel, ValueType
+from ccl_plugins.samplers.by_class import OfClass
 from ccl_plugins.samplers.by_kernel import by_kernel
-from ccl_plugins.samplers.groups import require_rows, stream
+from ccl_plugins.samplers.checks import require_rows
 from ccl_plugins.samplers.nearest import among_nearest
-from ccl_plugins.samplers.partners import OfGroup, Partners
+from ccl_plugins.samplers.partners import Partners
+from ccl_plugins.samplers.seeding import stream
 from ccl_plugins.samplers.uniform import Uniform
 
 TOGETHER = 4096
-"""Anchors whose partners are drawn at once, those of whole batches: calls then cost little."""
+"""Anchors at most, of whole batches, whose partners are drawn at once: many share the cost of calls."""
 
 
 class ConditionalPair:
-    """Anchor and partner drawn from the samples of one value of Z: positives of two images.
+    """Positive pairs of two images with the same, or a similar, value of the condition.
 
-    z ~ P_Z, then x, y ~ P(.|z).  Every sample is an anchor once per epoch, in random order, so z comes in
-    proportion to its samples; partners are drawn anew in every epoch.  The first view is of the anchor,
-    the others are of the partner.
+    z ~ P_Z, then x, y ~ P(.|z): an anchor x and its partner y.  Every sample is the anchor once per epoch,
+    in random order, so that each value z comes in proportion to its samples.  Partners are drawn anew in
+    every epoch.  The first view shows the anchor, the other views show the partner.
 
     Without ``kernel`` and ``nearest``, the condition is categorical, and the partner is any sample with the
     anchor's value (for a hierarchy: in all levels).
@@ -33,20 +35,20 @@ class ConditionalPair:
     Args:
         own_pair: Whether the partner may be the anchor itself: two views of one image.  It always is if
             there is no other candidate.
-        kernel: Makes P(.|z) proportional to its values, for a condition of any value type.  Draws are exact
-            whatever the scale, and fastest for class ids and for one number.  With ``scale="median"``,
-            the median is that of the candidates at hand.
+        kernel: Makes P(.|z) proportional to the kernel, for a condition of any value type.  Draws are exact
+            at any scale, and fastest for class ids and for one number.  ``scale="median"`` is the median
+            over the candidates that a call compares.
         nearest: Makes P(.|z) uniform over this many nearest samples, for a multi-label or continuous
             condition.
-        on: The condition that is read.
+        on: Name of the condition to read.
         size: Number of samples; supplied by the pipeline.
         batch_size: Pairs in a global batch; supplied by the pipeline.
         seed: Supplied by the pipeline.
         condition: (size,) or (size, c) values; supplied by the pipeline.
 
     Raises:
-        ValueError: For ``kernel`` and ``nearest`` together, neither with numbers, ``nearest`` with
-            class ids, and a kernel that is not positive definite.
+        ValueError: For ``kernel`` and ``nearest`` together, for numbers without either, for class ids with
+            ``nearest``, and for a kernel that is not positive definite.
 
     Source:
         Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), eq. (1); Tsai et
@@ -65,13 +67,13 @@ class ConditionalPair:
         seed: int,
         condition: Tensor,
     ) -> None:
-        require_rows(condition, size, batch_size)
+        require_rows(condition, size)
         accepted = self.value_types({"kernel": kernel, "nearest": nearest})
         numbers = condition.is_floating_point()
         if ("continuous" if numbers else "categorical") not in accepted:
             raise ValueError(
                 f"the condition holds {'numbers' if numbers else 'class ids'}, {tuple(condition.shape)}"
-                f" {condition.dtype}: conditional_pair takes partners among numbers by kernel= or"
+                f" {condition.dtype}: conditional_pair draws partners among numbers by kernel= or"
                 " nearest=, among class ids without nearest="
             )
         self.batch_size = batch_size
@@ -83,11 +85,11 @@ class ConditionalPair:
         elif nearest is not None:
             self._partners = among_nearest(condition, own_pair, nearest)
         else:
-            self._partners = OfGroup(condition, own_pair)
+            self._partners = OfClass(condition, own_pair)
 
     @staticmethod
     def value_types(parameters: Mapping[str, Any]) -> tuple[ValueType, ...]:
-        """What the condition may be under these parameters."""
+        """The value types that the condition may have under these parameters."""
         kernel, nearest = parameters.get("kernel"), parameters.get("nearest")
         if kernel is not None and nearest is not None:
             raise ValueError("conditional_pair takes kernel= or nearest=, not both")
@@ -99,7 +101,7 @@ class ConditionalPair:
         return len(self._anchors)
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
-        """The epoch's batches of anchor and partner, (batch_size, 2), from batch ``start`` on."""
+        """The epoch's batches of anchors and partners, (batch_size, 2), from batch ``start`` on."""
         together = max(1, TOGETHER // self.batch_size)
         number = start - start % together
         left = self._anchors.batches(epoch, number)

@@ -1,19 +1,18 @@
-"""The samples of each value of a categorical condition, and what samplers of them share."""
+"""The samples of each value of a categorical condition."""
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
 
 class Groups:
-    """The samples sorted by their value: those of one value stand side by side.
+    """Samples sorted by their value, so that samples of equal value stand side by side.
 
-    Building takes one sort and no work per value.
+    Building it takes one sort and no loop over values.
 
     Args:
-        values: (N,) class ids, or (N, L) for a hierarchy, whose groups are equal in all L columns.
+        values: (N,) class ids, or (N, L) for a hierarchy; samples of a group are equal in all L columns.
 
     Attributes:
         order: (N,) the samples, group by group.
@@ -37,45 +36,12 @@ class Groups:
         self.place[self.order] = torch.arange(len(ids))
 
     def __len__(self) -> int:
-        """How many groups there are."""
+        """The number of groups."""
         return len(self.count)
 
     def members(self, group: int) -> Tensor:
         """(count,) the samples of a group."""
         return self.order[self.first[group] : self.first[group] + self.count[group]]
-
-
-def stream(*numbers: int) -> np.random.Generator:
-    """A generator for the draws named by whole numbers: seed, epoch and what else tells them apart."""
-    return np.random.default_rng(numbers)
-
-
-def require_rows(condition: Tensor, size: int, batch_size: int) -> None:
-    """Refuse values that do not belong to the samples, and batches that there are none of.
-
-    Raises:
-        ValueError: For another number of rows, or a batch larger than the data set.
-    """
-    if len(condition) != size:
-        raise ValueError(
-            f"condition must have a row for each of {size} samples, not {len(condition)}"
-        )
-    if not 1 <= batch_size <= size:
-        raise ValueError(f"batch_size must be 1 to {size}, the number of samples, not {batch_size}")
-
-
-def require_classes(condition: Tensor, sampler: str) -> None:
-    """Refuse values that are no class ids.
-
-    Raises:
-        ValueError: Saying how class ids are made of them.
-    """
-    if condition.is_floating_point():
-        raise ValueError(
-            f"{sampler} needs a categorical condition, and this one holds numbers,"
-            f" {tuple(condition.shape)} {condition.dtype}: make class ids of it with"
-            " clusters(of=..., k=...)"
-        )
 
 
 def _compact(ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""A data set made imbalanced: fewer samples of some classes than of others."""
+"""A data set made imbalanced by leaving samples out."""
 
 from __future__ import annotations
 
@@ -11,43 +11,44 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import one_of
+from ccl_plugins.arguments import fraction, one_of, whole
 from ccl_plugins.protocols import ValueType
-from ccl_plugins.samplers.groups import Groups, require_classes, require_rows
+from ccl_plugins.samplers.checks import require_batch_size, require_classes, require_rows
+from ccl_plugins.samplers.groups import Groups
 from ccl_plugins.samplers.uniform import Uniform
 
 RULES = ("linear", "exponential", "geometric")
 
 
 class Imbalanced:
-    """A part of each class, always the same samples, in shuffled batches.
+    """Imbalanced classes: a fixed part of each class, more of later ones, in shuffled batches.
 
     Class i of C, in the order of class ids, is at step ``s = floor(i * S / C) + 1`` of S steps.  Of its n
-    samples it keeps:
+    samples these are kept:
 
     - ``"linear"``: ``floor(s / S * n)``; ``"exponential"``: ``floor(exp(s) / exp(S) * n)``, as released.
       With S = 10 the exponential rule leaves class 0 of CIFAR-10 and classes 0 to 29 of CIFAR-100
-      empty; a warning says which.
+      empty; a warning counts the empty classes.
     - ``"geometric"``: ``floor(ratio ** (1 - i / (C - 1)) * n)`` and at least 1, so that none is empty.
 
-    The condition's tables, and the probes, still see all samples.
+    The tables of conditions, and the evaluators, still see all samples.
 
     Args:
-        rule: One of the three.
-        steps: S; more than there are classes count as that many.  With 10, ten classes of CIFAR-100 at a
-            time keep the same part, as released.
+        rule: ``"linear"``, ``"exponential"`` or ``"geometric"``.
+        steps: S, 1 or more; at most the number of classes counts.  With 10, each ten successive classes of
+            CIFAR-100 keep the same part, as released.
         ratio: The part of the first class that ``"geometric"`` keeps, above 0 and at most 1.
-        selection: Which samples are kept: the seed of the released code's shuffling.
+        selection: The seed of the released code's shuffling, which decides which samples are kept.
         drop_last: Whether to leave out an epoch's last batch if it is not full.
-        on: The condition that holds the classes.
+        on: Name of the condition that holds the classes.
         size: Number of samples; supplied by the pipeline.
         batch_size: Samples in a global batch; supplied by the pipeline.
         seed: Supplied by the pipeline.
         condition: (size,) class ids; supplied by the pipeline.
 
     Raises:
-        ValueError: For a parameter out of its range, a condition without classes, and batches larger
-            than what is kept.
+        ValueError: For a parameter out of its range, a condition without classes, and a batch of more
+            samples than are kept.
 
     Source:
         Zheng et al., Contrastive Attraction and Contrastive Repulsion for Representation Learning
@@ -72,7 +73,8 @@ class Imbalanced:
         require_classes(condition, "imbalanced")
         if condition.ndim != 1:
             raise ValueError(f"imbalanced needs one class per sample, not {tuple(condition.shape)}")
-        require_rows(condition, size, batch_size)
+        require_rows(condition, size)
+        require_batch_size(batch_size, size)
         groups = Groups(condition)
         counts = kept_counts(groups.count.tolist(), rule, steps, ratio)
         self.kept = torch.cat(
@@ -84,20 +86,16 @@ class Imbalanced:
         if empty := [i for i, count in enumerate(counts) if count == 0]:
             warnings.warn(
                 f"the {rule} rule leaves {len(empty)} of {len(counts)} classes without a sample, the"
-                f" first is {int(condition[groups.members(empty[0])[0]])}; rule='geometric' leaves none"
-                " empty",
+                f" first is {int(condition[groups.members(empty[0])[0]])}; rule='geometric' leaves no"
+                " class empty",
                 stacklevel=2,
             )
-        if batch_size > len(self.kept):
-            raise ValueError(
-                f"batch_size must be 1 to {len(self.kept)}, the samples that are kept of {size}, not"
-                f" {batch_size}"
-            )
+        require_batch_size(batch_size, len(self.kept), f"the samples that are kept of {size}")
         self._order = Uniform(drop_last, size=len(self.kept), batch_size=batch_size, seed=seed)
 
     @staticmethod
     def value_types(parameters: Mapping[str, Any]) -> tuple[ValueType, ...]:
-        """What the condition may be."""
+        """The value types that the condition may have."""
         return ("categorical",)
 
     def __len__(self) -> int:
@@ -122,12 +120,11 @@ def kept_counts(
 
     Raises:
         ValueError: For another rule, or a number out of its range.
+        TypeError: For ``steps`` that are not a whole number.
     """
     one_of("rule", rule, RULES)
-    if steps < 1:
-        raise ValueError(f"steps must be 1 or more, not {steps!r}")
-    if not 0 < ratio <= 1:
-        raise ValueError(f"ratio must be above 0 and at most 1, not {ratio!r}")
+    whole("steps", steps, 1)
+    fraction("ratio", ratio)
     classes = len(counts)
     steps = min(steps, classes)
     kept = []
@@ -144,7 +141,7 @@ def kept_counts(
 
 
 def _shuffled(count: int, selection: int) -> Tensor:
-    """(count,) places in the released code's order, which numpy's old generator gives for good."""
+    """(count,) places in the order of the released code, which numpy's legacy generator keeps stable."""
     places = np.arange(count)
     np.random.RandomState(selection).shuffle(places)
     return torch.from_numpy(places)

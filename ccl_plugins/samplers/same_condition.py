@@ -1,4 +1,4 @@
-"""Batches in which all samples have one value of the condition."""
+"""Batches in which all samples have the same value of the condition."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from torch import Tensor
 
 from ccl_plugins.arguments import one_of
 from ccl_plugins.protocols import ValueType
-from ccl_plugins.samplers.groups import Groups, require_classes, require_rows, stream
+from ccl_plugins.samplers.checks import require_batch_size, require_classes, require_rows
+from ccl_plugins.samplers.groups import Groups
+from ccl_plugins.samplers.seeding import stream
 
 SMALL = ("error", "repeat", "leave_out")
 
 
 class SameCondition:
-    """Every batch from one value of Z: negatives that share the anchor's condition.
+    """Batches of samples with one condition value, so that negatives share the anchor's condition.
 
-    Each value gets its share of an epoch's ``size // batch_size`` batches, in proportion to its samples and
+    Each value gets a share of an epoch's ``size // batch_size`` batches in proportion to its samples,
     rounded up or down at random.  Its samples come in random order, none twice in a batch, and all of
-    them before one comes again, except those that fill up the last batch.  With a hierarchy, samples
-    have the same value if they agree in all levels.
+    them before one comes again, except those that fill up the last batch.  In a hierarchy, samples with
+    the same value are equal in all levels.
 
     Args:
-        small: What to do with values of fewer samples than a batch: ``"error"``; ``"repeat"``: samples
-            come several times in their batch, as negatives of themselves; or ``"leave_out"``: they are not
-            sampled, and a warning counts them.
-        on: The condition that is read.
+        small: What to do with values that have fewer samples than a batch: ``"error"``; ``"repeat"``: a
+            sample comes several times in its batch, as a negative of itself; or ``"leave_out"``: their
+            samples are not drawn, and a warning counts them.
+        on: Name of the condition to read.
         size: Number of samples; supplied by the pipeline.
         batch_size: Samples in a global batch; supplied by the pipeline.
         seed: Supplied by the pipeline.
@@ -56,7 +58,8 @@ class SameCondition:
     ) -> None:
         self.small = one_of("small", small, SMALL)
         require_classes(condition, "same_condition")
-        require_rows(condition, size, batch_size)
+        require_rows(condition, size)
+        require_batch_size(batch_size, size)
         self.size = size
         self.batch_size = batch_size
         self.seed = seed
@@ -65,7 +68,7 @@ class SameCondition:
 
     @staticmethod
     def value_types(parameters: Mapping[str, Any]) -> tuple[ValueType, ...]:
-        """What the condition may be."""
+        """The value types that the condition may have."""
         return ("categorical",)
 
     def __len__(self) -> int:
@@ -87,28 +90,28 @@ class SameCondition:
             yield self._cut(passes[key], number % per_pass)
 
     def _sampled(self, count: np.ndarray) -> np.ndarray:
-        """(G,) samples of each value; 0 where they are left out."""
+        """(G,) samples of each value; 0 for values that are left out."""
         few = count < self.batch_size
         if self.small == "repeat" or not few.any():
             return count
-        of = (
+        found = (
             f"{few.sum()} of {len(count)} values of the condition, {count[few].sum()} of {self.size}"
             f" samples, have fewer samples than a batch of {self.batch_size}"
         )
         if self.small == "error":
             raise ValueError(
-                f"{of} (the smallest {count.min()}): take a batch_size of at most {count.min()}, fewer"
+                f"{found} (the smallest {count.min()}): take a batch_size of at most {count.min()}, fewer"
                 " values, small='repeat' or small='leave_out'"
             )
         if few.all():
-            raise ValueError(f"{of}: with small='leave_out' none is left; take smaller batches")
-        warnings.warn(f"{of} and are left out of training by same_condition", stacklevel=4)
+            raise ValueError(f"{found}: with small='leave_out' none is left; take smaller batches")
+        warnings.warn(f"{found} and are left out of training by same_condition", stacklevel=4)
         return np.where(few, 0, count)
 
     def _share(self, epoch: int) -> np.ndarray:
-        """(G,) batches of each value in an epoch: its share of them, rounded at random.
+        """(G,) batches of each value in an epoch: its share, rounded at random.
 
-        Systematic sampling, in whole numbers: the shares are exact on average, and their sum always.
+        By systematic sampling in whole numbers: shares are exact on average, their sum is always exact.
         """
         total = int(self._count.sum())
         offset = int(stream(self.seed, epoch, 1).integers(total))
@@ -121,7 +124,7 @@ class SameCondition:
         return members[torch.from_numpy(draws.permutation(len(members)))]
 
     def _cut(self, members: Tensor, number: int) -> Tensor:
-        """The batch of a number; the last is filled up from the one before, or by repeating."""
+        """Batch ``number`` of a pass; the last is filled up from the one before, or by repeating."""
         if len(members) < self.batch_size:
             return members.repeat(-(-self.batch_size // len(members)))[: self.batch_size]
         first = min(number * self.batch_size, len(members) - self.batch_size)

@@ -1,19 +1,21 @@
-"""Every sample once per epoch, in random order."""
+"""The usual sampler: shuffled batches."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch
 from torch import Tensor
+
+from ccl_plugins.samplers.checks import require_batch_size
+from ccl_plugins.samplers.seeding import permutation
 
 
 class Uniform:
-    """Shuffled batches: every sample comes once per epoch.
+    """Shuffled batches; every sample once per epoch.
 
     Args:
-        drop_last: Whether to leave out an epoch's last batch if it is not full, which suits objectives that
-            compare samples, and batch normalization.
+        drop_last: Whether to leave out an epoch's last batch if it is not full, as objectives that compare
+            samples, and batch normalization, prefer.
         size: Number of samples; supplied by the pipeline.
         batch_size: Samples in a global batch; supplied by the pipeline.
         seed: Supplied by the pipeline.
@@ -23,10 +25,7 @@ class Uniform:
     """
 
     def __init__(self, drop_last: bool = True, *, size: int, batch_size: int, seed: int) -> None:
-        if not 1 <= batch_size <= size:
-            raise ValueError(
-                f"batch_size must be 1 to {size}, the number of samples, not {batch_size}"
-            )
+        require_batch_size(batch_size, size)
         self.drop_last = drop_last
         self.size = size
         self.batch_size = batch_size
@@ -38,11 +37,6 @@ class Uniform:
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
         """The epoch's batches of sample indices from batch ``start`` on."""
-        order = torch.randperm(self.size, generator=_generator(self.seed, epoch))
+        order = permutation(self.size, self.seed, epoch)
         for number in range(start, len(self)):
             yield order[number * self.batch_size : (number + 1) * self.batch_size]
-
-
-def _generator(seed: int, epoch: int) -> torch.Generator:
-    # Mixed, so that seed 0 in epoch 1 and seed 1 in epoch 0 are different orders.
-    return torch.Generator().manual_seed((seed * 0x9E3779B1 + epoch) & 0x7FFF_FFFF_FFFF_FFFF)

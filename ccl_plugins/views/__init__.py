@@ -1,4 +1,4 @@
-"""The augmentations: from one image to several views of it."""
+"""The augmentations: several views of one image."""
 
 from ccl_plugins.views.byol import BYOLViews as BYOLViews
 from ccl_plugins.views.lightly_views import LightlyViews as LightlyViews

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ccl_plugins.arguments import whole
 from ccl_plugins.views.lightly_views import IMAGENET_MEAN, IMAGENET_STD, LightlyViews
 from ccl_plugins.views.steps import Jitter, view_steps
 
@@ -12,11 +11,11 @@ BYOL = Jitter(0.4, 0.4, 0.2, 0.1)
 
 
 class BYOLViews(LightlyViews):
-    """Views by BYOL's and MoCo v3's augmentations, which differ between the two views.
+    """Views by the augmentations of BYOL and MoCo v3, which differ between the two views.
 
-    The first view is always blurred and never solarised, the second is rarely blurred and sometimes
-    solarised; with more views, they alternate.  BYOL, and MoCo v3 with a ViT, crop at least 0.08 of the
-    area, MoCo v3 with a ResNet at least 0.2.
+    The first view is always blurred and never solarized, the second is rarely blurred and sometimes
+    solarized; with more views, the two kinds alternate.  Crops keep at least 0.08 of the area in BYOL and
+    in MoCo v3 with a ViT, at least 0.2 in MoCo v3 with a ResNet.
 
     Args:
         count: Number of views, 1 or more.
@@ -53,7 +52,6 @@ class BYOLViews(LightlyViews):
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
     ) -> None:
-        whole("count", count, 1)
         for name, pair in {"blur": blur, "solarize": solarize}.items():
             if len(pair) != 2:
                 raise ValueError(f"{name} must be two probabilities, not {pair!r}")
@@ -63,5 +61,4 @@ class BYOLViews(LightlyViews):
             )
             for kind in (0, 1)
         ]
-        views = [kinds[view % 2] for view in range(count)]
-        super().__init__(views, size=size, mean=mean, std=std)
+        super().__init__(kinds, size=size, mean=mean, std=std, count=count)

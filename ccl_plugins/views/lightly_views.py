@@ -1,4 +1,4 @@
-"""Views made by lightly's transforms, on PIL images and on tensors."""
+"""Views by lightly's transforms, of PIL images and of tensors."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from PIL.Image import Image
 from torch import Tensor
 from torchvision.transforms.v2 import functional as pixels
 
-from ccl_plugins.arguments import positive
-from ccl_plugins.views.crop import RandomResizedCrop
+from ccl_plugins.arguments import positive, whole
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 class LightlyViews:
-    """One view per given transform of lightly, and the image without augmentation.
+    """Views by given transforms of lightly, and the image without augmentation.
 
-    Images are RGB or L images of PIL, or uint8 tensors (channels, height, width) on the CPU; both
-    give the same views, but for one level of rounding in the crop.  ``mean`` says how many channels
-    views have: a gray image is repeated to three where there are three, any other difference is an
-    error.
+    Images are PIL images of mode RGB or L, or uint8 tensors (channels, height, width) on the CPU; the
+    views of both are equal up to rounding by one level in the crop.  A view has as many channels as
+    ``mean``: a gray image is repeated to three, any other difference is an error.
 
     Args:
-        transforms: For each view the steps of a lightly transform, beginning with its random resized
-            crop and without its end, the conversion to a tensor.
+        transforms: One or more kinds of view: for each, the steps of a lightly transform, from its random
+            resized crop to its last step before the conversion to a tensor.
         size: Height and width of views in pixels, 1 or more.
         mean: Of each channel, for pixels in [0, 1].
         std: Of each channel, above 0, for pixels in [0, 1].
+        count: Number of views, 1 or more, of which each takes the next kind, in turn; by default, one of
+            each kind.
 
     Attributes:
-        transforms: For each view a function from an image to it, so that training can seed every view
-            on its own.
+        transforms: For each view, a function from an image to the view, so that training can seed each
+            view on its own.
 
     Raises:
         ValueError: If a parameter is out of its range; on use, for a wrong shape or mode.
@@ -49,22 +49,20 @@ class LightlyViews:
         size: int,
         mean: Sequence[float],
         std: Sequence[float],
+        count: int | None = None,
     ) -> None:
-        if size < 1:
-            raise ValueError(f"size must be 1 or more pixels, not {size!r}")
+        self.size = whole("size", size, 1)
+        self.count = whole("count", len(transforms) if count is None else count, 1)
         if not mean or len(mean) != len(std):
             raise ValueError(f"mean and std must be equally long, not {mean!r} and {std!r}")
-        # A step whose probability is 0 does nothing, yet takes up to 100 us of a view's time.
-        self.steps = [[s for s in steps if _probability(s) > 0] for steps in transforms]
-        # Crops of tensors; those of PIL images are the first steps.
-        self.crops = [RandomResizedCrop(s[0].size, s[0].scale, s[0].ratio) for s in self.steps]
-        self.count = len(transforms)
+        # A step with probability 0 does nothing, and would take up to 100 us.
+        kinds = [[step for step in steps if _probability(step) > 0] for steps in transforms]
+        self.steps = [kinds[view % len(kinds)] for view in range(self.count)]
         self.transforms = [partial(self._view, view) for view in range(self.count)]
         if len(mean) not in (1, 3) and any(len(steps) > 1 for steps in self.steps):
             raise ValueError(
-                f"images of {len(mean)} channels can be cropped only: turn the other steps off"
+                f"images of {len(mean)} channels can only be cropped: turn the other steps off"
             )
-        self.size = size
         self.mean = torch.tensor(mean)[:, None, None]
         self.std = torch.tensor([positive("std", value) for value in std])[:, None, None]
 
@@ -75,7 +73,8 @@ class LightlyViews:
     def plain(self, image: Image | Tensor) -> Tensor:
         """The image without augmentation, (..., channels, size, size) float32, normalized.
 
-        The shorter side is resized to ``size`` and the center taken, unless it has that size already.
+        Unless the image has that size already, its shorter side is resized to ``size`` and the center
+        cropped.
 
         Args:
             image: An image, or a batch (n, channels, height, width) of uint8.
@@ -91,18 +90,16 @@ class LightlyViews:
         if isinstance(image, Tensor) and image.ndim != 3:
             raise ValueError(f"an image must be (channels, h, w), not {tuple(image.shape)}")
         crop, *rest = self.steps[view]
-        if isinstance(image, Tensor):
-            image = self.crops[view](image)
-            if rest:  # lightly blurs PIL images only, and they are twice as fast to color
-                image = pixels.to_pil_image(image)
-        else:
-            image = crop(image)
+        image = crop(image)
+        if rest and isinstance(image, Tensor):
+            # lightly blurs PIL images only, and changing their colors takes half the time.
+            image = pixels.to_pil_image(image)
         for step in rest:
             image = step(image)
         return self._normalized(image if isinstance(image, Tensor) else pixels.pil_to_tensor(image))
 
     def _checked(self, image: Image | Tensor) -> Image | Tensor:
-        """The image with the right number of channels."""
+        """The image, with gray repeated to three channels where views have three."""
         channels = len(self.mean)
         if isinstance(image, Image):
             if image.mode not in ("L", "RGB"):
@@ -124,7 +121,7 @@ class LightlyViews:
         return image
 
     def _normalized(self, tensor: Tensor) -> Tensor:
-        # The arithmetic of torchvision's ToDtype and Normalize, to the bit, in a third of the time.
+        # Bitwise equal to torchvision's ToDtype and Normalize, in a third of the time.
         mean, std = self.mean, self.std
         if tensor.device != mean.device:
             mean, std = mean.to(tensor.device), std.to(tensor.device)
@@ -132,5 +129,5 @@ class LightlyViews:
 
 
 def _probability(step: Any) -> float:
-    """Of being applied: torchvision says ``p``, lightly ``prob``, a crop always is."""
+    """The probability of applying a step: torchvision's ``p``, lightly's ``prob``, 1 for a crop."""
     return float(getattr(step, "p", getattr(step, "prob", 1.0)))

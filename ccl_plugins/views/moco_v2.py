@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ccl_plugins.arguments import whole
 from ccl_plugins.views.lightly_views import IMAGENET_MEAN, IMAGENET_STD, LightlyViews
 from ccl_plugins.views.steps import Jitter, view_steps
 
@@ -46,6 +45,5 @@ class MoCoV2Views(LightlyViews):
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
     ) -> None:
-        whole("count", count, 1)
         steps = view_steps(size, min_scale, flip, jitter, grey, blur, like=MOCO_V2)
-        super().__init__([steps] * count, size=size, mean=mean, std=std)
+        super().__init__([steps], size=size, mean=mean, std=std, count=count)

@@ -1,17 +1,16 @@
-"""Any number of views."""
+"""Any number of views by SimCLR's augmentations."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ccl_plugins.arguments import whole
 from ccl_plugins.views.lightly_views import IMAGENET_MEAN, IMAGENET_STD, LightlyViews
 from ccl_plugins.views.simclr import SIMCLR
 from ccl_plugins.views.steps import Jitter, view_steps
 
 
 class MultiViews(LightlyViews):
-    """Several views by SimCLR's augmentations, drawn independently.
+    """Any number of views by SimCLR's augmentations, drawn independently.
 
     Args:
         count: Number of views, 1 or more.
@@ -48,20 +47,19 @@ class MultiViews(LightlyViews):
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
     ) -> None:
-        whole("count", count, 1)
         like, strength = SIMCLR, jitter
         if not isinstance(strength, int | float):
             like, strength = _four(strength), 1.0
         steps = view_steps(
             size, min_scale, flip, strength, grey, blur, like=like, chance=jitter_chance
         )
-        super().__init__([steps] * count, size=size, mean=mean, std=std)
+        super().__init__([steps], size=size, mean=mean, std=std, count=count)
 
 
 def _four(jitter: Sequence[float]) -> Jitter:
     if len(jitter) != 4 or min(jitter) < 0 or jitter[3] > 0.5:
         raise ValueError(
-            "jitter must be a strength, or four numbers, 0 or more, of which the last, of hue, is at most"
-            f" 0.5, not {jitter!r}"
+            "jitter must be a strength, or four numbers, 0 or more, with at most 0.5 for the last, hue,"
+            f" not {jitter!r}"
         )
     return Jitter(*jitter)

@@ -1,4 +1,4 @@
-"""Views of vectors."""
+"""Views of vectors, by noise."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import non_negative, whole
+from ccl_plugins.arguments import below_one, non_negative, whole
 
 
 class NoiseViews:
-    """Views of a vector: normal noise, and entries set to 0 at random.
+    """Views of a vector by Gaussian noise and by setting entries to 0 at random.
 
     For vectors of any length, and tensors of any shape.  The noise does not adapt to the features: scale
-    them first (``standardize`` of the data set ``features``).  The other entries are not scaled up, as
-    they would be by dropout.
+    them first (``standardize`` of the data set ``features``).  Unlike dropout, the remaining entries are
+    not scaled up.
 
     Args:
         std: Standard deviation of the noise on each entry, 0 or more.
@@ -27,10 +27,8 @@ class NoiseViews:
     """
 
     def __init__(self, std: float = 0.1, drop: float = 0.2, count: int = 2) -> None:
-        if not 0 <= drop < 1:
-            raise ValueError(f"drop must be a probability, 0 or more and below 1, not {drop!r}")
         self.std = non_negative("std", std)
-        self.drop = drop
+        self.drop = below_one("drop", drop)
         self.count = whole("count", count, 1)
 
     def __call__(self, image: Any) -> list[Tensor]:

@@ -13,8 +13,8 @@ SIMCLR = Jitter(0.8, 0.8, 0.8, 0.2)
 class SimCLRViews(LightlyViews):
     """Two views by SimCLR's augmentations: crop, flip, color jitter, gray, blur.
 
-    lightly's transform under the names below.  Images are RGB or L images of PIL, or uint8 tensors
-    (channels, height, width); gray ones are repeated to three channels if ``mean`` has three.
+    lightly's transform with the parameters below.  Images are PIL images of mode RGB or L, or uint8
+    tensors (channels, height, width); gray images are repeated to three channels if ``mean`` has three.
 
     Args:
         size: Height and width of a view in pixels, 1 or more.
@@ -48,4 +48,4 @@ class SimCLRViews(LightlyViews):
         std: Sequence[float] = IMAGENET_STD,
     ) -> None:
         steps = view_steps(size, min_scale, flip, jitter, grey, blur, like=SIMCLR)
-        super().__init__([steps, steps], size=size, mean=mean, std=std)
+        super().__init__([steps], size=size, mean=mean, std=std, count=2)

@@ -1,15 +1,15 @@
-"""The steps of lightly's transforms, which all of the image views are made of."""
+"""The steps of a view: lightly's transform with our parameters."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, NamedTuple
 
-from ccl_plugins.arguments import non_negative
+from ccl_plugins.arguments import fraction, non_negative
 
 
 class Jitter(NamedTuple):
-    """How far a color jitter of strength 1 goes."""
+    """The range of a color jitter of strength 1, as torchvision has it."""
 
     brightness: float
     contrast: float
@@ -38,18 +38,17 @@ def view_steps(
         jitter: Strength of the color jitter; 0 turns it off.
         grey: Probability of losing the color.
         blur: Probability of a Gaussian blur of 0.1 to 2 pixels.
-        like: What strength 1 is.
+        like: The range at strength 1.
         chance: Probability of the color jitter.
-        solarize: Probability that pixels above the middle are inverted.
+        solarize: Probability of inverting the brighter half of the pixel range.
 
     Raises:
         ValueError: If a parameter is out of its range.
     """
-    # lightly takes a moment to import, and listing the views needs none of it.
+    # Imported late: lightly takes a moment, and listing the views does not need it.
     from lightly.transforms.byol_transform import BYOLView2Transform
 
-    if not 0 < min_scale <= 1:
-        raise ValueError(f"min_scale must be above 0 and at most 1, not {min_scale!r}")
+    fraction("min_scale", min_scale)
     given = {
         "flip": flip,
         "grey": grey,

@@ -1,8 +1,7 @@
-"""The processor time each sampler takes to build, to begin an epoch, and for a batch.
+"""The processor time of each sampler: to build it, to begin an epoch, and for a batch.
 
-On conditions of ten million rows, in one process; a run whose condition is not refreshed builds its
-sampler once.  ``python docs/benchmarks/samplers.py --quick`` shows that it works; without it, the table is
-written to ``docs/benchmarks``.
+On conditions of ten million rows, in one process.  ``python docs/benchmarks/samplers.py --quick`` shows
+that it works; without ``--quick``, the table is written to ``docs/benchmarks``.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def parse() -> argparse.Namespace:
     command = parser(__doc__, "100,000 rows")
     command.add_argument("--rows", type=int, default=10_000_000)
     command.add_argument("--batch", type=int, default=256)
-    command.add_argument("--batches", type=int, default=200, help="of which the mean is taken")
+    command.add_argument("--batches", type=int, default=200, help="batches to average over")
     command.add_argument("--threads", type=int, default=1)
     options = command.parse_args()
     if options.quick:
@@ -48,7 +47,7 @@ def parse() -> argparse.Namespace:
 
 
 def cases(options: argparse.Namespace) -> Iterator[Case]:
-    """A sampler and a condition, and how it is made."""
+    """The names of a sampler and its condition, and a function that makes the sampler."""
     size = options.rows
     common = {"size": size, "batch_size": options.batch, "seed": 0}
 
@@ -108,7 +107,7 @@ def cases(options: argparse.Namespace) -> Iterator[Case]:
 
 
 def measure(case: Case, options: argparse.Namespace) -> dict[str, Any]:
-    """Seconds to build and to begin an epoch, and the mean of a batch."""
+    """Seconds to build and to begin an epoch, and the mean seconds of a batch."""
     name, condition, make = case
     start = time.process_time()
     sampler = make()
@@ -116,7 +115,7 @@ def measure(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     batches = sampler.batches(0)
     next(batches)
     begun = time.process_time()
-    # Partners of several batches are drawn at once: what the first has drawn for others does not count.
+    # Partners of several batches are drawn at once: batches that the first draw covers do not count.
     together = min(max(1, TOGETHER // options.batch), len(sampler) - 1)
     for _ in itertools.islice(batches, together - 1):
         pass
@@ -137,19 +136,19 @@ def measure(case: Case, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def page(rows: list[dict[str, Any]], options: argparse.Namespace) -> str:
-    """The table."""
+    """The page with the table."""
     lines = [
         "# What samplers cost",
         "",
-        f"A condition of {options.rows:,} rows unless it says another number, batches of {options.batch}.",
-        f"Processor time of {options.threads} thread; torch {torch.__version__}, {platform.machine()}. A"
-        " run whose condition",
-        "is not refreshed builds its sampler once, and looks for the nearest of a sample once. Batches are"
-        " the mean of the",
-        f"first {options.batches}, in which `same_condition` shuffles each value. Most of it is random"
-        " access to memory, which",
-        "on a virtual machine, as here, differs by half between runs. Written by"
-        " `python docs/benchmarks/samplers.py`.",
+        f"The condition has {options.rows:,} rows unless the table says otherwise; batches have"
+        f" {options.batch} samples. The numbers are",
+        f"processor time of {options.threads} thread; torch {torch.__version__}, {platform.machine()}. A"
+        " run whose condition is not refreshed builds its",
+        f"sampler once. The time of a batch is the mean of the first {options.batches}, in which"
+        " `same_condition` still shuffles each value and",
+        "`nearest` still searches. Most of it is random access to memory, which on a virtual machine with"
+        " other work, as here, differs",
+        "by half between runs. Written by `python docs/benchmarks/samplers.py`.",
         "",
         "| sampler | condition | build (s) | begin an epoch (s) | batch (ms) |",
         "|---|---|---|---|---|",
@@ -161,21 +160,21 @@ def page(rows: list[dict[str, Any]], options: argparse.Namespace) -> str:
     ]
     lines += [
         "",
-        "All of these draw exactly from the distribution that they say. Where batches take more than a"
-        " millisecond, but for the",
-        "first of a class of a million, it is for several numbers at once, which no order has side by side"
-        " with all of their neighbors:",
+        "Every sampler draws exactly from its distribution. Partners by several numbers take most, since no"
+        " order puts all neighbors side by",
+        "side:",
         "",
-        "- By a kernel of distance, for two or three numbers: from boxes around each sample. What is"
-        " around neighbors is found",
-        "  once and kept where memory allows; with ten million rows and a narrow kernel it does not, and is"
-        " found in every draw.",
-        "- By other kernels, or for more numbers: candidates are drawn from all samples until one is"
-        " accepted, which takes the",
-        "  longer the fewer samples are alike.",
-        "- The nearest: by a tree for up to 15 numbers, among all samples for more. They are remembered,"
-        " and from the second",
-        "  epoch on a batch takes what it takes for one number.",
+        "- By a kernel of the distance of one to three numbers: candidates come from boxes around each"
+        " anchor, which are small where much",
+        "  weight may be. A batch takes longest where a few to a few thousand samples share the weight, and"
+        " less under wider and narrower",
+        "  kernels.",
+        "- By other kernels, or for more numbers: candidates come from all samples until one is accepted,"
+        " which takes longer the fewer",
+        "  samples are similar.",
+        "- The nearest: a tree finds them by up to 15 numbers, a comparison with all samples by more."
+        " They are remembered: from the",
+        "  second epoch on a batch takes as long as for one number.",
     ]
     return "\n".join(lines) + "\n"
 

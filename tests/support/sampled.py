@@ -1,7 +1,6 @@
-"""Whether draws have the distribution that they should.
+"""Statistical tests of samplers' draws against an expected distribution.
 
-A statistical test accepts what is not rejected with an error rate of 1e-4: of ten thousand seeds, one
-would fail a sampler that is right.
+Their error rate is 1e-4: one seed of ten thousand fails a correct sampler.
 """
 
 from __future__ import annotations
@@ -14,22 +13,22 @@ ERROR_RATE = 1e-4
 
 
 def assert_distributed(counts, expected):
-    """The counts are such as draws with these expected counts give."""
+    """A chi-square test does not reject the counts, and what is never expected does not occur."""
     counts, expected = np.asarray(counts, float), np.asarray(expected, float)
     assert counts[expected == 0].sum() == 0
     possible = expected > 0
-    if possible.sum() == 1:  # nothing left to chance
+    if possible.sum() == 1:  # nothing is random
         return
     chance = stats.chisquare(counts[possible], expected[possible]).pvalue
     assert chance > ERROR_RATE
 
 
 def assert_in_proportion(partners, weights, anchors, repeats=3000, together=250):
-    """Partners of some anchors are drawn in proportion to their rows of weights; rare ones together."""
+    """Partners of anchors are drawn in proportion to their rows of weights; rare partners count as one."""
     draws = np.random.default_rng(0)
-    # Many at once: anchors in a batch must not be in each other's way.
-    asked = torch.tensor([anchors] * together).flatten()
-    drawn = torch.cat([partners.draw(asked, draws) for _ in range(repeats // together)])
+    # Many anchors at once, whose draws must be independent.
+    repeated = torch.tensor([anchors] * together).flatten()
+    drawn = torch.cat([partners.draw(repeated, draws) for _ in range(repeats // together)])
     for place, anchor in enumerate(anchors):
         chosen = torch.bincount(drawn[place :: len(anchors)], minlength=len(weights))
         row = weights[anchor].double()

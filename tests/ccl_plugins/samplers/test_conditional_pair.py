@@ -1,4 +1,4 @@
-"""Pairs of two images that share a value of the condition, or have values alike."""
+"""Pairs of two images with the same, or a similar, value of the condition."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_kernel_may_be_unbounded_negative_or_zero():
     sampler = ConditionalPair(
         kernel=linear, own_pair=False, condition=values, size=4, batch_size=2, seed=0
     )
-    # The third is likened to none but itself, the last to none at all: they are their own partners.
+    # The third is similar to itself only, the last to no sample: they are their own partners.
     expected = [[0, 600, 0, 0], [600, 0, 0, 0], [0, 0, 600, 0], [0, 0, 0, 600]]
     assert pair_counts(sampler, 4, 600).tolist() == expected
 
@@ -91,6 +91,6 @@ def test_equal_values_are_each_others_nearest_and_never_their_own(columns):
         ({"kernel": Precomputed([[1.0]])}, CLASSES, "needs a positive definite kernel"),
     ],
 )
-def test_what_partners_cannot_be_drawn_by_is_refused(given, condition, words):
+def test_conditions_and_parameters_that_do_not_fit_are_refused(given, condition, words):
     with pytest.raises(ValueError, match=words):
         ConditionalPair(**given, condition=condition, size=96, batch_size=8, seed=0)

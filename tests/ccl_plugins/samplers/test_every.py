@@ -1,5 +1,4 @@
-"""The samplers.  Draws are fixed by their seed; a statistical test accepts what is not rejected with an
-error rate of 1e-4: of ten thousand seeds, one would fail a sampler that is right."""
+"""The samplers.  Seeds are fixed; statistical tests have an error rate of 1e-4."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partners in proportion to a kernel and among the nearest, against their distributions."""
+"""Partners in proportion to a kernel, and among the nearest, against their distributions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from support.sampled import assert_in_proportion
 
 import ccl_plugins as ccl
 from ccl_plugins.kernels import RBF, Delta, Laplacian, Product, Sum
-from ccl_plugins.samplers.boxes import Boxes, Cover
+from ccl_plugins.samplers.boxes import Boxes
+from ccl_plugins.samplers.by_class import ByClassKernel
+from ccl_plugins.samplers.by_distance import ByDistance
 from ccl_plugins.samplers.by_kernel import ByKernel, by_kernel
-from ccl_plugins.samplers.line import FallingOnLine, NearestOnLine
-from ccl_plugins.samplers.partners import ByClassKernel
-from ccl_plugins.samplers.space import FallingInSpace
+from ccl_plugins.samplers.nearest import NearestOnLine
 
 CUBES = torch.linspace(-1, 1, 100) ** 3  # crowded in the middle
 LINES = {
@@ -31,7 +31,7 @@ LINES = {
 def test_on_a_line_partners_are_distributed_as_the_kernel(own, values, kernel):
     values = values[torch.randperm(len(values), generator=torch.Generator().manual_seed(1))]
     partners = by_kernel(values, own, kernel)
-    assert isinstance(partners, FallingOnLine)
+    assert isinstance(partners, ByDistance)
     weights = kernel(values.double(), values.double())
     weights = weights.fill_diagonal_(0) if not own else weights
     some = values.argsort()[[0, len(values) // 2, -1]].tolist()
@@ -55,7 +55,7 @@ SPACES = {
 @pytest.mark.parametrize("kernel", [RBF(1.0), RBF(0.03), RBF(1e-4), Laplacian(0.2)], ids=str)
 def test_in_space_partners_are_distributed_as_the_kernel(own, values, kernel):
     partners = by_kernel(values, own, kernel)
-    assert isinstance(partners, FallingInSpace)
+    assert isinstance(partners, ByDistance)
     weights = kernel(values.double(), values.double())
     weights = weights.fill_diagonal_(0) if not own else weights
     some = values[:, 0].argsort()[[0, len(values) // 2, -1]].tolist()
@@ -63,53 +63,58 @@ def test_in_space_partners_are_distributed_as_the_kernel(own, values, kernel):
 
 
 @pytest.mark.parametrize("own", [True, False])
-@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("share", [1 / 2, 1 / 16, 1e-3, 1e-9])
 @pytest.mark.parametrize("scale", [1.0, 0.05, 1e-3])
-def test_every_sample_has_its_bound(own, level, scale):
-    """Boxes that cover the samples hold each once, and none that weighs more than the bound."""
+def test_every_sample_has_its_bound(own, share, scale):
+    """The boxes of an anchor hold each sample with weight once, and bound its weight."""
     values = torch.rand(1000, 3, generator=torch.Generator().manual_seed(4))
     boxes = Boxes(values)
     weights = RBF(scale)(values.double(), values.double())
     weights = weights if own else weights.fill_diagonal_(0)
     weights = weights[boxes.order][:, boxes.order]
-    cover = Cover(boxes, own, lambda square: np.exp(-square / scale), worth=1.0)
-    anchors = np.arange(0, boxes.number(level), 5)
-    shells = cover.around(level, anchors)
+    anchors = np.arange(0, 1000, 25)
+    cover = boxes.cover(anchors, own, lambda square: np.exp(-square / scale), share)
     for row, anchor in enumerate(anchors):
-        first, last = shells.first[row], shells.first[row + 1]
         covered = torch.zeros(1000)
-        (begin,), (size,) = boxes.samples(level, np.array([anchor]))
-        most = weights[begin : begin + size].amax(0)
-        for at in range(first, last):
-            samples = slice(shells.low[at], shells.low[at] + shells.count[at])
+        mine = slice(cover.start[row], cover.start[row + 1])
+        for first, size, mass in zip(
+            cover.first[mine], cover.size[mine], cover.mass[mine], strict=True
+        ):
+            samples = slice(first, first + size)
             covered[samples] += 1
-            assert bool((most[samples] <= shells.bound[at] * (1 + 1e-4) + 1e-40).all())
+            # A closed box may hold the anchor itself, which is rejected when drawn.
+            assert bool((weights[anchor, samples] <= mass / size * (1 + 1e-4) + 1e-40).all())
+            assert size == 1 or mass <= share * cover.mass[mine].sum() * (1 + 1e-9)
         assert bool((covered <= 1).all())
-        assert float(most[covered == 0].sum()) <= 1e-8 * float(most.sum())
+        assert float(weights[anchor, covered == 0].sum()) <= 1e-30
 
 
-@pytest.mark.parametrize("kept", [0, 200, 2**23])
-def test_what_is_kept_changes_no_distribution(monkeypatch, kept):
-    monkeypatch.setattr("ccl_plugins.samplers.space.KEPT", kept)
+@pytest.mark.parametrize("own", [True, False])
+def test_an_anchor_whose_candidates_are_rejected_opens_smaller_boxes(own, monkeypatch):
+    monkeypatch.setattr("ccl_plugins.samplers.by_distance.SHARE", 1.0)
+    monkeypatch.setattr("ccl_plugins.samplers.by_distance.CANDIDATES", (1, 2))
+    monkeypatch.setattr("ccl_plugins.samplers.by_distance.TOGETHER", 64)
     values = SPACES["crowded"]
     kernel = RBF(0.03)
-    assert_in_proportion(by_kernel(values, True, kernel), kernel(values, values), [0, 150])
+    weights = kernel(values, values) if own else kernel(values, values).fill_diagonal_(0)
+    assert_in_proportion(by_kernel(values, own, kernel), weights, [0, 150])
 
 
-def test_an_anchor_whose_candidates_are_refused_looks_at_all_samples(monkeypatch):
-    monkeypatch.setattr("ccl_plugins.samplers.space.KEPT_ROUNDS", 0)
-    monkeypatch.setattr("ccl_plugins.samplers.space.DRAWN_ROUNDS", 1)
-    monkeypatch.setattr("ccl_plugins.samplers.shells.TRIES", 1)
-    values = SPACES["crowded"]
-    kernel = RBF(0.03)
-    assert_in_proportion(by_kernel(values, True, kernel), kernel(values, values), [0, 150])
+@pytest.mark.parametrize("kernel", [RBF(2e-3), Laplacian(5e-3)], ids=str)
+def test_far_from_all_others_partners_are_distributed_as_the_kernel(kernel):
+    """All distances are large beside the scale: weights are tiny, and differ by orders of magnitude."""
+    generator = torch.Generator().manual_seed(5)
+    cloud = torch.rand(500, 3, generator=generator) * 0.1
+    values = torch.cat([torch.full((1, 3), 0.3), cloud])
+    weights = kernel(values.double(), values.double()).fill_diagonal_(0)
+    assert_in_proportion(by_kernel(values, False, kernel), weights, [0])
 
 
-def test_kernels_of_kernels_know_the_line_where_all_parts_do():
+def test_kernels_of_kernels_depend_on_distance_alone_where_all_parts_do():
     parts = [RBF(0.05), Laplacian(0.5)]
     for kernel in (Sum(parts, [0.3, 1.0]), Product(parts)):
         partners = by_kernel(CUBES, True, kernel)
-        assert isinstance(partners, FallingOnLine)
+        assert isinstance(partners, ByDistance)
         assert_in_proportion(partners, kernel(CUBES, CUBES), [0, 50])
     assert isinstance(by_kernel(CUBES, True, Sum([RBF("median"), RBF()])), ByKernel)
 
@@ -130,7 +135,7 @@ def test_classes_are_distributed_as_the_kernel(own, kernel):
     "kernel", [RBF(0.05), RBF("median"), ccl.create("kernel", "cosine")], ids=str
 )
 def test_partners_are_distributed_as_any_kernel(own, kernel):
-    """Among few candidates, accepted or not, and among all samples."""
+    """Drawn from few candidates, accepted or rejected, and from all samples."""
     partners = ByKernel(torch.stack([CUBES, 0.3 + CUBES**2], 1), own, kernel)
     if getattr(kernel, "scale", None) == "median":  # that of candidates is not that of all
         partners.kernel = kernel = RBF(0.2)

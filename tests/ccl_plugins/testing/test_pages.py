@@ -16,7 +16,7 @@ import torch
 from ccl_plugins.datasets import InMemory
 from ccl_plugins.kernels import RBF
 from ccl_plugins.samplers import Uniform
-from ccl_plugins.samplers.groups import stream
+from ccl_plugins.samplers.seeding import stream
 
 
 class Ring(RBF):

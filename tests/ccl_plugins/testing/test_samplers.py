@@ -7,7 +7,7 @@ import torch
 from support.broken import broken_laws, names
 
 from ccl_plugins.samplers import Uniform
-from ccl_plugins.samplers.groups import stream
+from ccl_plugins.samplers.seeding import stream
 
 
 class Sound(Uniform):
