@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import numbers
+import os
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from types import ModuleType
@@ -39,6 +42,8 @@ class Registry:
             variable ``<PREFIX>_STRICT`` is set to anything but 0.
     """
 
+    _lock = threading.RLock()  # shared by all, since reading hooks replaces the standard output
+
     def __init__(
         self, project: Project, disable: Iterable[str] | None = None, strict: bool | None = None
     ) -> None:
@@ -46,35 +51,62 @@ class Registry:
         self.host = project.host
         self._protocols = {kind.protocol: kind.name for kind in project.kinds}
         self._session: dict[tuple[str, str], LocalSpec] = {}
-        self._discovery = Discovery(project, disable, strict)
-
-    @property
-    def plugins(self) -> tuple[Plugin, ...]:
-        """The installed plugins with their states, by name."""
-        return self._discovery.found.plugins
-
-    @property
-    def failures(self) -> tuple[Failure, ...]:
-        """The errors that plugins raised while they were read."""
-        return self._discovery.found.failures
-
-    @property
-    def leftovers(self) -> tuple[str, ...]:
-        """Folders that broken uninstalls left behind: ``"name in /folder"``."""
-        return self._discovery.found.leftovers
+        self._project = project
+        self._disable = None if disable is None else tuple(disable)
+        self._strict = strict
+        self._discovery: Discovery | None = None
+        self._reading = False
 
     @property
     def strict(self) -> bool:
         """Whether errors of plugins are raised instead of recorded."""
-        return self._discovery.strict
+        if self._strict is None:
+            return self._variable("STRICT") not in ("", "0")
+        return self._strict
+
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """The installed plugins with their states, by name."""
+        return self._found.plugins
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """The errors that plugins raised while they were read."""
+        return self._found.failures
+
+    @property
+    def leftovers(self) -> tuple[str, ...]:
+        """Folders that broken uninstalls left behind: ``"name in /folder"``."""
+        return self._found.leftovers
 
     def call(self, hook: str, **kwargs: Any) -> list[tuple[str, Any]]:
         """Call a hook of every plugin, by name: ``(plugin, result)``, without results of None."""
-        return self._discovery.found.call(hook, **kwargs)
+        return self._found.call(hook, **kwargs)
 
     def refresh(self) -> None:
         """Read the plugins anew at the next look-up, to see those installed since."""
-        self._discovery.refresh()
+        importlib.invalidate_caches()
+        with self._lock:
+            self._discovery = None
+
+    @property
+    def _found(self) -> Discovery:
+        """The plugins and their components, read at the first access."""
+        with self._lock:
+            if self._discovery is None:
+                if self._reading:
+                    raise RegistryError("plugins are still being read; ask for components later")
+                disable, self._reading = self._disable, True
+                if disable is None:
+                    disable = tuple(self._variable("DISABLE").split(","))
+                try:
+                    self._discovery = Discovery(self._project, disable, self.strict)
+                finally:
+                    self._reading = False
+            return self._discovery
+
+    def _variable(self, name: str) -> str:
+        return os.environ.get(f"{self._project.prefix.upper()}_{name}", "")
 
     def kind(self, name: str) -> Kind:
         """The kind of that name.
@@ -84,15 +116,14 @@ class Registry:
         """
         found = self.kinds.get(fold(name))
         if found is None:
-            near = did_you_mean(name, self.kinds) or f" There are: {', '.join(self.kinds)}."
-            raise UnknownComponent(f"no kind {name!r}.{near}")
+            raise UnknownComponent(f"no kind {name!r}.{did_you_mean(name, self.kinds)}")
         return found
 
     def specs(self, kind: str | None = None) -> tuple[ComponentSpec, ...]:
         """The components on offer, by kind and name; of one name, the host's comes first."""
         order = list(self.kinds)
         wanted = (self.kind(kind).name,) if kind else order
-        offered = (*self._discovery.found.specs, *self._session.values())
+        offered = (*self._found.specs, *self._session.values())
         found = [spec for spec in offered if spec.kind in wanted]
         found.sort(key=lambda s: (order.index(s.kind), s.name, s.plugin != self.host, s.plugin))
         return tuple(found)
@@ -134,8 +165,7 @@ class Registry:
             parts.append(f"{plugin} is not installed: pip install {plugin}")
         else:
             names = sorted({spec.name for spec in self.specs(kind)})
-            near = did_you_mean(bare, names).strip()
-            parts.append(near or f"There are: {', '.join(names) or 'none'}.")
+            parts.append(did_you_mean(bare, names).strip())
             parts += [f"There is {with_article(s.kind)} of that name." for s in named[:1]]
         raise UnknownComponent(" ".join([*parts, *self._unread()]))
 

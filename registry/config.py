@@ -61,8 +61,8 @@ def known_keys(data: Mapping[str, Any], known: Iterable[str], where: str) -> Non
     Raises:
         InvalidConfig: With the key, its place and the nearest known key.
     """
-    known = list(known)
+    known = [*known]
     for key in data:
         if key not in known:
-            near = did_you_mean(key, known) or f" Known: {', '.join(known)}."
+            near = did_you_mean(key, known, "Known:")
             raise InvalidConfig(f"{where}: unknown key {key!r}.{near}")

@@ -8,9 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
-import os
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +18,7 @@ from typing import Any
 import pluggy
 
 from .distributions import Installed, installed
-from .errors import InvalidSpec, PluginFailed, RegistryError, one_line
+from .errors import InvalidSpec, PluginFailed, one_line
 from .spec import ComponentSpec, Project, did_you_mean, normalize
 
 PRINTED = 200
@@ -71,63 +69,13 @@ class Plugin:
 
 
 class Discovery:
-    """Reads the plugins of a project once, when they are first asked for.
+    """The `plugins` of a project, their `specs` and `failures`, and `leftovers` of uninstalls.
 
     Args:
         project: The project.
-        disable: As in `Registry`.
-        strict: As in `Registry`.
+        disable: Names of plugins that are not read, ``"*"`` for all but the host.
+        strict: Raise errors of plugins instead of recording them.
     """
-
-    _lock = threading.RLock()  # shared by all, since reading hooks replaces the standard output
-
-    def __init__(
-        self, project: Project, disable: Iterable[str] | None, strict: bool | None
-    ) -> None:
-        self._project = project
-        self._disable = None if disable is None else tuple(disable)
-        self._strict = strict
-        self._found: Reading | None = None
-        self._reading = False
-
-    @property
-    def found(self) -> Reading:
-        """The plugins and their components.
-
-        Raises:
-            RegistryError: If a plugin asks for them while it is being read.
-        """
-        with self._lock:
-            if self._found is None:
-                if self._reading:
-                    raise RegistryError("plugins are still being read; ask for components later")
-                self._reading = True
-                try:
-                    self._found = Reading(self._project, self._disabled(), self.strict)
-                finally:
-                    self._reading = False
-            return self._found
-
-    @property
-    def strict(self) -> bool:
-        """Whether errors of plugins are raised instead of recorded."""
-        return self._variable("STRICT") not in ("", "0") if self._strict is None else self._strict
-
-    def refresh(self) -> None:
-        """Read the plugins anew at the next look-up."""
-        importlib.invalidate_caches()
-        with self._lock:
-            self._found = None
-
-    def _disabled(self) -> Iterable[str]:
-        return self._variable("DISABLE").split(",") if self._disable is None else self._disable
-
-    def _variable(self, name: str) -> str:
-        return os.environ.get(f"{self._project.prefix.upper()}_{name}", "")
-
-
-class Reading:
-    """The `plugins` of a project, their `specs` and `failures`, and `leftovers` of uninstalls."""
 
     def __init__(self, project: Project, disable: Iterable[str], strict: bool) -> None:
         self.specs: list[ComponentSpec] = []
@@ -184,7 +132,9 @@ class Reading:
         watch, group = self._watches[plugin.name], self._project.name
         entries, declared, hooks = [], list[ComponentSpec](), Functions()
         with watch.recording():
-            entries = sorted(plugin.entry_points, key=lambda entry: (entry.group, entry.name))
+            entries = sorted(
+                plugin.distribution.entry_points, key=lambda entry: (entry.group, entry.name)
+            )
         for entry in entries:
             with watch.recording():
                 if entry.group == f"{group}.hooks":
@@ -233,7 +183,7 @@ class Reading:
         groups = {f"{self._project.name}.{kind.name}": kind.name for kind in self._project.kinds}
         if group not in groups:
             valid = [*groups, f"{self._project.name}.hooks"]
-            near = did_you_mean(group, valid)
+            near = did_you_mean(group, valid, otherwise="")
             raise InvalidSpec(
                 f"unknown entry-point group {group!r}.{near} Valid: {', '.join(valid)}"
             )

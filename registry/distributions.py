@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from .spec import normalize
 
 if TYPE_CHECKING:
-    from importlib.metadata import Distribution, EntryPoints
+    from importlib.metadata import Distribution
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,6 @@ class Installed:
     version: str
     copies: tuple[str, ...]
     distribution: Distribution
-
-    @property
-    def entry_points(self) -> EntryPoints:
-        """Read on access, so that an error counts as a failure of this plugin."""
-        return self.distribution.entry_points
 
 
 def installed(project: str) -> tuple[list[Installed], tuple[str, ...]]:

@@ -116,9 +116,8 @@ def fill(
         if name in (parameter.name for parameter in schema.supplied):
             raise InvalidParameter(f"{prefix}: {name!r} is supplied when it is built, not chosen")
         if name not in names:
-            near = did_you_mean(name, names)
-            takes = near or f" It takes {', '.join(names) or 'none'}."
-            raise InvalidParameter(f"{prefix} has no parameter {name!r}.{takes}")
+            near = did_you_mean(name, names, "It takes")
+            raise InvalidParameter(f"{prefix} has no parameter {name!r}.{near}")
     missing = [p.name for p in schema.parameters if p.required and p.name not in given]
     if missing:
         raise InvalidParameter(f"{prefix} needs {', '.join(map(repr, missing))}")

@@ -27,12 +27,14 @@ def normalize(distribution: str) -> str:
     return re.sub(r"[-_.]+", "-", distribution.strip()).lower()
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``" Did you mean 'x'?"`` with the nearest known word, or an empty string."""
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "There are:") -> str:
+    """``" Did you mean 'x'?"`` with the nearest known word; without one, ``otherwise`` and all."""
     from difflib import get_close_matches  # only an error needs it
 
-    near = get_close_matches(word, list(known), n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    known = list(known)
+    for near in get_close_matches(word, known, n=1):
+        return f" Did you mean {near!r}?"
+    return f" {otherwise} {', '.join(known) or 'none'}." if otherwise else ""
 
 
 def with_article(noun: str) -> str:
