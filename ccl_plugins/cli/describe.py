@@ -38,7 +38,7 @@ def listing(registry: engine.Registry, kind: str | None = None) -> Table:
 
 def rivals(registry: engine.Registry, spec: engine.ComponentSpec) -> list[str]:
     """The plug-ins whose component of that name keeps the bare name from meaning this one."""
-    if registry.shown(spec) == spec.name:
+    if registry.short_name(spec) == spec.name:
         return []
     same = [s for s in registry.specs(spec.kind) if s.name == spec.name]
     return [s.plugin for s in same if s.plugin != spec.plugin]
@@ -47,7 +47,7 @@ def rivals(registry: engine.Registry, spec: engine.ComponentSpec) -> list[str]:
 def _note(registry: engine.Registry, spec: engine.ComponentSpec) -> str:
     others = rivals(registry, spec)
     say = f"say {spec.id}" if registry.host in others else f"ambiguous: say {spec.id}"
-    gone = engine.missing(spec.target) if spec.plugin != engine.LOCAL else ""
+    gone = engine.missing_module(spec.target) if spec.plugin != engine.LOCAL else ""
     notes = [say if others else "", f"the module {gone} is not there" if gone else ""]
     return "; ".join(filter(None, notes))
 
@@ -106,7 +106,7 @@ def describe(registry: engine.Registry, kind: str, name: str) -> Description:
     declares, depends = _declared(registry, spec, target)
     return Description(
         spec.kind,
-        registry.shown(spec),
+        registry.short_name(spec),
         spec.plugin,
         spec.version,
         _place(named),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -9,10 +11,9 @@ from importlib import metadata
 from ccl_plugins._engine import engine
 from ccl_plugins.cli.describe import rivals
 from ccl_plugins.cli.tables import Table
+from ccl_plugins.kinds import HEAVY
 
 LIBRARIES = ("torch", "torchvision", "lightly", "pytorch-lightning", "timm", "pluggy")
-HEAVY = frozenset({"torch", "torchvision", "lightly", "timm", "pytorch_lightning", "sklearn"})
-"""What a hooks module must not import at its top, where every listing would wait for it."""
 SLOW = 0.2
 """Seconds; a hooks module that takes longer is named."""
 
@@ -80,7 +81,8 @@ def examine(registry: engine.Registry, *, load: bool = False) -> Report:
     failures = [*registry.failures]
     for spec in registry.specs() if load else ():
         try:
-            registry.schema(spec)
+            with contextlib.redirect_stdout(sys.stderr):  # the output may be JSON
+                registry.schema(spec)
         except engine.RegistryError as error:
             failures.append(engine.Failure.of(spec.plugin, spec.version, error))
     return Report(
@@ -95,14 +97,14 @@ def examine(registry: engine.Registry, *, load: bool = False) -> Report:
 def _gone(registry: engine.Registry) -> Iterator[Finding]:
     """Components whose module is not there, and what is left of plug-ins."""
     for spec in registry.specs():
-        module = "" if spec.plugin == engine.LOCAL else engine.missing(spec.target)
+        module = "" if spec.plugin == engine.LOCAL else engine.missing_module(spec.target)
         if module:
             text = (
                 f"{spec.kind} {spec.name} is offered from the module {module}, which is not there"
             )
             yield Finding(spec.plugin, f"{text}: pip install --force-reinstall {spec.plugin}")
-    for remain in registry.remains:
-        name, _, place = remain.partition(" in ")
+    for leftover in registry.leftovers:
+        name, _, place = leftover.partition(" in ")
         yield Finding(name, f"half of it was left by an uninstall: remove it from {place}")
 
 
@@ -150,7 +152,7 @@ def _manners(registry: engine.Registry) -> Iterator[Finding]:
             yield Finding(
                 plugin.name, f"its hooks took {plugin.seconds:.1f} s, for which all commands wait"
             )
-        heavy = sorted(HEAVY & set(plugin.modules))
+        heavy = sorted({*HEAVY} & {*plugin.modules})
         if heavy:
             yield Finding(
                 plugin.name,

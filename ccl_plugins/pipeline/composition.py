@@ -12,7 +12,6 @@ from ccl_plugins._engine import engine
 from ccl_plugins.kinds import registry
 from ccl_plugins.pipeline import requirements
 from ccl_plugins.pipeline.record import plugins_of
-from ccl_plugins.pipeline.requirements import check_protocol
 
 if TYPE_CHECKING:
     from ccl_plugins.runs.run import Run
@@ -84,7 +83,7 @@ class Pipeline:
         }
         self.settings = requirements.fit_settings(fit or {})
         self._cache: dict[Any, Any] = {}
-        self.dataset = check_protocol("dataset", self.choices["dataset"].build(cache=self._cache))
+        self.dataset = self.choices["dataset"].build(cache=self._cache)
         self.evaluators = [
             reg.read("evaluator", choice, where=f"evaluate[{i}]")
             for i, choice in enumerate(
@@ -99,8 +98,8 @@ class Pipeline:
         import torch
 
         with torch.random.fork_rng(devices=[]):
-            objective = check_protocol("objective", self.choices["objective"].build(cache={}))
-        views = check_protocol("views", self.choices["views"].build(cache={}))
+            objective = self.choices["objective"].build(cache={})
+        views = self.choices["views"].build(cache={})
         conditions = self._conditions()
         self.build_evaluators()
         unread = requirements.check(objective, views, conditions)
@@ -113,7 +112,7 @@ class Pipeline:
     def _conditions(self) -> dict[str, Any]:
         supplied = {"dataset": self.dataset}
         return {
-            name: check_protocol("condition", choice.build(supplied, cache=self._cache))
+            name: choice.build(supplied, cache=self._cache)
             for name, choice in self.conditions.items()
         }
 
@@ -123,14 +122,12 @@ class Pipeline:
 
         supplied: dict[str, Any] = {"dataset": self.dataset}
         cache: dict[Any, Any] = {}
-        supplied["backbone"] = check_protocol(
-            "backbone", self.choices["backbone"].build(cache=cache)
-        )
+        supplied["backbone"] = self.choices["backbone"].build(cache=cache)
         conditions = self._conditions()
         return Parts(
             dataset=self.dataset,
             views=self.choices["views"].build(cache=cache),
-            method=check_protocol("method", self.choices["method"].build(supplied, cache=cache)),
+            method=self.choices["method"].build(supplied, cache=cache),
             objective=self.choices["objective"].build(cache=cache),
             conditions=conditions,
             sampler=partial(_make_sampler, self.choices["sampler"]),
@@ -140,7 +137,7 @@ class Pipeline:
     def build_evaluators(self) -> list[Any]:
         """The measurements, built."""
         supplied = {"dataset": self.dataset}
-        return [check_protocol("evaluator", choice.build(supplied)) for choice in self.evaluators]
+        return [choice.build(supplied) for choice in self.evaluators]
 
     def fit(
         self,

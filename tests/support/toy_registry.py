@@ -1,12 +1,14 @@
-"""Toy kinds, toy components, and a registry of them."""
+"""Toy kinds, toy components, and their registry."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Optional, Protocol
 
-from registry import Kind, Registry
+import pluggy
+
+from registry import ComponentSpec, Kind, Project, Registry
 
 if TYPE_CHECKING:
     from nowhere import Unresolvable
@@ -20,7 +22,23 @@ class Kernel(Protocol):
         ...
 
 
-class RBF:
+class Objective(Protocol):
+    """A loss."""
+
+
+class Sampler(Protocol):
+    """An order."""
+
+
+class Identity:
+    """Has the members that the protocol of kernels declares."""
+
+    def __call__(self, a: float) -> float:
+        """The number itself."""
+        return a
+
+
+class RBF(Identity):
     """A kernel of one parameter."""
 
     def __init__(self, scale: float | Literal["median"] = 1.0) -> None:
@@ -31,7 +49,7 @@ class Bare(Kernel):
     """A kernel that has no constructor and inherits a protocol's."""
 
 
-class Many:
+class Many(Identity):
     """A parameter of every sort."""
 
     def __init__(
@@ -71,20 +89,20 @@ class Composed:
 
 
 class Shuffle:
-    """Takes what a pipeline supplies."""
+    """Takes values that a pipeline supplies."""
 
     def __init__(self, buffer: int = 8, *, size: int, seed: int = 0, kernel: Kernel | None = None):
         self.buffer, self.size, self.seed, self.kernel = buffer, size, seed, kernel
 
 
 class Picked:
-    """Is supplied with a component."""
+    """Takes a component that a pipeline supplies."""
 
     def __init__(self, *, base: Kernel, seed: int) -> None:
         self.base = base
 
 
-class Picky:
+class Picky(Identity):
     """Rejects a value in its constructor."""
 
     def __init__(self, scale: float = 1.0) -> None:
@@ -102,6 +120,15 @@ class Variadic:
 def factory(scale: float = 2.0) -> RBF:
     """A function can be a component too."""
     return RBF(scale)
+
+
+class Hooks:
+    """The hooks of the toy project."""
+
+    @pluggy.HookspecMarker("toy")
+    def toy_components(self) -> Iterable[ComponentSpec]:
+        """Offer components that no entry point can name."""
+        raise NotImplementedError
 
 
 KINDS = (
@@ -131,7 +158,7 @@ picked = {__name__}:Picked
 
 
 def write_metadata(folder: Path, name: str, version: str, entry_points: str) -> None:
-    """What an installer leaves of a distribution, for cases that no installer makes."""
+    """Write the metadata of a distribution, for cases that no installer produces."""
     info = folder / f"{name}-{version}.dist-info"
     info.mkdir(parents=True)
     heading = f"Metadata-Version: 2.1\nName: {name.lstrip('~')}\nVersion: {version}\n"
@@ -139,6 +166,6 @@ def write_metadata(folder: Path, name: str, version: str, entry_points: str) -> 
     (info / "entry_points.txt").write_text(entry_points)
 
 
-def new_registry(**settings: Any) -> Registry:
+def new_registry(disable: Iterable[str] | None = (), strict: bool | None = None) -> Registry:
     """A registry of the toy kinds."""
-    return Registry("toy", "toy", KINDS, host="toy-host", **{"disable": [], **settings})
+    return Registry(Project("toy", "toy", KINDS, Hooks, "toy-host"), disable, strict)
