@@ -155,7 +155,7 @@ class Condition(Protocol):
 
     With ``refresh`` ``"never"`` or ``"epoch"`` it is a `FittedCondition`, with ``"batch"`` a
     `BatchCondition`.  Both are pure functions, and constructors read no files.  It may also satisfy
-    `SupportsMissing`, `SupportsHierarchy` and `SupportsWithinBatch`.
+    `SupportsReadsEmbeddings`, `SupportsMissing`, `SupportsHierarchy` and `SupportsWithinBatch`.
     """
 
     @property
@@ -179,7 +179,8 @@ class FittedCondition(Condition, Protocol):
 
         Args:
             split: A torch Dataset with ``metadata``.
-            embed: Gives the (N, d) unit-norm projections of the un-augmented training set.
+            embed: Gives the (N, d) unit-norm projections of the un-augmented training set; only for a
+                condition with ``reads_embeddings = True``.
             previous: The table of the epoch before, for a warm start; None at first.
         """
         ...
@@ -366,6 +367,16 @@ class StopsGradient(Protocol):
     @property
     def stops_gradient(self) -> bool:
         """Whether this is so."""
+        ...
+
+
+@runtime_checkable
+class SupportsReadsEmbeddings(Protocol):
+    """A condition that says whether its ``fit`` calls ``embed()``."""
+
+    @property
+    def reads_embeddings(self) -> bool:
+        """Whether it does; all processes then compute the embeddings before the first one fits."""
         ...
 
 

@@ -1,6 +1,6 @@
 """The global random generators of python, numpy and torch: seeding, saving, restoring.
 
-Lightly's transforms draw from all three, so each must be seeded for a sample to come out the same.
+Lightly's transforms draw from all three, so a sample is reproducible only if each is seeded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MASK = (1 << 64) - 1
 
 
 def mix(*numbers: int) -> int:
-    """A 64-bit seed that depends on every number and on their order (SplitMix64's finaliser)."""
+    """A 64-bit seed that depends on every number and on their order (SplitMix64's finalizer)."""
     x = 0
     for number in numbers:
         x = (x ^ number) + 0x9E3779B97F4A7C15 & _MASK

@@ -133,6 +133,7 @@ def test_an_objective_may_have_raw_embeddings(tmp_path: Path) -> None:
 
 class Label:
     refresh, value_type = "never", "categorical"
+    reads_embeddings = True
 
     def fit(self, split: Any, embed: Any, previous: Any) -> Table:
         return Table(split.metadata["label"], {"centers": embed()[:2]})

@@ -35,6 +35,7 @@ class Drifting:
 
     refresh = "epoch"
     value_type = "continuous"
+    reads_embeddings = True
 
     def fit(self, split: Any, embed: Any, previous: Table | None) -> Table:
         before = 0 if previous is None else previous.values
