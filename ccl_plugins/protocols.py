@@ -211,7 +211,7 @@ class Sampler(Protocol):
 
 
 class Views(Protocol):
-    """The augmentations."""
+    """The augmentations.  They may also satisfy `SupportsTransforms`."""
 
     @property
     def count(self) -> int:
@@ -407,6 +407,16 @@ class SupportsWithinBatch(Protocol):
     @property
     def within_batch(self) -> bool:
         """Whether values of different batches cannot be compared, as in a queue."""
+        ...
+
+
+@runtime_checkable
+class SupportsTransforms(Protocol):
+    """Views that can be made one by one; training then seeds each by itself."""
+
+    @property
+    def transforms(self) -> Sequence[Callable[[Any], Tensor]]:
+        """For each view the function that makes it from an image."""
         ...
 
 
