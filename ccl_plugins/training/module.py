@@ -16,11 +16,10 @@ from ccl_plugins.training.kernel_check import check_kernel
 from ccl_plugins.training.loader import Batch, Loader
 from ccl_plugins.training.micro_batches import piecewise_statistics
 from ccl_plugins.training.monitor import refuse_non_finite
-from ccl_plugins.training.optimizers import make_optimizer, parameter_groups
+from ccl_plugins.training.optimizers import make_optimizer, make_schedule, parameter_groups
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.randomness import restore_generators, seed_everything
 from ccl_plugins.training.sampling import Consumed
-from ccl_plugins.training.schedules import make_schedule
 from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.training.step import take_step
 from ccl_plugins.training.tables import Tables

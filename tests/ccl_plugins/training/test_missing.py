@@ -59,7 +59,8 @@ def test_drop_leaves_the_samples_out_of_every_batch():
         return shuffled(size=size, batch_size=batch_size, seed=seed)
 
     tables = fitted(z=Given(IDS, "drop"))
-    made = EpochSampler(make_parts(sampler=sampler), tables, FitSettings(batch_size=2))()
+    parts = make_parts(sampler=sampler, sampler_on="z")
+    made = EpochSampler(parts, tables, FitSettings(batch_size=2))()
     assert seen["size"] == 4
     torch.testing.assert_close(seen["condition"], torch.tensor([0, 2, 0, 1]))
     assert sorted(torch.cat(list(made.batches(0))).tolist()) == [0, 2, 3, 5]
