@@ -66,7 +66,9 @@ def test_bad_values_are_refused_by_row(values: Any, value_type: str, message: st
         (torch.ones(6, dtype=torch.float64), "continuous", torch.float32),
     ],
 )
-def test_values_get_the_type_of_their_measure(values: Tensor, value_type: str, dtype: Any) -> None:
+def test_values_get_the_dtype_of_their_value_type(
+    values: Tensor, value_type: str, dtype: Any
+) -> None:
     found = fitted(values, value_type).look_up(torch.tensor([4, 1]))["condition"]
     torch.testing.assert_close(found, values[[4, 1]].to(dtype))
 
@@ -117,7 +119,7 @@ def test_a_condition_that_needs_no_embeddings_computes_none() -> None:
     assert tables.refresh(0, SPLIT, lambda: pytest.fail("embedded")) == ["a"]
 
 
-def test_a_fit_draws_from_a_stream_of_its_own() -> None:
+def test_a_fit_has_its_own_random_stream() -> None:
     class Random(Given):
         def fit(self, split: Any, embed: Any, previous: Any) -> Tensor:
             return torch.rand(6)
@@ -145,14 +147,14 @@ def test_tables_survive_their_state() -> None:
         Tables({}, 6).load_state_dict(tables.state_dict())
 
 
-def test_online_conditions_see_the_batch_without_gradient() -> None:
-    class Online:
+def test_batch_conditions_see_the_batch_without_gradient() -> None:
+    class Batchwise:
         refresh, value_type = "batch", "continuous"
 
         def __call__(self, embedded: Embedded) -> Tensor:
             return embedded.projections * 2
 
-    tables = Tables({"a": Online()}, 6)
+    tables = Tables({"a": Batchwise()}, 6)
     assert tables.refresh(0, SPLIT, lambda: torch.zeros(6)) == []
     projections = torch.ones(2, 3, 4, requires_grad=True)
     found = tables.observe(Embedded(projections, projections))["a"]
