@@ -7,6 +7,7 @@ import torch
 from support.training_fakes import FakeDataset
 from torch import Tensor
 
+from ccl_plugins.conditions import Clusters
 from ccl_plugins.protocols import Embedded, Table
 from ccl_plugins.training.randomness import generator_states
 from ccl_plugins.training.tables import Tables
@@ -109,6 +110,14 @@ def test_embeddings_are_given_only_to_conditions_that_declare_them() -> None:
     tables = Tables({"a": Undeclared(None)}, 6)
     with pytest.raises(RuntimeError, match=r"'a' calls embed.* reads_embeddings = True"):
         tables.refresh(0, SPLIT, lambda: torch.zeros(6, 2))
+
+
+def test_clusters_read_embeddings_if_what_they_cluster_does() -> None:
+    reading, plain = Given(torch.rand(6, 2)), Given(torch.rand(6, 2))
+    reading.reads_embeddings = True
+    assert Clusters(2).reads_embeddings
+    assert Clusters(2, of=reading).reads_embeddings
+    assert not Clusters(2, of=plain).reads_embeddings
 
 
 def test_a_condition_that_needs_no_embeddings_computes_none() -> None:
