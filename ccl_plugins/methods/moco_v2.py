@@ -19,8 +19,8 @@ class MoCoV2(MomentumMethod):
     """Momentum contrast with a queue of negatives, each with its sample's conditions (MoCo v2).
 
     The first view gives the query, the others keys; with ``symmetric`` every view gives both.  The keys
-    of the last view enter the queue after the loss, so an anchor is never compared with a key of its
-    own present image in the queue.  While the queue is not full, the batch's other keys are candidates too.
+    of the last view enter the queue after the loss, so the queue has no key of the present batch.  While
+    the queue is not full, the batch's other keys are candidates too.
 
     Shape:
         u views (n, channels, height, width) -> projections (1, n, dim), keys (u - 1, n, dim);

@@ -114,11 +114,10 @@ class Tables:
         values = check_values(name, table.values, condition.value_type, self.size, policy)
         missing = int(missing_rows(table.values, condition.value_type).sum())
         if missing and name not in self.missing:
-            fate = {"own": "positives of their own views only", "drop": "left out of training"}[
-                policy
-            ]
+            fates = {"own": "positives of their own views only", "drop": "left out of training"}
             warnings.warn(
-                f"condition {name!r} is missing in {missing} of {self.size} samples, which are {fate}",
+                f"condition {name!r} is missing in {missing} of {self.size} samples, which are"
+                f" {fates[policy]}",
                 stacklevel=2,
             )
         self.missing[name] = missing
