@@ -63,12 +63,13 @@ def fit(
     from ccl_plugins.files.checkpoints import CHECKPOINTS, WEIGHTS, write_checkpoint
     from ccl_plugins.pipeline.changes import other_run
     from ccl_plugins.training.checkpointing import OURS, Checkpointing, Interrupt, last_good, newest
+    from ccl_plugins.training.loader import beside_workers
     from ccl_plugins.training.module import TrainingModule
     from ccl_plugins.training.monitor import Monitor, NonFiniteLoss
     from ccl_plugins.training.randomness import seed_everything
     from ccl_plugins.training.sampling import Consumed, check_processes
     from ccl_plugins.training.tables import Tables
-    from ccl_plugins.training.trainer import beside_workers, make_trainer, quiet
+    from ccl_plugins.training.trainer import make_trainer, quiet
 
     check_processes(settings)
     split = parts.dataset("train")
@@ -115,9 +116,8 @@ def weights(parts: Parts, record: Mapping[str, Any], step: int) -> dict[str, Any
 
 
 def _make_loader(module: TrainingModule) -> Loader:
-    from ccl_plugins.training.loader import Items, Loader
+    from ccl_plugins.training.loader import Items, Loader, count_workers
     from ccl_plugins.training.sampling import Batches, EpochSampler
-    from ccl_plugins.training.trainer import count_workers
 
     settings, parts, trainer = module.settings, module.parts, module.trainer
     batches = Batches(

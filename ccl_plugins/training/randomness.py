@@ -1,6 +1,6 @@
 """The global random generators of python, numpy and torch: seeding, saving, restoring.
 
-Lightly's transforms draw from all three, so each must be seeded for a sample to come out the same.
+Lightly's transforms draw from all three, so a sample is reproducible only if each is seeded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MASK = (1 << 64) - 1
 
 
 def mix(*numbers: int) -> int:
-    """A 64-bit seed that depends on every number and on their order (SplitMix64's finaliser)."""
+    """A 64-bit seed that depends on every number and on their order (SplitMix64's finalizer)."""
     x = 0
     for number in numbers:
         x = (x ^ number) + 0x9E3779B97F4A7C15 & _MASK
@@ -39,34 +39,8 @@ def seed_cpu(seed: int) -> None:
 
 def seed_everything(seed: int, *stream: int) -> None:
     """Seed all generators, those of accelerators too, from ``seed`` and the numbers of a stream."""
-    mixed = mix(seed, *stream)
-    seed_cpu(mixed)
-    torch.manual_seed(mixed)
-
-
-def generator_states() -> dict[str, Any]:
-    """The states of all generators as plain data and tensors, as a checkpoint can hold them."""
-    version, words, gauss = random.getstate()
-    state: Any = np.random.get_state(legacy=True)
-    _, keys, *numbers = state  # the first is the generator's name, MT19937
-    return {
-        "python": [version, list(words), gauss],
-        "numpy": [torch.from_numpy(keys.astype(np.int64)), *map(float, numbers)],
-        "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
-    }
-
-
-def restore_generators(states: Mapping[str, Any]) -> None:
-    """Set all generators to what `generator_states` gave."""
-    version, words, gauss = states["python"]
-    random.setstate((version, tuple(words), gauss))
-    keys, position, has_gauss, cached = states["numpy"]
-    words = keys.numpy().astype(np.uint32)
-    np.random.set_state(("MT19937", words, int(position), int(has_gauss), cached))
-    torch.set_rng_state(states["torch"].cpu())
-    if states["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all([state.cpu() for state in states["cuda"]])
+    seed_cpu(mix(seed, *stream))
+    torch.manual_seed(mix(seed, *stream))
 
 
 def cpu_states() -> tuple[Any, ...]:
@@ -75,16 +49,38 @@ def cpu_states() -> tuple[Any, ...]:
 
 
 def set_cpu_states(states: tuple[Any, ...]) -> None:
-    """Set the three generators to what `cpu_states` gave."""
+    """Set the three generators to the states from `cpu_states`."""
     python, numpy, cpu = states
     random.setstate(python)
     np.random.set_state(numpy)
     torch.set_rng_state(cpu)
 
 
+def generator_states() -> dict[str, Any]:
+    """The states of all generators as plain data and tensors, for a checkpoint."""
+    (version, words, gauss), numpy, cpu = cpu_states()
+    _, keys, *numbers = numpy  # the first is the name of the generator, MT19937
+    return {
+        "python": [version, list(words), gauss],
+        "numpy": [torch.from_numpy(keys.astype(np.int64)), *map(float, numbers)],
+        "torch": cpu,
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
+    }
+
+
+def restore_generators(states: Mapping[str, Any]) -> None:
+    """Set all generators to the states from `generator_states`."""
+    version, words, gauss = states["python"]
+    keys, position, has_gauss, cached = states["numpy"]
+    numpy = ("MT19937", keys.numpy().astype(np.uint32), int(position), int(has_gauss), cached)
+    set_cpu_states(((version, tuple(words), gauss), numpy, states["torch"].cpu()))
+    if states["cuda"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all([state.cpu() for state in states["cuda"]])
+
+
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Leave python's, numpy's and torch's CPU generator as they were (0.1 ms)."""
+    """Restore python's, numpy's and torch's CPU generator afterwards (0.1 ms)."""
     states = cpu_states()
     try:
         yield

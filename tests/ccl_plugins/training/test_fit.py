@@ -77,12 +77,12 @@ def test_a_loss_that_is_not_finite_stops_the_run(
     settings = {"epochs": 9, "accumulate": accumulate, "log_every": 3}
     with pytest.raises(NonFiniteLoss) as raised:
         run(tmp_path, make_parts(objective=objective), **settings, detect_anomaly=detect_anomaly)
-    said = str(raised.value)
+    message = str(raised.value)
     batch = next(i for i, seen in enumerate(objective.seen) if 11 in seen)
-    assert f"at step {batch // accumulate + 1};" in said
+    assert f"at step {batch // accumulate + 1};" in message
     which = "the terms of samples [11] are not" if detect_anomaly else f"{objective.seen[batch]}"
-    assert which in said
-    assert said.endswith("No checkpoint was written before")
+    assert which in message
+    assert message.endswith("No checkpoint was written before")
     assert not (tmp_path / "checkpoints").exists()
 
 
@@ -133,6 +133,7 @@ def test_an_objective_may_have_raw_embeddings(tmp_path: Path) -> None:
 
 class Label:
     refresh, value_type = "never", "categorical"
+    reads_embeddings = True
 
     def fit(self, split: Any, embed: Any, previous: Any) -> Table:
         return Table(split.metadata["label"], {"centers": embed()[:2]})
@@ -175,7 +176,7 @@ def test_fitting_a_condition_leaves_the_model_as_it_was(tmp_path: Path) -> None:
     torch.testing.assert_close(seen, [(torch.zeros(8), False)])
 
 
-def test_a_sampler_that_asks_is_given_the_condition(tmp_path: Path) -> None:
+def test_a_sampler_is_given_the_condition_that_it_reads(tmp_path: Path) -> None:
     given = []
 
     def sampler(*, size: int, batch_size: int, seed: int, condition: Tensor) -> Any:
@@ -184,13 +185,13 @@ def test_a_sampler_that_asks_is_given_the_condition(tmp_path: Path) -> None:
         given.append(condition)
         return Uniform(size=size, batch_size=batch_size, seed=seed)
 
-    run(tmp_path, make_parts(sampler=sampler, conditions={"c": Label()}))
+    run(tmp_path, make_parts(sampler=sampler, sampler_on="c", conditions={"c": Label()}))
     assert given[0].tolist() == (torch.arange(20) % 4).tolist()
-    with pytest.raises(ValueError, match=r"the sampler reads .* there are none"):
-        run(tmp_path, make_parts(sampler=sampler))
+    with pytest.raises(KeyError, match="no condition 'c'; there are none"):
+        run(tmp_path, make_parts(sampler=sampler, sampler_on="c"))
 
 
-def test_lightning_says_nothing_of_its_own(
+def test_lightning_writes_no_messages(
     tmp_path: Path, capfd: Any, recwarn: pytest.WarningsRecorder
 ) -> None:
     parts = make_parts(views=FakeViews(count=3))
@@ -217,7 +218,7 @@ def test_the_users_callbacks_are_called(tmp_path: Path) -> None:
     assert counts.epochs == 2
 
 
-def test_what_a_kernel_sees_of_a_condition_is_logged(tmp_path: Path) -> None:
+def test_a_kernels_weights_on_a_condition_are_logged(tmp_path: Path) -> None:
     class Kernelled(FakeObjective):
         conditions: ClassVar[Any] = {"condition": ("categorical",)}
 
