@@ -71,7 +71,7 @@ def observe(subject: Subject, condition: Any) -> Any:
     return table.values, dict(table.extras)
 
 
-def check_declares_life_and_measure(subject: Subject) -> None:
+def check_declares_refresh_and_value_type(subject: Subject) -> None:
     """By which a pipeline knows when it is computed and who may read it."""
     condition = subject.build()
     hold(
@@ -95,7 +95,7 @@ def check_constructor_reads_nothing(subject: Subject) -> None:
     hold("the constructor must read nothing: read in fit", not opened, f"it did {opened}")
 
 
-def check_values_are_of_its_measure(subject: Subject) -> None:
+def check_values_have_its_value_type(subject: Subject) -> None:
     """One row per sample; class ids, 0 and 1, or finite numbers."""
     condition = subject.build()
     if condition.refresh == "batch":
@@ -193,9 +193,9 @@ def check_has_no_gradient(subject: Subject) -> None:
 
 
 CHECKS: list[Callable[[Subject], None]] = [
-    check_declares_life_and_measure,
+    check_declares_refresh_and_value_type,
     check_constructor_reads_nothing,
-    check_values_are_of_its_measure,
+    check_values_have_its_value_type,
     check_is_deterministic,
     check_rows_belong_to_samples,
     check_fits_again_after_itself,
