@@ -300,6 +300,29 @@ class Evaluator(Protocol):
         ...
 
 
+class ComposedPipeline(Protocol):
+    """A composed pipeline, as hooks get it."""
+
+    @property
+    def choices(self) -> Mapping[str, Any]:
+        """The choice of each kind that a pipeline has once, as ``"objective"``."""
+        ...
+
+    @property
+    def conditions(self) -> Mapping[str, Any]:
+        """The choices of its conditions, by name."""
+        ...
+
+    @property
+    def settings(self) -> Any:
+        """Its `ccl_plugins.training.FitSettings`."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record."""
+        ...
+
+
 # What a component may have beside its kind's protocol.  Whoever uses such a member asks
 # ``isinstance(component, Supports...)``; nothing else is looked for.
 

@@ -10,12 +10,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, BinaryIO
 
-WEIGHTS = "weights.pt"
-"""The file of a finished run's weights, in its folder."""
-
-CHECKPOINTS = "checkpoints"
-"""The folder of a run's checkpoints, in its folder."""
-
 
 class DamagedCheckpoint(ValueError):
     """A checkpoint that cannot be read: truncated, overwritten, or no checkpoint at all."""

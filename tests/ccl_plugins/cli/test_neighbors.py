@@ -114,10 +114,10 @@ def test_of_one_installed_twice_both_places_are_named_and_the_first_counts(insta
 
 def test_one_whose_module_is_gone_is_named_in_the_list_and_by_the_doctor(installed_plugins):
     listed = installed_plugins.ccl("list", "kernel", plugins="half").stdout
-    assert "the module ccl_half is not there" in listed
+    assert "its module ccl_half is missing" in listed
     report = doctor(installed_plugins, "half")
     (text,) = found(report, "problems", "ccl-half")
-    assert "kernel half is offered from the module ccl_half, which is not there" in text
+    assert "kernel half is offered from the module ccl_half, which is missing" in text
     assert "pip install --force-reinstall ccl-half" in text
 
 
