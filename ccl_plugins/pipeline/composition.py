@@ -154,16 +154,20 @@ class Composition:
         changed.settings = requirements.fit_settings({**self.settings.to_dict(), **settings})
         return changed
 
+    @property
+    def all_choices(self) -> list[Any]:
+        """Every choice, without those nested in them."""
+        return [*self.choices.values(), *self.conditions.values(), *self.evaluators]
+
     def to_dict(self) -> dict[str, Any]:
         """The record: every choice by its qualified name with every parameter, and the versions."""
-        choices = [*self.choices.values(), *self.conditions.values(), *self.evaluators]
         return {
             "schema": SCHEMA,
             **{kind: choice.record() for kind, choice in self.choices.items()},
             "conditions": {name: choice.record() for name, choice in self.conditions.items()},
             "evaluate": [choice.record() for choice in self.evaluators],
             "fit": self.settings.to_dict(),
-            "plugins": plugins_of(choices),
+            "plugins": plugins_of(self.all_choices),
         }
 
     def to_json(self) -> str:

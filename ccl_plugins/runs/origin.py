@@ -1,4 +1,4 @@
-"""The origin of an error: which of a pipeline's components raised it."""
+"""The origin of an error: the component of a pipeline that raised it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ccl_plugins.pipeline.record import nested
 
 @contextmanager
 def naming(composition: Composition) -> Iterator[None]:
-    """Add a note with the component's kind and name to an error that one of them raises."""
+    """Add a note with the component's kind and name to an error that a component raises."""
     try:
         yield
     except Exception as error:
@@ -24,34 +24,23 @@ def naming(composition: Composition) -> Iterator[None]:
 
 
 def origin(error: BaseException, composition: Composition) -> Any:
-    """The chosen component, nested ones included, whose code raised an error; None for other code.
+    """The choice, nested ones included, whose component raised an error, or its cause; None if none did.
 
-    It is the one in whose method, or else in whose module, the innermost frame of the traceback lies.
+    The innermost frame of the traceback that lies in a method of a component, or in its module, decides.
     """
-    chosen = [
-        (choice, _class_of(choice))
-        for choice in nested(
-            [
-                *composition.choices.values(),
-                *composition.conditions.values(),
-                *composition.evaluators,
-            ]
-        )
-    ]
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    for frame in reversed(frames):
-        instance = frame.f_locals.get("self")
-        module = frame.f_globals.get("__name__")
-        matches = [
-            choice for choice, cls in chosen if isinstance(cls, type) and type(instance) is cls
-        ]
-        matches += [choice for choice, cls in chosen if cls.__module__ == module]
-        if matches:
-            return matches[0]
+    classes = [(choice, _class_of(choice)) for choice in nested(composition.all_choices)]
+    for raised in (error.__cause__, error):
+        frames = [frame for frame, _ in traceback.walk_tb(raised.__traceback__)] if raised else []
+        for frame in reversed(frames):
+            caller, module = type(frame.f_locals.get("self")), frame.f_globals.get("__name__")
+            found = [choice for choice, cls in classes if cls is caller]
+            found += [choice for choice, cls in classes if cls.__module__ == module]
+            if found:
+                return found[0]
     return None
 
 
 def _class_of(choice: Any) -> Any:
-    """The class or function of a choice."""
+    """The class of a choice, or its function."""
     target = choice.spec.load()
     return target if inspect.isroutine(target) or isinstance(target, type) else type(target)
