@@ -133,7 +133,7 @@ def test_what_an_uninstall_left_behind_is_named(installed_plugins, tmp_path, los
         name = "a plugin without a name"
     report = doctor(installed_plugins, "", PYTHONPATH=str(tmp_path / "site"))
     (text,) = found(report, "problems", name)
-    assert text.endswith(f"left by an uninstall: remove it from {tmp_path / 'site'}")
+    assert text.endswith(f"an uninstall left parts of it: remove them from {tmp_path / 'site'}")
     assert [p["name"] for p in report["plugins"]] == ["ccl-plugins"]
 
 
