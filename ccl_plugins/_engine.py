@@ -1,7 +1,7 @@
-"""The one place that imports our sibling package ``registry`` by name.
+"""Imports the sibling package ``registry``; no other module of the package imports it by name.
 
-``registry`` is a common name for a module of one's own.  Where another module has it, ours is loaded
-under a private name, and both live side by side.
+``registry`` is a common name for a user's own module.  If another module has that name, ours is loaded
+under a private name, and both work side by side.
 """
 
 from __future__ import annotations

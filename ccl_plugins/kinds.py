@@ -1,4 +1,4 @@
-"""The kinds of component, one line each, and the one registry of them."""
+"""The kinds of component, the project that has them, and its registry."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable
 
 from ccl_plugins._engine import engine
-from ccl_plugins.hooks import PROJECT, Hooks
+from ccl_plugins.hooks import Hooks
 
 _P = "ccl_plugins.protocols:"
 
@@ -30,36 +30,33 @@ KINDS = (
 )
 
 FOLDERS = {kind.name: kind.name.removesuffix("s") + "s" for kind in KINDS}
-"""The sub-packages: the components of each kind are in one, and its laws in one of ``testing``."""
+"""The sub-package of each kind's components, and the module of its laws in ``testing``."""
+
+
+PROJECT = engine.Project("ccl_plugins", "ccl", KINDS, Hooks, host="ccl-plugins")
+
+HEAVY = ("torch", "torchvision", "lightly", "timm", "pytorch_lightning", "sklearn", "matplotlib")
+"""Modules that `ccl list` must not wait for: a hooks module imports them where it uses them."""
 
 
 def protocol(kind: str) -> type:
-    """What components of a kind must satisfy; this imports torch."""
+    """The protocol that components of a kind satisfy; this imports torch."""
     from ccl_plugins import protocols
 
-    asked: type = getattr(protocols, registry().kind(kind).protocol.partition(":")[2])
-    return asked
+    found: type = getattr(protocols, registry().kind(kind).protocol.partition(":")[2])
+    return found
 
 
 def new_registry(disable: Iterable[str] | None = None) -> engine.Registry:
-    """A registry of its own.
+    """A registry that shares nothing with `registry()`.
 
     Args:
-        disable: Plug-ins to leave out; by default those in the variable ``CCL_DISABLE``.
+        disable: Plug-ins that are not read; by default those in the variable ``CCL_DISABLE``.
     """
-    return engine.Registry(
-        PROJECT,
-        "ccl_plugins",
-        KINDS,
-        Hooks,
-        "ccl_",
-        host="ccl-plugins",
-        disable=disable,
-        env_prefix="CCL",
-    )
+    return engine.Registry(PROJECT, disable)
 
 
 @functools.cache
 def registry() -> engine.Registry:
-    """The registry; it reads nothing before it is first asked."""
+    """The registry of this process; it reads the installed plug-ins at the first look-up."""
     return new_registry()

@@ -1,16 +1,18 @@
-"""Components by name: found through entry points, chosen with checked parameters, built late.
+"""Components by name: found through entry points, chosen with checked parameters, built when needed.
 
-Standard library and pluggy alone; what kinds of component there are is for the caller to say.
+Uses the standard library and pluggy alone; the project that uses it says which kinds exist.
 """
 
+from .catalog import Namespace as Namespace
 from .catalog import Registry as Registry
 from .choice import Choice as Choice
+from .choice import Offer as Offer
 from .config import from_json as from_json
 from .config import known_keys as known_keys
 from .config import read_toml as read_toml
 from .config import to_json as to_json
-from .distributions import Failure as Failure
-from .distributions import Plugin as Plugin
+from .discovery import Failure as Failure
+from .discovery import Plugin as Plugin
 from .errors import AmbiguousName as AmbiguousName
 from .errors import InvalidConfig as InvalidConfig
 from .errors import InvalidParameter as InvalidParameter
@@ -18,12 +20,11 @@ from .errors import InvalidSpec as InvalidSpec
 from .errors import PluginFailed as PluginFailed
 from .errors import RegistryError as RegistryError
 from .errors import UnknownComponent as UnknownComponent
-from .namespace import Namespace as Namespace
-from .namespace import Offer as Offer
 from .params import Parameter as Parameter
 from .params import Schema as Schema
-from .source import missing as missing
+from .source import missing_module as missing_module
 from .spec import LOCAL as LOCAL
 from .spec import ComponentSpec as ComponentSpec
 from .spec import Kind as Kind
+from .spec import Project as Project
 from .spec import normalize as normalize

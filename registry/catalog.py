@@ -1,99 +1,112 @@
-"""The catalog: look a component up, choose it, build it."""
+"""The catalog: find a component by name, choose it with parameters, build it."""
 
 from __future__ import annotations
 
+import importlib
 import numbers
-from collections.abc import Iterable, Mapping
+import os
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any
 
-from .choice import Choice
-from .distributions import Failure, Plugin
-from .errors import InvalidConfig, InvalidParameter, RegistryError, UnknownComponent
-from .loading import Loader
-from .lookup import look_up, shown
-from .namespace import Offer
+from .choice import Choice, Offer
+from .discovery import Discovery, Failure, Plugin
+from .errors import AmbiguousName, InvalidConfig, InvalidParameter, RegistryError, UnknownComponent
 from .params import Schema, fill, schema
-from .session import Session, local_spec
 from .source import summary
-from .spec import ComponentSpec, Kind, LocalSpec, did_you_mean, fold, normalize, with_article
+from .spec import (
+    LOCAL,
+    ComponentSpec,
+    Kind,
+    LocalSpec,
+    Project,
+    did_you_mean,
+    fold,
+    normalize,
+    with_article,
+)
 
 
 class Registry:
-    """The components of one project: its own, those of installed plugins and of the session.
+    """The components of a project, of installed plugins and of the running session.
 
-    Nothing is read before the first look-up, and no component is imported before it is chosen.
+    Plugins are read at the first look-up, and a component is imported when it is chosen.
 
     Args:
-        project: Name of the project's hook markers.
-        group: Prefix of its entry-point groups, ``<group>.<kind>`` and ``<group>.hooks``.
-        kinds: What kinds of component there are.
-        hookspecs: A class or module of hook specifications, ``<hook_prefix>components`` among them.
-        hook_prefix: Prefix of that hook's name.
-        host: The distribution whose components win over others of the same name.
-        disable: Plugins to leave out unread, ``"*"`` for all but the host; by default those in the
-            variable ``<env_prefix>_DISABLE``, separated by commas.
-        strict: Raise what a plugin raises instead of recording it; by default whether
-            ``<env_prefix>_STRICT`` is set to anything but 0.
-        env_prefix: Prefix of the two variables.
+        project: The project.
+        disable: Names of plugins that are not read, ``"*"`` for all but the host; by default those in
+            the variable ``<PREFIX>_DISABLE``, separated by commas.
+        strict: Whether errors of plugins are raised instead of recorded; by default whether the
+            variable ``<PREFIX>_STRICT`` is set to anything but 0.
     """
 
+    _lock = threading.RLock()  # shared by all, since reading hooks replaces the standard output
+
     def __init__(
-        self,
-        project: str,
-        group: str,
-        kinds: Iterable[Kind],
-        hookspecs: type | ModuleType | None = None,
-        hook_prefix: str = "",
-        *,
-        host: str,
-        disable: Iterable[str] | None = None,
-        strict: bool | None = None,
-        env_prefix: str = "CCL",
+        self, project: Project, disable: Iterable[str] | None = None, strict: bool | None = None
     ) -> None:
-        self.kinds: Mapping[str, Kind] = {kind.name: kind for kind in kinds}
-        self.host = normalize(host)
-        self._protocols = {kind.protocol: kind.name for kind in self.kinds.values()}
-        self._session = Session()
-        self._loader = Loader(
-            project,
-            group,
-            self.kinds,
-            hookspecs,
-            hook_prefix,
-            self.host,
-            disable,
-            strict,
-            env_prefix,
-        )
-
-    @property
-    def plugins(self) -> tuple[Plugin, ...]:
-        """The plugins installed, with their states, by name."""
-        return self._loader.found.plugins
-
-    @property
-    def failures(self) -> tuple[Failure, ...]:
-        """What plugins failed at."""
-        return self._loader.found.failures
-
-    @property
-    def remains(self) -> tuple[str, ...]:
-        """What broken uninstalls left behind: ``"name in /folder"``."""
-        return tuple(self._loader.found.remains)
+        self.kinds: Mapping[str, Kind] = {kind.name: kind for kind in project.kinds}
+        self.host = project.host
+        self._protocols = {kind.protocol: kind.name for kind in project.kinds}
+        self._session: dict[tuple[str, str], LocalSpec] = {}
+        self._project = project
+        self._disable = None if disable is None else tuple(disable)
+        self._strict = strict
+        self._discovery: Discovery | None = None
+        self._reading = False
 
     @property
     def strict(self) -> bool:
-        """Whether what a plugin raises is raised instead of recorded."""
-        return self._loader.strict
+        """Whether errors of plugins are raised instead of recorded."""
+        if self._strict is None:
+            return self._variable("STRICT") not in ("", "0")
+        return self._strict
+
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """The installed plugins with their states, by name."""
+        return self._found.plugins
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """The errors that plugins raised while they were read."""
+        return self._found.failures
+
+    @property
+    def leftovers(self) -> tuple[str, ...]:
+        """Folders that broken uninstalls left behind: ``"name in /folder"``."""
+        return self._found.leftovers
 
     def call(self, hook: str, **kwargs: Any) -> list[tuple[str, Any]]:
-        """Call a hook, plugin by plugin in order of name: ``(plugin, answer)``, None left out."""
-        return self._loader.found.call(hook, **kwargs)
+        """Call a hook of every plugin, by name: ``(plugin, result)``, without results of None."""
+        return self._found.call(hook, **kwargs)
 
     def refresh(self) -> None:
-        """Forget what is installed, to see what was installed since."""
-        self._loader.refresh()
+        """Read the plugins anew at the next look-up, to see those installed since."""
+        importlib.invalidate_caches()
+        with self._lock:
+            self._discovery = None
+
+    @property
+    def _found(self) -> Discovery:
+        """The plugins and their components, read at the first access."""
+        with self._lock:
+            if self._discovery is None:
+                if self._reading:
+                    raise RegistryError("plugins are still being read; ask for components later")
+                disable, self._reading = self._disable, True
+                if disable is None:
+                    disable = tuple(self._variable("DISABLE").split(","))
+                try:
+                    self._discovery = Discovery(self._project, disable, self.strict)
+                finally:
+                    self._reading = False
+            return self._discovery
+
+    def _variable(self, name: str) -> str:
+        return os.environ.get(f"{self._project.prefix.upper()}_{name}", "")
 
     def kind(self, name: str) -> Kind:
         """The kind of that name.
@@ -103,48 +116,97 @@ class Registry:
         """
         found = self.kinds.get(fold(name))
         if found is None:
-            near = did_you_mean(name, self.kinds) or f" There are: {', '.join(self.kinds)}."
-            raise UnknownComponent(f"no kind {name!r}.{near}")
+            raise UnknownComponent(f"no kind {name!r}.{did_you_mean(name, self.kinds)}")
         return found
 
     def specs(self, kind: str | None = None) -> tuple[ComponentSpec, ...]:
-        """The components on offer, by kind and name; of one name, the built-in comes first."""
+        """The components on offer, by kind and name; of one name, the host's comes first."""
         order = list(self.kinds)
-        wanted = self.kind(kind).name if kind else None
-        found = [*self._loader.found.specs, *self._session.specs]
+        wanted = (self.kind(kind).name,) if kind else order
+        offered = (*self._found.specs, *self._session.values())
+        found = [spec for spec in offered if spec.kind in wanted]
         found.sort(key=lambda s: (order.index(s.kind), s.name, s.plugin != self.host, s.plugin))
-        return tuple(spec for spec in found if wanted in (None, spec.kind))
+        return tuple(found)
 
     def find(self, kind: str, name: str) -> ComponentSpec:
-        """The component that a name means.
+        """The component of a kind with this name.
 
         Args:
-            kind: The name of a kind.
-            name: ``rbf``, ``ccl-plugins/rbf`` or ``kernel:ccl-plugins/rbf``; case and dashes of a
-                component's name do not count.
+            kind: The name of the kind.
+            name: ``rbf``, ``ccl-plugins/rbf`` or ``kernel:ccl-plugins/rbf``; upper case and dashes
+                in a component's name are accepted.
 
         Raises:
-            UnknownComponent: If there is none; near names and failed plugins are named.
+            UnknownComponent: If there is none; the message has near names and failed plugins.
             AmbiguousName: If several plugins offer it and none of them is the host.
         """
-        return look_up(self.specs(), self.kind(kind).name, name, self.host, self.plugins)
+        kind = self.kind(kind).name
+        if not isinstance(name, str):
+            raise UnknownComponent(f"{with_article(kind)} is found by its name, not by {name!r}")
+        of, colon, rest = name.rpartition(":")
+        if colon and fold(of) != kind:
+            raise UnknownComponent(
+                f"{name!r} is of kind {of!r}, and {with_article(kind)} is wanted"
+            )
+        plugin, slash, bare = rest.rpartition("/")
+        plugin, bare = normalize(plugin), fold(bare)
+        named = [s for s in self.specs() if s.name == bare and (not slash or s.plugin == plugin)]
+        found = [spec for spec in named if spec.kind == kind]
+        chosen = self._preferred(found)
+        if chosen:
+            return chosen
+        if found:
+            ids = ", ".join(repr(spec.id) for spec in found)
+            raise AmbiguousName(f"several plugins offer the {kind} {bare!r}; say which: {ids}")
+        parts = [f"no {kind} {name!r}."]
+        if slash and plugin == LOCAL:
+            parts.append(f"It is not defined in this session; local({kind!r}, ...) defines it.")
+        elif slash and plugin not in {p.name for p in self.plugins}:
+            parts.append(f"{plugin} is not installed: pip install {plugin}")
+        else:
+            names = sorted({spec.name for spec in self.specs(kind)})
+            parts.append(did_you_mean(bare, names).strip())
+            parts += [f"There is {with_article(s.kind)} of that name." for s in named[:1]]
+        raise UnknownComponent(" ".join([*parts, *self._unread()]))
 
-    def shown(self, spec: ComponentSpec) -> str:
-        """The shortest name by which a component is found."""
-        return shown(self.specs(spec.kind), spec, self.host)
+    def short_name(self, spec: ComponentSpec) -> str:
+        """The shortest name that finds a component: ``rbf``, or ``plugin/rbf`` if that is taken."""
+        same = [s for s in self.specs(spec.kind) if s.name == spec.name]
+        return spec.name if self._preferred(same) == spec else spec.id
+
+    def _preferred(self, same: Sequence[ComponentSpec]) -> ComponentSpec | None:
+        """Of components with the same name, the only one or the host's, which is sorted first."""
+        alone = len(same) == 1 or (same and same[0].plugin == self.host)
+        return same[0] if alone else None
+
+    def _unread(self) -> list[str]:
+        """Sentences on plugins whose components are not on offer."""
+        failed = [f"{p.name} ({p.reason})" for p in self.plugins if p.state == "failed"]
+        disabled = [p.name for p in self.plugins if p.state == "disabled"]
+        parts = []
+        if self.host not in {p.name for p in self.plugins}:
+            parts.append(
+                f"{self.host} is not installed itself: run pip install -e . in its folder."
+            )
+        if failed:
+            plural = "s" * (len(failed) > 1)
+            parts.append(f"{len(failed)} plugin{plural} failed: {'; '.join(failed)}.")
+        if disabled:
+            parts.append(f"Disabled: {', '.join(disabled)}.")
+        return parts
 
     def summary(self, spec: ComponentSpec) -> str:
-        """The first line of its docstring, read without importing it; empty if that cannot be."""
+        """The first line of a docstring, read without an import; empty if it cannot be read."""
         if isinstance(spec, LocalSpec):
             return (getattr(spec.value, "__doc__", None) or "").strip().partition("\n")[0]
         return summary(spec.target)
 
     def schema(self, spec: ComponentSpec) -> Schema:
-        """What a component takes; this imports it.
+        """The parameters that a component takes; this imports it.
 
         Raises:
-            PluginFailed: If that fails.
-            InvalidSpec: If its parameters are not all named.
+            PluginFailed: If the import fails.
+            InvalidSpec: If it takes ``*args`` or ``**kwargs``.
         """
         if _is_object(spec):
             return Schema(())
@@ -154,46 +216,47 @@ class Registry:
         """A component with its parameters, checked and complete, not built yet.
 
         Raises:
-            InvalidParameter: For an unknown name, a missing value, or one of the wrong type.
-            RegistryError: What `find` and `schema` raise.
+            InvalidParameter: For an unknown name, a missing value, or a value of the wrong type.
+            RegistryError: As `find` and `schema`.
         """
         return self._choose(self.find(kind, name), params)
 
-    def create(
-        self, kind: str, name: str, /, *, supplied: Mapping[str, Any] | None = None, **params: Any
-    ) -> Any:
-        """Choose and build; what a pipeline would supply may stand among the parameters."""
+    def create(self, kind: str, name: str, /, **params: Any) -> Any:
+        """Choose and build a component; parameters may include those that a pipeline supplies.
+
+        Raises:
+            RegistryError: As `choose` and `Choice.build`.
+        """
         spec = self.find(kind, name)
         taken = [p for p in self.schema(spec).supplied if p.name in params]
         given = {p.name: params.pop(p.name) for p in taken}
-        given = fill(Schema(tuple(taken)), given, self, f"{spec.kind} {spec.id}")
-        given |= dict(supplied or {})
-        for key, value in given.items():
+        supplied = fill(Schema(tuple(taken)), given, self, f"{spec.kind} {spec.id}")
+        for key, value in supplied.items():
             if isinstance(value, Choice):
-                given[key] = value.build(given)
-        return self._choose(spec, params).build(given)
+                supplied[key] = value.build(supplied, where=f"{spec.kind}.{key}")
+        return self._choose(spec, params).build(supplied)
 
     def define(self, kind: str, value: Any) -> ComponentSpec:
-        """Make a class or object of the session known as ``local/<class>``, until another is."""
-        spec = local_spec(self.kind(kind).name, value)
-        self._session.define(spec)
+        """Offer a class or object of the session as ``local/<class>``, replacing one of that name."""
+        spec = LocalSpec.of(self.kind(kind).name, value)
+        self._session[spec.kind, spec.name] = spec
         return spec
 
     def local(self, kind: str, value: Any, /, **params: Any) -> Choice:
-        """The choice of something of the session: a class with its parameters, or an object."""
+        """Define and choose a class of the session with its parameters, or an object."""
         return self._choose(self.define(kind, value), params)
 
     def read(self, kind: str, data: Any, where: str = "") -> Choice:
         """The choice that a value stands for.
 
         Args:
-            kind: The kind it must be of.
+            kind: The kind that it must have.
             data: A name, a table with ``use`` and parameters, a choice, or an object.
             where: The place in a config, for messages.
 
         Raises:
-            InvalidConfig: If it is none of these.
-            RegistryError: What `choose` raises, with the place.
+            InvalidConfig: For any other value.
+            RegistryError: As `choose`, with the place.
         """
         kind, place = self.kind(kind).name, f"{where}: " if where else ""
         one = with_article(kind)
@@ -207,7 +270,7 @@ class Registry:
         if isinstance(data, Mapping):
             if not isinstance(data.get("use"), str):
                 has = ", ".join(map(str, data)) or "nothing"
-                raise InvalidConfig(f'{place}{one} needs use = "its name"; there is {has}')
+                raise InvalidConfig(f'{place}{one} needs use = "its name"; it has {has}')
             params = {key: value for key, value in data.items() if key != "use"}
             try:
                 spec = self.find(kind, data["use"])
@@ -216,10 +279,10 @@ class Registry:
             return self._choose(spec, params, where)
         if data is None or isinstance(data, numbers.Number | list | tuple | bytes):
             raise InvalidConfig(f"{place}must be the name of {one} or a table, not {data!r}")
-        return self._choose(local_spec(kind, data), {}, where)
+        return self._choose(LocalSpec.of(kind, data), {}, where)
 
-    def read_loose(self, data: Any, where: str = "") -> Any:
-        """The choice where a value says itself that it is one, else the value as it is."""
+    def read_unhinted(self, data: Any, where: str = "") -> Any:
+        """The choice that ``use = "kind:name"`` or an offer stands for; any other value unchanged."""
         if isinstance(data, Offer):
             return data()
         if isinstance(data, Mapping) and isinstance(data.get("use"), str):
@@ -228,7 +291,7 @@ class Registry:
         return data
 
     def kind_of(self, hint: object) -> str | None:
-        """The kind whose protocol a type hint is, or inherits from."""
+        """The kind whose protocol a type hint is or inherits from."""
         bases = getattr(hint, "__mro__", ())
         names = (f"{base.__module__}:{base.__qualname__}" for base in bases)
         return next((self._protocols[name] for name in names if name in self._protocols), None)
@@ -242,9 +305,48 @@ class Registry:
             raise type(error)(f"{where}: {error}") from error.__cause__
         values = fill(found, params, self, f"{spec.kind} {spec.id}", where)
         target = None if _is_object(spec) else spec.load()
-        return Choice(spec, values, target, found, self.shown(spec))
+        return Choice(spec, self.kinds[spec.kind], values, target, found, self.short_name(spec))
+
+
+class Namespace:
+    """The components of a kind as attributes: ``kernel.rbf(scale=0.1)`` is ``kernel("rbf", scale=0.1)``.
+
+    Attributes:
+        shadowed: A module of the same name; its attributes are found where no component has the name.
+    """
+
+    def __init__(self, registry: Registry, kind: str) -> None:
+        self._registry = registry
+        self._kind = kind
+        self.shadowed: ModuleType | None = None
+
+    def __call__(self, name: str, /, **params: Any) -> Choice:
+        """The component of that name with these parameters, not built yet."""
+        return self._registry.choose(self._kind, name, **params)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # notebooks and copy look for such attributes on every object
+            raise AttributeError(name)
+        try:
+            spec = self._registry.find(self._kind, name)
+        except UnknownComponent as error:
+            if hasattr(self.shadowed, name):
+                return getattr(self.shadowed, name)
+            raise AttributeError(str(error)) from None
+        choose = partial(self._registry.choose, self._kind, spec.id)
+        return Offer(choose, partial(self._signature, spec))
+
+    def __dir__(self) -> list[str]:
+        return sorted({spec.name for spec in self._registry.specs(self._kind)})
+
+    def __repr__(self) -> str:
+        return f"<{self._kind}: {', '.join(dir(self))}>"
+
+    def _signature(self, spec: ComponentSpec) -> str:
+        parameters = ", ".join(map(str, self._registry.schema(spec).parameters))
+        return f"{self._registry.short_name(spec)}({parameters})"
 
 
 def _is_object(spec: ComponentSpec) -> bool:
-    """Whether it is an object of the session, built already."""
+    """Whether it is an object of the session, already built."""
     return isinstance(spec, LocalSpec) and not isinstance(spec.value, type)

@@ -1,4 +1,4 @@
-"""A choice: a component and all its parameters, not built yet."""
+"""A choice: a component with all its parameters, not built yet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from .errors import InvalidConfig, InvalidParameter
 from .params import Schema
-from .spec import ComponentSpec
+from .spec import ComponentSpec, Kind
 
 
 class Choice:
@@ -16,26 +16,29 @@ class Choice:
 
     Args:
         spec: The component.
-        params: Every parameter, nested choices in place.
-        target: The class or function, or None where `spec` holds an object that is built already.
-        schema: What the target takes.
-        shown: The name by which it is found.
+        kind: Its kind.
+        params: Every parameter, with nested choices in place.
+        target: The class or function, or None if `spec` holds an object that is already built.
+        schema: The parameters that the target takes.
+        name: The shortest name that finds the component.
     """
 
     def __init__(
         self,
         spec: ComponentSpec,
+        kind: Kind,
         params: Mapping[str, Any],
         target: Callable[..., Any] | None,
         schema: Schema,
-        shown: str,
+        name: str,
     ) -> None:
         self.spec = spec
         self.params = dict(params)
         self.supplied = tuple(parameter.name for parameter in schema.supplied)
-        self._needed = tuple(p.name for p in schema.supplied if p.required)
+        self._required = tuple(p.name for p in schema.supplied if p.required)
+        self._kind = kind
         self._target = target
-        self._shown = shown
+        self._name = name
 
     @property
     def kind(self) -> str:
@@ -43,28 +46,34 @@ class Choice:
         return self.spec.kind
 
     def build(
-        self, supplied: Mapping[str, Any] | None = None, cache: dict[Any, Any] | None = None
+        self,
+        supplied: Mapping[str, Any] | None = None,
+        cache: dict[Any, Any] | None = None,
+        where: str = "",
     ) -> Any:
-        """The object, and the components it is made of.
+        """Build the component and those nested in it.
 
         Args:
-            supplied: What a pipeline supplies, by name; each component takes what its constructor
-                names and its kind allows.
-            cache: Filled with what is built; components with equal records are then built once.
+            supplied: Values that a pipeline supplies, by name; each component takes those that its
+                constructor names and its kind allows.
+            cache: Filled with built components; those with equal records are then built once.
+            where: The place in a config, for messages; by default the kind.
 
         Raises:
-            InvalidParameter: If something that the pipeline supplies is missing.
+            InvalidParameter: If a supplied value is missing, or a built component lacks members that
+                the protocol of its kind declares.
         """
+        where = where or self.kind
         if self._target is None:
-            return self.spec.load()
+            return self._checked(self.spec.load(), where)
         supplied = supplied or {}
-        missing = [name for name in self._needed if name not in supplied]
+        missing = [name for name in self._required if name not in supplied]
         if missing:
             raise InvalidParameter(
-                f"{self.kind} {self._shown} cannot be built without {', '.join(missing)}, "
+                f"{self.kind} {self._name} cannot be built without {', '.join(missing)}, "
                 "which a pipeline supplies"
             )
-        arguments = {name: _built(value, supplied, cache) for name, value in self.params.items()}
+        arguments = _built(self.params, supplied, cache, where)
         arguments |= {name: supplied[name] for name in self.supplied if name in supplied}
         key = (self.spec, _key(arguments))
         if cache is not None and key in cache:
@@ -74,8 +83,17 @@ class Choice:
         except Exception as error:
             error.add_note(f"while building {self!r}")
             raise
+        self._checked(built, where)
         if cache is not None:
-            cache[key] = built, arguments  # keeps alive what the key knows by its id
+            cache[key] = built, arguments  # keeps the objects alive whose ids are in the key
+        return built
+
+    def _checked(self, built: Any, where: str) -> Any:
+        if missing := self._kind.missing_members(built):
+            raise InvalidParameter(
+                f"{where}: {type(built).__name__} has no {', '.join(missing)}, which "
+                f"{self._kind.protocol.replace(':', '.')} asks for"
+            )
         return built
 
     def record(self) -> dict[str, Any]:
@@ -93,21 +111,44 @@ class Choice:
         return hash(_key(self))
 
     def __repr__(self) -> str:
-        return f"{self._shown}({', '.join(f'{k}={v!r}' for k, v in self.params.items())})"
+        return f"{self._name}({', '.join(f'{k}={v!r}' for k, v in self.params.items())})"
 
 
-def _built(value: Any, supplied: Mapping[str, Any], cache: dict[Any, Any] | None) -> Any:
+class Offer:
+    """A component on offer: call it with parameters to choose it.
+
+    Args:
+        choose: Returns the choice with the parameters that it is called with.
+        signature: Returns the parameters as text.
+    """
+
+    def __init__(self, choose: Callable[..., Choice], signature: Callable[[], str]) -> None:
+        self._choose = choose
+        self._signature = signature
+
+    def __call__(self, **params: Any) -> Choice:
+        """The choice with these parameters."""
+        return self._choose(**params)
+
+    def __repr__(self) -> str:
+        return self._signature()
+
+
+def _built(
+    value: Any, supplied: Mapping[str, Any], cache: dict[Any, Any] | None, where: str
+) -> Any:
     if isinstance(value, Choice):
-        return value.build(supplied, cache)
+        return value.build(supplied, cache, where)
     if type(value) in (list, tuple):
-        return type(value)(_built(item, supplied, cache) for item in value)
+        items = enumerate(value)
+        return type(value)(_built(item, supplied, cache, f"{where}[{i}]") for i, item in items)
     if type(value) is dict:
-        return {key: _built(item, supplied, cache) for key, item in value.items()}
+        return {k: _built(item, supplied, cache, f"{where}.{k}") for k, item in value.items()}
     return value
 
 
 def _plain(value: Any, where: str) -> Any:
-    """A value as JSON has it: paths as strings, tuples as lists, choices as their records."""
+    """A value as JSON holds it: paths as strings, tuples as lists, choices as their records."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, os.PathLike):
@@ -125,7 +166,7 @@ def _plain(value: Any, where: str) -> Any:
 
 
 def _key(value: Any) -> Any:
-    """What two values with equal records have in common; an object is equal to itself alone."""
+    """A key that is equal for values with equal records; an object equals only itself."""
     if isinstance(value, Choice):
         return value.spec, _key(value.params)
     if isinstance(value, list | tuple):

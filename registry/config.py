@@ -1,4 +1,4 @@
-"""Configurations as text: TOML is read, JSON is read and written."""
+"""Read TOML and JSON, write JSON, and check the keys of tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def from_json(text: str, where: str) -> dict[str, Any]:
     """The record in a JSON text.
 
     Raises:
-        InvalidConfig: If it is no JSON object; the message begins with ``where``.
+        InvalidConfig: If it is not a JSON object; the message begins with ``where``.
     """
     import json
 
@@ -56,13 +56,13 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 def known_keys(data: Mapping[str, Any], known: Iterable[str], where: str) -> None:
-    """Reject a key that means nothing.
+    """Refuse unknown keys.
 
     Raises:
-        InvalidConfig: Quoting the key, its place and the nearest one that does.
+        InvalidConfig: With the key, its place and the nearest known key.
     """
-    known = list(known)
+    known = [*known]
     for key in data:
         if key not in known:
-            near = did_you_mean(key, known) or f" Known: {', '.join(known)}."
+            near = did_you_mean(key, known, "Known:")
             raise InvalidConfig(f"{where}: unknown key {key!r}.{near}")

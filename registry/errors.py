@@ -1,12 +1,12 @@
-"""What can go wrong, as one tree.
+"""The errors of the registry, as one tree.
 
 ```
 RegistryError
-├── UnknownComponent   (KeyError)     no such component, kind or plugin
-├── AmbiguousName                     several plugins offer the name; say which
-├── InvalidSpec        (ValueError)   a plugin declares what cannot be offered
-├── PluginFailed       (ImportError)  a plugin, or one of its components, cannot be imported
-├── InvalidParameter   (TypeError)    a component does not take that parameter or value
+├── UnknownComponent   (KeyError)     no component, kind or plugin has this name
+├── AmbiguousName                     several plugins offer the name; qualify it
+├── InvalidSpec        (ValueError)   a plugin declares something that cannot be offered
+├── PluginFailed       (ImportError)  a plugin or one of its components cannot be imported
+├── InvalidParameter   (TypeError)    a component does not accept this parameter or value
 └── InvalidConfig      (ValueError)   a file or record cannot be read or written
 ```
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 
 class RegistryError(Exception):
-    """What every error of the registry is."""
+    """The base class of all errors of the registry."""
 
     def __str__(self) -> str:
         # KeyError would show the repr of its argument.
@@ -27,7 +27,7 @@ class UnknownComponent(RegistryError, KeyError):
 
 
 class AmbiguousName(RegistryError):
-    """Several plugins offer this name and none of them is built in."""
+    """Several plugins offer this name and none of them is the host."""
 
 
 class InvalidSpec(RegistryError, ValueError):
@@ -39,8 +39,13 @@ class PluginFailed(RegistryError, ImportError):
 
 
 class InvalidParameter(RegistryError, TypeError):
-    """A component does not take this parameter, or not this value."""
+    """A component does not accept this parameter or this value."""
 
 
 class InvalidConfig(RegistryError, ValueError):
     """A configuration cannot be read, or a choice cannot be written to one."""
+
+
+def one_line(error: BaseException) -> str:
+    """The message of an error; errors from outside the registry are preceded by their type."""
+    return str(error) if isinstance(error, RegistryError) else f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""Whether a value fits a type hint, and what it is read as."""
+"""Check values against type hints, and convert them."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ class Mismatch(Exception):
 
 
 class Reader(Protocol):
-    """What turns the forms of a choice into one."""
+    """Turns names, tables and objects into choices."""
 
     def kind_of(self, hint: object) -> str | None:
-        """The kind whose protocol a hint is."""
+        """The kind whose protocol a hint is or inherits from."""
         ...
 
     def read(self, kind: str, data: Any, where: str) -> Any:
         """The choice of this kind that a value stands for."""
         ...
 
-    def read_loose(self, data: Any, where: str) -> Any:
-        """The choice where a value says itself that it is one, else the value."""
+    def read_unhinted(self, data: Any, where: str) -> Any:
+        """The choice that a value names with its kind; any other value unchanged."""
         ...
 
 
 def accept(value: Any, hint: Any, reader: Reader, where: str) -> Any:
-    """The value as the parameter gets it: 1 as 1.0 for a float, a name as a choice for a kernel.
+    """The value as the component gets it: 1 as 1.0 for a float, a name as a choice for a kernel.
 
-    A hint that is not understood lets everything pass.
+    A hint that is not understood accepts every value.
 
     Raises:
         Mismatch: If it does not fit.
@@ -64,7 +64,7 @@ def accept(value: Any, hint: Any, reader: Reader, where: str) -> Any:
     if kind:
         plain = value is None or isinstance(value, numbers.Number | list | tuple | bytes)
         return reader.read(kind, _need(not plain, value), where)
-    return reader.read_loose(value, where)
+    return reader.read_unhinted(value, where)
 
 
 def _need(fits: bool, value: Any) -> Any:
@@ -87,7 +87,7 @@ def _accept_scalar(value: Any, hint: Any) -> Any:
 def _accept_any(value: Any, hints: Sequence[Any], reader: Reader, where: str) -> Any:
     def rank(hint: Any) -> int:
         # Words before names of components, as in `Kernel | Literal["median"]`; int before float,
-        # so that 1 stays 1 in `float | int`; last what lets everything pass.
+        # so that 1 stays 1 in `float | int`; hints that accept every value last.
         plain = (*SCALARS, *SEQUENCES, *MAPPINGS, typing.Literal)
         if reader.kind_of(hint):
             return 2
@@ -129,7 +129,7 @@ def _accept_mapping(value: Any, arguments: tuple[Any, ...], reader: Reader, wher
 
 
 def describe(hint: Any, reader: Reader | None = None) -> str:
-    """A hint in the words of a message: ``float | None``, ``a kernel``."""
+    """A hint as messages show it: ``float | None``, ``a kernel``."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     kind = reader.kind_of(hint) if reader else None
     if kind:

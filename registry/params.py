@@ -1,4 +1,4 @@
-"""A constructor's signature and type hints as the schema of a component's parameters."""
+"""The parameters of a component, read from its constructor's signature and type hints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REQUIRED = inspect.Parameter.empty
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter: its hint as a type, ``Any`` where that cannot be told, and as written."""
+    """A parameter: its hint as a type (``Any`` if it cannot be resolved) and as written (`text`)."""
 
     name: str
     hint: Any
@@ -37,7 +37,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Schema:
-    """What a component takes: `parameters` to choose, and `supplied` ones, given when it is built."""
+    """The `parameters` of a component, and those that are `supplied` when it is built."""
 
     parameters: tuple[Parameter, ...]
     supplied: tuple[Parameter, ...] = ()
@@ -47,11 +47,11 @@ def schema(target: Callable[..., Any], supplied: Iterable[str] = ()) -> Schema:
     """The schema of a class or function.
 
     Args:
-        target: What is called to build the component.
-        supplied: Names that its pipeline supplies.
+        target: The class or function.
+        supplied: Names of parameters that a pipeline supplies.
 
     Raises:
-        InvalidSpec: If it takes ``*args`` or ``**kwargs``, whose names nobody can check.
+        InvalidSpec: If it takes ``*args`` or ``**kwargs``, whose names cannot be checked.
     """
     try:
         signature = inspect.signature(target)
@@ -60,7 +60,7 @@ def schema(target: Callable[..., Any], supplied: Iterable[str] = ()) -> Schema:
     found = list(signature.parameters.values())
     variadic = [p for p in found if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     if variadic == found and isinstance(target, type) and "__init__" not in vars(target):
-        found = variadic = []  # inherited from nn.Module or Protocol, which take nothing either
+        found = variadic = []  # inherited from nn.Module or Protocol, which accept nothing either
     if variadic:
         stars = "*" if variadic[0].kind is inspect.Parameter.VAR_POSITIONAL else "**"
         raise InvalidSpec(
@@ -86,10 +86,10 @@ def _parameter(found: inspect.Parameter, names: dict[str, Any]) -> Parameter:
     if written is REQUIRED:
         return Parameter(found.name, Any, "", found.default)
     try:
-        # One at a time, so that a hint imported for type checkers alone costs no other its check.
+        # One at a time, so that a hint imported for type checkers only does not affect the others.
         holder = SimpleNamespace(__annotations__={found.name: written})
         hint = typing.get_type_hints(holder, globalns=names)[found.name]
-    except Exception:  # evaluating a hint can raise anything; one that cannot be read passes
+    except Exception:  # evaluating a hint can raise anything; such a parameter is not checked
         hint = Any
     text = written if isinstance(written, str) else describe(written)
     return Parameter(found.name, hint, text, found.default)
@@ -98,13 +98,13 @@ def _parameter(found: inspect.Parameter, names: dict[str, Any]) -> Parameter:
 def fill(
     schema: Schema, given: Mapping[str, Any], reader: Reader, label: str, where: str = ""
 ) -> dict[str, Any]:
-    """Every parameter with its value, checked; defaults stand where none is given.
+    """Every parameter with its value, checked; parameters that are not given have their defaults.
 
     Args:
-        schema: What the component takes.
-        given: Values by name; those of parameters that take components may be choices of any form.
-        reader: Reads choices.
-        label: The component, for messages.
+        schema: The component's parameters.
+        given: Values by name; a component may be a name, a table, a choice or an object.
+        reader: Turns those into choices.
+        label: The component's name in messages.
         where: The place in a config, for messages.
 
     Raises:
@@ -116,9 +116,8 @@ def fill(
         if name in (parameter.name for parameter in schema.supplied):
             raise InvalidParameter(f"{prefix}: {name!r} is supplied when it is built, not chosen")
         if name not in names:
-            near = did_you_mean(name, names)
-            takes = near or f" It takes {', '.join(names) or 'none'}."
-            raise InvalidParameter(f"{prefix} has no parameter {name!r}.{takes}")
+            near = did_you_mean(name, names, "It takes")
+            raise InvalidParameter(f"{prefix} has no parameter {name!r}.{near}")
     missing = [p.name for p in schema.parameters if p.required and p.name not in given]
     if missing:
         raise InvalidParameter(f"{prefix} needs {', '.join(map(repr, missing))}")
@@ -139,7 +138,7 @@ def fill(
 
 
 def _is_default(value: Any, parameter: Parameter) -> bool:
-    """Whether a value is the author's own, which needs no leave: `scale: float = None`."""
+    """Equal to the default: accepted even against the hint, as in `scale: float = None`."""
     default = parameter.default
     same = type(value) is type(default) and isinstance(value, str | int | float | None)
     return value is default or (same and bool(value == default))

@@ -1,4 +1,4 @@
-"""What can be told of a component without importing it: its summary, and whether it is there."""
+"""Read a component's source without importing it: its summary, and whether its module exists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 
 def summary(target: str) -> str:
-    """The first line of a docstring; empty where it cannot be read.
+    """The first line of a docstring; empty if it cannot be read.
 
     Args:
         target: ``"module:Class"``; neither the module nor a package above it is imported.
@@ -22,13 +22,13 @@ def summary(target: str) -> str:
         with open(spec.origin, encoding="utf-8") as file:
             node = _definition(ast.parse(file.read()).body, path.split("."))
     except (ImportError, OSError, SyntaxError, ValueError):
-        return ""  # a listing must not fail where choosing the component will say why it does
+        return ""  # a listing must not fail; choosing the component will say what is wrong
     doc = ast.get_docstring(node) if node else None
     return doc.partition("\n")[0] if doc else ""
 
 
-def missing(target: str) -> str:
-    """The module of a target if it is not there; empty if it is, or if that cannot be told.
+def missing_module(target: str) -> str:
+    """The module of a target if it does not exist; empty if it exists or that is unknown.
 
     Args:
         target: ``"module:Class"``; nothing is imported.
@@ -41,7 +41,7 @@ def missing(target: str) -> str:
 
 
 def _locate(module: str) -> ModuleSpec | None:
-    """Where a module is.  `find_spec` on a dotted name would import its packages."""
+    """The location of a module.  `find_spec` on a dotted name would import its packages."""
     top, *rest = module.split(".")
     # A top-level name is looked up without being executed, by the finders of editable installs too.
     spec = find_spec(top)

@@ -1,18 +1,20 @@
-"""Kinds, component specifications and the rules for names: plain data, nothing imported."""
+"""Projects, kinds, component specifications and the rules for names: plain data."""
 
 from __future__ import annotations
 
 import importlib
+import inspect
+import operator
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
-from .errors import InvalidSpec, PluginFailed, RegistryError
-from .watching import Watch
+from .errors import InvalidSpec, PluginFailed, one_line
 
 LOCAL = "local"
-"""The plugin name of what was defined in the running session."""
+"""The plugin name of components that are defined in the running session."""
 
 
 def fold(name: str) -> str:
@@ -25,12 +27,14 @@ def normalize(distribution: str) -> str:
     return re.sub(r"[-_.]+", "-", distribution.strip()).lower()
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``" Did you mean 'x'?"`` for the nearest known word; empty where none is near."""
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "There are:") -> str:
+    """``" Did you mean 'x'?"`` with the nearest known word; without one, ``otherwise`` and all."""
     from difflib import get_close_matches  # only an error needs it
 
-    near = get_close_matches(word, list(known), n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    known = list(known)
+    for near in get_close_matches(word, known, n=1):
+        return f" Did you mean {near!r}?"
+    return f" {otherwise} {', '.join(known) or 'none'}." if otherwise else ""
 
 
 def with_article(noun: str) -> str:
@@ -38,23 +42,10 @@ def with_article(noun: str) -> str:
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
-def kind_of_group(group: str, prefix: str, kinds: Iterable[str]) -> str:
-    """The kind in an entry-point group's name, ``<prefix>.<kind>``.
-
-    Raises:
-        InvalidSpec: If there is no such kind; the message lists the groups that are valid.
-    """
-    groups = {f"{prefix}.{kind}": kind for kind in kinds}
-    if group not in groups:
-        valid = [*groups, f"{prefix}.hooks"]
-        near = did_you_mean(group, valid)
-        raise InvalidSpec(f"unknown entry-point group {group!r}.{near} Valid: {', '.join(valid)}")
-    return groups[group]
-
-
-def spoken(error: BaseException) -> str:
-    """An error in one line: the message of ours, type and message of others'."""
-    return str(error) if isinstance(error, RegistryError) else f"{type(error).__name__}: {error}"
+def import_target(target: str) -> Any:
+    """Import ``"module:Class"`` and return the class."""
+    module, _, path = target.partition(":")
+    return operator.attrgetter(path)(importlib.import_module(module))
 
 
 @dataclass(frozen=True)
@@ -62,9 +53,10 @@ class Kind:
     """A kind of component.
 
     Args:
-        name: What it is called in groups, configs and code.
+        name: Its name in entry-point groups, configs and code.
         doc: One sentence.
-        protocol: ``"module:Class"`` of the protocol; a parameter hinted with it takes a component.
+        protocol: ``"module:Class"`` of the protocol that its components satisfy; a parameter with
+            this type hint takes a component.
         supplied: Constructor parameters that the pipeline supplies, outside schema and record.
     """
 
@@ -72,6 +64,41 @@ class Kind:
     doc: str
     protocol: str
     supplied: tuple[str, ...] = ()
+
+    def members(self) -> list[str]:
+        """The members that its protocol declares; this imports the protocol."""
+        protocol = import_target(self.protocol)
+        declared = {n for n in vars(protocol) if not n.startswith("_")}
+        declared |= {n for n in ("__call__", "__len__") if n in vars(protocol)}
+        return sorted(declared | {*inspect.get_annotations(protocol)})
+
+    def missing_members(self, built: object) -> list[str]:
+        """The members of the protocol that an object lacks."""
+        # Looked up in the classes first: reading a property could open a file.
+        classes = type(built).__mro__
+        missing = [name for name in self.members() if not any(name in vars(c) for c in classes)]
+        return [name for name in missing if not hasattr(built, name)]
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project with plugins.
+
+    Args:
+        name: Name of its hook markers, and prefix of its entry-point groups, ``<name>.<kind>`` and
+            ``<name>.hooks``.
+        prefix: Prefix of its hooks, as ``<prefix>_components``, and in upper case of its environment
+            variables, ``<PREFIX>_DISABLE`` and ``<PREFIX>_STRICT``.
+        kinds: Its kinds of component.
+        hooks: A class or module with its hook specifications, ``<prefix>_components`` among them.
+        host: The normalized name of the distribution whose components win over others of their name.
+    """
+
+    name: str
+    prefix: str
+    kinds: tuple[Kind, ...]
+    hooks: type | ModuleType
+    host: str
 
 
 @dataclass(frozen=True)
@@ -86,7 +113,7 @@ class ComponentSpec:
         version: The version of that distribution; filled in by discovery.
 
     Raises:
-        InvalidSpec: If the name or the target is not of that form.
+        InvalidSpec: If the name or the target does not have that form.
     """
 
     kind: str
@@ -114,7 +141,7 @@ class ComponentSpec:
 
     @property
     def use(self) -> str:
-        """``"kind:plugin/name"``, as records have it."""
+        """``"kind:plugin/name"``, as in records."""
         return f"{self.kind}:{self.id}"
 
     def load(self) -> Any:
@@ -123,28 +150,30 @@ class ComponentSpec:
         Raises:
             PluginFailed: If that fails; the cause is chained.
         """
-        module, _, path = self.target.partition(":")
         try:
-            with Watch().watching():
-                target: Any = importlib.import_module(module)
-            for part in path.split("."):
-                target = getattr(target, part)
+            return import_target(self.target)
         except (Exception, SystemExit) as error:
             raise PluginFailed(
                 f"{self.kind} {self.id} {self.version}: cannot import {self.target} "
-                f"({spoken(error)})"
+                f"({one_line(error)})"
             ) from error
-        return target
 
 
 @dataclass(frozen=True, eq=False)
 class LocalSpec(ComponentSpec):
-    """A class or object of the running session; it holds what others import."""
+    """A class or object of the running session, held in place of a target to import."""
 
     value: Any = None
 
+    @classmethod
+    def of(cls, kind: str, value: Any) -> LocalSpec:
+        """The specification of a class or object, named after the class or function."""
+        named = value if inspect.isroutine(value) or isinstance(value, type) else type(value)
+        name = re.sub(r"[^a-z0-9_]", "", fold(named.__name__)).strip("_") or "object"
+        return cls(kind, name, f"{named.__module__}:{named.__qualname__}", LOCAL, "", value)
+
     def __post_init__(self) -> None:
-        """Nothing to check: its name is made here, and its target is never imported."""
+        """Nothing to check: `of` makes the name, and the target is never imported."""
 
     # Two objects of one class are two components.
     def __eq__(self, other: object) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -12,14 +14,12 @@ from ccl_plugins._engine import engine
 from ccl_plugins.cli.commands import command
 from ccl_plugins.cli.list import rivals
 from ccl_plugins.cli.tables import TextTable
-from ccl_plugins.kinds import registry
+from ccl_plugins.kinds import HEAVY, registry
 
 if TYPE_CHECKING:
     from ccl_plugins.cli.commands import Commands
 
 LIBRARIES = ("torch", "torchvision", "lightly", "pytorch-lightning", "timm", "pluggy")
-HEAVY = frozenset({"torch", "torchvision", "lightly", "timm", "pytorch_lightning", "sklearn"})
-"""Modules that a hooks module must not import at its top, because every listing would wait for them."""
 SLOW = 0.2
 """Seconds; a hooks module that takes longer to import is reported."""
 
@@ -106,7 +106,8 @@ def examine(registry: engine.Registry, *, load: bool = False) -> Report:
     failures = [*registry.failures]
     for spec in registry.specs() if load else ():
         try:
-            registry.schema(spec)
+            with contextlib.redirect_stdout(sys.stderr):  # the output may be JSON
+                registry.schema(spec)
         except engine.RegistryError as error:
             failures.append(engine.Failure.of(spec.plugin, spec.version, error))
     return Report(
@@ -121,12 +122,12 @@ def examine(registry: engine.Registry, *, load: bool = False) -> Report:
 def _incomplete(registry: engine.Registry) -> Iterator[Finding]:
     """Components without their module, and remains of uninstalled plug-ins."""
     for spec in registry.specs():
-        module = "" if spec.plugin == engine.LOCAL else engine.missing(spec.target)
+        module = "" if spec.plugin == engine.LOCAL else engine.missing_module(spec.target)
         if module:
             text = f"{spec.kind} {spec.name} is offered from the module {module}, which is missing"
             yield Finding(spec.plugin, f"{text}: pip install --force-reinstall {spec.plugin}")
-    for remain in registry.remains:
-        name, _, place = remain.partition(" in ")
+    for leftover in registry.leftovers:
+        name, _, place = leftover.partition(" in ")
         yield Finding(name, f"an uninstall left parts of it: remove them from {place}")
 
 
@@ -174,7 +175,7 @@ def _side_effects(registry: engine.Registry) -> Iterator[Finding]:
             yield Finding(
                 plugin.name, f"its hooks took {plugin.seconds:.1f} s, for which all commands wait"
             )
-        heavy = sorted(HEAVY & set(plugin.modules))
+        heavy = sorted({*HEAVY} & {*plugin.modules})
         if heavy:
             yield Finding(
                 plugin.name,

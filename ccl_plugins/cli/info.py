@@ -92,7 +92,7 @@ def describe(registry: engine.Registry, kind: str, name: str) -> Description:
     declares, depends = _declared(registry, spec, target)
     return Description(
         spec.kind,
-        registry.shown(spec),
+        registry.short_name(spec),
         spec.plugin,
         spec.version,
         _place(named),

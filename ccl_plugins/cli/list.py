@@ -53,7 +53,7 @@ def listing(registry: engine.Registry, kind: str | None = None) -> TextTable:
 
 def rivals(registry: engine.Registry, spec: engine.ComponentSpec) -> list[str]:
     """The plug-ins with a component of the same name, where the bare name does not mean this one."""
-    if registry.shown(spec) == spec.name:
+    if registry.short_name(spec) == spec.name:
         return []
     same = [s for s in registry.specs(spec.kind) if s.name == spec.name]
     return [s.plugin for s in same if s.plugin != spec.plugin]
@@ -62,6 +62,6 @@ def rivals(registry: engine.Registry, spec: engine.ComponentSpec) -> list[str]:
 def _note(registry: engine.Registry, spec: engine.ComponentSpec) -> str:
     others = rivals(registry, spec)
     advice = f"say {spec.id}" if registry.host in others else f"ambiguous: say {spec.id}"
-    module = engine.missing(spec.target) if spec.plugin != engine.LOCAL else ""
+    module = engine.missing_module(spec.target) if spec.plugin != engine.LOCAL else ""
     notes = [advice if others else "", f"its module {module} is missing" if module else ""]
     return "; ".join(filter(None, notes))

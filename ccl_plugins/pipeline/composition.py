@@ -13,7 +13,6 @@ from ccl_plugins._engine import engine
 from ccl_plugins.kinds import registry
 from ccl_plugins.pipeline import requirements
 from ccl_plugins.pipeline.record import plugins_of
-from ccl_plugins.pipeline.requirements import check_protocol
 
 if TYPE_CHECKING:
     from ccl_plugins.training.parts import Parts
@@ -85,7 +84,7 @@ class Composition:
         }
         self.settings = requirements.fit_settings(fit or {})
         cache: dict[Any, Any] = {}
-        self.dataset = check_protocol("dataset", self.choices["dataset"].build(cache=cache))
+        self.dataset = self.choices["dataset"].build(cache=cache)
         self.evaluators = [
             reg.read("evaluator", choice, where=f"evaluate[{i}]")
             for i, choice in enumerate(
@@ -104,15 +103,13 @@ class Composition:
 
         supplied = {"dataset": self.dataset}
         with torch.random.fork_rng(devices=[]):
-            objective = check_protocol("objective", self.choices["objective"].build(cache={}))
-            self.views = check_protocol("views", self.choices["views"].build(cache={}))
+            objective = self.choices["objective"].build(cache={})
+            self.views = self.choices["views"].build(cache={})
             self.built_conditions = {
-                name: check_protocol("condition", choice.build(supplied, cache=cache))
+                name: choice.build(supplied, cache=cache)
                 for name, choice in self.conditions.items()
             }
-            self.built_evaluators = [
-                check_protocol("evaluator", choice.build(supplied)) for choice in self.evaluators
-            ]
+            self.built_evaluators = [choice.build(supplied) for choice in self.evaluators]
         requirements.check_conditions(self.built_conditions)
         unread = requirements.check(objective, self.views, self.built_conditions)
         self.sampler_on = requirements.read_by_sampler(
@@ -129,13 +126,11 @@ class Composition:
 
         supplied: dict[str, Any] = {"dataset": self.dataset}
         cache: dict[Any, Any] = {}
-        supplied["backbone"] = check_protocol(
-            "backbone", self.choices["backbone"].build(cache=cache)
-        )
+        supplied["backbone"] = self.choices["backbone"].build(cache=cache)
         return Parts(
             dataset=self.dataset,
             views=self.views,
-            method=check_protocol("method", self.choices["method"].build(supplied, cache=cache)),
+            method=self.choices["method"].build(supplied, cache=cache),
             objective=self.choices["objective"].build(cache=cache),
             conditions=self.built_conditions,
             sampler=partial(_make_sampler, self.choices["sampler"]),

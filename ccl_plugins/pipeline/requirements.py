@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
-from ccl_plugins.kinds import protocol
 from ccl_plugins.protocols import (
     SupportsBatchCheck,
     SupportsColumn,
@@ -94,29 +92,6 @@ def check_tables(conditions: Any, evaluate: Any, fit: Any) -> None:
         raise engine.InvalidConfig(
             f'evaluate must be a list of evaluators, as ["linear"] or [[evaluate]] tables, not {evaluate!r}'
         )
-
-
-def lacking(kind: str, built: Any) -> list[str]:
-    """What the protocol of a kind asks for and an object does not have."""
-    wanted = protocol(kind)
-    asked = {*inspect.get_annotations(wanted)}
-    asked |= {n for n in vars(wanted) if not n.startswith("_")}
-    asked |= {n for n in ("__call__", "__len__") if n in vars(wanted)}
-    return sorted(n for n in asked if not hasattr(built, n))
-
-
-def check_protocol(kind: str, built: Any) -> Any:
-    """An object, if it has what its kind's protocol asks for.
-
-    Raises:
-        InvalidParameter: Otherwise, saying what it lacks.
-    """
-    if missing := lacking(kind, built):
-        raise engine.InvalidParameter(
-            f"{kind}: {type(built).__name__} has no {', '.join(missing)}, which"
-            f" ccl_plugins.protocols.{protocol(kind).__name__} asks for"
-        )
-    return built
 
 
 def check_columns(evaluators: Iterable[Any], dataset: Any) -> None:

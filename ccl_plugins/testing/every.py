@@ -13,7 +13,6 @@ from torch import nn
 
 from ccl_plugins._engine import engine
 from ccl_plugins.kinds import protocol, registry
-from ccl_plugins.pipeline.requirements import lacking
 from ccl_plugins.testing.laws import agree, hold, may_not
 from ccl_plugins.testing.subject import Subject
 
@@ -58,7 +57,8 @@ def check_refuses_unknown_parameters(subject: Subject) -> None:
 def check_satisfies_its_protocol(subject: Subject) -> None:
     """All that the kind's protocol asks for is there."""
     built = subject.build()
-    missing = lacking(subject.kind, built)
+    members = registry().kind(subject.kind).members()
+    missing = [name for name in members if not hasattr(built, name)]
     hold(
         f"every {subject.kind} must have all of ccl_plugins.protocols.{protocol(subject.kind).__name__}",
         not missing,

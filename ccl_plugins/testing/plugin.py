@@ -7,11 +7,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from ccl_plugins.kinds import registry
+from ccl_plugins.kinds import HEAVY, registry
 from ccl_plugins.testing.laws import hold
 from ccl_plugins.testing.subject import Distribution
-
-HEAVY = ("torch", "torchvision", "lightly", "timm", "pytorch_lightning", "sklearn", "matplotlib")
 
 _LIST = """
 import sys

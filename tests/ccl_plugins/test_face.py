@@ -57,8 +57,13 @@ def test_a_class_of_ones_own_is_a_component():
     class Mine:
         """A kernel of the session."""
 
+        positive_definite = False
+
         def __init__(self, width: float = 1.0) -> None:
             self.width = width
+
+        def __call__(self, a, b):
+            return a @ b.T / self.width
 
     assert Mine(2.0).width == 2.0
     assert ccl.create("kernel", "local/mine", width=3).width == 3.0
@@ -66,6 +71,20 @@ def test_a_class_of_ones_own_is_a_component():
     assert [row["summary"] for row in ccl.list("kernel") if row["plugin"] == "local"] == [
         "A kernel of the session."
     ]
+
+
+def test_a_nested_component_that_lacks_members_is_named():
+    class Unsigned:
+        def __call__(self, a, b):
+            return a @ b.T
+
+    for kernel in (Unsigned, Unsigned()):
+        with pytest.raises(ccl.InvalidParameter) as raised:
+            ccl.create("objective", "fair_cclk", kernel=kernel)
+        assert str(raised.value) == (
+            "objective.kernel: Unsigned has no positive_definite, which"
+            " ccl_plugins.protocols.Kernel asks for"
+        )
 
 
 def test_the_listing_is_a_table_in_text_html_and_json():

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from typing import Any
 
 import pytest
 from support.toy_registry import new_registry, write_metadata
 
 from registry import PluginFailed, UnknownComponent
+from registry.discovery import PRINTED, Watch
+from registry.distributions import Installed
 
 REPORT = """
 import json
@@ -179,7 +182,7 @@ def test_a_file_that_is_no_text_costs_its_distribution_alone(tmp_path, monkeypat
     monkeypatch.syspath_prepend(tmp_path)
     found = new_registry()
     assert [s.id for s in found.specs()] == ["toy-c/one"]
-    assert found.remains == (f"a plugin without a name in {tmp_path}",)
+    assert found.leftovers == (f"a plugin without a name in {tmp_path}",)
 
 
 def test_order_is_that_of_names_whatever_the_path(tmp_path, monkeypatch):
@@ -204,17 +207,17 @@ def test_what_is_installed_later_is_seen_after_a_refresh(tmp_path, monkeypatch):
     ("body", "reason"),
     [
         ("raise SystemExit(3)", "SystemExit: 3"),
-        ("def components(): pass", "toy_hooks: components is not marked with @hookimpl"),
+        ("def toy_components(): pass", "toy_hooks: toy_components is not marked with @hookimpl"),
         (
-            "import pluggy\nhook = pluggy.HookimplMarker('toy')\n@hook\ndef components(x): pass",
+            "import pluggy\nhook = pluggy.HookimplMarker('toy')\n@hook\ndef toy_components(x): pass",
             "Argument(s) {'x'} are declared in the hookimpl but can not be found in the hookspec",
         ),
         (
-            "import pluggy\nhook = pluggy.HookimplMarker('toy')\n@hook\ndef components(): return [3]",
-            "components must give ComponentSpecs, not 3",
+            "import pluggy\nhook = pluggy.HookimplMarker('toy')\n@hook\ndef toy_components(): return [3]",
+            "toy_components must give ComponentSpecs, not 3",
         ),
         (
-            "import pluggy, registry\nhook = pluggy.HookimplMarker('toy')\n@hook\ndef components():\n"
+            "import pluggy, registry\nhook = pluggy.HookimplMarker('toy')\n@hook\ndef toy_components():\n"
             "    yield registry.ComponentSpec('kernel', 'one', 'm:A')",
             "kernel:toy-a/one is declared twice",
         ),
@@ -246,7 +249,7 @@ def test_what_a_hooks_module_does_wrong_is_on_record(tmp_path, monkeypatch, body
 )
 def test_a_registry_leaves_out_what_it_is_told_to(toy, monkeypatch, disable, offered):
     monkeypatch.setenv("TOY_DISABLE", "toy-b")  # what is said in the call counts, if anything is
-    found = new_registry(disable=disable, env_prefix="TOY")
+    found = new_registry(disable=disable)
     assert {spec.plugin for spec in found.specs()} == offered
     disabled = {plugin.name for plugin in found.plugins if plugin.state == "disabled"}
     assert disabled == {"toy-host", "toy-a", "toy-b"} - offered
@@ -257,7 +260,7 @@ def test_a_registry_is_strict_by_its_variable(tmp_path, monkeypatch, value, stri
     write_metadata(tmp_path, "toy_a", "1", "[toy.kernell]\none = m:A\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("TOY_STRICT", value)
-    found = new_registry(env_prefix="TOY")
+    found = new_registry()
     if strict:
         with pytest.raises(PluginFailed, match="plugin toy-a: unknown entry-point group"):
             found.specs()
@@ -279,3 +282,70 @@ def test_a_plugin_that_asks_while_it_is_read_fails_alone(tmp_path, monkeypatch):
 
     toy_asked.found = found = new_registry()
     assert found.failures[0].reason == "plugins are still being read; ask for components later"
+
+
+def new_watch():
+    return Watch(Installed("toy-a", "1", (), None), strict=False)
+
+
+def test_words_go_to_the_standard_error_and_are_noted(capsys):
+    watch = new_watch()
+    with watch.watching():
+        print("hello")
+        sys.stdout.writelines(["a", "b"])
+    print("after")
+    assert capsys.readouterr() == ("after\n", "hello\nab")
+    assert watch.printed == "hello\n"
+
+
+def test_of_a_long_speech_the_beginning_is_kept(capsys):
+    watch = new_watch()
+    with watch.watching():
+        print("x" * 10 * PRINTED)
+    assert watch.printed == "x" * PRINTED
+    assert len(capsys.readouterr().err) == 10 * PRINTED + 1
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])
+def test_what_is_raised_passes_and_the_output_is_back(capsys, error):
+    with pytest.raises(error), new_watch().watching():
+        raise error
+    print("back")
+    assert capsys.readouterr().out == "back\n"
+
+
+def test_without_a_standard_error_words_are_noted_alone(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    watch = new_watch()
+    with watch.watching():
+        print("unheard", flush=True)
+    assert watch.printed == "unheard\n"
+
+
+def test_new_top_level_modules_are_noted(tmp_path, monkeypatch):
+    (tmp_path / "toy_brought").mkdir()
+    (tmp_path / "toy_brought" / "__init__.py").write_text("from . import part")
+    (tmp_path / "toy_brought" / "part.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    watch = new_watch()
+    with watch.watching():
+        import toy_brought  # noqa: F401  the import is what is watched
+    assert watch.modules == {"toy_brought"}
+    for name in ("toy_brought", "toy_brought.part"):
+        del sys.modules[name]
+
+
+def test_threads_that_look_up_at_once_bring_the_output_back(tmp_path, monkeypatch):
+    for name in ("toy_a", "toy_b"):
+        write_metadata(tmp_path, name, "1", f"[toy.hooks]\nmain = {name}_naps\n")
+        (tmp_path / f"{name}_naps.py").write_text("import time\ntime.sleep(0.05)\n")
+        monkeypatch.delitem(sys.modules, f"{name}_naps", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    output, registries = sys.stdout, [new_registry(), new_registry(["toy-a"])]
+    threads = [threading.Thread(target=each.specs) for each in registries * 2]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=10)
+    assert sys.stdout is output
+    assert [len(each.plugins) for each in registries] == [2, 2]

@@ -142,32 +142,6 @@ def test_a_component_of_another_kind_is_rejected(toy):
         toy.choose("objective", "composed", kernel=shuffle)
 
 
-def test_supplied_names_are_outside_schema_and_record(toy):
-    choice = toy.choose("sampler", "shuffle")
-    assert choice.record() == {"use": "sampler:toy-host/shuffle", "buffer": 8, "kernel": None}
-    with pytest.raises(InvalidParameter, match="'size' is supplied when it is built, not chosen"):
-        toy.choose("sampler", "shuffle", size=3)
-
-
-def test_supplied_values_go_to_those_that_take_them(toy):
-    built = toy.choose("sampler", "shuffle", kernel="rbf").build({"size": 9, "batch_size": 4})
-    assert (built.size, built.seed, built.kernel.scale) == (9, 0, 1.0)
-
-
-def test_creating_takes_what_a_pipeline_would_supply_among_the_parameters(toy):
-    assert toy.create("sampler", "shuffle", size=7, buffer=2).size == 7
-    assert toy.create("sampler", "picked", base={"use": "rbf", "scale": 2}, seed=3).base.scale == 2
-    with pytest.raises(
-        InvalidParameter, match="sampler toy-host/shuffle: size must be int, not 'x'"
-    ):
-        toy.create("sampler", "shuffle", size="x")
-
-
-def test_a_supplied_value_that_is_missing_is_named(toy):
-    with pytest.raises(InvalidParameter, match="sampler shuffle cannot be built without size"):
-        toy.choose("sampler", "shuffle").build({"seed": 1})
-
-
 def test_hidden_parameters_are_an_error_of_the_component(toy):
     with pytest.raises(InvalidSpec, match=r"Variadic takes '\*\*options'"):
         toy.choose("objective", "variadic")
@@ -181,30 +155,3 @@ def test_a_class_without_a_constructor_takes_nothing(toy):
 
 def test_a_function_is_a_component_too(toy):
     assert toy.create("kernel", "soft_rbf").scale == 2.0
-
-
-def test_what_a_constructor_raises_says_what_was_being_built(toy):
-    with pytest.raises(ValueError, match=r"scale must be above 0, not -1\.0") as raised:
-        toy.create("kernel", "picky", scale=-1)
-    assert raised.value.__notes__ == ["while building picky(scale=-1.0)"]
-
-
-def test_equal_choices_are_built_once_in_a_cache(toy):
-    cache = {}
-    choice = toy.choose("objective", "composed", kernel={"use": "rbf", "scale": 2}, other="rbf")
-    again = toy.choose("objective", "composed", kernel={"use": "rbf", "scale": 2.0})
-    first, second = choice.build(cache=cache), again.build(cache=cache)
-    assert first is choice.build(cache=cache)
-    assert first is not second
-    assert first.kernel is second.kernel
-    assert first.kernel is not first.other
-    assert choice.build() is not choice.build()
-
-
-def test_objects_of_one_class_are_not_built_as_one(toy):
-    class Mine:
-        pass
-
-    one, two = Mine(), Mine()
-    built = toy.create("objective", "composed", kernel=one, other=two, several=[one])
-    assert (built.kernel, built.other, built.several) == (one, two, (one,))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Optional, Protocol
 
-from registry import Kind, Registry
+import pluggy
+
+from registry import ComponentSpec, Kind, Project, Registry
 
 if TYPE_CHECKING:
     from nowhere import Unresolvable
@@ -20,7 +22,23 @@ class Kernel(Protocol):
         ...
 
 
-class RBF:
+class Objective(Protocol):
+    """A loss."""
+
+
+class Sampler(Protocol):
+    """An order."""
+
+
+class Identity:
+    """Does what the protocol of kernels asks for."""
+
+    def __call__(self, a: float) -> float:
+        """The number itself."""
+        return a
+
+
+class RBF(Identity):
     """A kernel of one parameter."""
 
     def __init__(self, scale: float | Literal["median"] = 1.0) -> None:
@@ -31,7 +49,7 @@ class Bare(Kernel):
     """A kernel that has no constructor and inherits a protocol's."""
 
 
-class Many:
+class Many(Identity):
     """A parameter of every sort."""
 
     def __init__(
@@ -84,7 +102,7 @@ class Picked:
         self.base = base
 
 
-class Picky:
+class Picky(Identity):
     """Rejects a value in its constructor."""
 
     def __init__(self, scale: float = 1.0) -> None:
@@ -102,6 +120,15 @@ class Variadic:
 def factory(scale: float = 2.0) -> RBF:
     """A function can be a component too."""
     return RBF(scale)
+
+
+class Hooks:
+    """The hooks of the toy project."""
+
+    @pluggy.HookspecMarker("toy")
+    def toy_components(self) -> Iterable[ComponentSpec]:
+        """Offer components that no entry point can name."""
+        raise NotImplementedError
 
 
 KINDS = (
@@ -139,6 +166,6 @@ def write_metadata(folder: Path, name: str, version: str, entry_points: str) -> 
     (info / "entry_points.txt").write_text(entry_points)
 
 
-def new_registry(**settings: Any) -> Registry:
+def new_registry(disable: Iterable[str] | None = (), strict: bool | None = None) -> Registry:
     """A registry of the toy kinds."""
-    return Registry("toy", "toy", KINDS, host="toy-host", **{"disable": [], **settings})
+    return Registry(Project("toy", "toy", KINDS, Hooks, "toy-host"), disable, strict)

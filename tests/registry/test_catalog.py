@@ -1,8 +1,9 @@
-"""What a name means."""
+"""Components are found by name, chosen and defined."""
 
 from __future__ import annotations
 
 import pytest
+from support.toy_registry import Identity
 
 from registry import AmbiguousName, ComponentSpec, InvalidSpec, UnknownComponent
 from registry.spec import fold, normalize
@@ -32,9 +33,9 @@ def test_a_name_of_two_strangers_is_ambiguous_when_used_not_when_listed(toy):
     assert toy.find("kernel", "toy-b/ring").plugin == "toy-b"
 
 
-def test_the_shortest_name_that_finds_it_is_shown(toy):
-    shown = [toy.shown(spec) for spec in toy.specs("kernel") if spec.name in ("rbf", "ring")]
-    assert shown == ["rbf", "toy-a/rbf", "toy-a/ring", "toy-b/ring"]
+def test_the_short_name_is_the_shortest_that_finds_it(toy):
+    names = [toy.short_name(spec) for spec in toy.specs("kernel") if spec.name in ("rbf", "ring")]
+    assert names == ["rbf", "toy-a/rbf", "toy-a/ring", "toy-b/ring"]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def test_the_shortest_name_that_finds_it_is_shown(toy):
         ("kernel", "zzz", "no kernel 'zzz'. There are: many, picky, rbf, ring, soft_rbf."),
         ("kernel", "shuffle", "There is a sampler of that name."),
         ("kernel", "toy-c/rbf", "toy-c is not installed: pip install toy-c"),
-        ("kernel", "local/mine", "in this session, local('kernel', ...) would define it"),
+        ("kernel", "local/mine", "not defined in this session; local('kernel', ...) defines it"),
         ("kernel", "sampler:toy-host/shuffle", "is of kind 'sampler', and a kernel is wanted"),
         ("kernels", "rbf", "no kind 'kernels'. Did you mean 'kernel'?"),
     ],
@@ -78,7 +79,7 @@ def test_names_fold_and_distributions_normalize():
 
 
 def test_what_is_defined_in_a_session_is_found_and_the_newer_replaces_the_older(toy):
-    first, second = type("Mine", (), {}), type("Mine", (), {})
+    first, second = type("Mine", (Identity,), {}), type("Mine", (Identity,), {})
     assert toy.local("kernel", first).build().__class__ is first
     toy.define("kernel", second)
     assert toy.choose("kernel", "local/Mine").build().__class__ is second

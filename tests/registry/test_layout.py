@@ -1,0 +1,34 @@
+"""The modules of the registry, and which imports which."""
+
+from __future__ import annotations
+
+import graphlib
+
+from support.imports import ROOT, modules
+
+MODULES = [
+    "errors",
+    "spec",
+    "distributions",
+    "discovery",
+    "catalog",
+    "choice",
+    "params",
+    "hints",
+    "source",
+    "config",
+]
+
+
+def test_each_module_has_one_subject():
+    assert {path.stem for path in (ROOT / "registry").glob("*.py")} == {"__init__", *MODULES}
+
+
+def test_no_module_imports_itself_by_a_detour():
+    """Imports for type checkers and those inside functions count too."""
+    arrows = {
+        module.removeprefix("registry."): {i.name for i in imports if i.relative}
+        for module, imports in modules("registry").items()
+    }
+    assert arrows["catalog"] >= {"choice", "discovery", "spec"}
+    assert tuple(graphlib.TopologicalSorter(arrows).static_order())
