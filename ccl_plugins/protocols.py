@@ -155,7 +155,7 @@ class Condition(Protocol):
 
     With ``refresh`` ``"never"`` or ``"epoch"`` it is a `FittedCondition`, with ``"batch"`` a
     `BatchCondition`.  Both are pure functions, and constructors read no files.  It may also satisfy
-    `SupportsMissing`, `SupportsHierarchy` and `SupportsWithinBatch`.
+    `SupportsReadsEmbeddings`, `SupportsMissing`, `SupportsHierarchy` and `SupportsWithinBatch`.
     """
 
     @property
@@ -179,7 +179,8 @@ class FittedCondition(Condition, Protocol):
 
         Args:
             split: A torch Dataset with ``metadata``.
-            embed: Gives the (N, d) unit-norm projections of the un-augmented training set.
+            embed: Gives the (N, d) unit-norm projections of the un-augmented training set; only for a
+                condition with ``reads_embeddings = True``.
             previous: The table of the epoch before, for a warm start; None at first.
         """
         ...
@@ -210,7 +211,7 @@ class Sampler(Protocol):
 
 
 class Views(Protocol):
-    """The augmentations."""
+    """The augmentations.  They may also satisfy `SupportsTransforms`."""
 
     @property
     def count(self) -> int:
@@ -393,6 +394,16 @@ class StopsGradient(Protocol):
 
 
 @runtime_checkable
+class SupportsReadsEmbeddings(Protocol):
+    """A condition that says whether its ``fit`` calls ``embed()``."""
+
+    @property
+    def reads_embeddings(self) -> bool:
+        """Whether it does; all processes then compute the embeddings before the first one fits."""
+        ...
+
+
+@runtime_checkable
 class SupportsMissing(Protocol):
     """A condition that says what to do with samples without a value."""
 
@@ -419,6 +430,16 @@ class SupportsWithinBatch(Protocol):
     @property
     def within_batch(self) -> bool:
         """Whether values of different batches cannot be compared, as in a queue."""
+        ...
+
+
+@runtime_checkable
+class SupportsTransforms(Protocol):
+    """Views that can be made one by one; training then seeds each by itself."""
+
+    @property
+    def transforms(self) -> Sequence[Callable[[Any], Tensor]]:
+        """For each view the function that makes it from an image."""
         ...
 
 

@@ -11,7 +11,13 @@ from torch import Tensor
 from ccl_plugins.arguments import one_of
 from ccl_plugins.conditions.kmeans import Backend, KMeans, spread
 from ccl_plugins.metadata.missing import Missing, missing_rows
-from ccl_plugins.protocols import Condition, Refresh, Table, ValueType
+from ccl_plugins.protocols import (
+    Condition,
+    Refresh,
+    SupportsReadsEmbeddings,
+    Table,
+    ValueType,
+)
 
 FITS = "fits"
 """The extra that counts how often a table was fitted: a fit is a pure function of the one before."""
@@ -89,6 +95,13 @@ class Clusters:
     def refresh(self) -> Refresh:
         """Refreshed for embeddings, else that of the other condition."""
         return "epoch" if isinstance(self.of, str) else self.of.refresh
+
+    @property
+    def reads_embeddings(self) -> bool:
+        """Whether the model's embeddings are clustered, or read by the condition that is."""
+        if isinstance(self.of, str):
+            return True
+        return isinstance(self.of, SupportsReadsEmbeddings) and self.of.reads_embeddings
 
     @property
     def hierarchy(self) -> bool:

@@ -1,4 +1,4 @@
-"""The methods: lightly-style models that turn views into pairs."""
+"""The methods: lightly-style models that turn views into pairs; not objectives, not training."""
 
 from ccl_plugins.methods.moco_v2 import MoCoV2 as MoCoV2
 from ccl_plugins.methods.moco_v3 import MoCoV3 as MoCoV3

@@ -1,4 +1,4 @@
-"""The queue of earlier keys, each with its sample's index and condition."""
+"""The queue of earlier keys, each with its sample's index and conditions."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _CONDITION = "condition:"
 class FeatureQueue(nn.Module):
     """First in, first out: keys, the dataset index of each, and the rows of its conditions.
 
-    All of it is in the state dict.  Places that were never written do not count: there is no noise
-    in the queue at first.  Writing is without branches on values, so that it compiles, and the oldest
-    keys are overwritten one by one, whatever the size of a batch.
+    All of it is in the state dict.  The queue starts empty: places that were never written are not
+    valid.  Writing has no branches on values, so that it compiles, and overwrites the oldest keys one
+    by one, whatever the size of a batch.
 
     Args:
         size: Keys that it holds, 1 or more.
-        dim: d, their dimension.
+        dim: d, their dimension, 1 or more.
     """
 
     keys: Tensor
-    """(q, d), unit-norm where the method's are."""
+    """(q, d), unit-norm if the method's keys are."""
     index: Tensor
-    """(q,) dataset indices; -1 where none is known."""
+    """(q,) dataset indices; -1 for keys without one."""
     pointer: Tensor
-    """0-d, the place that is written next."""
+    """0-d, the next place to write."""
     filled: Tensor
-    """0-d, how many places have been written."""
+    """0-d, the number of places that have been written."""
 
     def __init__(self, size: int, dim: int) -> None:
         super().__init__()
@@ -61,29 +61,29 @@ class FeatureQueue(nn.Module):
         return self.filled == len(self)
 
     def condition(self, name: str, like: Tensor) -> Tensor:
-        """(q,) or (q, c) rows of a condition; zeros at first, of the type and width of ``like``."""
+        """(q,) or (q, c) rows of a condition; created as zeros with the type and width of ``like``."""
         if _buffer(name) not in self._buffers:
             self._hold(_buffer(name), like.new_zeros((len(self), *like.shape[1:])))
         return self.get_buffer(_buffer(name))
 
     def keep_statistics(self, statistics: Mapping[str, Statistic]) -> None:
-        """Keep the Gram matrices that an objective asks for as places are written over.
+        """Keep an objective's Gram matrices up to date as keys are replaced.
 
-        Those with fewer features than the queue has places; the others are of no use.
+        Only those with fewer features than the queue has places; others would save nothing.
 
         Args:
-            statistics: By name, as an objective's ``statistics()`` gives them.
+            statistics: By name, from the objective's ``statistics()``.
         """
         self.statistics = dict(statistics)
         for key in [key for key in self._buffers if key.startswith(_CONDITION)]:
             self._hold(key, self.get_buffer(key))
 
     def grams(self) -> dict[str, Tensor]:
-        """The (r, r) Gram matrices of the filled places, by name."""
+        """The (r, r) Gram matrices of the valid places, by name."""
         return {name: gram.gram for name, _, gram in self._running()}
 
     def _hold(self, key: str, rows: Tensor) -> None:
-        """Register the rows of a condition, and the statistics of them that are to be kept."""
+        """Register the rows of a condition, and start the statistics that are kept of them."""
         self.register_buffer(key, rows)
         for i, statistic in enumerate(self.statistics.values()):
             if _buffer(statistic.on) == key and as_vectors(rows[:1]).dtype.is_floating_point:
@@ -94,7 +94,7 @@ class FeatureQueue(nn.Module):
                     self.running[str(i)] = gram
 
     def _running(self) -> Iterator[tuple[str, str, RunningGram]]:
-        """Each statistic that is kept: its name, the condition it is of, and its sums."""
+        """Each statistic that is kept: its name, its condition, and its Gram matrix."""
         for i, (name, statistic) in enumerate(self.statistics.items()):
             if str(i) in self.running:
                 yield name, statistic.on, cast(RunningGram, self.running[str(i)])
@@ -106,10 +106,10 @@ class FeatureQueue(nn.Module):
         index: Tensor | None = None,
         conditions: Mapping[str, Tensor] | None = None,
     ) -> None:
-        """Put a batch in the places of the oldest.
+        """Replace the oldest keys by a batch.
 
         Args:
-            keys: (k, d), of all processes, the same on each.
+            keys: (k, d), those of all processes, on each process.
             index: (k,) dataset indices.
             conditions: By name (k,) or (k, c).
 
@@ -135,12 +135,12 @@ class FeatureQueue(nn.Module):
 
     @torch.no_grad()
     def read_conditions(self, look_up: Callable[[Tensor], Mapping[str, Tensor]]) -> None:
-        """Read the rows of conditions again, by index: tables change when they are refreshed.
+        """Read the rows of conditions again by index, after their tables were refreshed.
 
         Keys without an index keep their rows.
 
         Args:
-            look_up: Dataset indices (q,) to the conditions that have a table, by name.
+            look_up: From dataset indices (q,) to rows of the fitted conditions, by name.
         """
         for name, rows in look_up(self.index.clamp_min(0)).items():
             held, known = self.condition(name, rows), self.index >= 0
@@ -155,11 +155,11 @@ class FeatureQueue(nn.Module):
             if name.startswith(_CONDITION) and name not in self._buffers:
                 self._hold(name, torch.zeros_like(state_dict[key], device=self.keys.device))
         for key in [key for key in state_dict if key.startswith(f"{prefix}running.")]:
-            if key.split(".")[-2] not in self.running:  # nobody asks for it, as after training
+            if key.split(".")[-2] not in self.running:  # no objective reads it, as after training
                 del state_dict[key]
         super()._load_from_state_dict(state_dict, prefix, *more)
 
 
 def _buffer(name: str) -> str:
-    # A buffer's name must have no dot; a condition's may.
+    # The name of a condition may contain dots, that of a buffer may not.
     return _CONDITION + name.replace("%", "%25").replace(".", "%2E")

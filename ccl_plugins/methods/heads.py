@@ -9,8 +9,7 @@ from torch import nn
 from ccl_plugins.arguments import one_of, whole
 
 LastNorm = Literal["affine", "plain", "none"]
-"""What follows the last linear layer: batch normalization with a scale and shift of its own, without,
-or nothing."""
+"""The batch normalization after the last layer: with learned scale and shift, without, or none."""
 
 
 def mlp_head(
@@ -23,19 +22,19 @@ def mlp_head(
     last_norm: LastNorm = "affine",
     last_bias: bool = True,
 ) -> nn.Module:
-    """A projection head of lightly: linear layers, normalized and rectified but for the last.
+    """A projection head of lightly: linear layers, each but the last with batch norm and ReLU.
 
     Args:
         inputs: Length of a feature vector.
         hidden: Width of the hidden layers.
         dim: Dimension of the projections.
         layers: Linear layers, 1 or more.
-        batch_norm: Whether layers are normalized over the batch; those that are have no bias.
-        last_norm: Of the last layer, where there is batch normalization.
-        last_bias: Whether a last layer that is not normalized has a bias.
+        batch_norm: Whether layers have batch normalization; those that do have no bias.
+        last_norm: The normalization of the last layer, if ``batch_norm``.
+        last_bias: Whether a last layer without normalization has a bias.
 
     Raises:
-        TypeError: For a width or a number of layers that is no whole number.
+        TypeError: For a width or a number of layers that is not a whole number.
         ValueError: For one below 1, and for another ``last_norm``.
     """
     from lightly.models.modules.heads import ProjectionHead

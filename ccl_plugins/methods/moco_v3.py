@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-import torch
 from torch import Tensor, nn
 
-from ccl_plugins.arguments import below_one, one_of
+from ccl_plugins.arguments import one_of
 from ccl_plugins.methods.heads import mlp_head
-from ccl_plugins.methods.momentum import MomentumEncoder, against_keys, cosine_momentum
-from ccl_plugins.pairs.pairs import Pairs
-from ccl_plugins.protocols import Embedded
+from ccl_plugins.methods.momentum import MomentumMethod
 
 
-class MoCoV3(nn.Module):
-    """MoCo v3: each view's prediction is compared with the momentum keys of the other views.
+class MoCoV3(MomentumMethod):
+    """Momentum contrast without a queue: predictions against other views' keys (MoCo v3).
 
-    Every view goes through the encoder by itself, so that batch statistics are of one view.  The key
-    encoder follows the encoder and its projector, not the predictor, after each optimizer step: the
-    reference moves it before it computes the keys of the next, which is the same, and in the first step
-    both have equal weights.  The momentum rises as a cosine and would be 1 after the last step.
+    Every view goes through the encoder by itself, so that batch statistics are of one view.  The
+    momentum encoder follows the backbone and the projector, not the predictor, after each optimizer
+    step; the reference moves it before it computes the keys of the next step, which is the same.  The
+    momentum rises as a cosine and would reach 1 after the last step.
 
-    With ``infonce(temperature=T)`` the loss is the mean of the directions between views; the
-    reference's, for two views, is 4T times as large, as ``mixture([infonce], weights=[4T])`` has it.
+    With ``infonce(temperature=T)`` the loss is the mean over the directions between views; the
+    reference's loss, for two views, is 4T times as large: ``mixture([infonce], weights=[4T])``.
 
     Shape:
         u views (n, channels, height, width) -> projections (u, n, dim), keys (u, n, dim)
@@ -32,15 +30,15 @@ class MoCoV3(nn.Module):
     Args:
         hidden: Width of the heads' hidden layers.
         dim: Dimension of predictions and keys.
-        heads: Those of the reference for ``"vit"``, a projector of three layers and a normalized
-            predictor, or for ``"resnet"``, a projector of two and a predictor that is not normalized.
-        batch_norm: Whether heads have batch normalization, as the reference's.
-        momentum: Of the key encoder in the first step, from 0 to below 1; the reference has 0.99,
+        heads: As in the reference; ``"vit"``: a projector of three layers and a normalized predictor,
+            or ``"resnet"``: a projector of two layers and a predictor that is not normalized.
+        batch_norm: Whether heads have batch normalization, as in the reference.
+        momentum: Of the momentum encoder in the first step, from 0 to below 1; the reference has 0.99,
             and 0.996 for 1000 epochs.
         backbone: Images to features; supplied by the pipeline.
 
     Raises:
-        TypeError: For a size that is no whole number.
+        TypeError: For a size that is not a whole number.
         ValueError: For a value out of range.
 
     Source:
@@ -59,56 +57,20 @@ class MoCoV3(nn.Module):
         *,
         backbone: nn.Module,
     ) -> None:
-        super().__init__()
         vit = one_of("heads", heads, ("vit", "resnet")) == "vit"
-        self.momentum = below_one("momentum", momentum)
-        self.backbone = backbone
+        norm: dict[str, Any] = {"batch_norm": batch_norm, "last_norm": "plain"}
         inputs: Any = backbone.num_features
-        self.head = mlp_head(
-            inputs,
-            hidden,
-            dim,
-            layers=3 if vit else 2,
-            batch_norm=batch_norm,
-            last_norm="plain",
-        )
-        self.predictor = mlp_head(
-            dim,
-            hidden,
-            dim,
-            layers=2,
-            batch_norm=batch_norm,
-            last_norm="plain" if vit else "none",
-            last_bias=vit,
-        )
-        self.key_encoder = MomentumEncoder(self.backbone, self.head)
+        projector = mlp_head(inputs, hidden, dim, 3 if vit else 2, **norm)
+        if not vit:
+            norm |= {"last_norm": "none", "last_bias": False}
+        predictor = mlp_head(dim, hidden, dim, 2, **norm)
+        super().__init__(backbone, projector, momentum)
+        self.predictor = predictor
 
-    def encode(self, x: Tensor) -> Tensor:
-        """Features (n, f)."""
-        return self.backbone(x)
+    def query(self, features: Tensor) -> Tensor:
+        """Predictions (n, d) of features (n, f)."""
+        return self.predictor(self.head(features))
 
-    def project(self, x: Tensor) -> Tensor:
-        """Predictions (n, d), which are what is compared with keys."""
-        return self.predictor(self.head(self.encode(x)))
-
-    def embed(self, views: Sequence[Tensor]) -> Embedded:
-        """A forward pass for each view through the encoder, then through the key encoder."""
-        features = [self.encode(view) for view in views]
-        predictions = torch.stack([self.predictor(self.head(each)) for each in features])
-        # Last: a second pass for the gradient's sake, as of micro-batches, ends before them.
-        keys = torch.stack([self.key_encoder(view) for view in views])
-        return Embedded(torch.stack(features), predictions, keys)
-
-    def pairs(
-        self, embedded: Embedded, condition: Mapping[str, Tensor], index: Tensor | None
-    ) -> Pairs:
-        """Predictions against the keys of all processes."""
-        return against_keys(embedded, condition, index)
-
-    def enqueue(self, pairs: Pairs) -> None:
-        """Nothing: MoCo v3 has no queue."""
-
-    def after_step(self, step: int, total: int) -> None:
-        """Move the key encoder by the momentum of the step that its keys are for."""
-        momentum = cosine_momentum(self.momentum, step + 1, total)
-        self.key_encoder.update(self.backbone, self.head, momentum)
+    def momentum_after(self, step: int, total: int) -> float:
+        """The momentum of the next step, for which the keys are then computed."""
+        return 1 - (1 - self.momentum) * (1 + math.cos(math.pi * (step + 1) / total)) / 2

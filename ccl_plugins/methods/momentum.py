@@ -1,22 +1,22 @@
-"""Momentum encoders: a slow copy of an encoder, and the pairs of queries and its keys."""
+"""What MoCo v2 and v3 share: a momentum encoder, and pairs of queries with its keys."""
 
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ccl_plugins.arguments import below_one
 from ccl_plugins.numerics.logsumexp import gather
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Embedded
 
 
 class MomentumEncoder(nn.Module):
-    """A backbone and its head, copied as a pair, that follow the originals slowly and take no gradient.
+    """A copy of a backbone and its head that follows the originals slowly and has no gradient.
 
     Args:
         backbone: Images to features.
@@ -27,7 +27,7 @@ class MomentumEncoder(nn.Module):
         super().__init__()
         from lightly.models.utils import deactivate_requires_grad
 
-        # Together, so that what the two share is shared by their copies.
+        # Copied together, so that modules which the originals share are shared by the copies.
         self.backbone, self.head = copy.deepcopy([backbone, head])
         deactivate_requires_grad(self)
 
@@ -38,12 +38,12 @@ class MomentumEncoder(nn.Module):
         return keys
 
     def update(self, backbone: nn.Module, head: nn.Module, momentum: float) -> None:
-        """Move the weights: ``momentum`` times these plus the rest of those.
+        """Set each weight to ``momentum`` times itself plus ``1 - momentum`` times the original's.
 
-        Buffers, as batch statistics, are each encoder's own.
+        Buffers, such as batch statistics, do not change.
 
         Raises:
-            TypeError: For weights of less than float32, which would not move at all.
+            TypeError: For weights narrower than float32, in which small changes are lost.
         """
         from lightly.models.utils import update_momentum
 
@@ -58,47 +58,91 @@ class MomentumEncoder(nn.Module):
         )
 
 
-def cosine_momentum(base: float, step: int, total: int) -> float:
-    """The momentum at a step: from ``base`` up to 1, which it would reach after the last.
-
-    Source:
-        Chen, Xie and He, An Empirical Study of Training Self-Supervised Vision Transformers (2021).
-    """
-    return 1 - (1 - base) * (1 + math.cos(math.pi * step / total)) / 2
-
-
-def against_keys(
-    embedded: Embedded,
-    condition: Mapping[str, Tensor],
-    index: Tensor | None,
-    first_key_view: int = 0,
-    **more: Any,
-) -> Pairs:
-    """Queries of this process against the momentum keys of all.
+class MomentumMethod(nn.Module):
+    """A method that compares queries with the keys of a momentum encoder.
 
     Args:
-        embedded: Projections (u, n, d) are the queries; keys (v, n, d).
-        condition: By name (n,), (n, c) or (views, n, c).
-        index: (n,) dataset indices.
-        first_key_view: The number of the first of the v views; queries are of the first u.
-        more: Further fields of `Pairs`.
+        backbone: Images to features.
+        head: Features to projections.
+        momentum: Of the momentum encoder, from 0 to below 1.
+        symmetric: Whether every view gives queries and keys; else the first gives queries, the others
+            keys.
     """
-    from lightly.utils import dist
 
-    if embedded.keys is None:
-        raise ValueError(
-            "these embeddings have no keys, which a method with a momentum encoder makes"
-        )
-    with torch.no_grad():
-        return Pairs(
-            anchors=embedded.projections,
-            keys=gather(embedded.keys, 1),
-            anchor_views=tuple(range(len(embedded.projections))),
-            key_views=tuple(range(first_key_view, first_key_view + len(embedded.keys))),
-            offset=dist.rank() * embedded.projections.shape[1],
-            processes=dist.world_size(),
-            condition={k: gather(z, 1 if z.ndim == 3 else 0) for k, z in condition.items()},
-            index=None if index is None else gather(index),
-            features=embedded.features,
-            **more,
-        )
+    def __init__(
+        self, backbone: nn.Module, head: nn.Module, momentum: float, symmetric: bool = True
+    ) -> None:
+        super().__init__()
+        self.momentum = below_one("momentum", momentum)
+        self.symmetric = symmetric
+        self.backbone = backbone
+        self.head = head
+        self.key_encoder = MomentumEncoder(backbone, head)
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Features (n, f)."""
+        return self.backbone(x)
+
+    def project(self, x: Tensor) -> Tensor:
+        """Queries (n, d)."""
+        return self.query(self.encode(x))
+
+    def query(self, features: Tensor) -> Tensor:
+        """Queries (n, d) of features (n, f)."""
+        return self.head(features)
+
+    def key(self, x: Tensor) -> Tensor:
+        """Keys (n, d)."""
+        return self.key_encoder(x)
+
+    def embed(self, views: Sequence[Tensor]) -> Embedded:
+        """One forward pass for each view, so that batch statistics are of one view."""
+        features = [self.encode(view) for view in (views if self.symmetric else views[:1])]
+        queries = torch.stack([self.query(each) for each in features])
+        # Last, so that the second forward pass of micro-batches ends before the keys.
+        keys = torch.stack([self.key(view) for view in (views if self.symmetric else views[1:])])
+        return Embedded(torch.stack(features), queries, keys)
+
+    def pairs(
+        self, embedded: Embedded, condition: Mapping[str, Tensor], index: Tensor | None
+    ) -> Pairs:
+        """Queries of this process against the keys of all, and the queue.
+
+        Raises:
+            ValueError: For embeddings without keys.
+        """
+        from lightly.utils import dist
+
+        if embedded.keys is None:
+            raise ValueError(
+                "these embeddings have no keys, which a method with a momentum encoder makes"
+            )
+        first = 0 if self.symmetric else 1
+        with torch.no_grad():
+            return Pairs(
+                anchors=embedded.projections,
+                keys=gather(embedded.keys, 1),
+                anchor_views=tuple(range(len(embedded.projections))),
+                key_views=tuple(range(first, first + len(embedded.keys))),
+                offset=dist.rank() * embedded.projections.shape[1],
+                processes=dist.world_size(),
+                condition={k: gather(z, 1 if z.ndim == 3 else 0) for k, z in condition.items()},
+                index=None if index is None else gather(index),
+                features=embedded.features,
+                **self.queue_fields(condition),
+            )
+
+    def queue_fields(self, condition: Mapping[str, Tensor]) -> dict[str, Any]:
+        """The fields of `Pairs` that are about a queue; none here."""
+        return {}
+
+    def enqueue(self, pairs: Pairs) -> None:
+        """Nothing: there is no queue."""
+
+    def after_step(self, step: int, total: int) -> None:
+        """Move the momentum encoder."""
+        self.key_encoder.update(self.backbone, self.head, self.momentum_after(step, total))
+
+    def momentum_after(self, step: int, total: int) -> float:
+        """The momentum after optimizer step ``step`` (from 0) of ``total``."""
+        return self.momentum

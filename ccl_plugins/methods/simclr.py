@@ -14,7 +14,9 @@ from ccl_plugins.protocols import Embedded
 
 
 class SimCLR(nn.Module):
-    """SimCLR with lightly's projection head.
+    """Contrast of every view with every other in the batch, with one encoder (SimCLR).
+
+    The projection head is lightly's.
 
     Shape:
         u views (n, channels, height, width) -> projections (u, n, dim)
@@ -24,8 +26,8 @@ class SimCLR(nn.Module):
         dim: Dimension of the projections.
         layers: Linear layers of the head; 1 is a linear head, without hidden layers.
         batch_norm: Whether the head has batch normalization, as SimCLR's does.
-        last_norm: What follows the last layer where it has: normalization with a scale and shift of its
-            own (``"affine"``, as in lightly), without (``"plain"``), or nothing (``"none"``).
+        last_norm: The batch normalization after the last layer, if the head has any: with a learned
+            scale and shift (``"affine"``, as in lightly), without (``"plain"``), or none (``"none"``).
         backbone: Images to features; supplied by the pipeline.
 
     Source:
@@ -60,7 +62,7 @@ class SimCLR(nn.Module):
         return self.head(self.encode(x))
 
     def embed(self, views: Sequence[Tensor]) -> Embedded:
-        """All views through one forward pass, so that batch statistics are of all views."""
+        """All views in one forward pass, so that batch statistics are of all views."""
         features = self.encode(torch.cat(list(views)))
         split = (len(views), len(views[0]), -1)
         return Embedded(features=features.view(split), projections=self.head(features).view(split))
@@ -68,7 +70,7 @@ class SimCLR(nn.Module):
     def pairs(
         self, embedded: Embedded, condition: Mapping[str, Tensor], index: Tensor | None
     ) -> Pairs:
-        """Every view with every other, over the batches of all processes."""
+        """Every view against every other, over the batches of all processes."""
         return in_batch(
             embedded.projections, condition, index, embedded.features, gather_distributed=True
         )

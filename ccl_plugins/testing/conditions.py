@@ -13,7 +13,13 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from ccl_plugins.metadata.values import check_values
-from ccl_plugins.protocols import Embedded, Refresh, Table, ValueType
+from ccl_plugins.protocols import (
+    Embedded,
+    Refresh,
+    SupportsReadsEmbeddings,
+    Table,
+    ValueType,
+)
 from ccl_plugins.testing.audit import what_it_opens
 from ccl_plugins.testing.laws import agree, hold, may_not
 from ccl_plugins.testing.material import SAMPLES, random, seeded, split
@@ -36,11 +42,16 @@ def empty_cache() -> Iterator[None]:
                 os.environ["CCL_CACHE"] = before
 
 
-def fit(condition: Any, reverse: bool = False, previous: Table | None = None) -> Table:
+def fit(
+    condition: Any,
+    reverse: bool = False,
+    previous: Table | None = None,
+    embed: Callable[[], Tensor] | None = None,
+) -> Table:
     """The table of a static or refreshed condition, fitted as training does."""
     samples = split(reverse)
     with seeded(), empty_cache(), torch.no_grad():
-        fitted = condition.fit(samples, samples.embed, previous)
+        fitted = condition.fit(samples, embed or samples.embed, previous)
     return fitted if isinstance(fitted, Table) else Table(fitted)
 
 
@@ -149,6 +160,26 @@ def check_fits_again_after_itself(subject: Subject) -> None:
     agree("fit must leave the last table as it is", first.values, kept, rtol=0, atol=0)
 
 
+def check_declares_that_it_reads_embeddings(subject: Subject) -> None:
+    """All processes compute the embeddings before the first one fits, so training must know."""
+    condition = subject.build()
+    if isinstance(condition, SupportsReadsEmbeddings) and condition.reads_embeddings:
+        return
+    if condition.refresh != "batch":
+        calls: list[int] = []
+
+        def embed() -> Tensor:
+            calls.append(1)
+            return split().embed()
+
+        fit(condition, embed=embed)
+        hold(
+            "a condition whose fit calls embed() must have reads_embeddings = True",
+            not calls,
+            "it calls embed()",
+        )
+
+
 def check_has_no_gradient(subject: Subject) -> None:
     """A condition says what is alike; it is not learned through."""
     condition = subject.build()
@@ -168,5 +199,6 @@ CHECKS: list[Callable[[Subject], None]] = [
     check_is_deterministic,
     check_rows_belong_to_samples,
     check_fits_again_after_itself,
+    check_declares_that_it_reads_embeddings,
     check_has_no_gradient,
 ]

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: when they are written, what they hold, and the one to resume from."""
+"""Checkpoints of a run: when they are written, their content, and the one to resume from."""
 
 from __future__ import annotations
 
@@ -31,13 +31,16 @@ from ccl_plugins.training.settings import FitSettings
 
 logger = logging.getLogger(__name__)
 
+OURS = "ccl_plugins"
+"""The key of what this library adds to Lightning's checkpoints."""
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupt:
-    """Remembers that a stop was requested while it is entered; a second Ctrl-C stops at once.
+    """A context that records a request to stop; a second Ctrl-C stops at once.
 
-    In a thread other than the main one nothing is changed, since python has signals only there.
+    It does nothing in a thread other than the main one, where python has no signal handlers.
     """
 
     def __init__(self) -> None:
@@ -56,7 +59,7 @@ class Interrupt:
         self._former = {}
 
     def listen(self) -> None:
-        """Take the signals (again: Lightning takes SIGTERM when it starts)."""
+        """Install the handlers; again once Lightning has started, which installs its own for SIGTERM."""
         for number in self._former:
             signal.signal(number, self._request)
 
@@ -68,10 +71,6 @@ class Interrupt:
             "%s: finishing the step and writing a checkpoint; Ctrl-C again stops at once",
             signal.Signals(number).name,
         )
-
-
-OURS = "ccl_plugins"
-"""The name in a checkpoint of what Lightning does not know of."""
 
 
 class CheckpointFiles(CheckpointIO):
@@ -86,7 +85,7 @@ class CheckpointFiles(CheckpointIO):
     def load_checkpoint(
         self, path: Any, map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        """Read a file; never with pickle, whatever ``weights_only`` is."""
+        """Read a file, never with pickle, whatever ``weights_only`` is."""
         return read_checkpoint(Path(path))
 
     def remove_checkpoint(self, path: Any) -> None:
@@ -95,20 +94,20 @@ class CheckpointFiles(CheckpointIO):
 
 
 def file_of(folder: Path, step: int) -> Path:
-    """The checkpoint's file of a step."""
+    """The file of a step's checkpoint."""
     return folder / f"step-{step:08d}.ckpt"
 
 
 def by_step(folder: Path) -> list[Path]:
-    """The checkpoints in a folder, the newest first."""
+    """The checkpoint files in a folder, the newest first."""
     return sorted(folder.glob("step-*.ckpt"), key=lambda path: path.name, reverse=True)
 
 
 def leave_newest(folder: Path, written: Path, keep: int) -> None:
-    """Delete what a checkpoint just written makes needless.
+    """Delete the checkpoints that one just written replaces.
 
-    Those beyond the ``keep`` newest; those of later steps, which were damaged or the run would have
-    gone on from them; and what was left of one whose writing was cut off.
+    These are all but the ``keep`` newest, those of later steps, which are damaged, since the run would
+    have resumed from them otherwise, and unfinished files.
     """
     files = by_step(folder)
     place = files.index(written)
@@ -117,14 +116,14 @@ def leave_newest(folder: Path, written: Path, keep: int) -> None:
 
 
 def newest(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """The newest checkpoint in a folder that can be read.
+    """The newest readable checkpoint in a folder: its file and its content.
 
     Raises:
         FileNotFoundError: If there is none.
         DamagedCheckpoint: If none can be read.
 
     Warns:
-        UserWarning: Naming the damaged file where an older one is used.
+        UserWarning: With the name of the damaged file, if an older one is used.
     """
     if not (paths := by_step(folder)):
         raise FileNotFoundError(f"there is no checkpoint to resume from in {folder}")
@@ -145,7 +144,7 @@ def newest(folder: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def last_good(folder: Path) -> str:
-    """Which checkpoint a run can go back to, as a sentence of an error."""
+    """The checkpoint that a run can return to, as a sentence for an error message."""
     try:
         path, found = newest(folder)
     except (FileNotFoundError, DamagedCheckpoint):
@@ -154,16 +153,16 @@ def last_good(folder: Path) -> str:
 
 
 class Checkpointing(Checkpoint):
-    """Writes checkpoints every few epochs or steps, at the end, and where a stop is requested.
+    """Writes checkpoints every few epochs or steps, at the end, and when a stop is requested.
 
-    Only between optimizer steps: gradients that are being accumulated are in no checkpoint.
+    It writes between optimizer steps only: checkpoints have no accumulated gradients.
 
     Args:
-        folder: Where the files go.
+        folder: The folder of the checkpoints.
         settings: When they are written, and how many are kept.
-        record: What the run is, as plain data.
-        interrupt: Says whether a stop is requested.
-        monitor: Makes sure that what is written is finite.
+        record: The record of the run, as plain data.
+        interrupt: Whether a stop is requested.
+        monitor: Checks that losses are finite before a checkpoint is written.
     """
 
     def __init__(
@@ -185,27 +184,27 @@ class Checkpointing(Checkpoint):
         self._step = 0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Take the signals back from Lightning."""
+        """Install the signal handlers again, over Lightning's."""
         self._step = trainer.global_step
         self.interrupt.listen()
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Stop here if asked to, between two optimizer steps."""
+        """After an optimizer step, stop if requested, and write a checkpoint if one is due."""
         if trainer.global_step == self._step:
             return
         self._step = trainer.global_step
         self._saved = False
-        # All processes must stop after the same step, and a signal reaches them in different ones.
+        # All processes must stop after the same step, but a signal may reach them in different ones.
         if trainer.strategy.reduce_boolean_decision(self.interrupt.requested, all=False):
             self.stopped = trainer.should_stop = True
         if (self._is_due_by_steps() or trainer.should_stop) and not trainer.is_last_batch:
             self._save(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Write the checkpoint of a whole epoch, unless the epoch was broken off."""
-        if not trainer.is_last_batch:
+        """Write the checkpoint of a whole epoch."""
+        if not trainer.is_last_batch:  # stopped within the epoch
             return
         epoch = trainer.current_epoch + 1
         due = epoch % self.settings.checkpoint_every == 0 or epoch == trainer.max_epochs
@@ -215,7 +214,7 @@ class Checkpointing(Checkpoint):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: Any, checkpoint: dict[str, Any]
     ) -> None:
-        """Add what Lightning does not know of."""
+        """Add what Lightning does not save itself."""
         states: list[Any] = [generator_states()]
         if ranks.world_size() > 1:
             states = [None] * ranks.world_size()
@@ -237,7 +236,7 @@ class Checkpointing(Checkpoint):
     def _save(self, trainer: pl.Trainer, pl_module: Any) -> None:
         self.monitor.check(trainer)
         if trainer.logger is not None:
-            # What is logged up to here is in no later run.
+            # A resumed run logs later steps only.
             trainer.logger.save()
         path = file_of(self.folder, self._step)
         trainer.save_checkpoint(path)

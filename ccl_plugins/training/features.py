@@ -1,8 +1,8 @@
-"""Un-augmented passes over a split: frozen features, and the embeddings that conditions ask for."""
+"""Passes over a split without augmentation: frozen features, and the embeddings conditions read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,24 +18,24 @@ from ccl_plugins.training import ranks
 def frozen_features(
     method: Any, split: Any, views: Views, batch_size: int = 512, workers: int = 0
 ) -> Frozen:
-    """The backbone's features of every sample of a split, in evaluation mode, un-augmented.
+    """The backbone's features of every sample of a split, in evaluation mode, without augmentation.
 
     Args:
-        method: A `ccl_plugins.protocols.Method`; computed on the device it is on.
+        method: A `ccl_plugins.protocols.Method`; it stays on its device.
         split: A torch Dataset of ``(image, ...)`` with ``metadata``.
         views: Their ``plain`` makes the tensors.
         batch_size: Samples per forward pass.
-        workers: Processes that read images, where the split is not in memory.
+        workers: Processes that read images, if the split is not in memory.
     """
-    whole = range(len(split))
-    found = _forward(method, method.encode, split, views, whole, batch_size, workers)
+    samples = range(len(split))
+    found = _forward(method, method.encode, split, views, samples, batch_size, workers)
     return Frozen(found.float().cpu(), tensor_columns(split.metadata))
 
 
 def embed_split(method: Any, split: Any, views: Views, batch_size: int = 512) -> Tensor:
-    """Unit-norm projections (N, d) of a split, float32 on the CPU; each process computes its part."""
-    mine = ranks.chunk(len(split))
-    projected = _forward(method, method.project, split, views, mine, batch_size, 0)
+    """Unit-norm projections (N, d) of a split, float32 on the CPU; each process computes a part."""
+    samples = ranks.chunk(len(split))
+    projected = _forward(method, method.project, split, views, samples, batch_size, 0)
     return ranks.gather_rows(functional.normalize(projected.float(), dim=1), len(split)).cpu()
 
 
@@ -44,36 +44,34 @@ def _forward(
     function: Callable[[Tensor], Tensor],
     split: Any,
     views: Views,
-    indices: range,
+    samples: range,
     batch_size: int,
     workers: int,
 ) -> Tensor:
     like = next(method.parameters())
+    pieces = [samples[i : i + batch_size] for i in range(0, len(samples), batch_size)]
     with evaluating(method), torch.no_grad():
-        batches = _plain_batches(split, views, indices, batch_size, workers)
+        batches = _plain_batches(split, views, pieces, workers)
         return torch.cat([function(batch.to(like)) for batch in batches])
 
 
-def _plain_batches(
-    split: Any, views: Views, indices: range, batch_size: int, workers: int
-) -> Iterator[Tensor]:
-    images = getattr(split, "images", getattr(split, "vectors", None))
-    if isinstance(images, Tensor) and len(images) == len(split):
-        for piece in ranks.slices(indices, batch_size):
-            yield views.plain(images[piece.start : piece.stop])
+def _plain_batches(split: Any, views: Views, pieces: list[range], workers: int) -> Iterator[Tensor]:
+    held = getattr(split, "images", getattr(split, "vectors", None))
+    if isinstance(held, Tensor) and len(held) == len(split):
+        for piece in pieces:
+            yield views.plain(held[piece.start : piece.stop])
         return
-    loader = torch.utils.data.DataLoader(
+    yield from torch.utils.data.DataLoader(
         _Plain(split, views),
-        batch_sampler=[list(piece) for piece in ranks.slices(indices, batch_size)],
+        batch_sampler=[list(piece) for piece in pieces],
         num_workers=workers,
-        # A generator of its own: the loader would draw a seed from the training's.
+        # The loader draws a seed from this generator instead of the one that training uses.
         generator=torch.Generator(),
     )
-    yield from loader
 
 
 class _Plain(torch.utils.data.Dataset[Tensor]):
-    """A split's images as `Views.plain` gives them."""
+    """A split's images as ``views.plain`` gives them."""
 
     def __init__(self, split: Any, views: Views) -> None:
         self.split = split
@@ -85,8 +83,8 @@ class _Plain(torch.utils.data.Dataset[Tensor]):
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode, and after it every sub-module in the mode it was in."""
-    modes: Sequence[tuple[nn.Module, bool]] = [(m, m.training) for m in module.modules()]
+    """Evaluation mode; afterwards every sub-module has the mode that it had."""
+    modes = [(each, each.training) for each in module.modules()]
     module.eval()
     try:
         yield

@@ -112,12 +112,13 @@ def fit(
 
     from ccl_plugins.files.checkpoints import write_checkpoint
     from ccl_plugins.training.checkpointing import Checkpointing, Interrupt, last_good
+    from ccl_plugins.training.loader import beside_workers
     from ccl_plugins.training.module import TrainingModule
     from ccl_plugins.training.monitor import Monitor, NonFiniteLoss
     from ccl_plugins.training.randomness import seed_everything
     from ccl_plugins.training.sampling import Consumed
     from ccl_plugins.training.tables import Tables
-    from ccl_plugins.training.trainer import beside_workers, make_trainer, quiet
+    from ccl_plugins.training.trainer import make_trainer, quiet
 
     begun: list[bool] = []
     begin = LambdaCallback(on_train_start=lambda *_: begun.append(True))
@@ -172,9 +173,8 @@ def _final_state(parts: Parts, record: Mapping[str, Any], step: int) -> dict[str
 
 
 def _make_loader(module: TrainingModule) -> Loader:
-    from ccl_plugins.training.loader import Items, Loader
+    from ccl_plugins.training.loader import Items, Loader, count_workers
     from ccl_plugins.training.sampling import Batches, EpochSampler
-    from ccl_plugins.training.trainer import count_workers
 
     settings, parts, trainer = module.settings, module.parts, module.trainer
     batches = Batches(

@@ -1,99 +1,103 @@
-"""The loader: worker processes, and what Lightning must leave alone."""
+"""The loader: augmented batches, its worker processes, and the cores that they get."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from ccl_plugins.protocols import Views
+from ccl_plugins.protocols import SupportsTransforms, Views
 from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
 from ccl_plugins.training.sampling import Batches, SampleKey
+from ccl_plugins.training.settings import FitSettings
 
-Sample = tuple[list[Tensor], list[int]]
+if TYPE_CHECKING:
+    from pytorch_lightning import Trainer
+
+Augmented = tuple[list[Tensor], list[int]]
+"""The views of one sample, and its index, after which its partner's may follow."""
 
 
 class Batch(NamedTuple):
-    """What a training step is given.
+    """The input of a training step.
 
     Args:
-        views: K tensors (n, channels, height, width).
-        index: (n,) dataset indices, or (n, 2) where views after the first show a partner.
+        views: u tensors (n, channels, height, width).
+        index: (n,) dataset indices, or (n, 2) if views after the first are of a partner.
     """
 
     views: list[Tensor]
-    index: Tensor  # type: ignore[assignment]  # hides tuple.index, which nobody asks a batch for
+    index: Tensor  # type: ignore[assignment]  # hides tuple.index, which a batch does not need
 
 
-class Items(Dataset[Sample]):
-    """The views of each sample of a split, by key.
+class Items(Dataset[Augmented]):
+    """The views of each sample of a split, by its key.
 
-    Each view's generators are seeded by (seed, epoch, position, view): a sample comes out the same
-    in any process, however many workers there are, and the training's own generators are untouched.
+    Each view's random numbers are seeded by (seed, epoch, position, view): a sample comes out the same
+    in any process, whatever the number of workers, and training's generators are left alone.
 
     Args:
         split: A torch Dataset of ``(image, ...)``.
-        views: The augmentations.  Where they have ``transforms``, a list of one callable per view,
-            every view is seeded on its own; else an image's views are seeded together.
+        views: The augmentations; with `SupportsTransforms` each view is seeded by itself, else the
+            views of an image are seeded together.
         seed: The run's seed.
     """
 
     def __init__(self, split: Any, views: Views, seed: int) -> None:
         self.split = split
         self.views = views
+        self.transforms = views.transforms if isinstance(views, SupportsTransforms) else None
         self.seed = seed
 
-    def __getitem__(self, key: SampleKey) -> Sample:
+    def __getitem__(self, key: SampleKey) -> Augmented:
         return self.__getitems__([key])[0]
 
-    def __getitems__(self, keys: Sequence[SampleKey]) -> list[Sample]:
-        """A whole batch, for which the global generators are set aside once."""
+    def __getitems__(self, keys: Sequence[SampleKey]) -> list[Augmented]:
+        """A whole batch, so that the global generators are saved and restored once."""
         with undisturbed():
             return [self._draw(*key) for key in keys]
 
-    def _draw(self, epoch: int, position: int, *indices: int) -> Sample:
-        # Reading the image is part of the first view's stream: a data set may draw as well.
+    def _draw(self, epoch: int, position: int, *indices: int) -> Augmented:
+        # Before the images are read, since a data set may draw random numbers too.
         seed_cpu(mix(self.seed, epoch, position, 0))
         images = [self.split[i][0] for i in indices]
-        transforms: Sequence[Callable[[Any], Tensor]] | None
-        transforms = getattr(self.views, "transforms", None)
-        if transforms is None:
-            drawn = self.views(images[0])
+        if self.transforms is None:
+            views = self.views(images[0])
             if len(images) > 1:
-                drawn = [drawn[0], *self.views(images[1])[1:]]
-            return drawn, list(indices)
-        drawn = []
-        for view, transform in enumerate(transforms):
+                views = [views[0], *self.views(images[1])[1:]]
+            return views, list(indices)
+        views = []
+        for view, transform in enumerate(self.transforms):
             if view:
                 seed_cpu(mix(self.seed, epoch, position, view))
-            drawn.append(transform(images[min(view, len(images) - 1)]))
-        return drawn, list(indices)
+            views.append(transform(images[min(view, len(images) - 1)]))
+        return views, list(indices)
 
 
-def collate(samples: Sequence[Sample]) -> Batch:
+def collate(samples: Sequence[Augmented]) -> Batch:
     """Stack samples to a batch."""
     index = torch.tensor([indices for _, indices in samples])
-    views = [torch.stack(view) for view in zip(*(drawn for drawn, _ in samples), strict=True)]
+    views = [torch.stack(view) for view in zip(*(views for views, _ in samples), strict=True)]
     return Batch(views, index.squeeze(1) if index.shape[1] == 1 else index)
 
 
 class Loader:
     """Augmented batches of this process, one epoch per iteration.
 
-    Not a ``DataLoader`` but an iterable around one, so that Lightning neither replaces the sampler
-    nor seeds the workers; with ``state_dict`` it is resumable in Lightning's eyes.
+    An iterable around a ``DataLoader``, so that Lightning neither replaces the sampler nor seeds the
+    workers; ``state_dict`` makes it resumable for Lightning.
 
     Args:
         items: The augmented samples.
-        batches: Which keys make a batch.
+        batches: The keys of each batch.
         workers: Processes that load; 0 loads in this one.
-        pin_memory: Whether batches are put where a GPU copies them from without waiting.
+        pin_memory: Whether batches go to page-locked memory, from which copies to a GPU are quick.
     """
 
     def __init__(self, items: Items, batches: Batches, workers: int, pin_memory: bool) -> None:
@@ -105,65 +109,74 @@ class Loader:
             collate_fn=collate,
             pin_memory=pin_memory,
             persistent_workers=workers > 0,
-            worker_init_fn=_outlive_signals if workers else None,
-            # A generator of its own: each iteration would draw a seed from the training's.
+            worker_init_fn=_init_worker if workers else None,
+            # Each iteration draws a seed from this generator instead of the one training uses.
             generator=torch.Generator(),
         )
 
     def __len__(self) -> int:
-        """Batches in a whole epoch, also where an iteration gives the rest of one."""
+        """Batches in a whole epoch, even if an iteration gives only the rest of one."""
         return len(self.batches)
 
     def __iter__(self) -> Iterator[Batch]:
         return iter(self._loader)
 
     def close(self) -> None:
-        """End the workers now, not when the garbage collector comes to it."""
+        """End the workers now, without waiting for the garbage collector."""
         iterator = self._loader._iterator
         if iterator is not None and hasattr(iterator, "_shutdown_workers"):
             iterator._shutdown_workers()
         self._loader._iterator = None
 
     def state_dict(self) -> dict[str, int]:
-        """How many batches were consumed; restored with the checkpoint, not from here."""
+        """The number of batches consumed; the checkpoint restores it by another way."""
         return {"consumed": self.batches.consumed.batches}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Nothing: what was consumed is known before Lightning asks."""
+        """Nothing: the number of batches consumed is restored before Lightning calls this."""
 
 
-def _outlive_signals(_: int) -> None:
-    """Let a worker go on where the main process is asked to stop, since it finishes its step.
+def _init_worker(_: int) -> None:
+    """Workers ignore signals, so that the main process can finish its step.
 
     Ctrl-C, and schedulers that end a job, signal the workers as well.
     """
     torch.set_num_threads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # The first is ignored; a second, as the main process's last resort, ends the worker.
+    # Only the first SIGTERM is ignored: the main process ends its workers with a second one.
     signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))
 
 
+def count_workers(settings: FitSettings, trainer: Trainer) -> int:
+    """Loader processes for each training process."""
+    if settings.workers is not None:
+        return settings.workers
+    return default_workers(settings.devices, trainer.strategy.root_device.type != "cpu")
+
+
 def default_workers(devices: int, on_gpu: bool) -> int:
-    """Workers per process: beside a GPU all cores but one, 16 at most; on a CPU half of the cores."""
-    cores = _cores() // devices
+    """All cores but one, at most 16, beside a GPU; half of the cores, at most 8, beside a CPU."""
+    cores = _cores(devices)
     return min(16, max(0, cores - 1)) if on_gpu else min(8, cores // 2)
 
 
 @contextmanager
-def half_the_cores(devices: int) -> Iterator[None]:
-    """Leave torch half of the cores, where training is on the CPU, and the workers the others.
+def beside_workers(settings: FitSettings, trainer: Trainer) -> Iterator[None]:
+    """Leave half of the cores to the workers while training runs on the CPU.
 
-    With a thread per core, torch's threads and the workers wait for each other.  The number does not
-    depend on that of the workers: sums would be rounded differently.
+    With a thread per core, torch's threads and the workers would wait for each other.  The number of
+    threads does not depend on the number of workers, since it changes how sums are rounded.
     """
-    threads, cores = torch.get_num_threads(), _cores() // devices
-    torch.set_num_threads(max(1, min(threads, cores - cores // 2)))
+    threads, cores = torch.get_num_threads(), _cores(settings.devices)
+    if trainer.strategy.root_device.type == "cpu":
+        torch.set_num_threads(max(1, min(threads, cores - cores // 2)))
     try:
         yield
     finally:
         torch.set_num_threads(threads)
 
 
-def _cores() -> int:
-    # Those that this process may use, which in a container are fewer than the machine has.
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _cores(devices: int) -> int:
+    """The cores for each device; in a container this process may use fewer than the machine has."""
+    counted = hasattr(os, "sched_getaffinity")
+    return (len(os.sched_getaffinity(0)) if counted else os.cpu_count() or 1) // devices

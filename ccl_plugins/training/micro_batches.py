@@ -1,11 +1,12 @@
-"""Large batches on one device: embedded in pieces, and once more when the gradients come.
+"""Large batches on one device: encoded in pieces, and again in the backward pass.
 
 The objective sees the whole batch, and its gradient reaches each piece through a second forward pass
-of that piece (gradient caching): the memory of one piece, the gradient of all.
+of that piece (gradient caching): the memory of one piece, the gradient of the whole batch.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -18,16 +19,13 @@ from torch.utils.checkpoint import checkpoint
 from ccl_plugins.protocols import Embedded
 from ccl_plugins.training.randomness import cpu_states, set_cpu_states, undisturbed
 
-NORMS = nn.modules.batchnorm._NormBase
-"""The norms that have statistics of what they have seen."""
-
 
 def embed(method: Any, views: Sequence[Tensor], size: int | None) -> Embedded:
-    """A batch, embedded in pieces of ``size`` samples; None: at once.
+    """Embed a batch in pieces of ``size`` samples; None: at once.
 
-    The second pass of a piece draws what the first drew, from python, numpy and torch, and changes no
-    running statistics.  It ends where the gradient needs no more, so that what a method computes last
-    and without gradient, as momentum keys, is computed once.
+    The second pass of a piece draws the same random numbers from python, numpy and torch as the first
+    and changes no running statistics.  It ends at the last tensor that the gradient needs, so whatever
+    a method computes last and without gradient, such as momentum keys, is computed once.
 
     Args:
         method: A `ccl_plugins.protocols.Method` and ``nn.Module``.
@@ -37,7 +35,7 @@ def embed(method: Any, views: Sequence[Tensor], size: int | None) -> Embedded:
     n = len(views[0])
     if size is None or size >= n:
         return method.embed(views)
-    parts: list[Embedded] = [
+    pieces: list[Embedded] = [
         checkpoint(
             method.embed,
             [view[first : first + size] for view in views],
@@ -46,28 +44,28 @@ def embed(method: Any, views: Sequence[Tensor], size: int | None) -> Embedded:
         )
         for first in range(0, n, size)
     ]
+    keys = [piece.keys for piece in pieces if piece.keys is not None]
     return Embedded(
-        features=torch.cat([part.features for part in parts], 1),
-        projections=torch.cat([part.projections for part in parts], 1),
-        keys=_joined([part.keys for part in parts]),
+        features=torch.cat([piece.features for piece in pieces], 1),
+        projections=torch.cat([piece.projections for piece in pieces], 1),
+        keys=torch.cat(keys, 1) if keys else None,
     )
-
-
-def _joined(keys: list[Tensor | None]) -> Tensor | None:
-    there = [key for key in keys if key is not None]
-    return torch.cat(there, 1) if there else None
 
 
 def _contexts(
     method: nn.Module,
 ) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
-    """What surrounds the first pass of a piece and the second; torch's own part is torch's to do."""
-    return nullcontext(), _again(method, cpu_states())
+    """The contexts of a piece's first and second pass; torch restores its own generators."""
+    return nullcontext(), _second_pass(method, cpu_states())
 
 
 @contextmanager
-def _again(method: nn.Module, states: Any) -> Iterator[None]:
-    norms = [m for m in method.modules() if isinstance(m, NORMS) and m.track_running_stats]
+def _second_pass(method: nn.Module, states: Any) -> Iterator[None]:
+    norms = [
+        module
+        for module in method.modules()
+        if isinstance(module, nn.modules.batchnorm._NormBase) and module.track_running_stats
+    ]
     before = [(norm.momentum, norm.num_batches_tracked) for norm in norms]
     with undisturbed():
         set_cpu_states(states)
@@ -80,19 +78,19 @@ def _again(method: nn.Module, states: Any) -> Iterator[None]:
                 norm.momentum, norm.num_batches_tracked = momentum, count
 
 
-def piecewise_statistics(method: nn.Module, size: int | None, n: int) -> str | None:
-    """What there is to say of batch statistics where a batch is embedded in pieces, or None.
+def warn_about_statistics(method: nn.Module, size: int | None, n: int) -> None:
+    """Warn if batch normalizations take their statistics from pieces of a batch.
 
     Args:
-        method: Whose norms are looked at.
-        size: Samples of a piece.
-        n: Samples of the batch, on this process.
+        method: The method whose modules are examined.
+        size: Samples of a piece; None: all.
+        n: Samples of the batch on this process.
     """
     norms = [m for m in method.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
-    if size is None or size >= n or not norms:
-        return None
-    return (
-        f"micro_batch={size}: the {len(norms)} batch normalizations take their statistics from {size}"
-        f" samples at a time and not from {n}, so that this is not the gradient of the whole batch;"
-        " group or layer normalization would give that"
-    )
+    if size is not None and size < n and norms:
+        warnings.warn(
+            f"micro_batch={size}: the {len(norms)} batch normalizations take their statistics from"
+            f" {size} samples at a time and not from {n}, so this is not the gradient of the whole"
+            " batch; with group or layer normalization it is",
+            stacklevel=2,
+        )

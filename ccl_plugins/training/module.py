@@ -1,67 +1,36 @@
-"""The LightningModule: the training step in the hands of Lightning's loops."""
+"""The LightningModule: the training step inside Lightning's loops."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from pytorch_lightning import LightningModule
 from torch import Tensor, nn
 
+from ccl_plugins.protocols import (
+    Kernel,
+    SupportsAfterStep,
+    SupportsKeepStatistics,
+    SupportsProgress,
+    SupportsReadConditions,
+    SupportsSetup,
+    SupportsStatistics,
+)
 from ccl_plugins.training import ranks
 from ccl_plugins.training.features import embed_split
 from ccl_plugins.training.kernel_check import check_kernel
 from ccl_plugins.training.loader import Batch, Loader
-from ccl_plugins.training.micro_batches import piecewise_statistics
+from ccl_plugins.training.micro_batches import warn_about_statistics
 from ccl_plugins.training.monitor import refuse_non_finite
-from ccl_plugins.training.optimizers import make_optimizer, parameter_groups
+from ccl_plugins.training.optimizers import make_optimizer, make_schedule, parameter_groups
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.randomness import restore_generators, seed_everything
 from ccl_plugins.training.sampling import Consumed
-from ccl_plugins.training.schedules import make_schedule
 from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.training.step import take_step
 from ccl_plugins.training.tables import Tables
-
-
-def prepare(method: nn.Module, objective: Any, settings: FitSettings) -> Callable[[Any], Tensor]:
-    """Lay out the method's weights and compile its networks, as the settings say.
-
-    Returns:
-        ``objective.loss``, compiled where that is asked for.
-
-    Raises:
-        ValueError: For a backend that torch.compile does not have.
-
-    Warns:
-        UserWarning: Where a batch is embedded in pieces and norms take their statistics from those.
-    """
-    local = settings.batch_size // settings.processes
-    if said := piecewise_statistics(method, settings.micro_batch, local):
-        warnings.warn(said, stacklevel=2)
-    if settings.channels_last:
-        method.to(memory_format=torch.channels_last)
-    if settings.compile is False:
-        return objective.loss
-    backend = "inductor" if settings.compile is True else settings.compile
-    if backend not in torch.compiler.list_backends(exclude_tags=()):
-        usual = ", ".join(torch.compiler.list_backends())
-        raise ValueError(f"torch.compile has no backend {backend!r}; it has {usual}")
-    for network in method.children():
-        # In place, so that names in the state dict stay as they are.
-        network.compile(backend=backend)
-    return torch.compile(objective.loss, backend=backend)
-
-
-def in_format(batch: Batch) -> Batch:
-    """A batch whose images lie with channels last; what is no image stays as it is."""
-    views = [
-        view.contiguous(memory_format=torch.channels_last) if view.ndim == 4 else view
-        for view in batch.views
-    ]
-    return Batch(views, batch.index)
 
 
 class TrainingModule(LightningModule):
@@ -101,12 +70,12 @@ class TrainingModule(LightningModule):
         self._make_loader = make_loader
         self._loader: Loader | None = None
         self._pairs: Any = None
-        self._unseen = True
+        self._sizes_compared = False
         self._loss: Callable[[Any], Tensor] = self.objective.loss
 
     @property
     def total_steps(self) -> int:
-        """Optimizer steps of the whole run; an epoch's last one may be of fewer batches."""
+        """Optimizer steps of the whole run; the last step of an epoch may have fewer batches."""
         return self.settings.epochs * self._steps_per_epoch
 
     @property
@@ -114,14 +83,16 @@ class TrainingModule(LightningModule):
         return -(-len(self.train_dataloader()) // self.settings.accumulate)
 
     def setup(self, stage: str) -> None:
-        """Fit the conditions, from which the objective may make parameters of its own."""
+        """Fit the conditions, then create the objective's parameters that depend on them."""
         self._refresh(0)
-        if hasattr(self.objective, "setup"):
-            # Without the samples that are left out: what they lack is no class.
+        if isinstance(self.objective, SupportsSetup):
+            # Samples that are left out may have classes that no trained sample has.
             self.objective.setup({name: self.tables.present(name) for name in self.tables})
-        if hasattr(self.objective, "statistics") and hasattr(self.method, "keep_statistics"):
+        if isinstance(self.objective, SupportsStatistics) and isinstance(
+            self.method, SupportsKeepStatistics
+        ):
             self.method.keep_statistics(self.objective.statistics())
-        self._loss = prepare(self.method, self.objective, self.settings)
+        self._loss = _prepare(self.method, self.objective, self.settings)
 
     def train_dataloader(self) -> Loader:
         """The loader of this process's batches."""
@@ -135,15 +106,12 @@ class TrainingModule(LightningModule):
             self._loader.close()
 
     def configure_optimizers(self) -> Any:
-        """The optimizer, and its learning rate's schedule."""
+        """The optimizer and the schedule of its learning rate."""
         settings, given = self.settings, self.settings.optimizer
         groups = parameter_groups(self.method, self.objective, given["decay"], given["layer_decay"])
         optimizer = make_optimizer(groups, given, settings.batch_size * settings.accumulate)
         factor = make_schedule(
-            settings.schedule,
-            settings.epochs,
-            self.total_steps // settings.epochs,
-            settings.warmup_epochs,
+            settings.schedule, settings.epochs, self._steps_per_epoch, settings.warmup_epochs
         )
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return {
@@ -152,14 +120,14 @@ class TrainingModule(LightningModule):
         }
 
     def on_fit_start(self) -> None:
-        """Refresh the tables where a run is resumed at the start of an epoch."""
+        """Refresh the tables if a run is resumed at the start of an epoch."""
         # Before the loader's first iteration, whose sampler may read the tables.
         epoch = self.consumed.batches // len(self.train_dataloader())
         if epoch < self.settings.epochs:
             self._refresh(epoch)
 
     def on_train_start(self) -> None:
-        """Set the random generators, when nothing is left that draws from them but training."""
+        """Set the random generators; from here on only training draws from them."""
         if self.global_rank < len(self._generators):
             restore_generators(self._generators[self.global_rank])
         else:
@@ -167,18 +135,28 @@ class TrainingModule(LightningModule):
         self._generators = []
 
     def on_train_epoch_start(self) -> None:
-        """Refresh the tables, which the queue reads again."""
+        """Refresh the tables, and the queue's condition values from them."""
         self._refresh(self.current_epoch)
-        in_the_midst = self.consumed.batches % len(self.train_dataloader())  # of a resumed epoch
-        if hasattr(self.method, "read_conditions") and not in_the_midst:
+        resumed_within = self.consumed.batches % len(self.train_dataloader())
+        if isinstance(self.method, SupportsReadConditions) and not resumed_within:
             self.method.read_conditions(self.tables.look_up)
+
+    def on_after_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
+        """Bring images into the memory format of the filters."""
+        if not self.settings.channels_last:
+            return batch
+        views = [
+            view.contiguous(memory_format=torch.channels_last) if view.ndim == 4 else view
+            for view in batch.views
+        ]
+        return Batch(views, batch.index)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The loss of a batch."""
-        if self._unseen:  # once an epoch, as it waits for the device
+        if not self._sizes_compared:  # once, since it waits for the device
             ranks.require_equal(len(batch.views[0]))
-            self._unseen = False
-        if hasattr(self.objective, "progress"):
+            self._sizes_compared = True
+        if isinstance(self.objective, SupportsProgress):
             self.objective.progress(self.global_step, self.total_steps)
         loss, self._pairs = take_step(
             self.parts, self.tables, batch, self.settings.micro_batch, self._loss
@@ -187,10 +165,6 @@ class TrainingModule(LightningModule):
             step = self.global_step + 1
             refuse_non_finite(loss, self.objective, self._pairs, batch.index, step)
         return loss
-
-    def on_after_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
-        """Bring images into the memory format of the filters."""
-        return in_format(batch) if self.settings.channels_last else batch
 
     def on_after_backward(self) -> None:
         """Fill the queue, which the backward pass has read, and count the batch."""
@@ -205,37 +179,63 @@ class TrainingModule(LightningModule):
         optimizer: Any,
         optimizer_closure: Callable[[], Any] | None = None,
     ) -> None:
-        """One step of the optimizer, and what follows each: momentum encoders, the objective's own."""
+        """Take an optimizer step, then move momentum encoders and the objective's state."""
         step = self.global_step
         self.used_lr = optimizer.param_groups[0]["lr"]
         super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
         self.method.after_step(step, self.total_steps)
-        if hasattr(self.objective, "after_step"):
+        if isinstance(self.objective, SupportsAfterStep):
             self.objective.after_step()
 
     def _refresh(self, epoch: int) -> None:
         for name in self.tables.refresh(epoch, self.split, self._embed):
-            self._log_condition(name, epoch, self.tables.describe(name).metrics())
-            for kernel in self._kernels(name) if ranks.rank() == 0 else ():
-                found = check_kernel(kernel, self.tables.present(name), name)
-                self._log_condition(name, epoch, found)
+            if ranks.rank() == 0:
+                self._log_condition(name, epoch, self.tables.describe(name).metrics())
+                for kernel in self._kernels(name):
+                    found = check_kernel(kernel, self.tables.present(name), name)
+                    self._log_condition(name, epoch, found)
 
     def _log_condition(self, name: str, epoch: int, found: Mapping[str, float]) -> None:
-        if self.logger is not None and found and ranks.rank() == 0:
-            logged = {f"condition/{name}/{k}": v for k, v in found.items()}
-            # Of the first step that reads it, so that what is after a checkpoint has a later step;
-            # Lightning's own count is not yet restored where a resumed run begins.
+        if self.logger is not None and found:
+            # The first step that reads the table: a resumed run hides events of later steps only.
+            # Lightning's own count is not yet restored when a resumed run begins.
             step = epoch * self._steps_per_epoch if epoch else 0
+            logged = {f"condition/{name}/{key}": value for key, value in found.items()}
             self.logger.log_metrics(logged, step=step + 1)
 
-    def _kernels(self, name: str) -> list[Any]:
-        """The kernels through which the objective, or those it is made of, reads a condition."""
-        readers = [each for each in self.objective.modules() if hasattr(each, "kernel")]
-        return [
-            r.kernel for r in readers if name in r.conditions and getattr(r, "on", name) == name
-        ]
+    def _kernels(self, name: str) -> Iterator[Kernel]:
+        """The kernels through which the objective, or objectives within it, read a condition."""
+        for each in self.objective.modules():
+            # No protocol: Python's check of one does not see a kernel that is an nn.Module.
+            kernel = getattr(each, "kernel", None)
+            if kernel is not None and name in each.conditions and getattr(each, "on", name) == name:
+                yield kernel
 
     def _embed(self) -> Tensor:
         # Conditions are first fitted before Lightning has moved the model.
         self.method.to(self.trainer.strategy.root_device)
         return embed_split(self.method, self.split, self.parts.views)
+
+
+def _prepare(method: nn.Module, objective: Any, settings: FitSettings) -> Callable[[Any], Tensor]:
+    """Set the memory format of the method's weights and compile its networks.
+
+    Returns:
+        ``objective.loss``, compiled if the settings say so.
+
+    Raises:
+        ValueError: For a backend that torch.compile does not have.
+    """
+    warn_about_statistics(method, settings.micro_batch, settings.batch_size // settings.processes)
+    if settings.channels_last:
+        method.to(memory_format=torch.channels_last)
+    if settings.compile is False:
+        return objective.loss
+    backend = "inductor" if settings.compile is True else settings.compile
+    if backend not in torch.compiler.list_backends(exclude_tags=()):
+        usual = ", ".join(torch.compiler.list_backends())
+        raise ValueError(f"torch.compile has no backend {backend!r}; it has {usual}")
+    for network in method.children():
+        # In place, so that names in the state dict stay as they are.
+        network.compile(backend=backend)
+    return torch.compile(objective.loss, backend=backend)

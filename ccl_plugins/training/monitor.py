@@ -1,4 +1,4 @@
-"""What is watched while training: the loss, the rate, the speed, and whether all is finite."""
+"""Values logged while training, and the check that losses are finite."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pytorch_lightning.callbacks import Callback
 from torch import Tensor
 
 from ccl_plugins.objectives.base import own_terms
+from ccl_plugins.protocols import SupportsScalars
 from ccl_plugins.training import ranks
 from ccl_plugins.training.loader import Batch
 
@@ -21,10 +22,10 @@ class NonFiniteLoss(ArithmeticError):
 
 
 class Monitor(Callback):
-    """Logs loss, rates and the objective's changing numbers, and stops a run whose loss is not finite.
+    """Logs loss, learning rate, speed and the objective's scalars; stops a run with a non-finite loss.
 
-    Losses stay on the device until they are logged or a checkpoint is written: the device is waited
-    for once per interval.
+    Losses stay on the device until they are logged or a checkpoint is written, so that the processor
+    waits for the device once per interval.
 
     Args:
         log_every: Optimizer steps between logged values.
@@ -35,11 +36,12 @@ class Monitor(Callback):
         self.log_every = log_every
         self.batch_size = batch_size
         self.latest: dict[str, float] = {}
-        """The values that were logged last."""
+        """The values logged last."""
         self._losses: list[Tensor] = []
-        self._seen: list[tuple[int, Tensor]] = []
+        self._batches: list[tuple[int, Tensor]] = []
+        """The optimizer step and the samples of each loss."""
         self._finite: list[float] = []
-        """Losses of this interval that were found finite."""
+        """Losses of this interval that are known to be finite."""
         self._step = 0
         self._since = 0.0
         self._timed = 0
@@ -52,13 +54,13 @@ class Monitor(Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: Any, batch: Batch, batch_idx: int
     ) -> None:
-        """Note the samples of the step that begins, or goes on where batches are accumulated."""
-        self._seen.append((trainer.global_step + 1, batch.index))
+        """Note the samples of the batch and the optimizer step that it is for."""
+        self._batches.append((trainer.global_step + 1, batch.index))
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int
     ) -> None:
-        """Keep the loss, and log where an interval is full."""
+        """Keep the loss, and log at the end of an interval."""
         self._losses.append(outputs["loss"].detach())
         if trainer.global_step != self._step:
             self._step = trainer.global_step
@@ -66,35 +68,34 @@ class Monitor(Callback):
                 self.flush(trainer, pl_module)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Log what is left, unless a resumed run will."""
+        """Log what is left at the end of the run; a stopped run logs it when it is resumed."""
         self.check(trainer)
         if trainer.global_step >= pl_module.total_steps:
             self.flush(trainer, pl_module)
 
     def check(self, trainer: pl.Trainer) -> None:
-        """Make sure that all losses until now are finite.
+        """Check that all losses until now are finite.
 
         Raises:
-            NonFiniteLoss: Naming the first step at which one was not, and its samples.
+            NonFiniteLoss: With the first step at which one was not, and its samples.
         """
         if not self._losses:
             return
         losses = torch.stack(self._losses).float()
-        whole = trainer.strategy.reduce(losses, reduce_op="mean").tolist()
-        for (step, index), mine, mean in zip(
-            self._seen, losses.isfinite().tolist(), whole, strict=True
-        ):
-            if not mine or not math.isfinite(mean):
-                raise NonFiniteLoss(_describe(step, index, mine))
-        self._losses, self._seen = [], []
-        self._finite += whole
-        self._timed += len(whole)
+        means = trainer.strategy.reduce(losses, reduce_op="mean").tolist()
+        finite = losses.isfinite().tolist()
+        for (step, index), here, mean in zip(self._batches, finite, means, strict=True):
+            if not here or not math.isfinite(mean):
+                raise NonFiniteLoss(_message(step, index, here))
+        self._losses, self._batches = [], []
+        self._finite += means
+        self._timed += len(means)
 
     def flush(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Log the steps since the last time.
+        """Log the interval.
 
         Raises:
-            NonFiniteLoss: As `check`.
+            NonFiniteLoss: See `check`.
         """
         self.check(trainer)
         if not self._finite:
@@ -111,30 +112,30 @@ class Monitor(Callback):
             trainer.logger.log_metrics(self.latest, step=self._step)
 
     def state_dict(self) -> dict[str, Any]:
-        """The interval that a checkpoint breaks off, so that a resumed run logs it whole."""
+        """The losses of an unfinished interval, which a resumed run completes and logs."""
         return {"finite": list(self._finite)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on with an interval."""
+        """Continue an interval."""
         self._finite = list(state_dict["finite"])
 
 
 def _scalars(objective: Any) -> dict[str, float]:
-    """The objective's scheduled and learned numbers, in one transfer."""
-    found = objective.scalars() if hasattr(objective, "scalars") else {}
+    """The objective's scheduled and learned numbers, copied from the device at once."""
+    found = objective.scalars() if isinstance(objective, SupportsScalars) else {}
     if not found:
         return {}
     values = torch.stack([value.float() for value in found.values()]).tolist()
     return {f"objective/{name}": value for name, value in zip(found, values, strict=True)}
 
 
-def _describe(step: int, index: Tensor, finite_here: bool) -> str:
-    if not finite_here:
-        return (
-            f"the loss is not finite at step {step}; samples {_some(index)} are in its batch."
-            " detect_anomaly=True stops at the first such step and names the samples at fault"
-        )
-    return f"the loss is not finite at step {step}, on another process"
+def _message(step: int, index: Tensor, finite_here: bool) -> str:
+    if finite_here:
+        return f"the loss is not finite at step {step}, on another process"
+    return (
+        f"the loss is not finite at step {step}; samples {_some(index)} are in its batch."
+        " detect_anomaly=True stops at the first such step and names the samples at fault"
+    )
 
 
 def _some(index: Tensor) -> str:
@@ -143,25 +144,25 @@ def _some(index: Tensor) -> str:
 
 
 def refuse_non_finite(loss: Tensor, objective: Any, pairs: Any, index: Tensor, step: int) -> None:
-    """Stop before the gradient of a loss that is not finite is taken.
+    """Refuse a loss that is not finite, before its gradient is computed.
 
     Args:
         loss: The scalar.
-        objective: Its ``terms(pairs)`` say which anchors are at fault.
-        pairs: What the loss was taken on.
+        objective: Its ``terms(pairs)`` show which anchors are at fault.
+        pairs: The pairs that the loss was computed on.
         index: (n,) or (n, 2) dataset indices of the anchors.
-        step: The optimizer step that is being taken, from 1.
+        step: The present optimizer step, from 1.
 
     Raises:
-        NonFiniteLoss: On all processes, naming the step and the samples whose terms are not finite.
+        NonFiniteLoss: On all processes, with the step and the samples whose terms are not finite.
     """
-    mine = bool(loss.isfinite())
-    if ranks.all_of(mine):
+    finite = bool(loss.isfinite())
+    if ranks.all_of(finite):
         return
-    with torch.no_grad():  # on all processes, as an objective may gather
+    with torch.no_grad():  # on all processes, since an objective may gather
         values, weights = own_terms(objective, pairs)
-    if mine:
-        raise NonFiniteLoss(_describe(step, index, finite_here=True))
+    if finite:
+        raise NonFiniteLoss(_message(step, index, finite_here=True))
     bad = ~(values.isfinite() & weights.isfinite())
     at_fault = bad.reshape(-1, bad.shape[-1]).any(0)
     if len(at_fault) == len(index) and bool(at_fault.any()):

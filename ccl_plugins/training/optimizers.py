@@ -1,127 +1,15 @@
-"""Optimizers: which parameters decay, and how fast each learns."""
+"""The optimizer, its parameter groups, and the schedule of its learning rate."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
-from ccl_plugins.arguments import below_one, non_negative, number, one_of, positive, whole
-
-_SHARED = {"lr_per": None, "decay": "matrices", "layer_decay": 1.0}
-
-OPTIMIZERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "adam": {"lr": 1e-3, "weight_decay": 0.0, **_SHARED},
-        "adamw": {"lr": 3e-3, "weight_decay": 1e-4, **_SHARED},
-        "sgd": {"lr": 0.06, "weight_decay": 5e-4, "momentum": 0.9, "nesterov": False, **_SHARED},
-        "lars": {"lr": 0.3, "weight_decay": 1e-6, "momentum": 0.9, **_SHARED},
-    }
-)
-"""The optimizers and their settings with the values they have where none is given."""
-
-SCHEDULES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "cosine": {"per": "step", "start": 0.0, "end": 0.0, "overlap": False, "reach_end": False},
-        "step": {"per": "epoch", "start": 0.0, "milestones": [], "factor": 0.1},
-        "constant": {"per": "step", "start": 0.0},
-    }
-)
-"""The schedules of the learning rate and their settings, likewise."""
-
-_WORDS = {"decay": ("matrices", "all"), "per": ("step", "epoch")}
-
-
-def complete_optimizer(given: Any) -> dict[str, Any]:
-    """The table ``optimizer`` with the default of each setting that is not given.
-
-    Raises:
-        TypeError: For a value of another type.
-        ValueError: For unknown names, and values out of range.
-    """
-    values = _complete("optimizer", given, OPTIMIZERS, 'name = "adamw", lr = 3e-3', "adamw")
-    positive("optimizer lr", values["lr"])
-    non_negative("optimizer weight_decay", values["weight_decay"])
-    if "momentum" in values:
-        below_one("optimizer momentum", values["momentum"])
-    if values["lr_per"] is not None:
-        whole("optimizer lr_per", values["lr_per"], 1)
-    if not 0 < values["layer_decay"] <= 1:
-        raise ValueError(
-            f"optimizer layer_decay must be above 0 and at most 1, not {values['layer_decay']!r}"
-        )
-    if values.get("nesterov") and values["momentum"] == 0:
-        raise ValueError("optimizer nesterov needs a momentum above 0")
-    if values["name"] == "lars" and values["weight_decay"] == 0:
-        raise ValueError(
-            "optimizer weight_decay must be above 0 for lars, which scales the steps of those"
-            " parameters only that decay: 1e-6 is usual"
-        )
-    return values
-
-
-def complete_schedule(given: Any) -> dict[str, Any]:
-    """The table ``schedule`` with the default of each setting that is not given.
-
-    Raises:
-        TypeError: For a value of another type.
-        ValueError: For unknown names, and values out of range.
-    """
-    values = _complete("schedule", given, SCHEDULES, 'name = "cosine", end = 0.001', "cosine")
-    for key in ("start", "end", "factor"):
-        if key in values:
-            non_negative(f"schedule {key}", values[key])
-    if values["name"] == "step":
-        milestones = values["milestones"]
-        if not isinstance(milestones, list | tuple) or not milestones:
-            raise ValueError(
-                f"schedule milestones must be epochs, as [120, 160], not {milestones!r}"
-            )
-        for each in milestones:
-            whole("each of the schedule's milestones", each, 1)
-        if sorted(set(milestones)) != list(milestones):
-            raise ValueError(f"schedule milestones must rise, not {milestones!r}")
-        values["milestones"] = list(milestones)
-    return values
-
-
-def _complete(
-    table: str,
-    given: Any,
-    known: Mapping[str, Mapping[str, Any]],
-    example: str,
-    default: str,
-) -> dict[str, Any]:
-    if not isinstance(given, Mapping):
-        raise TypeError(f"{table} must be a table as {{{example}}}, not {given!r}")
-    name = given.get("name", default)
-    if not isinstance(name, str) or name not in known:
-        raise ValueError(f"there is no {table} {name!r}{_suggest(name, [*known])}")
-    settings = known[name]
-    for key in given:
-        if key != "name" and key not in settings:
-            raise ValueError(f"{name} has no setting {key!r}{_suggest(key, ['name', *settings])}")
-    values = {k: given.get(k, v) for k, v in settings.items()}
-    for key, value in settings.items():
-        place = f"{table} {key}"
-        if key in _WORDS:
-            one_of(place, values[key], _WORDS[key])
-        elif isinstance(value, bool):
-            if not isinstance(values[key], bool):
-                raise TypeError(f"{place} must be true or false, not {values[key]!r}")
-        elif isinstance(value, float):
-            values[key] = float(number(place, values[key]))
-    return {"name": name, **values}
-
-
-def _suggest(word: object, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(str(word), known, 1)
-    return (f"; did you mean {near[0]!r}?" if near else "") + f" (there are {', '.join(known)})"
-
+from ccl_plugins.protocols import SupportsLayerNumbers, SupportsNoWeightDecay
 
 NORMS = (
     nn.modules.batchnorm._NormBase,
@@ -130,29 +18,59 @@ NORMS = (
     nn.RMSNorm,
     nn.LocalResponseNorm,
 )
+"""The normalization layers of torch."""
+
+
+def make_optimizer(
+    groups: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], samples: int
+) -> torch.optim.Optimizer:
+    """The optimizer that ``FitSettings.optimizer`` describes.
+
+    Args:
+        groups: From `parameter_groups`.
+        settings: ``FitSettings.optimizer``.
+        samples: Samples in each optimizer step, over all devices.
+    """
+    from lightly.utils.lars import LARS
+
+    makers: dict[str, Any] = {
+        "adam": torch.optim.Adam,
+        "adamw": torch.optim.AdamW,
+        "sgd": torch.optim.SGD,
+        # It scales no group without weight decay, as 1-D parameters should not be.
+        "lars": LARS,
+    }
+    lr = settings["lr"] * (samples / settings["lr_per"] if settings["lr_per"] else 1)
+    options = {
+        key: settings[key] for key in ("weight_decay", "momentum", "nesterov") if key in settings
+    }
+    scaled = [{**group, "lr": lr * group["lr_scale"]} for group in groups]
+    made: torch.optim.Optimizer = makers[settings["name"]](scaled, lr, **options)
+    return made
 
 
 def parameter_groups(
     method: nn.Module, objective: nn.Module, decay: str = "matrices", layer_decay: float = 1.0
 ) -> list[dict[str, Any]]:
-    """The parameters that learn, in named groups with a factor of the learning rate, the heads' first.
+    """The parameters that learn, in named groups with a factor of the learning rate.
 
-    ``decay``: the method's matrices and filters.  ``no_decay``, without weight decay: its 1-D
-    parameters, biases, those of norms, and what ``backbone.no_weight_decay()`` names (position
-    embeddings, say).  ``objective``: all of the objective's own, as a temperature; without decay.
+    Group ``decay`` has the method's matrices and filters.  ``no_decay`` has its 1-D parameters, biases,
+    parameters of norms, and those that ``backbone.no_weight_decay()`` names, such as position
+    embeddings.  ``objective`` has the objective's own parameters, such as a temperature, without decay.
 
     Args:
-        method: Has a ``backbone``.
-        objective: May have parameters of the method; these count as the method's.
-        decay: ``"matrices"``, or ``"all"`` to decay all of the method's.
-        layer_decay: Factor from each layer of the backbone to the one before it, whose parameters
-            then are in groups ``decay/<layer>``; the heads are one layer above.
+        method: Its backbone is called ``backbone``.
+        objective: Parameters that it shares with the method count as the method's.
+        decay: ``"matrices"``, or ``"all"`` for weight decay on all of the method's parameters.
+        layer_decay: Factor from each layer of the backbone to the one before it; groups are then named
+            ``decay/<layer>``, heads are one layer above the backbone, and their groups come first.
 
     Raises:
-        ValueError: If ``layer_decay`` is not 1 and the backbone does not know its ``layer_numbers()``.
+        ValueError: If ``layer_decay`` is not 1 and the backbone has no ``layer_numbers()``.
     """
-    kept = _undecayed(method) if decay == "matrices" else set()
-    layers = _layers(method) if layer_decay != 1 else {}
+    backbone = getattr(method, "backbone", None)
+    kept = _undecayed(method, backbone) if decay == "matrices" else set()
+    layers = _layers(backbone) if layer_decay != 1 else {}
     top = 1 + max(layers.values(), default=-1)
     groups: dict[tuple[int, str], list[nn.Parameter]] = {}
     for name, parameter in method.named_parameters():
@@ -168,57 +86,77 @@ def parameter_groups(
         }
         for layer, name in sorted(groups, key=lambda key: (-key[0], key[1]))
     ]
-    owned = {id(p) for p in method.parameters()}
-    own = [p for p in objective.parameters() if p.requires_grad and id(p) not in owned]
+    shared = {id(p) for p in method.parameters()}
+    own = [p for p in objective.parameters() if p.requires_grad and id(p) not in shared]
     if own:
         named.append({"name": "objective", "params": own, "lr_scale": 1.0, "weight_decay": 0.0})
     return named
 
 
-def _undecayed(method: nn.Module) -> set[str]:
+def _undecayed(method: nn.Module, backbone: Any) -> set[str]:
     names = set()
     for prefix, module in method.named_modules():
         for name, parameter in module.named_parameters(prefix, recurse=False):
             if parameter.ndim <= 1 or name.endswith("bias") or isinstance(module, NORMS):
                 names.add(name)
-    backbone: Any = getattr(method, "backbone", None)
-    if hasattr(backbone, "no_weight_decay"):
+    if isinstance(backbone, SupportsNoWeightDecay):
         names |= {f"backbone.{name}" for name in backbone.no_weight_decay()}
     return names
 
 
-def _layers(method: nn.Module) -> dict[str, int]:
-    backbone: Any = getattr(method, "backbone", None)
-    if not hasattr(backbone, "layer_numbers"):
+def _layers(backbone: Any) -> dict[str, int]:
+    if not isinstance(backbone, SupportsLayerNumbers):
         raise ValueError(
-            f"optimizer layer_decay needs a backbone that knows its layers, as those of timm do, and"
+            f"optimizer layer_decay needs a backbone with layer_numbers(), as those of timm do, and"
             f" {type(backbone).__name__} does not: leave layer_decay out"
         )
     return {f"backbone.{name}": layer for name, layer in backbone.layer_numbers().items()}
 
 
-def make_optimizer(
-    groups: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], samples: int
-) -> torch.optim.Optimizer:
-    """The optimizer that ``FitSettings.optimizer`` describes.
+def make_schedule(
+    settings: Mapping[str, Any], epochs: int, steps_per_epoch: int, warmup_epochs: float
+) -> Callable[[int], float]:
+    """The factor of the learning rate as a function of the optimizer step, from 0 on.
+
+    It is a function, so that the number of steps is not part of the scheduler's state: a resumed run
+    may be longer.
 
     Args:
-        groups: As `parameter_groups` gives them.
-        settings: Complete.
-        samples: In each of its steps, over all devices.
+        settings: ``FitSettings.schedule``.
+        epochs: Epochs of the run.
+        steps_per_epoch: Optimizer steps in each.
+        warmup_epochs: Epochs, or parts of one, in which the factor rises linearly.
     """
-    lr = settings["lr"] * (samples / settings["lr_per"] if settings["lr_per"] else 1)
-    options = {
-        key: settings[key] for key in ("weight_decay", "momentum", "nesterov") if key in settings
-    }
-    scaled = [{**group, "lr": lr * group["lr_scale"]} for group in groups]
-    if settings["name"] == "adam":
-        return torch.optim.Adam(scaled, lr, **options)
-    if settings["name"] == "adamw":
-        return torch.optim.AdamW(scaled, lr, **options)
-    if settings["name"] == "sgd":
-        return torch.optim.SGD(scaled, lr, **options)
-    from lightly.utils.lars import LARS
+    per = steps_per_epoch if settings["per"] == "epoch" else 1
+    total = epochs * steps_per_epoch // per
+    warmup = warmup_epochs if settings["per"] == "epoch" else round(warmup_epochs * steps_per_epoch)
+    name, start = settings["name"], settings["start"]
+    overlap = name != "cosine" or settings["overlap"]
 
-    # Groups without weight decay get no layer-wise scaling from it, as 1-D parameters should not.
-    return LARS(scaled, lr, **options)
+    def factor(step: int) -> float:
+        at = step // per
+        # The first step is above the start already: with a start of 0 it would change nothing.
+        rise = min(start + (1 - start) * (at + 1) / warmup, 1.0) if warmup else 1.0
+        if name == "constant":
+            return rise
+        if name == "step":
+            passed = bisect_right(settings["milestones"], step // steps_per_epoch)
+            return min(rise, settings["factor"] ** passed)
+        if overlap:
+            return min(rise, _cosine(at, total, settings))
+        return rise if at < warmup else _cosine(at - warmup, total - warmup, settings)
+
+    return factor
+
+
+def _cosine(at: float, total: float, settings: Mapping[str, Any]) -> float:
+    """From 1 down to ``end``, at the last of ``total`` steps with ``reach_end``, else one step later."""
+    from lightly.utils.scheduler import cosine_schedule
+
+    # lightly's schedule ends at the last of its steps, so it gets one more.
+    return cosine_schedule(
+        min(at + settings["reach_end"], total),
+        total + 1,
+        start_value=1.0,
+        end_value=settings["end"],
+    )

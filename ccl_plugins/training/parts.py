@@ -1,4 +1,4 @@
-"""The built objects that training works on."""
+"""The built parts of a pipeline that training works on."""
 
 from __future__ import annotations
 
@@ -11,20 +11,18 @@ from ccl_plugins.protocols import Condition, Dataset, Sampler, Views
 
 @dataclass(frozen=True)
 class Parts:
-    """A pipeline's parts, built.
+    """The built parts of a pipeline.
 
     Args:
-        dataset: The data set component; ``dataset("train")`` is trained on.
+        dataset: The data set; ``dataset("train")`` is trained on.
         views: The augmentations.
         method: A `ccl_plugins.protocols.Method` and ``nn.Module``; holds the backbone and the heads.
         objective: A `ccl_plugins.protocols.Objective` and ``nn.Module``.
-        conditions: The conditioning variables by the name they have in ``pairs.condition``; a single
-            one is called ``"condition"``.
         sampler: Makes the sampler; called with the keyword arguments ``size``, ``batch_size``, ``seed``
-            and, where its signature has it or ``sampler_on`` is given, ``condition`` (values, one row
-            per sample).
-        sampler_on: The condition that the sampler reads.  None: the only one, or that called
-            ``"condition"``, where the sampler's signature asks for one.
+            and, with ``sampler_on``, ``condition`` (values, one row per sample).
+        conditions: The conditions by their names in ``pairs.condition``; a single one is called
+            ``"condition"``.
+        sampler_on: The name of the condition that the sampler reads; None: it reads none.
     """
 
     dataset: Dataset
@@ -37,5 +35,5 @@ class Parts:
 
     @property
     def networks(self) -> dict[str, Any]:
-        """What is learned, by the name it has in checkpoints."""
+        """The modules that are learned, by their names in checkpoints."""
         return {"method": self.method, "objective": self.objective}

@@ -1,6 +1,6 @@
 """The global random generators of python, numpy and torch: seeding, saving, restoring.
 
-Lightly's transforms draw from all three, so each must be seeded for a sample to come out the same.
+Lightly's transforms draw from all three, so a sample is reproducible only if each is seeded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MASK = (1 << 64) - 1
 
 
 def mix(*numbers: int) -> int:
-    """A 64-bit seed that depends on every number and on their order (SplitMix64's finaliser)."""
+    """A 64-bit seed that depends on every number and on their order (SplitMix64's finalizer)."""
     x = 0
     for number in numbers:
         x = (x ^ number) + 0x9E3779B97F4A7C15 & _MASK
@@ -39,16 +39,15 @@ def seed_cpu(seed: int) -> None:
 
 def seed_everything(seed: int, *stream: int) -> None:
     """Seed all generators, those of accelerators too, from ``seed`` and the numbers of a stream."""
-    mixed = mix(seed, *stream)
-    seed_cpu(mixed)
-    torch.manual_seed(mixed)
+    seed_cpu(mix(seed, *stream))
+    torch.manual_seed(mix(seed, *stream))
 
 
 def generator_states() -> dict[str, Any]:
-    """The states of all generators as plain data and tensors, as a checkpoint can hold them."""
+    """The states of all generators as plain data and tensors, for a checkpoint."""
     version, words, gauss = random.getstate()
     state: Any = np.random.get_state(legacy=True)
-    _, keys, *numbers = state  # the first is the generator's name, MT19937
+    _, keys, *numbers = state  # the first is the name of the generator, MT19937
     return {
         "python": [version, list(words), gauss],
         "numpy": [torch.from_numpy(keys.astype(np.int64)), *map(float, numbers)],
@@ -58,7 +57,7 @@ def generator_states() -> dict[str, Any]:
 
 
 def restore_generators(states: Mapping[str, Any]) -> None:
-    """Set all generators to what `generator_states` gave."""
+    """Set all generators to the states from `generator_states`."""
     version, words, gauss = states["python"]
     random.setstate((version, tuple(words), gauss))
     keys, position, has_gauss, cached = states["numpy"]
@@ -75,7 +74,7 @@ def cpu_states() -> tuple[Any, ...]:
 
 
 def set_cpu_states(states: tuple[Any, ...]) -> None:
-    """Set the three generators to what `cpu_states` gave."""
+    """Set the three generators to the states from `cpu_states`."""
     python, numpy, cpu = states
     random.setstate(python)
     np.random.set_state(numpy)
@@ -84,7 +83,7 @@ def set_cpu_states(states: tuple[Any, ...]) -> None:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Leave python's, numpy's and torch's CPU generator as they were (0.1 ms)."""
+    """Restore python's, numpy's and torch's CPU generator afterwards (0.1 ms)."""
     states = cpu_states()
     try:
         yield

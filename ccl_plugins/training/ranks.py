@@ -1,146 +1,95 @@
-"""Work that one process does for all: its result reaches every process, and so does its failure."""
+"""Communication between the processes of a run: tables, flags and rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from lightly.utils.dist import rank as rank
+from lightly.utils.dist import world_size as world_size
 from torch import Tensor
 from torch import distributed as dist
 
+from ccl_plugins.numerics.logsumexp import gather
 from ccl_plugins.protocols import Table
 
 
-def rank() -> int:
-    """This process's number; 0 where there is one."""
-    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
-
-
-def world_size() -> int:
-    """How many processes train together."""
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-
-
-def on_first(fit: Callable[[Callable[[], Tensor]], Table], embed: Callable[[], Tensor]) -> Table:
-    """``fit(embed)`` on the first process; its table on all.
-
-    Whether ``fit`` asks for embeddings is known only to it, and all processes must take part where
-    it does, so the others wait for orders.
+def on_first(fit: Callable[[], Table]) -> Table:
+    """Call ``fit()`` on the first process; return its table on all.
 
     Raises:
-        RuntimeError: On the other processes, where ``fit`` failed on the first.
+        RuntimeError: On the other processes, if ``fit`` failed on the first.
     """
     if world_size() == 1:
-        return fit(embed)
-    if rank() == 0:
-        return _lead(fit, embed)
-    while (order := _broadcast_order(None)) == _EMBED:
-        embed()
-    if order == _FAILED:
-        raise RuntimeError("a condition could not be fitted: the first process says why")
-    return _share(None)
-
-
-_EMBED, _DONE, _FAILED = 1, 2, 3
-
-
-def _lead(fit: Callable[[Callable[[], Tensor]], Table], embed: Callable[[], Tensor]) -> Table:
-    def ask() -> Tensor:
-        _broadcast_order(_EMBED)
-        return embed()
-
+        return fit()
+    tensors: dict[str, Tensor] = {}
+    shapes: list[Any] = [None]
     try:
-        table = fit(ask)
-    except BaseException:
-        _broadcast_order(_FAILED)
-        raise
-    _broadcast_order(_DONE)
-    return _share(table)
-
-
-def _device() -> torch.device:
-    on_gpu = dist.get_backend() == "nccl"
-    return torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
-
-
-def _broadcast_order(order: int | None) -> int:
-    told = torch.tensor(order or 0, device=_device())
-    dist.broadcast(told, src=0)
-    return int(told)
-
-
-def _share(table: Table | None) -> Table:
-    """The first process's table: shapes as an object, then each tensor's storage."""
-    described: list[Any] = [None]
-    if table is not None:
-        tensors = {"": table.values, **{f"/{k}": v for k, v in table.extras.items()}}
-        described = [[(k, tuple(v.shape), v.dtype) for k, v in tensors.items()]]
-    dist.broadcast_object_list(described, src=0, device=_device())
+        if rank() == 0:
+            table = fit()
+            tensors = {"": table.values, **{f"/{k}": v for k, v in table.extras.items()}}
+            shapes = [[(k, tuple(v.shape), v.dtype) for k, v in tensors.items()]]
+    finally:
+        # After a failure too, where it is None: the other processes are waiting.
+        dist.broadcast_object_list(shapes, src=0, device=_device())
+    if shapes[0] is None:
+        raise RuntimeError("a condition could not be fitted: the first process says why")
     received = {}
-    for name, shape, dtype in described[0]:
-        whole = torch.empty(shape, dtype=dtype) if table is None else tensors[name]
-        near = whole.to(_device()).contiguous()
+    for name, shape, dtype in shapes[0]:
+        here = tensors[name] if tensors else torch.empty(shape, dtype=dtype)
+        near = here.to(_device()).contiguous()
         dist.broadcast(near, src=0)
         received[name] = near.cpu()
     return Table(received.pop(""), {k.removeprefix("/"): v for k, v in received.items()})
 
 
-def all_of(mine: bool) -> bool:
-    """Whether something holds on all processes; waits for them and for the device."""
-    if world_size() == 1:
-        return mine
-    told = torch.tensor(int(mine), device=_device())
-    dist.all_reduce(told, dist.ReduceOp.MIN)
-    return bool(told)
+def all_of(flag: bool) -> bool:
+    """Whether a flag is True on all processes; waits for them and for the device."""
+    return bool(gather(torch.tensor([int(flag)], device=_device())).all())
 
 
-def require_equal(mine: int) -> None:
+def require_equal(count: int) -> None:
     """Refuse batches of different sizes, with which processes would wait for each other for ever.
 
     Args:
-        mine: Samples in this process's batch.
+        count: Samples in this process's batch.
 
     Raises:
-        ValueError: On all processes, with the size of each.
+        ValueError: On all processes, with two of the sizes.
     """
-    if world_size() == 1:
-        return
-    sizes = [torch.zeros((), dtype=torch.long, device=_device()) for _ in range(world_size())]
-    dist.all_gather(sizes, torch.tensor(mine, device=_device()))
-    found = [int(size) for size in sizes]
-    if len(set(found)) > 1:
-        odd = next(i for i, size in enumerate(found) if size != found[0])
+    counts: list[int] = gather(torch.tensor([count], device=_device())).tolist()
+    if len(set(counts)) > 1:
+        odd = next(i for i, each in enumerate(counts) if each != counts[0])
         raise ValueError(
             "processes must have equally large batches: process 0 has"
-            f" {found[0]} samples and process {odd} has {found[odd]}"
+            f" {counts[0]} samples and process {odd} has {counts[odd]}"
         )
 
 
+def chunk(size: int) -> range:
+    """This process's part of ``size`` rows; the last process's may be shorter."""
+    part = -(-size // world_size())
+    return range(min(rank() * part, size), min((rank() + 1) * part, size))
+
+
 def gather_rows(rows: Tensor, size: int) -> Tensor:
-    """Join the processes' rows, of which the last may have fewer: (size, ...) on every process.
+    """Join the processes' rows on every process.
 
     Args:
-        rows: Process r's rows ``r * ceil(size / processes)`` and on.
+        rows: This process's rows, those of ``chunk(size)``.
         size: Rows in all.
     """
     if world_size() == 1:
         return rows
     part = -(-size // world_size())
-    near = rows.new_zeros((part, *rows.shape[1:]), device=_device())
-    near[: len(rows)] = rows
-    parts = [torch.empty_like(near) for _ in range(world_size())]
-    dist.all_gather(parts, near)
-    return torch.cat(parts)[:size]
+    padded = rows.new_zeros((part, *rows.shape[1:]), device=_device())
+    padded[: len(rows)] = rows
+    return gather(padded)[:size]
 
 
-def chunk(size: int) -> range:
-    """The indices of this process's rows, as `gather_rows` joins them."""
-    part = -(-size // world_size())
-    return range(min(rank() * part, size), min((rank() + 1) * part, size))
-
-
-def slices(whole: range, length: int) -> Iterator[range]:
-    """Consecutive pieces of a range, ``length`` long but for the last."""
-    for start in range(0, len(whole), length):
-        yield whole[start : start + length]
+def _device() -> torch.device:
+    """The device whose tensors the processes exchange."""
+    if dist.is_initialized() and dist.get_backend() == "nccl":
+        return torch.device("cuda", torch.cuda.current_device())
+    return torch.device("cpu")

@@ -1,8 +1,7 @@
-"""The sampler of each epoch, with the values of the condition that it reads."""
+"""The samples of each batch: from the sampler's global batches to this process's keys."""
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,57 +15,34 @@ from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.training.tables import Tables
 
-
-class Remaining:
-    """A sampler's batches among the samples that remain.
-
-    Args:
-        sampler: Made for as many samples as there are rows.
-        rows: (r,) the dataset index of each.
-    """
-
-    def __init__(self, sampler: Sampler, rows: Tensor) -> None:
-        self.sampler = sampler
-        self.rows = rows
-
-    def __len__(self) -> int:
-        """Batches per epoch."""
-        return len(self.sampler)
-
-    def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
-        """Global batches of dataset indices."""
-        for batch in self.sampler.batches(epoch, start):
-            yield self.rows[batch]
-
-
 SampleKey = tuple[int, ...]
-"""(epoch, position in the epoch, index) of a sample; a partner's index follows where it has one."""
+"""(epoch, position in the epoch, index) of a sample; its partner's index follows if it has one."""
 
 
 @dataclass
 class Consumed:
-    """How many global batches training has consumed: with the settings, all that a resume must know."""
+    """How many global batches training has consumed; a resume needs this number and the settings."""
 
     batches: int = 0
 
 
 class Batches:
-    """The keys of one process's part of every global batch.
+    """The sample keys of one process's part of every global batch.
 
     Epoch and first batch follow from the batches consumed, so that each epoch has its own order and
-    a run stopped in the middle of one goes on with exactly the samples it would have seen.
+    a run stopped within one continues with exactly the samples that come next.
 
     Args:
-        make_sampler: Makes the sampler; called at each epoch's start, since what it samples by may
-            be refreshed then.
+        make_sampler: Makes the sampler; called when an epoch starts, since its condition may have been
+            refreshed.
         consumed: Counted by the training loop.
         batch_size: Samples in a global batch.
         rank: This process.
-        world_size: How many processes there are.
+        world_size: Number of processes.
 
     Raises:
         ValueError: For an epoch without batches, one whose last batch the processes cannot share, or
-            one of another number of batches than the first.
+            one with another number of batches than the first.
     """
 
     def __init__(
@@ -91,7 +67,7 @@ class Batches:
             self._check_last(sampler)
 
     def _check_last(self, sampler: Sampler) -> None:
-        """Refuse now what would fail at an epoch's end: a last batch that cannot be shared."""
+        """Refuse a last batch that cannot be shared now, and not at the end of an epoch."""
         last = sum(len(batch) for batch in sampler.batches(0, self.length - 1))
         if last % self.world_size:
             samples = (self.length - 1) * self.batch_size + last
@@ -106,7 +82,7 @@ class Batches:
         return self.length
 
     def __iter__(self) -> Iterator[list[SampleKey]]:
-        # Read now, not at the first batch: workers fetch ahead of what is counted as consumed.
+        # Read now, not at the first batch: workers fetch batches before they are consumed.
         epoch, start = divmod(self.consumed.batches, self.length)
         return self._keys(epoch, start)
 
@@ -118,20 +94,28 @@ class Batches:
                 " epochs must be equally long, whatever condition is refreshed"
             )
         for number, batch in enumerate(sampler.batches(epoch, start), start):
-            mine = rank_slice(batch, self.rank, self.world_size)
-            first = number * self.batch_size + self.rank * len(mine)
-            rows: list[Any] = mine.tolist()
-            yield [
-                (epoch, first + i, *(row if isinstance(row, list) else (row,)))
-                for i, row in enumerate(rows)
-            ]
+            part = rank_slice(batch, self.rank, self.world_size)
+            first = number * self.batch_size + self.rank * len(part)
+            rows = part.view(len(part), -1).tolist()
+            yield [(epoch, first + i, *indices) for i, indices in enumerate(rows)]
+
+
+def rank_slice(batch: Tensor, rank: int, world_size: int) -> Tensor:
+    """Process ``rank``'s part of a global batch: (B,) or (B, 2) -> (B / world_size,) or (.., 2).
+
+    Raises:
+        ValueError: For a batch that the processes cannot share evenly.
+    """
+    check_divisible(len(batch), world_size)
+    part = len(batch) // world_size
+    return batch[rank * part : (rank + 1) * part]
 
 
 def check_divisible(size: int, world_size: int) -> None:
     """Refuse a batch that the processes cannot share evenly.
 
     Raises:
-        ValueError: Naming the nearest sizes that would do.
+        ValueError: With the nearest sizes that they can share.
     """
     if size % world_size:
         below = size - size % world_size
@@ -143,11 +127,11 @@ def check_divisible(size: int, world_size: int) -> None:
 
 
 def check_processes(settings: FitSettings) -> None:
-    """Refuse settings that do not go with the processes there are, before anything is done.
+    """Refuse settings that do not fit the number of processes.
 
     Raises:
-        ValueError: For a batch that the processes cannot share evenly, and where a launcher started
-            more of them than one and the settings say one: each would train for itself.
+        ValueError: For a batch that the processes cannot share evenly; if a launcher started several
+            processes and the settings are for one, so that each would train by itself.
     """
     check_divisible(settings.batch_size, settings.processes)
     launched = {"torchrun": "WORLD_SIZE", "srun": "SLURM_STEP_NUM_TASKS"}
@@ -162,25 +146,14 @@ def check_processes(settings: FitSettings) -> None:
             )
 
 
-def rank_slice(batch: Tensor, rank: int, world_size: int) -> Tensor:
-    """Process ``rank``'s part of a global batch: (B,) or (B, 2) -> (B / world_size,) or (.., 2).
-
-    Raises:
-        ValueError: For a batch that the processes cannot share evenly.
-    """
-    check_divisible(len(batch), world_size)
-    part = len(batch) // world_size
-    return batch[rank * part : (rank + 1) * part]
-
-
 class EpochSampler:
-    """Makes the sampler, and makes it anew when the table that it reads was refreshed.
+    """Makes the sampler, and makes it again when the table that it reads was refreshed.
 
-    A sampler of millions of class ids takes a second to build, so it is kept as long as it is right.
+    A sampler of millions of class ids takes a second to build, so it is kept while it is valid.
 
     Args:
-        parts: Whose sampler is made.
-        tables: The fitted conditions.
+        parts: The parts of the pipeline.
+        tables: The tables of its conditions.
         settings: Batch size and seed.
     """
 
@@ -188,45 +161,44 @@ class EpochSampler:
         self.parts = parts
         self.tables = tables
         self.settings = settings
-        self._read: Table | None = None
+        self._table: Table | None = None
         self._made: Sampler | None = None
 
     def __call__(self) -> Sampler:
         """The sampler of the samples that are trained on.
 
         Raises:
-            ValueError: If it reads a condition that has no table.
+            KeyError: If the condition that it reads has no table.
         """
-        name = self._condition()
+        name = self.parts.sampler_on
         table = None if name is None else self.tables[name]
-        if self._made is None or table is not self._read:
-            self._made, self._read = self._make(name), table
+        if self._made is None or table is not self._table:
+            self._made, self._table = self._make(name), table
         return self._made
 
-    def _condition(self) -> str | None:
-        """The name of the condition that the sampler reads, or None."""
-        name = self.parts.sampler_on
-        if name is None:
-            if "condition" not in inspect.signature(self.parts.sampler).parameters:
-                return None
-            name = "condition"
-            if len(list(self.tables)) == 1:
-                (name,) = self.tables
-        if name not in self.tables:
-            raise ValueError(
-                f"the sampler reads the static or refreshed condition {name!r}; there are"
-                f" {', '.join(map(repr, self.tables)) or 'none'}"
-            )
-        return name
-
     def _make(self, condition: str | None) -> Sampler:
-        rows = (~self.tables.left_out()).nonzero().flatten()
+        kept = (~self.tables.left_out()).nonzero().flatten()
         supplied: dict[str, Any] = {
-            "size": len(rows),
+            "size": len(kept),
             "batch_size": self.settings.batch_size,
             "seed": self.settings.seed,
         }
         if condition is not None:
             supplied["condition"] = self.tables.present(condition).values
         sampler = self.parts.sampler(**supplied)
-        return sampler if len(rows) == self.tables.size else Remaining(sampler, rows)
+        return sampler if len(kept) == self.tables.size else _Kept(sampler, kept)
+
+
+class _Kept:
+    """A sampler of some samples: its indices are places in ``kept``, which has dataset indices."""
+
+    def __init__(self, sampler: Sampler, kept: Tensor) -> None:
+        self.sampler = sampler
+        self.kept = kept
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
+        for batch in self.sampler.batches(epoch, start):
+            yield self.kept[batch]

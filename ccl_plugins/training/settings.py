@@ -1,71 +1,98 @@
-"""How a pipeline is trained: the ``[fit]`` table of a configuration."""
+"""The settings of training: the ``[fit]`` table of a configuration, checked and completed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any
 
-from ccl_plugins.arguments import non_negative, number, one_of, positive, whole
-from ccl_plugins.training.optimizers import complete_optimizer, complete_schedule
+from ccl_plugins.arguments import below_one, non_negative, number, one_of, positive, whole
 
-_WHOLE = {
+PRECISIONS = ("32-true", "16-mixed", "bf16-mixed", "64-true")
+
+_SHARED = {"lr_per": None, "decay": "matrices", "layer_decay": 1.0}
+
+OPTIMIZERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "adam": {"lr": 1e-3, "weight_decay": 0.0, **_SHARED},
+        "adamw": {"lr": 3e-3, "weight_decay": 1e-4, **_SHARED},
+        "sgd": {"lr": 0.06, "weight_decay": 5e-4, "momentum": 0.9, "nesterov": False, **_SHARED},
+        "lars": {"lr": 0.3, "weight_decay": 1e-6, "momentum": 0.9, **_SHARED},
+    }
+)
+"""The optimizers, and the defaults of their settings."""
+
+SCHEDULES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "cosine": {"per": "step", "start": 0.0, "end": 0.0, "overlap": False, "reach_end": False},
+        "step": {"per": "epoch", "start": 0.0, "milestones": [], "factor": 0.1},
+        "constant": {"per": "step", "start": 0.0},
+    }
+)
+"""The schedules of the learning rate, and the defaults of their settings."""
+
+_CHOICES = {"decay": ("matrices", "all"), "per": ("step", "epoch")}
+
+_LEAST = {
     "epochs": 1,
     "batch_size": 1,
     "seed": 0,
+    "workers": 0,
     "devices": 1,
     "nodes": 1,
     "accumulate": 1,
+    "micro_batch": 1,
     "checkpoint_every": 1,
+    "checkpoint_every_steps": 1,
     "keep_last": 1,
     "log_every": 1,
 }
-_WHOLE_OR_NONE = {"workers": 0, "micro_batch": 1, "checkpoint_every_steps": 1}
-
-PRECISIONS = ("32-true", "16-mixed", "bf16-mixed", "64-true")
+"""The smallest value of each whole number."""
 
 
 @dataclass(frozen=True)
 class FitSettings:
-    """What ``pipeline.fit`` takes, checked.
+    """The settings of ``pipeline.fit``.
 
     Args:
         epochs: Passes over the training set.
         batch_size: Samples in a *global* batch, over all devices.
-        seed: The seed of sample order, augmentation and everything else that is random in training.
+        seed: The seed of sample order, augmentation and all other random numbers in training.
         optimizer: ``{"name": "adamw" | "adam" | "sgd" | "lars", "lr": ..., "weight_decay": ...}``, with
-            ``"momentum"`` for sgd and lars and ``"nesterov"`` for sgd.  ``"lr_per": 256`` says that
-            ``lr`` is for a step of 256 samples, and grows with them; ``"decay": "all"`` decays biases
-            and norms too; ``"layer_decay": 0.75`` multiplies the rate of each layer of the backbone by
-            that of the next.  What is left out has the value in `OPTIMIZERS`.
-        schedule: ``{"name": "cosine"}`` falls after the warm-up to the part ``"end"`` of the learning
-            rate, ``"step"`` multiplies it by ``"factor"`` at each of ``"milestones"``, epochs, and
+            ``"momentum"`` for sgd and lars and ``"nesterov"`` for sgd.  ``"lr_per": 256``: ``lr`` is for
+            a step of 256 samples and scales linearly with their number.  ``"decay": "all"``: biases and
+            norms decay too.  ``"layer_decay": 0.75``: each layer of the backbone has that factor of the
+            next layer's rate.  `OPTIMIZERS` has the defaults.
+        schedule: ``{"name": "cosine"}`` falls after the warm-up to ``"end"`` times the learning rate,
+            ``"step"`` multiplies it by ``"factor"`` at each epoch of ``"milestones"``, and
             ``"constant"`` leaves it; ``"per": "epoch"`` changes it between epochs only.  The warm-up
-            begins at the part ``"start"``; with ``"overlap"`` it is a ceiling of a cosine over the whole
-            run; with ``"reach_end"`` the last step, or epoch, has the end's rate.
+            begins at ``"start"`` times the rate; with ``"overlap"`` the cosine spans the whole run and
+            the warm-up limits it; with ``"reach_end"`` the last step, or epoch, has the end's rate.
         warmup_epochs: Epochs, or parts of one, in which the learning rate rises linearly.
         workers: Processes that load and augment; None chooses by machine and data.
         devices: GPUs, or CPU processes, that share each batch, on each node.
         nodes: Machines that train together.
-        precision: ``"32-true"``, ``"bf16-mixed"``, ``"16-mixed"`` or ``"64-true"``; losses are computed
-            in at least float32 whatever it is.
+        precision: ``"32-true"``, ``"bf16-mixed"``, ``"16-mixed"`` or ``"64-true"``; losses are always
+            computed in at least float32.
         accumulate: Batches whose gradients make one optimizer step.
         micro_batch: Samples of a batch that each device encodes at a time; None: all.  The gradient is
             that of the whole batch, in the memory of a part and with twice the forward passes.
-        clip: Largest norm of the gradient; None leaves it.
-        compile: Whether networks and objective are compiled, or with which backend of torch.compile.
-        channels_last: Whether images and filters lie with channels last in memory, as GPUs with tensor
+        clip: Largest norm of the gradient; None: no limit.
+        compile: Whether networks and objective are compiled, or the backend of torch.compile.
+        channels_last: Whether images and filters are stored with channels last, as GPUs with tensor
             cores prefer in mixed precision.
         checkpoint_every: Epochs between checkpoints; one is always written at the end.
         checkpoint_every_steps: Optimizer steps between further ones; None: none.
         keep_last: Checkpoints that are kept.
         log_every: Optimizer steps between logged values.
-        detect_anomaly: Whether every step's loss is looked at, and autograd names the operation that
+        detect_anomaly: Whether every step's loss is checked and autograd names the operation that
             made a NaN; slow.
 
     Raises:
         TypeError: For a value of another type.
-        ValueError: For one out of range, and for unknown optimizers, schedules and settings of these.
+        ValueError: For a value out of range, and for unknown optimizers, schedules and their settings.
     """
 
     epochs: int = 100
@@ -90,11 +117,10 @@ class FitSettings:
     detect_anomaly: bool = False
 
     def __post_init__(self) -> None:
-        for name, least in _WHOLE.items():
-            whole(name, getattr(self, name), least)
-        for name, least in _WHOLE_OR_NONE.items():
-            if getattr(self, name) is not None:
-                whole(name, getattr(self, name), least)
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is not None or getattr(FitSettings, name) is not None:
+                whole(name, value, least)
         non_negative("warmup_epochs", number("warmup_epochs", self.warmup_epochs))
         if self.warmup_epochs > self.epochs:
             raise ValueError(
@@ -102,17 +128,16 @@ class FitSettings:
             )
         if self.clip is not None:
             positive("clip", number("clip", self.clip))
-        for name in ("channels_last", "detect_anomaly"):
-            if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"{name} must be true or false, not {getattr(self, name)!r}")
+        _check_bool("channels_last", self.channels_last)
+        _check_bool("detect_anomaly", self.detect_anomaly)
         if not isinstance(self.compile, bool | str):
             raise TypeError(
                 "compile must be true, false or the name of a backend of torch.compile, not"
                 f" {self.compile!r}"
             )
         one_of("precision", self.precision, PRECISIONS)
-        object.__setattr__(self, "optimizer", complete_optimizer(self.optimizer))
-        object.__setattr__(self, "schedule", complete_schedule(self.schedule))
+        object.__setattr__(self, "optimizer", _complete_optimizer(self.optimizer))
+        object.__setattr__(self, "schedule", _complete_schedule(self.schedule))
 
     @property
     def processes(self) -> int:
@@ -122,3 +147,79 @@ class FitSettings:
     def to_dict(self) -> dict[str, Any]:
         """Every setting as plain data."""
         return asdict(self)
+
+
+def _complete_optimizer(given: Any) -> dict[str, Any]:
+    values = _complete("optimizer", given, OPTIMIZERS, 'name = "adamw", lr = 3e-3', "adamw")
+    positive("optimizer lr", values["lr"])
+    non_negative("optimizer weight_decay", values["weight_decay"])
+    if "momentum" in values:
+        below_one("optimizer momentum", values["momentum"])
+    if values["lr_per"] is not None:
+        whole("optimizer lr_per", values["lr_per"], 1)
+    if not 0 < values["layer_decay"] <= 1:
+        raise ValueError(
+            f"optimizer layer_decay must be above 0 and at most 1, not {values['layer_decay']!r}"
+        )
+    if values.get("nesterov") and values["momentum"] == 0:
+        raise ValueError("optimizer nesterov needs a momentum above 0")
+    if values["name"] == "lars" and values["weight_decay"] == 0:
+        raise ValueError(
+            "optimizer weight_decay must be above 0 for lars, which scales the steps of those"
+            " parameters only that decay: 1e-6 is usual"
+        )
+    return values
+
+
+def _complete_schedule(given: Any) -> dict[str, Any]:
+    values = _complete("schedule", given, SCHEDULES, 'name = "cosine", end = 0.001', "cosine")
+    for key in ("start", "end", "factor"):
+        if key in values:
+            non_negative(f"schedule {key}", values[key])
+    if values["name"] == "step":
+        milestones = values["milestones"]
+        if not isinstance(milestones, list | tuple) or not milestones:
+            raise ValueError(
+                f"schedule milestones must be epochs, as [120, 160], not {milestones!r}"
+            )
+        for each in milestones:
+            whole("each of the schedule's milestones", each, 1)
+        if sorted(set(milestones)) != list(milestones):
+            raise ValueError(f"schedule milestones must rise, not {milestones!r}")
+        values["milestones"] = list(milestones)
+    return values
+
+
+def _complete(
+    table: str, given: Any, known: Mapping[str, Mapping[str, Any]], example: str, default: str
+) -> dict[str, Any]:
+    """A table with the defaults of the settings that are not given; names and types are checked."""
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{table} must be a table as {{{example}}}, not {given!r}")
+    name = given.get("name", default)
+    if not isinstance(name, str) or name not in known:
+        raise ValueError(f"there is no {table} {name!r}{_suggest(name, [*known])}")
+    settings = known[name]
+    for key in given:
+        if key != "name" and key not in settings:
+            raise ValueError(f"{name} has no setting {key!r}{_suggest(key, ['name', *settings])}")
+    values = {k: given.get(k, v) for k, v in settings.items()}
+    for key, value in settings.items():
+        place = f"{table} {key}"
+        if key in _CHOICES:
+            one_of(place, values[key], _CHOICES[key])
+        elif isinstance(value, bool):
+            _check_bool(place, values[key])
+        elif isinstance(value, float):
+            values[key] = float(number(place, values[key]))
+    return {"name": name, **values}
+
+
+def _suggest(word: object, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(str(word), known, 1)
+    return (f"; did you mean {near[0]!r}?" if near else "") + f" (there are {', '.join(known)})"
+
+
+def _check_bool(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be true or false, not {value!r}")

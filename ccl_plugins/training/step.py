@@ -1,4 +1,4 @@
-"""The training step, written once: from a batch of views to the loss."""
+"""The training step, from a batch of views to the loss."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics.logsumexp import gather
+from ccl_plugins.numerics.logsumexp import at_least_float32, gather
 from ccl_plugins.protocols import Embedded
 from ccl_plugins.training.loader import Batch
 from ccl_plugins.training.micro_batches import embed
@@ -24,9 +24,9 @@ def take_step(
     micro_batch: int | None = None,
     loss: Callable[[Any], Tensor] | None = None,
 ) -> tuple[Tensor, Any]:
-    """The loss of a batch, and the pairs it was taken on.
+    """The loss of a batch, and the pairs that it was computed on.
 
-    Nothing is stored and no value is looked at.  After ``backward`` the caller gives the pairs to
+    No state changes and no value is inspected.  After ``backward`` the caller gives the pairs to
     ``method.enqueue``, and after the optimizer's step it calls ``method.after_step``.
 
     Args:
@@ -34,16 +34,17 @@ def take_step(
         tables: The fitted conditions.
         batch: Views and indices on the method's device.
         micro_batch: Samples that are embedded at a time; None: all.
-        loss: Computes ``objective.loss``, compiled for instance.
+        loss: Computes ``objective.loss``, for example compiled.
     """
     method, objective = parts.method, parts.objective
     index, partner = batch.index, None
     if index.ndim == 2:
         index, partner = index.unbind(1)
     embedded = embed(method, batch.views, micro_batch)
-    # Similarities over small temperatures overflow in half precision, so autocast ends here.
+    # Autocast ends here: similarities over small temperatures overflow in half precision.
     with torch.autocast(index.device.type, enabled=False):
-        embedded = _at_least_float32(embedded)
+        tensors = {k: at_least_float32(x) for k, x in vars(embedded).items() if x is not None}
+        embedded = Embedded(**tensors)
         if objective.embedding != "raw":
             embedded = embedded.normalized()
         condition = {**tables.look_up(index), **tables.observe(embedded)}
@@ -52,12 +53,6 @@ def take_step(
         if extras:
             pairs = replace(pairs, extras={**pairs.extras, **extras})
         if partner is not None:
-            # By index, as the queue reads conditions again.
             partner = gather(partner) if pairs.processes > 1 else partner
             pairs = replace(pairs, partner=partner, partner_condition=tables.look_up(partner))
         return (loss or objective.loss)(pairs), pairs
-
-
-def _at_least_float32(embedded: Embedded) -> Embedded:
-    narrow = {k: x.float() for k, x in vars(embedded).items() if x is not None and x.itemsize < 4}
-    return replace(embedded, **narrow)

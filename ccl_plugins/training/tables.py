@@ -1,43 +1,51 @@
-"""The engine behind conditions: when they are computed, and the values a batch is given."""
+"""The conditions of a run: when they are computed, and the values of each batch."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import cache, partial
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
+from ccl_plugins.arguments import one_of
 from ccl_plugins.metadata.fitted import Description, describe
 from ccl_plugins.metadata.missing import check_policy, missing_rows
 from ccl_plugins.metadata.values import check_values
-from ccl_plugins.protocols import Condition, Embedded, Table
+from ccl_plugins.protocols import (
+    Condition,
+    Embedded,
+    Missing,
+    Refresh,
+    SupportsMissing,
+    SupportsReadsEmbeddings,
+    Table,
+)
 from ccl_plugins.training import ranks
 from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
 
 
 class Tables:
-    """The tables of all conditions of a run.
+    """The tables of all conditions of a run, the same on all processes.
 
-    Static ones are fitted once and refreshed ones at the start of each epoch, on the first process;
-    all processes have the same.  Online ones have no table.
+    The first process fits them, once or at the start of each epoch, as their ``refresh`` says.
+    Conditions with ``refresh = "batch"`` have no table.
 
     Args:
-        conditions: By name.  What becomes of missing values is said by a condition's attribute
-            ``missing``, a `ccl_plugins.metadata.missing.Missing`; without one they are an error.
+        conditions: By name.
         size: Number of training samples.
-        seed: A condition's fit draws from a stream of (seed, epoch, its place).
+        seed: A condition's fit draws random numbers from the stream (seed, epoch, its place).
+
+    Raises:
+        ValueError: For an unknown ``refresh`` or policy for missing values.
     """
 
     def __init__(self, conditions: Mapping[str, Condition], size: int, seed: int = 0) -> None:
         for name, condition in conditions.items():
-            if condition.refresh not in ("never", "epoch", "batch"):
-                raise ValueError(
-                    f"condition {name!r} has refresh {condition.refresh!r};"
-                    " there are 'never', 'epoch' and 'batch'"
-                )
+            one_of(f"refresh of condition {name!r}", condition.refresh, get_args(Refresh))
             check_policy(_policy(condition), condition.value_type)
         self.conditions = dict(conditions)
         self.size = size
@@ -45,54 +53,55 @@ class Tables:
         self.tables: dict[str, Table] = {}
         self.epochs: dict[str, int] = {}
         self.missing: dict[str, int] = {}
-        """How many samples lacked a value when a condition was fitted; on the first process."""
-        self._near: dict[tuple[str, str], Tensor] = {}
+        """How many samples had no value when a condition was fitted; on the first process."""
+        self._on_device: dict[tuple[str, str], Tensor] = {}
 
     def __getitem__(self, name: str) -> Table:
         if name not in self.tables:
-            raise KeyError(self._not_there(name))
+            raise KeyError(self._why_no_table(name))
         return self.tables[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.tables)
 
     def refresh(self, epoch: int, split: Any, embed: Callable[[], Tensor]) -> list[str]:
-        """Fit what ``epoch`` needs and lacks, and say which; called by all processes.
+        """Fit the conditions that are due in ``epoch``; called by all processes.
 
         Args:
             epoch: The epoch about to start.
             split: The training split.
             embed: Gives the (N, d) unit-norm projections; all processes take part in each call.
 
+        Returns:
+            The names of the conditions that were fitted.
+
         Raises:
-            ValueError: For a table that is not one row per sample, or has missing values that its
+            RuntimeError: For a condition that calls ``embed`` and does not declare it.
+            ValueError: For a table without one row per sample, or with missing values that its
                 condition does not allow; for a refreshed one that leaves out other samples than before.
         """
         fitted = [name for name in self.conditions if self._is_due(name, epoch)]
-        cached: list[Tensor] = []
-
-        def embed_once() -> Tensor:
-            if not cached:
-                cached.append(embed())
-            return cached[0]
-
+        embed_once = cache(embed)
         for place, name in enumerate(self.conditions):
             if name not in fitted:
                 continue
+            reads = _reads_embeddings(self.conditions[name])
+            if reads and ranks.world_size() > 1:
+                embed_once()  # with all processes, since the first one fits alone
+            left_out, refreshed = self.left_out(), name in self.tables
 
-            def fit(ask: Callable[[], Tensor], name: str = name, place: int = place) -> Table:
+            def fit(name: str = name, place: int = place, reads: bool = reads) -> Table:
+                given = embed_once if reads else partial(_refuse, name)
                 with undisturbed():
                     seed_cpu(mix(self.seed, epoch, place))
-                    return self._fit(name, split, ask)
+                    return self._fit(name, split, given)
 
-            before = self.left_out()
-            had = name in self.tables
-            self.tables[name] = ranks.on_first(fit, embed_once)
+            self.tables[name] = ranks.on_first(fit)
             self.epochs[name] = epoch
-            self._near.clear()
-            if had and not torch.equal(before, self.left_out()):
+            self._on_device.clear()
+            if refreshed and not torch.equal(left_out, self.left_out()):
                 raise ValueError(
-                    f"condition {name!r} lacks values of other samples than an epoch before; with"
+                    f"condition {name!r} has no value for other samples than an epoch before; with"
                     " missing='drop' an epoch would have another length"
                 )
         return fitted
@@ -112,23 +121,23 @@ class Tables:
         values = check_values(name, table.values, condition.value_type, self.size, policy)
         missing = int(missing_rows(table.values, condition.value_type).sum())
         if missing and name not in self.missing:
-            become = (
+            fate = (
                 "positives of their own views only" if policy == "own" else "left out of training"
             )
             warnings.warn(
-                f"condition {name!r} is missing in {missing} of {self.size} samples, which are {become}",
+                f"condition {name!r} is missing in {missing} of {self.size} samples, which are {fate}",
                 stacklevel=2,
             )
         self.missing[name] = missing
         return Table(values.cpu(), {k: v.detach().cpu() for k, v in table.extras.items()})
 
     def describe(self, name: str) -> Description:
-        """What a condition's table holds, the samples that are left out too."""
+        """What a condition's table holds, samples that are left out included."""
         found = describe(self[name], self.conditions[name].value_type)
         return replace(found, missing=self.missing.get(name, found.missing))
 
     def left_out(self) -> Tensor:
-        """(N,) True at samples that are not trained on: what a condition with ``"drop"`` lacks."""
+        """(N,) True at samples that are not trained on: those without a value of a ``"drop"`` condition."""
         out = torch.zeros(self.size, dtype=torch.bool)
         for name, table in self.tables.items():
             condition = self.conditions[name]
@@ -145,17 +154,14 @@ class Tables:
         """The values of a batch, by condition.
 
         Args:
-            index: (n,) dataset indices, on the device where the values are wanted; or (n, 2), whose
-                first column counts: a row's condition is its first image's.
+            index: (n,) dataset indices, on the device that the values are put on.
 
         Raises:
             RuntimeError: For a condition that is not fitted yet.
         """
         for name, condition in self.conditions.items():
             if condition.refresh != "batch" and name not in self.tables:
-                raise RuntimeError(self._not_there(name))
-        if index.ndim == 2:
-            index = index[:, 0]
+                raise RuntimeError(self._why_no_table(name))
         return {
             name: self._on(index.device, name, "", table.values)[index]
             for name, table in self.tables.items()
@@ -171,16 +177,16 @@ class Tables:
 
     def _on(self, device: torch.device, name: str, key: str, value: Tensor) -> Tensor:
         """A tensor on a device, moved there once: a copy in every step would wait for it."""
-        near = self._near.get((name, key))
-        if near is None or near.device != device:
-            near = self._near[name, key] = value.to(device)
-        return near
+        found = self._on_device.get((name, key))
+        if found is None or found.device != device:
+            found = self._on_device[name, key] = value.to(device)
+        return found
 
     def observe(self, embedded: Embedded) -> dict[str, Tensor]:
-        """The values of the online conditions on an embedded batch, without gradient."""
+        """The values of the conditions that are computed from the embedded batch, without gradient."""
         with torch.no_grad():
             return {
-                name: condition(embedded)  # type: ignore[operator]  # online ones are called
+                name: condition(embedded)  # type: ignore[operator]  # a BatchCondition
                 for name, condition in self.conditions.items()
                 if condition.refresh == "batch"
             }
@@ -188,16 +194,12 @@ class Tables:
     def state_dict(self) -> dict[str, Any]:
         """The tables as plain data and tensors."""
         return {
-            name: {
-                "values": table.values,
-                "extras": dict(table.extras),
-                "epoch": self.epochs[name],
-            }
-            for name, table in self.tables.items()
+            name: {"values": t.values, "extras": dict(t.extras), "epoch": self.epochs[name]}
+            for name, t in self.tables.items()
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take the tables of `state_dict`.
+        """Restore the tables from `state_dict`.
 
         Raises:
             ValueError: For conditions that this run does not have, or another number of samples.
@@ -205,23 +207,35 @@ class Tables:
         for name, saved in state.items():
             if name not in self.conditions:
                 raise ValueError(
-                    f"the checkpoint has a condition {name!r}; this run has"
-                    f" {', '.join(map(repr, self.conditions)) or 'none'}"
+                    f"the checkpoint has a condition {name!r}; this run has {self._names()}"
                 )
             condition = self.conditions[name]
             check_values(name, saved["values"], condition.value_type, self.size, _policy(condition))
             self.tables[name] = Table(saved["values"], saved["extras"])
             self.epochs[name] = saved["epoch"]
-        self._near.clear()
+        self._on_device.clear()
 
-    def _not_there(self, name: str) -> str:
+    def _why_no_table(self, name: str) -> str:
         if name not in self.conditions:
-            there = ", ".join(map(repr, self.conditions)) or "none"
-            return f"there is no condition {name!r}; there are {there}"
+            return f"there is no condition {name!r}; there are {self._names()}"
         if self.conditions[name].refresh == "batch":
             return f"condition {name!r} is computed in every step and has no table"
-        return f"condition {name!r} is asked for before it was fitted: call refresh first"
+        return f"condition {name!r} is read before it was fitted: call refresh first"
+
+    def _names(self) -> str:
+        return ", ".join(map(repr, self.conditions)) or "none"
 
 
-def _policy(condition: Any) -> Any:
-    return getattr(condition, "missing", "error")
+def _policy(condition: Condition) -> Missing:
+    return condition.missing if isinstance(condition, SupportsMissing) else "error"
+
+
+def _reads_embeddings(condition: Condition) -> bool:
+    return isinstance(condition, SupportsReadsEmbeddings) and condition.reads_embeddings
+
+
+def _refuse(name: str) -> Tensor:
+    raise RuntimeError(
+        f"condition {name!r} calls embed() and does not declare it: give its class"
+        " reads_embeddings = True"
+    )

@@ -29,9 +29,10 @@ class Small(nn.Sequential):
 
 
 class Projected:
-    """A refreshed condition that asks for the embeddings of all ranks."""
+    """A refreshed condition that reads the embeddings of all ranks."""
 
     refresh, value_type = "epoch", "continuous"
+    reads_embeddings = True
 
     def fit(self, split: Any, embed: Any, previous: Any) -> Tensor:
         return embed()
@@ -147,12 +148,11 @@ def gather_chunks(size: int) -> Tensor:
 def fail_on_first() -> str:
     """What each rank raises where a condition cannot be fitted."""
 
-    def fit_it(embed: Any) -> Any:
-        embed()
+    def fit_it() -> Any:
         raise ValueError("no")
 
     try:
-        on_first(fit_it, lambda: torch.zeros(1))
+        on_first(fit_it)
     except (ValueError, RuntimeError) as error:
         return str(error)
     return ""

@@ -41,7 +41,7 @@ def make(
 ) -> Parts:
     torch.manual_seed(0)
     method = MoCoV2(8, 4, **{"queue_size": 20, "momentum": 0.5, **settings}, backbone=Small())
-    more = {} if sampler is None else {"sampler": sampler}
+    more = {} if sampler is None else {"sampler": sampler, "sampler_on": "condition"}
     return make_parts(
         dataset=FakeDataset(44),
         views=FakeViews(),

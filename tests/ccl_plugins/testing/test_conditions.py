@@ -81,6 +81,13 @@ class Expecting(Sound):
         return split.metadata["label"]
 
 
+class Embedding(Sound):
+    """Reads the embeddings and does not declare it."""
+
+    def fit(self, split, embed, previous):
+        return (embed()[:, 0] > 0).long()
+
+
 class Learned(Now):
     """With a gradient."""
 
@@ -98,6 +105,7 @@ BROKEN = {
     Sorted: {"rows_belong_to_samples"},
     Shifted: {"rows_belong_to_samples"},
     Expecting: {"fits_again_after_itself"},
+    Embedding: {"declares_that_it_reads_embeddings"},
     Learned: {"has_no_gradient"},
 }
 

@@ -141,6 +141,7 @@ def test_an_objective_may_have_raw_embeddings(tmp_path: Path) -> None:
 
 class Label:
     refresh, value_type = "never", "categorical"
+    reads_embeddings = True
 
     def fit(self, split: Any, embed: Any, previous: Any) -> Table:
         return Table(split.metadata["label"], {"centers": embed()[:2]})
@@ -183,7 +184,7 @@ def test_fitting_a_condition_leaves_the_model_as_it_was(tmp_path: Path) -> None:
     torch.testing.assert_close(seen, [(torch.zeros(8), False)])
 
 
-def test_a_sampler_that_asks_is_given_the_condition(tmp_path: Path) -> None:
+def test_a_sampler_is_given_the_condition_that_it_reads(tmp_path: Path) -> None:
     given = []
 
     def sampler(*, size: int, batch_size: int, seed: int, condition: Tensor) -> Any:
@@ -192,10 +193,10 @@ def test_a_sampler_that_asks_is_given_the_condition(tmp_path: Path) -> None:
         given.append(condition)
         return Uniform(size=size, batch_size=batch_size, seed=seed)
 
-    run(tmp_path, make_parts(sampler=sampler, conditions={"c": Label()}))
+    run(tmp_path, make_parts(sampler=sampler, sampler_on="c", conditions={"c": Label()}))
     assert given[0].tolist() == (torch.arange(20) % 4).tolist()
-    with pytest.raises(ValueError, match=r"the sampler reads .* there are none"):
-        run(tmp_path, make_parts(sampler=sampler))
+    with pytest.raises(KeyError, match="no condition 'c'; there are none"):
+        run(tmp_path, make_parts(sampler=sampler, sampler_on="c"))
 
 
 def test_lightning_says_nothing_of_its_own(

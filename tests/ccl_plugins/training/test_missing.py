@@ -59,7 +59,8 @@ def test_drop_leaves_the_samples_out_of_every_batch():
         return shuffled(size=size, batch_size=batch_size, seed=seed)
 
     tables = fitted(z=Given(IDS, "drop"))
-    made = EpochSampler(make_parts(sampler=sampler), tables, FitSettings(batch_size=2))()
+    parts = make_parts(sampler=sampler, sampler_on="z")
+    made = EpochSampler(parts, tables, FitSettings(batch_size=2))()
     assert seen["size"] == 4
     torch.testing.assert_close(seen["condition"], torch.tensor([0, 2, 0, 1]))
     assert sorted(torch.cat(list(made.batches(0))).tolist()) == [0, 2, 3, 5]
@@ -93,7 +94,7 @@ def test_a_refreshed_condition_must_drop_the_same_samples():
     condition.refresh = "epoch"
     tables = fitted(z=condition)
     condition.values = IDS.roll(1)
-    with pytest.raises(ValueError, match="lacks values of other samples"):
+    with pytest.raises(ValueError, match="has no value for other samples"):
         tables.refresh(1, SPLIT, lambda: torch.zeros(6, 2))
 
 
@@ -113,9 +114,9 @@ def test_a_dropped_table_survives_its_state():
 
 def test_a_condition_asked_for_before_it_was_fitted_is_named():
     tables = Tables({"z": Given(IDS, "drop")}, 6)
-    with pytest.raises(RuntimeError, match="'z' is asked for before it was fitted"):
+    with pytest.raises(RuntimeError, match="'z' is read before it was fitted"):
         tables.look_up(torch.arange(2))
-    with pytest.raises(KeyError, match="'z' is asked for before it was fitted"):
+    with pytest.raises(KeyError, match="'z' is read before it was fitted"):
         tables["z"]
     with pytest.raises(KeyError, match="no condition 'y'; there are 'z'"):
         tables["y"]

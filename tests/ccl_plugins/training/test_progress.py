@@ -9,7 +9,7 @@ import pytest
 from support.training_fakes import fit, make_parts
 
 from ccl_plugins.training import FitSettings
-from ccl_plugins.training import trainer as module
+from ccl_plugins.training import progress as module
 
 SETTINGS = FitSettings(2, 8, workers=0, log_every=1)
 

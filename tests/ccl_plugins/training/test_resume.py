@@ -35,6 +35,7 @@ class Drifting:
 
     refresh = "epoch"
     value_type = "continuous"
+    reads_embeddings = True
 
     def fit(self, split: Any, embed: Any, previous: Table | None) -> Table:
         before = 0 if previous is None else previous.values
@@ -99,7 +100,10 @@ def test_a_refresh_at_an_epochs_start_is_not_missed_by_a_resume(tmp_path: Path) 
 
     def train(out: Path, stop: int = 0, resume: bool = False) -> None:
         built = make_parts(
-            dataset=FakeDataset(44), conditions={"condition": Drifting()}, sampler=sampler
+            dataset=FakeDataset(44),
+            conditions={"condition": Drifting()},
+            sampler=sampler,
+            sampler_on="condition",
         )
         settings = FitSettings(**{**SETTINGS, "epochs": 2})
         stops = [StopAfter(stop)] if stop else []

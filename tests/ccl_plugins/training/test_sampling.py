@@ -46,6 +46,7 @@ def test_a_sampler_follows_each_refresh(tmp_path: Path) -> None:
         objective=Watches(),
         conditions={"condition": Turning()},
         sampler=SameCondition,
+        sampler_on="condition",
     )
     settings = FitSettings(epochs=3, batch_size=8, workers=0)
     fit(parts, settings, tmp_path, {}, progress=False)
@@ -72,7 +73,7 @@ def test_it_is_made_anew_only_for_another_table() -> None:
 def test_the_condition_must_have_a_table() -> None:
     parts = make_parts(conditions={"a": Fixed()}, sampler=SameCondition, sampler_on="b")
     tables = Tables(parts.conditions, 16)
-    with pytest.raises(ValueError, match="refreshed condition 'b'; there are none"):
+    with pytest.raises(KeyError, match="no condition 'b'; there are 'a'"):
         EpochSampler(parts, tables, FitSettings(batch_size=4))()
 
 
@@ -80,13 +81,17 @@ def test_epochs_of_different_lengths_are_refused(tmp_path: Path) -> None:
     def shrinking(*, size: int, batch_size: int, seed: int, condition: Tensor) -> Any:
         return Uniform(size=size - 8 * int(condition[0] > 1), batch_size=batch_size, seed=seed)
 
-    parts = make_parts(conditions={"condition": Turning()}, sampler=shrinking)
+    parts = make_parts(
+        conditions={"condition": Turning()}, sampler=shrinking, sampler_on="condition"
+    )
     with pytest.raises(ValueError, match="1 batches in epoch 1 and had 2 before"):
         fit(parts, FitSettings(2, 8, workers=0), tmp_path, {}, progress=False)
 
 
 def test_a_run_with_partners_sees_both_images(tmp_path: Path) -> None:
-    parts = make_parts(conditions={"condition": Fixed()}, sampler=ConditionalPair)
+    parts = make_parts(
+        conditions={"condition": Fixed()}, sampler=ConditionalPair, sampler_on="condition"
+    )
     result = fit(parts, FitSettings(2, 8, workers=0), tmp_path, {}, progress=False)
     assert result.step == 4
     assert len(parts.objective.seen[0]) == 8

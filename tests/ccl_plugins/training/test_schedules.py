@@ -9,7 +9,7 @@ from support import oracle
 from torch import nn
 
 from ccl_plugins.training import FitSettings
-from ccl_plugins.training.schedules import make_schedule
+from ccl_plugins.training.optimizers import make_schedule
 
 
 def factors(

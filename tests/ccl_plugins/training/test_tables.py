@@ -88,6 +88,8 @@ def test_static_tables_are_fitted_once_and_refreshed_ones_every_epoch() -> None:
 
 def test_embeddings_are_computed_once_for_all_conditions_of_an_epoch() -> None:
     class Asks(Given):
+        reads_embeddings = True
+
         def fit(self, split: Any, embed: Any, previous: Any) -> Tensor:
             return embed()
 
@@ -95,6 +97,24 @@ def test_embeddings_are_computed_once_for_all_conditions_of_an_epoch() -> None:
     tables = Tables({"a": Asks(None), "b": Asks(None)}, 6)
     tables.refresh(0, SPLIT, lambda: calls.append(0) or torch.zeros(6, 2))
     assert calls == [0]
+
+
+def test_embeddings_are_given_only_to_conditions_that_declare_them() -> None:
+    class Undeclared(Given):
+        def fit(self, split: Any, embed: Any, previous: Any) -> Tensor:
+            return embed()
+
+    tables = Tables({"a": Undeclared(None)}, 6)
+    with pytest.raises(RuntimeError, match=r"'a' calls embed.* reads_embeddings = True"):
+        tables.refresh(0, SPLIT, lambda: torch.zeros(6, 2))
+
+
+def test_a_condition_that_needs_no_embeddings_computes_none() -> None:
+    class Sometimes(Given):
+        reads_embeddings = True
+
+    tables = Tables({"a": Sometimes(torch.zeros(6))}, 6)
+    assert tables.refresh(0, SPLIT, lambda: pytest.fail("embedded")) == ["a"]
 
 
 def test_a_fit_draws_from_a_stream_of_its_own() -> None:
