@@ -88,7 +88,8 @@ class Fails:
 
 
 @pytest.fixture(autouse=True)
-def _known():
+def _known(monkeypatch):
+    monkeypatch.setattr(ccl._registry(), "_session", {})
     for kind, cls in (
         ("objective", Broken),
         ("objective", Strict),
