@@ -5,14 +5,14 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.numerics.logsumexp import as_vectors, inner
+from ccl_plugins.numerics.condition_values import as_vectors, inner
 
 
 class Cosine:
-    """Cosine of the angle between values of the conditioning variable.
+    """Cosine similarity of condition values: the angle counts, the length does not.
 
-    ``k(a, b) = <a, b> / (|a| |b|)``; of class ids, ``[a = b]``.  A zero vector is like nothing, itself
-    included.
+    ``k(a, b) = <a, b> / (|a| |b|)``; for class ids, ``[a = b]``.  The similarity of a zero vector is 0
+    to every value, itself included.
 
     Shape:
         (n, c), (m, c) -> (n, m); (n,), (m,) for scalars and class ids

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ccl_plugins.numerics.logsumexp import gather
+from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Embedded
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics.logsumexp import gather
+from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.protocols import Embedded
 from ccl_plugins.training.loader import Batch
 from ccl_plugins.training.micro_batches import embed
