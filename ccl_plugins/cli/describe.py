@@ -10,6 +10,7 @@ from importlib import metadata
 from typing import Any
 
 from ccl_plugins._engine import engine
+from ccl_plugins.cli.docstrings import documentation
 from ccl_plugins.cli.tables import Table
 from ccl_plugins.kinds import protocol
 
@@ -114,7 +115,7 @@ def describe(registry: engine.Registry, kind: str, name: str) -> Description:
         tuple(parameter.name for parameter in schema.supplied),
         declares,
         _required(registry, spec),
-        inspect.getdoc(target) or "",
+        documentation(target),
         ", ".join(f"{name}={value!r}" for name, value in _example(target).items()),
         depends,
     )

@@ -47,12 +47,12 @@ class HardnessObjective(ContrastiveObjective):
 
     def __init__(
         self,
-        temperature: Scalar,
+        temperature: Scalar = 0.5,
         *,
-        o: Scalar | Literal["batch", "negatives"],
-        within_view: bool,
-        exclude: Exclude | None,
-        gather_distributed: bool,
+        o: Scalar | Literal["batch", "negatives"] = "batch",
+        within_view: bool = True,
+        exclude: Exclude | None = None,
+        gather_distributed: bool = False,
     ) -> None:
         super().__init__(exclude=exclude, gather_distributed=gather_distributed)
         self.temperature = temperature

@@ -73,10 +73,7 @@ class Mixture(ContrastiveObjective):
         self.within_view = any(member.within_view for member in members.values())
         means = [member.distributed == "mean" for member in members.values()]
         self.distributed = "mean" if all(means) else "replicated"
-        self.hierarchies = any(
-            isinstance(member, SupportsHierarchies) and member.hierarchies
-            for member in members.values()
-        )
+        self.hierarchies = any(each.hierarchies for each in self._members(SupportsHierarchies))
         self._conditions = _common_value_types(members)
         self.set_place("")
 
@@ -88,42 +85,38 @@ class Mixture(ContrastiveObjective):
     def set_place(self, place: str) -> None:
         """Name the objectives, and those of mixtures among them, by their path from the outermost one."""
         self.place = place
-        for name, member in self._members():
-            if isinstance(member, ContrastiveObjective):
-                member.set_place(f"{place}/{name}" if place else name)
+        for name, part in self.parts.items():
+            if isinstance(part.objective, ContrastiveObjective):
+                part.objective.set_place(f"{place}/{name}" if place else name)
 
     def setup(self, tables: Mapping[str, Table]) -> None:
         """Let the objectives create parameters that depend on the conditions' tables."""
-        for _, member in self._members():
-            if isinstance(member, SupportsSetup):
-                member.setup(tables)
+        for member in self._members(SupportsSetup):
+            member.setup(tables)
 
     def after_step(self) -> None:
         """Let the objectives change their state after an optimizer step."""
-        for _, member in self._members():
-            if isinstance(member, SupportsAfterStep):
-                member.after_step()
+        for member in self._members(SupportsAfterStep):
+            member.after_step()
 
     def check_condition(self, condition: Mapping[str, Tensor]) -> None:
         """Let the objectives refuse condition values of a call."""
-        for _, member in self._members():
-            if isinstance(member, ContrastiveObjective):
-                member.check_condition(condition)
+        for member in self._members(ContrastiveObjective):
+            member.check_condition(condition)
 
     def statistics(self) -> dict[str, Statistic]:
         """The statistics that the objectives ask a queue to keep."""
         found: dict[str, Statistic] = {}
-        for _, member in self._members():
-            if isinstance(member, SupportsStatistics):
-                found |= member.statistics()
+        for member in self._members(SupportsStatistics):
+            found |= member.statistics()
         return found
 
     def progress(self, step: int, total: int) -> None:
         """Set the scheduled numbers of weights and objectives to their values at a step."""
         for part in self.parts.values():
             progress(part, step, total)
-            if isinstance(part.objective, SupportsProgress):
-                part.objective.progress(step, total)
+        for member in self._members(SupportsProgress):
+            member.progress(step, total)
 
     def scalars(self) -> dict[str, Tensor]:
         """The current values of the numbers that change, as ``"<objective>/<number>"``."""
@@ -163,8 +156,10 @@ class Mixture(ContrastiveObjective):
     def _prepared(self, pairs: Pairs) -> Pairs:
         return pairs  # each objective prepares them for itself
 
-    def _members(self) -> list[tuple[str, Any]]:
-        return [(name, part.objective) for name, part in self.parts.items()]
+    def _members(self, supports: type) -> list[Any]:
+        """The objectives that satisfy a protocol or are of a class."""
+        members = [part.objective for part in self.parts.values()]
+        return [member for member in members if isinstance(member, supports)]
 
     def _sum(self, loss: Callable[[Any], Tensor]) -> Tensor:
         return torch.stack(

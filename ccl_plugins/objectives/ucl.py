@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.hardness import HardnessObjective
-from ccl_plugins.objectives.scalars import Scalar
 
 
 class UCL(HardnessObjective):
@@ -25,20 +21,3 @@ class UCL(HardnessObjective):
         Jiang et al., Supervised Contrastive Learning with Hard Negative Samples (2022), eq. (29) with
         q of eq. (4); eqs. (9), (10) are ``o=1``; their code computes ``o="negatives"``.
     """
-
-    def __init__(
-        self,
-        temperature: Scalar = 0.5,
-        *,
-        o: Scalar | Literal["batch", "negatives"] = "batch",
-        within_view: bool = True,
-        exclude: Exclude | None = None,
-        gather_distributed: bool = False,
-    ) -> None:
-        super().__init__(
-            temperature,
-            o=o,
-            within_view=within_view,
-            exclude=exclude,
-            gather_distributed=gather_distributed,
-        )
