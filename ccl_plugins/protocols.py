@@ -21,7 +21,7 @@ from ccl_plugins.numerics.kernel_functions import SupportsFeatures as SupportsFe
 from ccl_plugins.numerics.kernel_functions import SupportsOneHot as SupportsOneHot
 from ccl_plugins.numerics.kernel_functions import SupportsRadial as SupportsRadial
 from ccl_plugins.numerics.kernel_functions import SupportsRank as SupportsRank
-from ccl_plugins.numerics.logsumexp import at_least_float32
+from ccl_plugins.numerics.precision import at_least_float32
 
 if TYPE_CHECKING:
     from ccl_plugins.pairs.pairs import Pairs

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
 from ccl_plugins.cli.commands import command
+from ccl_plugins.cli.docstrings import documentation
 from ccl_plugins.kinds import KINDS, protocol, registry
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def describe(registry: engine.Registry, kind: str, name: str) -> Description:
         tuple(parameter.name for parameter in schema.supplied),
         declares,
         _required(registry, spec),
-        inspect.getdoc(target) or "",
+        documentation(target),
         ", ".join(f"{name}={value!r}" for name, value in _example(target).items()),
         depends,
     )

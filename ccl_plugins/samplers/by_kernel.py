@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from ccl_plugins.kernels.parts import rank_of
-from ccl_plugins.numerics.logsumexp import as_vectors
+from ccl_plugins.numerics.condition_values import as_vectors
+from ccl_plugins.numerics.kernel_functions import diagonal_of
 from ccl_plugins.protocols import Kernel
 from ccl_plugins.samplers.line import FallingOnLine
 from ccl_plugins.samplers.partners import ByClassKernel, Partners
@@ -20,9 +18,6 @@ TOGETHER = 64
 
 CANDIDATES = 8
 """How many candidates there are at first for each of these; more make their partners less alike."""
-
-DIAGONAL = 128
-"""Samples whose kernel is computed at a time where its diagonal is wanted, and features that are less."""
 
 PART = 2**16
 """Samples whose diagonal is computed at a time."""
@@ -116,10 +111,4 @@ class ByKernel:
 
     def _diagonal(self, values: Tensor) -> Tensor:
         """(n,) what the kernel gives each value with itself."""
-        kernel: Any = self.kernel
-        if hasattr(kernel, "radial"):
-            return kernel.radial(torch.zeros(len(values)))
-        if hasattr(kernel, "features") and rank_of(kernel, values) <= DIAGONAL:
-            return kernel.features(values).float().square().sum(1)
-        parts = [kernel(some, some).diagonal().float() for some in values.split(DIAGONAL)]
-        return torch.cat(parts)
+        return diagonal_of(self.kernel, values).float()
