@@ -48,5 +48,8 @@ def reporting_mistakes(file: str = "") -> Iterator[None]:
 
 def message(error: BaseException) -> str:
     """The message of an error, with its first note."""
+    text = str(error)
+    if "Original Traceback" in text:  # of a worker that loads data: its last line is the error
+        text = text.rstrip().rpartition("\n")[2].partition(": ")[2]
     notes = getattr(error, "__notes__", ())
-    return f"{error} ({notes[0]})" if notes else str(error)
+    return f"{text} ({notes[0]})" if notes else text

@@ -67,6 +67,13 @@ def test_a_wrong_file_is_named_in_one_line(right, wrong, message, capsys):
     assert len(said.splitlines()) == 1
 
 
+def test_a_mistake_that_a_worker_finds_is_one_line_too(capsys):
+    text = TOML.replace("workers = 0", "workers = 1").replace('"noise"', '"simclr"')
+    assert train(text) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("ccl: x.toml: an image must be a PIL image or a uint8 tensor, not ")
+
+
 def test_what_an_evaluator_lacks_is_known_before_training(capsys, tmp_path):
     assert train(TOML.replace('"knn"', '{use = "knn", column = "age"}')) == 2
     assert "KNN needs a categorical column, and 'age' is continuous" in capsys.readouterr().err
