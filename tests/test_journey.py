@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 
 import pytest
@@ -24,7 +25,7 @@ def tables():
 
 
 HOPS = [row for rows in tables() for row in rows]
-PAIRS = [pair for rows in tables() for pair in zip(rows, rows[1:], strict=False) if pair[0][2]]
+PAIRS = [pair for rows in tables() for pair in itertools.pairwise(rows) if pair[0][2]]
 
 
 def function(file, name):
