@@ -66,6 +66,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 def _run(options: argparse.Namespace) -> int:
     from ccl_plugins.runs.pipeline import Pipeline, load
     from ccl_plugins.runs.train import RunInterrupted, check, check_installed, is_first
+    from ccl_plugins.training.monitor import NonFiniteLoss
 
     files = {Path(file).stem: file for file in options.files}
     if len(files) < len(options.files):
@@ -87,7 +88,7 @@ def _run(options: argparse.Namespace) -> int:
         except RunInterrupted as stopped:
             print(f"ccl: {stopped}", file=sys.stderr)
             return 130
-        except ArithmeticError as error:  # the loss is not finite
+        except NonFiniteLoss as error:
             print(f"ccl: {folders[name]}: {error}", file=sys.stderr)
             return 1
     if is_first():

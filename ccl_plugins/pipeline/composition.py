@@ -25,11 +25,11 @@ SCHEMA = 1
 
 
 class Composition:
-    """A whole experiment as data: what is compared, conditioned on what, by which model.
+    """A whole experiment as data: data set, views, backbone, method, objective, conditions and sampler.
 
     Each part is a choice (`ccl.kernel("rbf", scale=0.1)`), a bare name, a table with ``use``, or an
-    object of your own.  What the parts require of each other is checked here, before training data is read.
-    Data set, conditions, views and evaluators are built here once; `build` makes new networks.
+    object of your own.  Here they are checked against each other, before training data is read, and data set,
+    conditions, views and evaluators are built once; `build` makes new networks.
 
     Args:
         dataset: What is trained on.
@@ -95,9 +95,9 @@ class Composition:
         reg.call("ccl_pipeline_composed", pipeline=self)  # a plug-in rejects a pipeline by raising
 
     def _build_and_check(self, cache: dict[Any, Any]) -> None:
-        """Build what holds no weights, and check that the parts go together.
+        """Build the parts without weights, and check that all parts go together.
 
-        The objective is built for the check alone: its parameters are drawn anew by `build`.
+        This objective is for the check alone: `build` makes another, with newly drawn parameters.
         """
         import torch
 
@@ -121,7 +121,7 @@ class Composition:
             )
 
     def build(self) -> Parts:
-        """New networks, with weights drawn from torch's global generator, beside what is built already."""
+        """New networks, with weights drawn from torch's global generator; the other parts are built already."""
         from ccl_plugins.training.parts import Parts
 
         supplied: dict[str, Any] = {"dataset": self.dataset}

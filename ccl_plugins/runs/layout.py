@@ -3,54 +3,30 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 
-@dataclass(frozen=True)
 class Layout:
-    """The files of a run.  TensorBoard events lie in the folder itself.
+    """The files of a run; TensorBoard events lie in the folder itself.
 
     Args:
         folder: The run's folder, which need not exist.
     """
 
-    folder: Path
-
-    @property
-    def record(self) -> Path:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.record = folder / "pipeline.json"
         """What was trained: the pipeline's record and the plug-ins that gave callbacks."""
-        return self.folder / "pipeline.json"
-
-    @property
-    def metrics(self) -> Path:
+        self.metrics = folder / "metrics.json"
         """What was measured last."""
-        return self.folder / "metrics.json"
-
-    @property
-    def before(self) -> Path:
+        self.before = folder / "before.json"
         """What was measured before training, where the backbone began with trained weights."""
-        return self.folder / "before.json"
-
-    @property
-    def weights(self) -> Path:
+        self.weights = folder / "weights.pt"
         """The weights of a finished run."""
-        return self.folder / "weights.pt"
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of checkpoints."""
-        return self.folder / "checkpoints"
-
-    @property
-    def figures(self) -> Path:
-        """The folder of pictures."""
-        return self.folder / "figures"
-
-    @property
-    def exported(self) -> Path:
+        self.checkpoints = folder / "checkpoints"
+        self.figures = folder / "figures"
+        self.exported = folder / "timm"
         """The folder that an export goes to by default."""
-        return self.folder / "timm"
 
     def delete(self) -> None:
         """Delete all files of the run, and nothing else in the folder."""

@@ -42,7 +42,7 @@ class Plan:
         layout: The folder.
         resume: Whether the run in the folder is continued.
         overwrite: Whether the run in the folder is deleted.
-        point: The checkpoint to continue from; None where training begins.
+        point: The checkpoint to continue from; None at the start of training.
     """
 
     pipeline: Composition
@@ -60,7 +60,7 @@ class Prepared:
         plan: The plan.
         parts: The built parts.
         split: The training split.
-        record: What the run is, as plain data.
+        record: The record of the run, as plain data.
         callbacks: Lightning callbacks.
     """
 
@@ -240,7 +240,7 @@ def train(
 
 
 def _begin(prepared: Prepared) -> None:
-    """Make the folder ready and write the record."""
+    """Clear the folder as the plan says, and write the record."""
     plan = prepared.plan
     layout = plan.layout
     if plan.overwrite:
@@ -268,7 +268,7 @@ def _measure_before(prepared: Prepared) -> dict[str, float]:
     parts.method.to(accelerator())
     with undisturbed():
         metrics = measure(parts, prepared.plan.pipeline, prepared.split, parts.dataset("test"))
-    parts.method.to("cpu")  # where a run begins that is not measured before
+    parts.method.to("cpu")  # where every run starts
     return metrics
 
 

@@ -37,7 +37,7 @@ class ResumePoint:
     Args:
         path: The checkpoint's file.
         step: Optimizer steps taken until then.
-        record: What the run is, as plain data.
+        record: The record of the run, as plain data.
         consumed: Global batches consumed until then.
         tables: The state of the conditions' tables.
         generators: The states of the random generators of each process.
@@ -95,11 +95,11 @@ def fit(
         parts: The built parts; their weights are changed in place.
         split: The training split of their data set.
         settings: How to train.
-        record: What the run is, as plain data; kept in every checkpoint.
+        record: The record of the run, as plain data; kept in every checkpoint.
         events: The folder for TensorBoard events, which exists.
         checkpoints: The folder for checkpoints.
         weights: The file for the final weights.
-        resume: The checkpoint to continue from; the caller knows that it is of the same run.
+        resume: The checkpoint to continue from; the caller has checked that it is of the same run.
         callbacks: Lightning callbacks.
         progress: Show progress on standard error.
 

@@ -55,6 +55,13 @@ class Strict(InfoNCE):
         raise ValueError("no such pairs")
 
 
+class Divides(InfoNCE):
+    """Divides by zero, which is no loss that is not finite."""
+
+    def loss(self, pairs):
+        return pairs.anchors.sum() / (1 // 0)
+
+
 class BrokenKernel(RBF):
     """Fails where it is called."""
 
@@ -93,6 +100,7 @@ def _known(monkeypatch):
     for kind, cls in (
         ("objective", Broken),
         ("objective", Strict),
+        ("objective", Divides),
         ("kernel", BrokenKernel),
         ("evaluator", BrokenEvaluator),
         ("condition", Fails),
@@ -105,6 +113,7 @@ def _known(monkeypatch):
     [
         ({"objective": '"local/broken"'}, TypeError, "raised by objective local/broken"),
         ({"objective": '"local/strict"'}, ValueError, "raised by objective local/strict"),
+        ({"objective": '"local/divides"'}, ZeroDivisionError, "raised by objective local/div"),
         (
             {
                 "objective": '{use = "soft_infonce", kernel = "local/brokenkernel"}',
