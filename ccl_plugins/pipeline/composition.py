@@ -28,8 +28,8 @@ class Composition:
     """A whole experiment as data: data set, views, backbone, method, objective, conditions and sampler.
 
     Each part is a choice (`ccl.kernel("rbf", scale=0.1)`), a bare name, a table with ``use``, or an
-    object of your own.  Here they are checked against each other, before training data is read, and data set,
-    conditions, views and evaluators are built once; `build` makes new networks.
+    object of your own.  Here they are checked against each other before training data is read, and the data
+    set, conditions, views and evaluators are built once; `build` makes new networks.
 
     Args:
         dataset: What is trained on.
@@ -121,7 +121,7 @@ class Composition:
             )
 
     def build(self) -> Parts:
-        """New networks, with weights drawn from torch's global generator; the other parts are built already."""
+        """New networks, with weights drawn from torch's global generator, and the parts built before."""
         from ccl_plugins.training.parts import Parts
 
         supplied: dict[str, Any] = {"dataset": self.dataset}
