@@ -96,9 +96,10 @@ class Registry:
             if self._discovery is None:
                 if self._reading:
                     raise RegistryError("plugins are still being read; ask for components later")
-                disable, self._reading = self._disable, True
+                disable = self._disable
                 if disable is None:
                     disable = tuple(self._variable("DISABLE").split(","))
+                self._reading = True
                 try:
                     self._discovery = Discovery(self._project, disable, self.strict)
                 finally:

@@ -1,4 +1,4 @@
-"""The packages of ``tests/plugins``, installed for real, and processes that see them."""
+"""Installs the packages of ``tests/plugins`` with pip, and runs processes that find them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ SOURCES = Path(__file__).parents[1] / "plugins"
 
 @dataclass(frozen=True)
 class InstalledPlugins:
-    """Plug-ins in folders of their own, one each, to be put on the path of a process."""
+    """Plug-ins installed in one folder each, which a process gets on its path."""
 
     root: Path
 
     def folder(self, name: str) -> Path:
-        """Where a package is installed, at first use; a copy is built, as building leaves files."""
+        """The folder of a package, installed at first use; from a copy, since a build leaves files."""
         target = self.root / name
         if not target.exists():
             source = shutil.copytree(SOURCES / name, self.root / "sources" / name)
@@ -34,10 +34,10 @@ class InstalledPlugins:
         """Run Python with these plug-ins installed.
 
         Args:
-            arguments: Those of the interpreter, as ``"-c", code``.
+            arguments: Arguments of the interpreter, as ``"-c", code``.
             plugins: Names of folders in ``tests/plugins``, separated by blanks.
-            cwd: Where it runs.
-            variables: Of the environment.
+            cwd: Its working directory.
+            variables: Environment variables.
         """
         path = os.pathsep.join(str(self.folder(name)) for name in plugins.split())
         clean = {k: v for k, v in os.environ.items() if not k.startswith("CCL_")}
@@ -51,7 +51,7 @@ class InstalledPlugins:
         )
 
     def python(self, code: str, *, plugins: str = "", **variables: str) -> str:
-        """What a piece of code prints; it must succeed."""
+        """Run code, which must succeed, and return what it prints."""
         done = self.run("-c", code, plugins=plugins, **variables)
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -59,5 +59,5 @@ class InstalledPlugins:
     def ccl(
         self, *words: str, plugins: str = "", **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        """The command line, run."""
+        """Run the command line."""
         return self.run("-m", "ccl_plugins", *words, plugins=plugins, **variables)

@@ -1,4 +1,4 @@
-"""Toy kinds, toy components, and a registry of them."""
+"""Toy kinds, toy components, and their registry."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Sampler(Protocol):
 
 
 class Identity:
-    """Does what the protocol of kernels asks for."""
+    """Has the members that the protocol of kernels declares."""
 
     def __call__(self, a: float) -> float:
         """The number itself."""
@@ -89,14 +89,14 @@ class Composed:
 
 
 class Shuffle:
-    """Takes what a pipeline supplies."""
+    """Takes values that a pipeline supplies."""
 
     def __init__(self, buffer: int = 8, *, size: int, seed: int = 0, kernel: Kernel | None = None):
         self.buffer, self.size, self.seed, self.kernel = buffer, size, seed, kernel
 
 
 class Picked:
-    """Is supplied with a component."""
+    """Takes a component that a pipeline supplies."""
 
     def __init__(self, *, base: Kernel, seed: int) -> None:
         self.base = base
@@ -158,7 +158,7 @@ picked = {__name__}:Picked
 
 
 def write_metadata(folder: Path, name: str, version: str, entry_points: str) -> None:
-    """What an installer leaves of a distribution, for cases that no installer makes."""
+    """Write the metadata of a distribution, for cases that no installer produces."""
     info = folder / f"{name}-{version}.dist-info"
     info.mkdir(parents=True)
     heading = f"Metadata-Version: 2.1\nName: {name.lstrip('~')}\nVersion: {version}\n"

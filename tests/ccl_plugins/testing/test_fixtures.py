@@ -13,8 +13,13 @@ RING = '''
 class Ring:
     """A ring."""
 
+    positive_definite = False
+
     def __init__(self, radius: float = {RADIUS}) -> None:
         self.radius = radius
+
+    def __call__(self, a, b):
+        return a @ b.T
 '''
 
 
