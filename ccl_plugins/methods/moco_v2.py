@@ -19,8 +19,8 @@ class MoCoV2(MomentumMethod):
     """Momentum contrast with a queue of negatives, each with its sample's conditions (MoCo v2).
 
     The first view gives the query, the others keys; with ``symmetric`` every view gives both.  The keys
-    of the last view enter the queue after the loss, so an anchor is never compared with a key of its
-    present image there.  While the queue is not full, the batch's other keys are candidates too.
+    of the last view enter the queue after the loss, so the queue has no key of the present batch.  While
+    the queue is not full, the batch's other keys are candidates too.
 
     Shape:
         u views (n, channels, height, width) -> projections (1, n, dim), keys (u - 1, n, dim);
@@ -121,7 +121,7 @@ class MoCoV2(MomentumMethod):
         self.queue.read_conditions(look_up)
 
     def keep_statistics(self, statistics: Mapping[str, Statistic]) -> None:
-        """Keep Gram matrices of the queue's conditions for an objective that asks for them."""
+        """Keep Gram matrices of the queue's conditions for an objective that reads them."""
         self.queue.keep_statistics(statistics)
 
 

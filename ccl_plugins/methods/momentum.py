@@ -97,10 +97,11 @@ class MomentumMethod(nn.Module):
 
     def embed(self, views: Sequence[Tensor]) -> Embedded:
         """One forward pass for each view, so that batch statistics are of one view."""
-        features = [self.encode(view) for view in (views if self.symmetric else views[:1])]
+        for_queries, for_keys = (views, views) if self.symmetric else (views[:1], views[1:])
+        features = [self.encode(view) for view in for_queries]
         queries = torch.stack([self.query(each) for each in features])
         # Last, so that the second forward pass of micro-batches ends before the keys.
-        keys = torch.stack([self.key(view) for view in (views if self.symmetric else views[1:])])
+        keys = torch.stack([self.key(view) for view in for_keys])
         return Embedded(torch.stack(features), queries, keys)
 
     def pairs(

@@ -1,4 +1,4 @@
-"""Training: the one step, Lightning's loops around it, and the engine behind conditions and samplers.
+"""Training: the step, Lightning's loops around it, the tables of conditions and the order of samples.
 
 Lightning is imported when a run starts, not here.
 """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import signal
 import threading
 import warnings
@@ -14,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 import pytorch_lightning as pl
-from lightning_fabric.plugins import CheckpointIO
+from lightning_fabric.plugins import TorchCheckpointIO
 from pytorch_lightning.callbacks import Checkpoint
 from torch import distributed as dist
 
@@ -73,7 +72,7 @@ class Interrupt:
         )
 
 
-class CheckpointFiles(CheckpointIO):
+class CheckpointFiles(TorchCheckpointIO):
     """Lightning's checkpoints as files of plain data."""
 
     def save_checkpoint(
@@ -87,10 +86,6 @@ class CheckpointFiles(CheckpointIO):
     ) -> dict[str, Any]:
         """Read a file, never with pickle, whatever ``weights_only`` is."""
         return read_checkpoint(Path(path))
-
-    def remove_checkpoint(self, path: Any) -> None:
-        """Delete a file."""
-        os.remove(path)
 
 
 def file_of(folder: Path, step: int) -> Path:

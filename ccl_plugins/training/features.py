@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -62,23 +63,17 @@ def _plain_batches(split: Any, views: Views, pieces: list[range], workers: int) 
             yield views.plain(held[piece.start : piece.stop])
         return
     yield from torch.utils.data.DataLoader(
-        _Plain(split, views),
+        split,
         batch_sampler=[list(piece) for piece in pieces],
+        collate_fn=partial(_stack, views),
         num_workers=workers,
         # The loader draws a seed from this generator instead of the one that training uses.
         generator=torch.Generator(),
     )
 
 
-class _Plain(torch.utils.data.Dataset[Tensor]):
-    """A split's images as ``views.plain`` gives them."""
-
-    def __init__(self, split: Any, views: Views) -> None:
-        self.split = split
-        self.views = views
-
-    def __getitem__(self, index: int) -> Tensor:
-        return self.views.plain(self.split[index][0])
+def _stack(views: Views, samples: Sequence[Any]) -> Tensor:
+    return torch.stack([views.plain(sample[0]) for sample in samples])
 
 
 @contextmanager

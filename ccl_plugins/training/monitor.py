@@ -37,9 +37,8 @@ class Monitor(Callback):
         self.batch_size = batch_size
         self.latest: dict[str, float] = {}
         """The values logged last."""
-        self._losses: list[Tensor] = []
-        self._batches: list[tuple[int, Tensor]] = []
-        """The optimizer step and the samples of each loss."""
+        self._unchecked: list[tuple[int, Tensor, Tensor]] = []
+        """Optimizer step, samples and loss of the batches since the last check."""
         self._finite: list[float] = []
         """Losses of this interval that are known to be finite."""
         self._step = 0
@@ -51,17 +50,11 @@ class Monitor(Callback):
         self._step = trainer.global_step
         self._since = time.perf_counter()
 
-    def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: Any, batch: Batch, batch_idx: int
-    ) -> None:
-        """Note the samples of the batch and the optimizer step that it is for."""
-        self._batches.append((trainer.global_step + 1, batch.index))
-
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int
     ) -> None:
         """Keep the loss, and log at the end of an interval."""
-        self._losses.append(outputs["loss"].detach())
+        self._unchecked.append((self._step + 1, batch.index, outputs["loss"].detach()))
         if trainer.global_step != self._step:
             self._step = trainer.global_step
             if self._step % self.log_every == 0:
@@ -79,15 +72,15 @@ class Monitor(Callback):
         Raises:
             NonFiniteLoss: With the first step at which one was not, and its samples.
         """
-        if not self._losses:
+        if not self._unchecked:
             return
-        losses = torch.stack(self._losses).float()
+        losses = torch.stack([loss for _, _, loss in self._unchecked]).float()
         means = trainer.strategy.reduce(losses, reduce_op="mean").tolist()
         finite = losses.isfinite().tolist()
-        for (step, index), here, mean in zip(self._batches, finite, means, strict=True):
+        for (step, index, _), here, mean in zip(self._unchecked, finite, means, strict=True):
             if not here or not math.isfinite(mean):
                 raise NonFiniteLoss(_message(step, index, here))
-        self._losses, self._batches = [], []
+        self._unchecked = []
         self._finite += means
         self._timed += len(means)
 

@@ -43,31 +43,6 @@ def seed_everything(seed: int, *stream: int) -> None:
     torch.manual_seed(mix(seed, *stream))
 
 
-def generator_states() -> dict[str, Any]:
-    """The states of all generators as plain data and tensors, for a checkpoint."""
-    version, words, gauss = random.getstate()
-    state: Any = np.random.get_state(legacy=True)
-    _, keys, *numbers = state  # the first is the name of the generator, MT19937
-    return {
-        "python": [version, list(words), gauss],
-        "numpy": [torch.from_numpy(keys.astype(np.int64)), *map(float, numbers)],
-        "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
-    }
-
-
-def restore_generators(states: Mapping[str, Any]) -> None:
-    """Set all generators to the states from `generator_states`."""
-    version, words, gauss = states["python"]
-    random.setstate((version, tuple(words), gauss))
-    keys, position, has_gauss, cached = states["numpy"]
-    words = keys.numpy().astype(np.uint32)
-    np.random.set_state(("MT19937", words, int(position), int(has_gauss), cached))
-    torch.set_rng_state(states["torch"].cpu())
-    if states["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all([state.cpu() for state in states["cuda"]])
-
-
 def cpu_states() -> tuple[Any, ...]:
     """The states of python's, numpy's and torch's CPU generator, for this process."""
     return random.getstate(), np.random.get_state(), torch.get_rng_state()
@@ -79,6 +54,28 @@ def set_cpu_states(states: tuple[Any, ...]) -> None:
     random.setstate(python)
     np.random.set_state(numpy)
     torch.set_rng_state(cpu)
+
+
+def generator_states() -> dict[str, Any]:
+    """The states of all generators as plain data and tensors, for a checkpoint."""
+    (version, words, gauss), numpy, cpu = cpu_states()
+    _, keys, *numbers = numpy  # the first is the name of the generator, MT19937
+    return {
+        "python": [version, list(words), gauss],
+        "numpy": [torch.from_numpy(keys.astype(np.int64)), *map(float, numbers)],
+        "torch": cpu,
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
+    }
+
+
+def restore_generators(states: Mapping[str, Any]) -> None:
+    """Set all generators to the states from `generator_states`."""
+    version, words, gauss = states["python"]
+    keys, position, has_gauss, cached = states["numpy"]
+    numpy = ("MT19937", keys.numpy().astype(np.uint32), int(position), int(has_gauss), cached)
+    set_cpu_states(((version, tuple(words), gauss), numpy, states["torch"].cpu()))
+    if states["cuda"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all([state.cpu() for state in states["cuda"]])
 
 
 @contextmanager

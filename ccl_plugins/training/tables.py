@@ -80,22 +80,13 @@ class Tables:
             ValueError: For a table without one row per sample, or with missing values that its
                 condition does not allow; for a refreshed one that leaves out other samples than before.
         """
-        fitted = [name for name in self.conditions if self._is_due(name, epoch)]
+        due = [name for name in self.conditions if self._is_due(name, epoch)]
         embed_once = cache(embed)
-        for place, name in enumerate(self.conditions):
-            if name not in fitted:
-                continue
-            reads = _reads_embeddings(self.conditions[name])
-            if reads and ranks.world_size() > 1:
+        for name in due:
+            if ranks.world_size() > 1 and _reads_embeddings(self.conditions[name]):
                 embed_once()  # with all processes, since the first one fits alone
             left_out, refreshed = self.left_out(), name in self.tables
-
-            def fit(name: str = name, place: int = place, reads: bool = reads) -> Table:
-                given = embed_once if reads else partial(_refuse, name)
-                with undisturbed():
-                    seed_cpu(mix(self.seed, epoch, place))
-                    return self._fit(name, split, given)
-
+            fit = partial(self._fit, name, epoch, split, embed_once)
             self.tables[name] = ranks.on_first(fit)
             self.epochs[name] = epoch
             self._on_device.clear()
@@ -104,7 +95,7 @@ class Tables:
                     f"condition {name!r} has no value for other samples than an epoch before; with"
                     " missing='drop' an epoch would have another length"
                 )
-        return fitted
+        return due
 
     def _is_due(self, name: str, epoch: int) -> bool:
         refresh = self.conditions[name].refresh
@@ -112,20 +103,21 @@ class Tables:
             return False
         return name not in self.tables or (refresh == "epoch" and self.epochs[name] < epoch)
 
-    def _fit(self, name: str, split: Any, embed: Callable[[], Tensor]) -> Table:
+    def _fit(self, name: str, epoch: int, split: Any, embed: Callable[[], Tensor]) -> Table:
         condition: Any = self.conditions[name]
-        with torch.no_grad():
-            fitted = condition.fit(split, embed, self.tables.get(name))
+        given = embed if _reads_embeddings(condition) else partial(_refuse, name)
+        with undisturbed(), torch.no_grad():
+            seed_cpu(mix(self.seed, epoch, list(self.conditions).index(name)))
+            fitted = condition.fit(split, given, self.tables.get(name))
         table = fitted if isinstance(fitted, Table) else Table(fitted)
         policy = _policy(condition)
         values = check_values(name, table.values, condition.value_type, self.size, policy)
         missing = int(missing_rows(table.values, condition.value_type).sum())
         if missing and name not in self.missing:
-            fate = (
-                "positives of their own views only" if policy == "own" else "left out of training"
-            )
+            fates = {"own": "positives of their own views only", "drop": "left out of training"}
             warnings.warn(
-                f"condition {name!r} is missing in {missing} of {self.size} samples, which are {fate}",
+                f"condition {name!r} is missing in {missing} of {self.size} samples, which are"
+                f" {fates[policy]}",
                 stacklevel=2,
             )
         self.missing[name] = missing
@@ -137,7 +129,7 @@ class Tables:
         return replace(found, missing=self.missing.get(name, found.missing))
 
     def left_out(self) -> Tensor:
-        """(N,) True at samples that are not trained on: those without a value of a ``"drop"`` condition."""
+        """(N,) True at samples that are not trained on: a ``"drop"`` condition has no value for them."""
         out = torch.zeros(self.size, dtype=torch.bool)
         for name, table in self.tables.items():
             condition = self.conditions[name]

@@ -1,4 +1,4 @@
-"""What a rank of a pair does in the tests of conditions on several processes."""
+"""Functions that each of two ranks runs in the tests of conditions on several processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ccl_plugins.samplers import SameCondition
 from ccl_plugins.training import FitSettings
 
 
-class Lacking:
+class Incomplete:
     """Class ids, of which every fifth is missing."""
 
     refresh, value_type, missing = "never", "categorical", "drop"
@@ -43,7 +43,7 @@ class Watch(Callback):
 
 def train(folder: str, devices: int, name: str) -> tuple[list[Tensor], list[list[int]]]:
     """The tables and batches of three epochs."""
-    condition = Clusters(3, warmup=1, backend="sklearn") if name == "clusters" else Lacking()
+    condition = Clusters(3, warmup=1, backend="sklearn") if name == "clusters" else Incomplete()
     parts = make_parts(
         dataset=FakeDataset(30),
         method=make_method("simclr"),
@@ -59,5 +59,5 @@ def train(folder: str, devices: int, name: str) -> tuple[list[Tensor], list[list
 
 
 def train_as_rank(folder: str, name: str) -> Any:
-    """`train`, with what a launcher tells each process."""
+    """`train`, with the environment that a launcher gives each process."""
     return as_rank(lambda: train(folder, 2, name))

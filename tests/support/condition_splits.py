@@ -1,4 +1,4 @@
-"""Splits as small as a condition's test needs."""
+"""Small splits for the tests of conditions."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ class Split:
 
 
 def fit(condition: Any, split: Any, previous: Any = None) -> Any:
-    """A fit that asks for no embedding."""
+    """Fit a condition that reads no embeddings."""
     return condition.fit(split, None, previous)

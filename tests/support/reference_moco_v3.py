@@ -1,4 +1,4 @@
-"""MoCo v3's model and step in plain torch, on one process, as the paper's code has them."""
+"""MoCo v3's model and step in plain torch on one process, transcribed from the paper's code."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Reference(nn.Module):
         return nn.CrossEntropyLoss()(logits, labels) * (2 * self.temperature)
 
     def forward(self, x1, x2, part):
-        """The loss where ``part`` of the run is done; moves the momentum encoder first."""
+        """The loss after the fraction ``part`` of the run; moves the momentum encoder first."""
         q1 = self.predictor(self.base(x1))
         q2 = self.predictor(self.base(x2))
         m = 1.0 - 0.5 * (1.0 + math.cos(math.pi * part)) * (1.0 - self.first_momentum)

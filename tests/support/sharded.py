@@ -1,4 +1,4 @@
-"""What ``replicated`` gives on each of two ranks."""
+"""The result of ``Pairs.replicated`` on each of two ranks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ccl_plugins.pairs.pairs import Pairs, in_batch
 
 
 def replicated_parts(parts):
-    """What a rank that holds half the rows of each part has after ``replicated``."""
+    """Call ``replicated`` on a rank that has half of each tensor's rows."""
     rank, n = distributed.get_rank(), parts["anchors"].shape[1] // distributed.get_world_size()
     mine = slice(rank * n, (rank + 1) * n)
     if set(parts) == {"anchors"}:

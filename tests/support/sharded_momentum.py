@@ -1,4 +1,4 @@
-"""As `sharded`, for pairs with momentum keys, which all ranks hold, and a queue."""
+"""Loss and gradient on each rank for pairs with momentum keys, which all ranks hold, and a queue."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def loss_and_gradient(build, queries, keys, queue):
 
 
 def whole(build, queries, keys, queue):
-    """The same on one process."""
+    """Loss and gradient on one process with the whole batch."""
     queries = queries.clone().requires_grad_()
     loss = build().loss(momentum_pairs(queries, keys, queue))
     return loss.detach(), torch.autograd.grad(loss, queries)[0]

@@ -80,7 +80,7 @@ class FakePairs:
 
 
 class FakeMethod(nn.Module):
-    """Batch norm, dropout and a queue: all that a resume can get wrong."""
+    """Batch norm, dropout and a queue: the states that a resume must restore."""
 
     def __init__(self, dropout: float = 0.1) -> None:
         super().__init__()

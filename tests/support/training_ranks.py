@@ -1,4 +1,4 @@
-"""What a rank of a pair does in the tests of training on several processes."""
+"""Functions that each of two ranks runs in the tests of training on several processes."""
 
 from __future__ import annotations
 
@@ -78,19 +78,19 @@ def train_as_rank(folder: str, method: str = "simclr", settings: Any = None) -> 
 
 
 def as_rank(function: Callable[[], Any]) -> Any:
-    """What a function returns on a process that a launcher has started."""
-    told = {"LOCAL_RANK": str(rank()), "NODE_RANK": "0", "WORLD_SIZE": "2"}
-    told |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
-    os.environ.update(told)
+    """Call a function on a process as if a launcher had started it."""
+    variables = {"LOCAL_RANK": str(rank()), "NODE_RANK": "0", "WORLD_SIZE": "2"}
+    variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    os.environ.update(variables)
     try:
         return function()
     finally:
-        for name in told:
+        for name in variables:
             os.environ.pop(name, None)  # Lightning takes some away itself
 
 
 def train_unevenly(folder: str) -> str:
-    """What each rank says where the second has fewer samples than the first."""
+    """The error on each rank if the second has fewer samples than the first."""
 
     class Fewer(Callback):
         def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, _: int) -> None:
@@ -117,16 +117,16 @@ class OnSecond:
         return (values * float("nan") if rank() == 1 else values), weights
 
 
-class Own(OnSecond, InfoNCE):
+class Local(OnSecond, InfoNCE):
     """Terms of a rank's own anchors."""
 
 
-class Everyones(OnSecond, AlignUniform):
+class Replicated(OnSecond, AlignUniform):
     """Terms of all ranks' anchors."""
 
 
 def train_on_nan(objective: type[nn.Module], folder: str) -> str:
-    """What each rank says where the second's loss is not finite."""
+    """The error on each rank if the second's loss is not finite."""
 
     def run() -> str:
         parts = make_parts(method=make_method("simclr"), objective=objective())
@@ -146,7 +146,7 @@ def gather_chunks(size: int) -> Tensor:
 
 
 def fail_on_first() -> str:
-    """What each rank raises where a condition cannot be fitted."""
+    """The error on each rank if a condition cannot be fitted."""
 
     def fit_it() -> Any:
         raise ValueError("no")

@@ -22,12 +22,12 @@ def test_the_newest_keys_stay_and_none_is_lost_at_the_wrap(batches):
     queue = FeatureQueue(7, 2)
     numbers = write_all(queue, 7, batches)
     kept = numbers[-7:]
-    there = queue.index[queue.valid]
-    assert sorted(there.tolist()) == kept.tolist()
-    torch.testing.assert_close(queue.keys[queue.valid], there[:, None].float().expand(-1, 2))
+    found = queue.index[queue.valid]
+    assert sorted(found.tolist()) == kept.tolist()
+    torch.testing.assert_close(queue.keys[queue.valid], found[:, None].float().expand(-1, 2))
     for name in ("label", "a.b"):
         rows = queue.condition(name, torch.zeros(1))[queue.valid]
-        torch.testing.assert_close(rows.flatten().long(), there)
+        torch.testing.assert_close(rows.flatten().long(), found)
     assert bool(queue.full) == (len(numbers) >= 7)
 
 
@@ -36,7 +36,7 @@ def test_more_keys_than_places_are_refused():
         FeatureQueue(7, 2).write(torch.zeros(8, 2))
 
 
-def test_a_size_that_is_no_whole_number_is_refused():
+def test_a_fractional_size_is_refused():
     with pytest.raises(TypeError, match=r"size of the queue must be a whole number, not 2\.5"):
         FeatureQueue(2.5, 2)
 

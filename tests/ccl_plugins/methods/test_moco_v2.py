@@ -122,7 +122,7 @@ def test_more_views_give_one_query_more_keys():
     assert pairs.keys.shape == (3, 4, 4)
 
 
-def test_the_queue_keeps_conditions_and_online_ones_as_they_were():
+def test_the_queue_keeps_conditions_and_batch_ones_as_they_were():
     method, table = make(), torch.arange(16) % 3
     fill(method, 2, label=table)
     embedded = method.embed(batch()).normalized()

@@ -19,7 +19,7 @@ def make(consumed: int = 0, rank: int = 0, world: int = 1) -> Batches:
     return Batches(sampler, Consumed(consumed), 6, rank, world)
 
 
-def test_an_epoch_started_in_its_midst_gives_the_rest_of_it() -> None:
+def test_an_epoch_started_in_the_middle_gives_the_rest_of_it() -> None:
     assert list(make(consumed=5)) == list(make(consumed=3))[2:]
     assert len(make(consumed=5)) == 3
 
@@ -41,7 +41,7 @@ def test_positions_number_the_samples_of_an_epoch() -> None:
     assert [key[1] for batch in make() for key in batch] == list(range(18))
 
 
-def test_where_to_start_is_read_when_iteration_begins() -> None:
+def test_the_first_batch_is_read_when_iteration_begins() -> None:
     batches = make()
     keys = iter(batches)
     batches.consumed.batches = 2
@@ -88,7 +88,7 @@ def test_a_last_batch_that_cannot_be_shared_is_refused_before_the_first() -> Non
         ("srun", {"SLURM_STEP_NUM_TASKS": "2"}),
     ],
 )
-def test_processes_that_would_each_train_for_itself_are_refused(
+def test_processes_that_would_each_train_alone_are_refused(
     launcher: str, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in variables.items():

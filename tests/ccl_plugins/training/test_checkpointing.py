@@ -64,7 +64,7 @@ def test_a_checkpoint_is_plain_data_with_the_record(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("keep", "steps"), [(1, [8]), (2, [6, 8]), (9, [2, 4, 6, 8])])
-def test_as_many_checkpoints_are_kept_as_were_asked_for(
+def test_as_many_checkpoints_are_kept_as_the_settings_say(
     tmp_path: Path, keep: int, steps: list[int]
 ) -> None:
     cut_off = tmp_path / FOLDER / ".step-00000002.ckpt.77.partial"
@@ -74,7 +74,7 @@ def test_as_many_checkpoints_are_kept_as_were_asked_for(
     assert sorted((tmp_path / FOLDER).iterdir()) == [at(tmp_path, step) for step in steps]
 
 
-def test_checkpoints_are_written_between_epochs_where_asked_for(tmp_path: Path) -> None:
+def test_checkpoints_may_be_written_between_epochs(tmp_path: Path) -> None:
     run(tmp_path, epochs=4, checkpoint_every=4, checkpoint_every_steps=3, keep_last=9)
     assert by_step(tmp_path / FOLDER) == [at(tmp_path, step) for step in (8, 6, 3)]
 
@@ -100,7 +100,7 @@ def test_a_damaged_checkpoint_is_not_among_those_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"not a checkpoint"])
-def test_where_none_can_be_read_the_newest_is_named(tmp_path: Path, content: bytes) -> None:
+def test_if_none_can_be_read_the_newest_is_named(tmp_path: Path, content: bytes) -> None:
     run(tmp_path)
     at(tmp_path, 4).write_bytes(content)
     damage(at(tmp_path, 2))

@@ -1,4 +1,4 @@
-"""Conditions and what is sampled by them, on two processes as on one."""
+"""Conditions, and the batches sampled by them, are the same on two processes as on one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_ranks_share_the_tables_and_the_batches_of_one_process(
     assert [a + b for a, b in zip(first[1], second[1], strict=True)] == batches
     assert len(tables) == 3
     if name == "clusters":
-        # A class of its own for each in the warm-up, then clusters, and then those of other weights.
+        # Each sample is a class in the warm-up; then clusters, and then clusters of other weights.
         assert [len(table.unique()) for table in tables] == [30, 3, 3]
     else:
         seen = {i for batch in batches for i in batch}

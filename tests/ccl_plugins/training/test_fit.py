@@ -85,12 +85,12 @@ def test_a_loss_that_is_not_finite_stops_the_run(
     settings = {"epochs": 9, "accumulate": accumulate, "log_every": 3}
     with pytest.raises(NonFiniteLoss) as raised:
         run(tmp_path, make_parts(objective=objective), **settings, detect_anomaly=detect_anomaly)
-    said = str(raised.value)
+    message = str(raised.value)
     batch = next(i for i, seen in enumerate(objective.seen) if 11 in seen)
-    assert f"at step {batch // accumulate + 1};" in said
+    assert f"at step {batch // accumulate + 1};" in message
     which = "the terms of samples [11] are not" if detect_anomaly else f"{objective.seen[batch]}"
-    assert which in said
-    assert said.endswith("No checkpoint was written before")
+    assert which in message
+    assert message.endswith("No checkpoint was written before")
     assert not (tmp_path / "checkpoints").exists()
 
 
@@ -199,7 +199,7 @@ def test_a_sampler_is_given_the_condition_that_it_reads(tmp_path: Path) -> None:
         run(tmp_path, make_parts(sampler=sampler, sampler_on="c"))
 
 
-def test_lightning_says_nothing_of_its_own(
+def test_lightning_writes_no_messages(
     tmp_path: Path, capfd: Any, recwarn: pytest.WarningsRecorder
 ) -> None:
     parts = make_parts(views=FakeViews(count=3))
@@ -226,7 +226,7 @@ def test_the_users_callbacks_are_called(tmp_path: Path) -> None:
     assert counts.epochs == 2
 
 
-def test_what_a_kernel_sees_of_a_condition_is_logged(tmp_path: Path) -> None:
+def test_a_kernels_weights_on_a_condition_are_logged(tmp_path: Path) -> None:
     class Kernelled(FakeObjective):
         conditions: ClassVar[Any] = {"condition": ("categorical",)}
 

@@ -1,4 +1,4 @@
-"""What is missing is never made up: refused, a class of its own, or left out."""
+"""Missing values are refused, become a class of their own, or are left out of training."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_dropped_table_survives_its_state():
     torch.testing.assert_close(again.left_out(), tables.left_out())
 
 
-def test_a_condition_asked_for_before_it_was_fitted_is_named():
+def test_a_condition_read_before_it_was_fitted_is_named():
     tables = Tables({"z": Given(IDS, "drop")}, 6)
     with pytest.raises(RuntimeError, match="'z' is read before it was fitted"):
         tables.look_up(torch.arange(2))

@@ -53,7 +53,7 @@ def test_compiled_networks_train_to_the_same_weights(tmp_path: Path) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
 
 
-def test_a_backend_that_there_is_not_is_refused_before_training(tmp_path: Path) -> None:
+def test_an_unknown_backend_is_refused_before_training(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"no backend 'inductr'; it has .*inductor"):
         run(tmp_path / "out", compile="inductr")
     assert not list((tmp_path / "out").glob("checkpoints/*"))

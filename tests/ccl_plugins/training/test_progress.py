@@ -37,6 +37,6 @@ def test_a_terminal_has_a_bar(tmp_path: Path, capsys: Any, monkeypatch: pytest.M
     assert "4/4" in err
 
 
-def test_nothing_is_shown_unasked(tmp_path: Path, capsys: Any) -> None:
+def test_nothing_is_shown_without_progress(tmp_path: Path, capsys: Any) -> None:
     fit(make_parts(), SETTINGS, tmp_path, {}, progress=False)
     assert capsys.readouterr() == ("", "")

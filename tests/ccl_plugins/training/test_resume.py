@@ -18,7 +18,7 @@ SETTINGS: dict[str, Any] = {"epochs": 3, "batch_size": 8, "workers": 0, "log_eve
 
 
 class StopAfter(Callback):
-    """Sends the process a signal in the midst of a batch."""
+    """Sends the process a signal in the middle of a batch."""
 
     def __init__(self, batch: int, number: int = signal.SIGINT) -> None:
         self.left = batch

@@ -1,4 +1,4 @@
-"""The sampler that training is given: of which condition, and when it is made anew."""
+"""The sampler of each epoch: the condition that it reads, and when it is made again."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_sampler_follows_each_refresh(tmp_path: Path) -> None:
     assert [{v // 2 for (v,) in seen[e : e + 4]} for e in (0, 4, 8)] == [{0}, {1}, {2}]
 
 
-def test_it_is_made_anew_only_for_another_table() -> None:
+def test_it_is_made_again_only_for_another_table() -> None:
     parts = make_parts(
         conditions={"fixed": Fixed(), "turning": Turning()},
         sampler=SameCondition,

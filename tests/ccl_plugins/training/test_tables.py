@@ -7,6 +7,7 @@ import torch
 from support.training_fakes import FakeDataset
 from torch import Tensor
 
+from ccl_plugins.conditions import Clusters
 from ccl_plugins.protocols import Embedded, Table
 from ccl_plugins.training.randomness import generator_states
 from ccl_plugins.training.tables import Tables
@@ -66,7 +67,9 @@ def test_bad_values_are_refused_by_row(values: Any, value_type: str, message: st
         (torch.ones(6, dtype=torch.float64), "continuous", torch.float32),
     ],
 )
-def test_values_get_the_type_of_their_measure(values: Tensor, value_type: str, dtype: Any) -> None:
+def test_values_get_the_dtype_of_their_value_type(
+    values: Tensor, value_type: str, dtype: Any
+) -> None:
     found = fitted(values, value_type).look_up(torch.tensor([4, 1]))["condition"]
     torch.testing.assert_close(found, values[[4, 1]].to(dtype))
 
@@ -109,6 +112,14 @@ def test_embeddings_are_given_only_to_conditions_that_declare_them() -> None:
         tables.refresh(0, SPLIT, lambda: torch.zeros(6, 2))
 
 
+def test_clusters_read_embeddings_if_what_they_cluster_does() -> None:
+    reading, plain = Given(torch.rand(6, 2)), Given(torch.rand(6, 2))
+    reading.reads_embeddings = True
+    assert Clusters(2).reads_embeddings
+    assert Clusters(2, of=reading).reads_embeddings
+    assert not Clusters(2, of=plain).reads_embeddings
+
+
 def test_a_condition_that_needs_no_embeddings_computes_none() -> None:
     class Sometimes(Given):
         reads_embeddings = True
@@ -117,7 +128,7 @@ def test_a_condition_that_needs_no_embeddings_computes_none() -> None:
     assert tables.refresh(0, SPLIT, lambda: pytest.fail("embedded")) == ["a"]
 
 
-def test_a_fit_draws_from_a_stream_of_its_own() -> None:
+def test_a_fit_has_its_own_random_stream() -> None:
     class Random(Given):
         def fit(self, split: Any, embed: Any, previous: Any) -> Tensor:
             return torch.rand(6)
@@ -145,14 +156,14 @@ def test_tables_survive_their_state() -> None:
         Tables({}, 6).load_state_dict(tables.state_dict())
 
 
-def test_online_conditions_see_the_batch_without_gradient() -> None:
-    class Online:
+def test_batch_conditions_see_the_batch_without_gradient() -> None:
+    class Batchwise:
         refresh, value_type = "batch", "continuous"
 
         def __call__(self, embedded: Embedded) -> Tensor:
             return embedded.projections * 2
 
-    tables = Tables({"a": Online()}, 6)
+    tables = Tables({"a": Batchwise()}, 6)
     assert tables.refresh(0, SPLIT, lambda: torch.zeros(6)) == []
     projections = torch.ones(2, 3, 4, requires_grad=True)
     found = tables.observe(Embedded(projections, projections))["a"]

@@ -39,11 +39,11 @@ def test_two_ranks_train_as_one_process(
 
 
 def test_ranks_with_unequal_batches_are_refused(two_processes: Any, tmp_path: Path) -> None:
-    for said in two_processes(training_ranks.train_unevenly, str(tmp_path)):
-        assert "process 0 has 4 samples and process 1 has 3" in said
+    for message in two_processes(training_ranks.train_unevenly, str(tmp_path)):
+        assert "process 0 has 4 samples and process 1 has 3" in message
 
 
-@pytest.mark.parametrize("objective", [training_ranks.Own, training_ranks.Everyones])
+@pytest.mark.parametrize("objective", [training_ranks.Local, training_ranks.Replicated])
 def test_a_loss_that_is_not_finite_on_one_rank_stops_both(
     two_processes: Any, tmp_path: Path, objective: Any
 ) -> None:
