@@ -14,7 +14,7 @@ from ccl_plugins.numerics.kernel_functions import features_of
 
 
 class Product(Combined):
-    """Product of kernels: values are similar if every one of the kernels says so.
+    """Product of kernels: values are similar if they are under every kernel.
 
     ``k(a, b) = Π_p k_p(a, b)``.  It has exact features, the products of its kernels' features, if all
     of them have features.

@@ -16,7 +16,7 @@ from ccl_plugins.protocols import Kernel
 
 
 class Sum(Combined):
-    """Weighted sum of kernels: values are similar if any one of the kernels says so.
+    """Weighted sum of kernels: values are similar if they are under any kernel.
 
     ``k(a, b) = Σ_p weight_p k_p(a, b)``.  It has exact features, its kernels' features side by side, if
     all of them have features.

@@ -55,7 +55,7 @@ def conditional_columns(
     dtype: torch.dtype | None = None,
     gram: Tensor | None = None,
 ) -> Columns:
-    """Solve for the operator of CCL-K; the returned function computes only the columns it is asked for.
+    """Solve for the operator of CCL-K, and return a function that computes columns of it.
 
     ``W = (K + ridge I)⁻¹ K = I - ridge (K + ridge I)⁻¹``, symmetric, without gradient, computed in
     float64 and without waiting for the device:
@@ -78,7 +78,7 @@ def conditional_columns(
             tensor above 0, whose value is not read.
         rows: The n rows to compute: the samples of the batch that are anchors.
         valid: (m,) False for samples that do not exist, as in empty places of a queue; their rows and
-            columns are 0.  All of the batch must be valid; without ``queue``, the first sample.
+            columns are 0.  With ``queue``, all of the batch must be valid; without, its first sample.
         queue: (m - b, c) or (m - b,), the condition of further samples; None: m is b.
         landmarks: The number of samples, evenly spaced, that represent all; None: the exact operator.
         dtype: The type of the result; None: float64 if ``z`` is float64, else float32.

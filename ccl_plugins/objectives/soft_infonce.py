@@ -39,7 +39,9 @@ class SoftInfoNCE(ContrastiveObjective):
             targets are proportional to the similarity.
         own: Whether the own key is a candidate.
         within_view: Whether keys of the anchor's own view are candidates too.
-        exclude: As in other objectives, but the excluded samples are no candidates at all.
+        exclude: Samples that are no candidates: ``(kernel, threshold)``, or ``(kernel, threshold, name)``
+            with the name of the condition that the kernel reads, by default ``"condition"``.  Samples
+            whose similarity to the anchor is at or above the threshold are left out.
 
     Raises:
         ValueError: For a value out of range.

@@ -6,7 +6,7 @@ from ccl_plugins.objectives.hardness import HardnessObjective
 
 
 class UCL(HardnessObjective):
-    """NT-Xent with a mean over negatives, of the size that ``o`` sets (UCL).
+    """NT-Xent with the mean over negatives times a chosen factor ``o`` (UCL).
 
     ``log(1 + o E_q[e^g] / e^(g⁺))`` with ``g = s/τ``.  Positive: the own other view.  Negatives: the
     other samples of both views and of the queue, all of equal weight in the mean ``E_q``.  With
