@@ -1,33 +1,41 @@
-"""K-means, by scikit-learn or faiss."""
+"""K-means by scikit-learn or faiss: the algorithm behind the condition `clusters`."""
 
 from __future__ import annotations
 
 import importlib.util
 import warnings
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
+
+from ccl_plugins.arguments import one_of
 
 Backend = Literal["auto", "sklearn", "faiss"]
 
 
 @dataclass(frozen=True)
 class KMeans:
-    """How clusters are found.
+    """The settings of k-means; calling them finds clusters.
 
     Args:
-        iterations: Lloyd steps, at most.
-        restarts: From how many starts; the one of least squared distances stays.
-        seed: Of the starts.
+        iterations: The most Lloyd steps.
+        restarts: Random starts, of which the one with the least squared distances is kept.
+        seed: Of the random starts.
         backend: ``"auto"``: faiss where it is installed, else scikit-learn.
+
+    Raises:
+        ValueError: For another backend.
     """
 
     iterations: int = 20
     restarts: int = 5
     seed: int = 0
     backend: Backend = "auto"
+
+    def __post_init__(self) -> None:
+        one_of("backend", self.backend, get_args(Backend))
 
     def __call__(self, x: Tensor, k: int, start: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Class ids (n,) of the nearest centroid, and k centroids (k, d).
@@ -42,7 +50,7 @@ class KMeans:
             ImportError: For faiss, where it is not installed.
 
         Warns:
-            UserWarning: Where clusters stay empty, since there are fewer different points.
+            UserWarning: If clusters stay empty, since fewer points than clusters differ.
         """
         if k > len(x):
             raise ValueError(f"k={k} clusters cannot be made of {len(x)} samples")
@@ -62,17 +70,17 @@ class KMeans:
         return ids, centroids
 
     def _backend(self) -> str:
-        there = importlib.util.find_spec("faiss") is not None
-        if self.backend == "faiss" and not there:
+        installed = importlib.util.find_spec("faiss") is not None
+        if self.backend == "faiss" and not installed:
             raise ImportError(
                 "backend='faiss' needs faiss, which is not installed: pip install"
                 " 'ccl-plugins[faiss]'; backend='sklearn' needs nothing more"
             )
-        return self.backend if self.backend != "auto" else "faiss" if there else "sklearn"
+        return self.backend if self.backend != "auto" else "faiss" if installed else "sklearn"
 
 
 def spread(x: Tensor, ids: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:
-    """How many points each cluster has, (k,), and their mean distance to its centroid, (k,) float32.
+    """The number of points of each cluster, (k,), and their mean distance to its centroid, (k,) float32.
 
     Args:
         x: (n, d) points.
@@ -82,7 +90,7 @@ def spread(x: Tensor, ids: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:
     distances = (x.detach().float().cpu() - centroids[ids]).norm(dim=1)
     sizes = torch.bincount(ids, minlength=len(centroids))
     sums = torch.zeros(len(centroids)).index_add_(0, ids, distances)
-    return sizes, sums / sizes.clamp_min(1)  # of an empty cluster 0
+    return sizes, sums / sizes.clamp_min(1)  # 0 for an empty cluster
 
 
 def _with_sklearn(
@@ -101,7 +109,7 @@ def _with_sklearn(
         random_state=settings.seed,
     )
     with warnings.catch_warnings():
-        # Said in our words by the caller.
+        # The caller warns of empty clusters for both backends.
         warnings.simplefilter("ignore", ConvergenceWarning)
         found.fit(x.numpy())  # an empty cluster gets the point farthest from its centroid
     return torch.from_numpy(found.labels_).long(), torch.from_numpy(found.cluster_centers_).float()
@@ -116,7 +124,7 @@ def _with_faiss(x: Tensor, k: int, start: Tensor | None, settings: KMeans) -> tu
         niter=settings.iterations,
         nredo=settings.restarts if start is None else 1,
         seed=settings.seed,
-        # Those of Cl-InfoNCE's code; it samples above the first and warns below the second.
+        # As Cl-InfoNCE's code; faiss samples above the first number and warns below the second.
         max_points_per_centroid=1000,
         min_points_per_centroid=1,
     )

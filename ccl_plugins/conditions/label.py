@@ -8,14 +8,14 @@ from typing import Any
 from torch import Tensor
 
 from ccl_plugins.metadata.columns import tensor_columns
-from ccl_plugins.metadata.missing import Missing, check_policy
-from ccl_plugins.protocols import Refresh, Table, ValueType
+from ccl_plugins.metadata.values import check_policy
+from ccl_plugins.protocols import Missing, Refresh, Table, ValueType
 
 
 class Label:
-    """The class label of each sample.
+    """The class label of each sample, the data set's column ``label``.
 
-    The data set's column ``label``; with it, objectives such as SupCon are supervised.
+    With it, objectives such as SupCon are supervised.
 
     Shape:
         N samples -> (N,) class ids

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccl_plugins.metadata.fitted import Description, describe
-from ccl_plugins.metadata.missing import check_policy, missing_rows
-from ccl_plugins.metadata.values import check_values
+from ccl_plugins.metadata.fitted import TableSummary, summarize
+from ccl_plugins.metadata.values import check_policy, check_values, missing_rows
 from ccl_plugins.protocols import Condition, Embedded, Table
 from ccl_plugins.training import ranks
 from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
@@ -26,7 +25,7 @@ class Tables:
 
     Args:
         conditions: By name.  What becomes of missing values is said by a condition's attribute
-            ``missing``, a `ccl_plugins.metadata.missing.Missing`; without one they are an error.
+            ``missing``, a `ccl_plugins.protocols.Missing`; without one they are an error.
         size: Number of training samples.
         seed: A condition's fit draws from a stream of (seed, epoch, its place).
     """
@@ -122,9 +121,9 @@ class Tables:
         self.missing[name] = missing
         return Table(values.cpu(), {k: v.detach().cpu() for k, v in table.extras.items()})
 
-    def describe(self, name: str) -> Description:
+    def describe(self, name: str) -> TableSummary:
         """What a condition's table holds, the samples that are left out too."""
-        found = describe(self[name], self.conditions[name].value_type)
+        found = summarize(self[name], self.conditions[name].value_type)
         return replace(found, missing=self.missing.get(name, found.missing))
 
     def left_out(self) -> Tensor:
