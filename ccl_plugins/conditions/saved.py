@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from ccl_plugins.files.tensors import read_tensor_metadata, read_tensor_shape
 from ccl_plugins.metadata import fitted
 from ccl_plugins.metadata.matching import require_images, require_rows
 from ccl_plugins.metadata.values import check_policy
@@ -41,15 +40,13 @@ class Saved:
     @property
     def value_type(self) -> ValueType:
         """The value type in the file's metadata."""
-        value_type: Any = read_tensor_metadata(self.file).get("value_type")
-        if value_type is None:
-            raise ValueError(f"{self.file} holds no fitted condition")
-        return value_type
+        return fitted.read_kind(self.file)[0]
 
     @property
     def hierarchy(self) -> bool:
         """Whether samples have several class ids."""
-        return self.value_type == "categorical" and len(read_tensor_shape(self.file, "values")) > 1
+        value_type, shape = fitted.read_kind(self.file)
+        return value_type == "categorical" and len(shape) > 1
 
     def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Table:
         """The saved table, if it is of this data set."""

@@ -43,6 +43,8 @@ class ImageFiles(Annotated):
         vocabulary: For columns of words, the word of each id.
         mode: ``"RGB"``, or ``"L"`` for gray images of one channel; images are converted.
         source: The table or folder that lists the images, for messages.
+
+    Attributes:
         rows: (N,) the images' rows in the source.
         skipped: Images of the source that were left out.
     """
@@ -53,17 +55,15 @@ class ImageFiles(Annotated):
         metadata: Mapping[str, Tensor],
         vocabulary: Mapping[str, list[str]],
         *,
-        mode: Mode = "RGB",
+        mode: Mode,
         source: str,
-        rows: Sequence[int],
-        skipped: Sequence[Skipped] = (),
     ) -> None:
         super().__init__(paths, metadata, vocabulary)
         self.paths = list(paths)
         self.mode: Mode = mode
         self.source = source
-        self.rows = list(rows)
-        self.skipped = list(skipped)
+        self.rows = list(range(len(paths)))
+        self.skipped: list[Skipped] = []
 
     def __getitem__(self, index: int) -> tuple[Image.Image, int]:
         """The image and its target.
@@ -114,15 +114,17 @@ class ImageFiles(Annotated):
         if not kept:
             raise UnreadableImage(message)
         warnings.warn(f"{message}; they are left out, and listed in .skipped", stacklevel=3)
-        return ImageFiles(
-            [self.paths[i] for i in kept],
-            {name: column[kept] for name, column in self.metadata.items()},
-            self.vocabulary,
-            mode=self.mode,
-            source=self.source,
-            rows=[self.rows[i] for i in kept],
-            skipped=skipped,
-        )
+        found = self.select(kept)
+        found.skipped = skipped
+        return found
+
+    def select(self, rows: Sequence[int]) -> ImageFiles:
+        """The images of some rows."""
+        paths = [self.paths[row] for row in rows]
+        columns = {name: column[list(rows)] for name, column in self.metadata.items()}
+        found = ImageFiles(paths, columns, self.vocabulary, mode=self.mode, source=self.source)
+        found.rows = [self.rows[row] for row in rows]
+        return found
 
     def _place(self, index: int) -> str:
         return f"image {self.paths[index]} (row {self.rows[index]} of {self.source}, from 0)"

@@ -70,18 +70,16 @@ class ImageFolder:
         place = int(split == "test" and self.test_fraction is None)
         found = [find_images(folder) for folder in self.folders]
         encoded = encode(*({"label": [name for _, name in images]} for images in found))
-        label = encoded.tables[place]["label"]
-        rows = list(range(len(label)))
-        if self.test_fraction is not None:
-            rows = hold_out(label, self.test_fraction, self.seed)[split].tolist()
         files = ImageFiles(
-            [found[place][row][0] for row in rows],
-            {"label": label[rows]},
+            [path for path, _ in found[place]],
+            encoded.tables[place],
             encoded.vocabulary,
             mode=self.mode,
             source=str(self.folders[place]),
-            rows=rows,
         )
+        if self.test_fraction is not None:
+            held = hold_out(files.targets, self.test_fraction, self.seed)
+            files = files.select(held[split].tolist())
         return files.checked(self.on_error)
 
     def schema(self) -> Mapping[str, ValueType]:

@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+from torch import Tensor
+
 from ccl_plugins.datasets.image_files import ImageFiles, Mode, OnError, check_reading
 from ccl_plugins.datasets.splitting import check_fraction, check_split, hold_out
 from ccl_plugins.files.tables import choose, read_table
@@ -98,15 +100,15 @@ class ImageTable:
         check_split(split)
         place = int(split == "test" and self.test is not None)
         table, columns = self._tables[place], self._encoded.tables[place]
-        rows = self._rows(split)
         files = ImageFiles(
-            [str(self.root / table[self.image][row]) for row in rows],
-            {name: column[rows] for name, column in columns.items()},
+            [str(self.root / name) for name in table[self.image]],
+            columns,
             self._encoded.vocabulary,
             mode=self.mode,
             source=str(self._paths[place]),
-            rows=rows,
         )
+        if self.test is None:
+            files = files.select(self._rows(split, files.targets))
         return files.checked(self.on_error)
 
     def schema(self) -> Mapping[str, ValueType]:
@@ -143,11 +145,9 @@ class ImageTable:
             )
         return {"label": table[self.label], **chosen}
 
-    def _rows(self, split: str) -> list[int]:
-        if self.test is not None:
-            return list(range(len(self._tables[split == "test"][self.image])))
+    def _rows(self, split: str, label: Tensor) -> list[int]:
+        """The rows of a split that is a part of the table."""
         if self.test_fraction is not None:
-            label = self._encoded.tables[0]["label"]
             held: list[int] = hold_out(label, self.test_fraction, self.seed)[split].tolist()
             return held
         (values,) = choose(self._tables[0], [str(self.split)], str(self.path)).values()

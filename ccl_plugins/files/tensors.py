@@ -57,26 +57,16 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     return tensors, metadata
 
 
-def read_tensor_metadata(path: Path) -> dict[str, str]:
-    """The metadata of a safetensors file; its tensors are not read.
+def read_header(path: Path) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+    """The shapes of a safetensors file's tensors, which are not read, and its metadata.
 
     Raises:
         FileNotFoundError: If there is no such file.
         DamagedFile: If it cannot be read.
     """
     with _opened(path) as file:
-        return dict(file.metadata() or {})
-
-
-def read_tensor_shape(path: Path, name: str) -> tuple[int, ...]:
-    """The shape of a tensor in a safetensors file; the tensor is not read.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        DamagedFile: If it cannot be read, or has no such tensor.
-    """
-    with _opened(path) as file:
-        return tuple(file.get_slice(name).get_shape())
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+        return shapes, dict(file.metadata() or {})
 
 
 @contextmanager

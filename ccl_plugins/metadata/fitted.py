@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.files.fingerprints import of_split
-from ccl_plugins.files.tensors import read_tensors, write_tensors
+from ccl_plugins.files.tensors import read_header, read_tensors, write_tensors
 from ccl_plugins.metadata.values import missing_rows
 from ccl_plugins.protocols import Table, ValueType
 
@@ -127,12 +127,25 @@ def load(path: str | Path) -> tuple[Table, ValueType]:
         DamagedFile: If it is damaged.
         ValueError: If it holds no table.
     """
-    tensors, metadata = read_tensors(Path(path))
-    if "value_type" not in metadata or "values" not in tensors:
-        raise ValueError(f"{path} holds no fitted condition")
+    value_type, _ = read_kind(path)
+    tensors, _ = read_tensors(Path(path))
     extras = {k.removeprefix(EXTRA): v for k, v in tensors.items() if k != "values"}
-    value_type: Any = metadata["value_type"]
     return Table(tensors["values"], extras), value_type
+
+
+def read_kind(path: str | Path) -> tuple[ValueType, tuple[int, ...]]:
+    """The value type and shape of the table in a file of `save`; its values are not read.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        DamagedFile: If it is damaged.
+        ValueError: If it holds no table.
+    """
+    shapes, metadata = read_header(Path(path))
+    value_type: Any = metadata.get("value_type")
+    if value_type is None or "values" not in shapes:
+        raise ValueError(f"{path} holds no fitted condition")
+    return value_type, shapes["values"]
 
 
 def _spread(counts: Tensor, what: str, each: str) -> str:

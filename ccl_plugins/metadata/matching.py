@@ -13,7 +13,7 @@ from torch import Tensor
 from ccl_plugins.files.arrays import from_numpy
 from ccl_plugins.files.fingerprints import of_split
 from ccl_plugins.files.tables import choose, read_table
-from ccl_plugins.files.tensors import read_tensor_metadata
+from ccl_plugins.files.tensors import read_header
 
 
 def read_rows(
@@ -104,7 +104,7 @@ def require_images(file: Path, split: Any) -> None:
     Raises:
         ValueError: If the fingerprint in the file is not the split's.
     """
-    fingerprint = read_tensor_metadata(file).get("dataset")
+    fingerprint = read_header(file)[1].get("dataset")
     if fingerprint is not None and fingerprint != of_split(split):
         raise ValueError(f"{file} belongs to another data set: its images differ")
 
