@@ -117,11 +117,7 @@ class Attributes:
 
 
 def _array_columns(array: Tensor, split: Any, place: str) -> dict[str, Any]:
-    """The columns of an array (N, A), called ``"0"``, ``"1"``, ...
-
-    Raises:
-        ValueError: For another shape.
-    """
+    """The columns of an array (N, A), called ``"0"``, ``"1"``, ..."""
     if array.ndim != 2:
         raise ValueError(f"{place} must be (N, A), not of shape {tuple(array.shape)}")
     require_rows(len(array), split, place)
@@ -135,14 +131,7 @@ def _binary_columns(
 
     A column of 0 and 1 stays as it is.  Any other column becomes one column per value, in sorted order,
     called ``name=value``.  A column of vectors (N, c) is taken as c columns, called ``name[i]``.
-
-    Args:
-        attributes: Tensors, arrays or lists by name, one row per sample; a missing value is -1, NaN,
-            None or an empty word.
-        vocabulary: For columns of class ids, the word of each id.
-
-    Raises:
-        ValueError: For numbers that are not whole, or words among them, naming column and row.
+    ``vocabulary`` has the words of columns of class ids.
     """
     found: dict[str, Tensor] = {}
     for name, values in attributes.items():

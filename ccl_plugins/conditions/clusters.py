@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from functools import partial
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of, whole
-from ccl_plugins.conditions.kmeans import Backend, KMeans, spread
+from ccl_plugins.conditions.kmeans import Backend, kmeans, spread
 from ccl_plugins.metadata.values import missing_rows
 from ccl_plugins.protocols import Condition, Missing, Refresh, SupportsMissing, Table, ValueType
 
@@ -47,8 +48,8 @@ class Clusters:
             on use, for more clusters than samples.
 
     Source:
-        Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), algorithm 1; there
-        every epoch starts anew, with 5 restarts of 20 steps.
+        Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), algorithm 1, where
+        every epoch starts from random centroids, with 5 restarts of 20 steps.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"k": 3}
@@ -77,8 +78,13 @@ class Clusters:
             _check_clusterable(of, warmup)
         self.of = of
         self.warm_start = warm_start
-        self.find = KMeans(
-            whole("iterations", iterations, 1), whole("restarts", restarts, 1), seed, backend
+        one_of("backend", backend, get_args(Backend))
+        self.find = partial(
+            kmeans,
+            iterations=whole("iterations", iterations, 1),
+            restarts=whole("restarts", restarts, 1),
+            seed=seed,
+            backend=backend,
         )
 
     @property

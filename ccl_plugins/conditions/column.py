@@ -58,13 +58,8 @@ class Column:
             )
         self.name = name
         self.standardize = standardize
-        self._value_type: ValueType = value_type
+        self.value_type: ValueType = value_type
         self.missing = check_policy(missing, value_type)
-
-    @property
-    def value_type(self) -> ValueType:
-        """What the column holds."""
-        return self._value_type
 
     def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """The column's values on the training split."""

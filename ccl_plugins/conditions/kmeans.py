@@ -4,79 +4,62 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
-from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
-
-from ccl_plugins.arguments import one_of
 
 Backend = Literal["auto", "sklearn", "faiss"]
 
 
-@dataclass(frozen=True)
-class KMeans:
-    """The settings of k-means; calling them finds clusters.
+def kmeans(
+    x: Tensor,
+    k: int,
+    start: Tensor | None = None,
+    *,
+    iterations: int = 20,
+    restarts: int = 5,
+    seed: int = 0,
+    backend: Backend = "auto",
+) -> tuple[Tensor, Tensor]:
+    """Class ids (n,) of the nearest centroid, and k centroids (k, d).
 
     Args:
+        x: (n, d) points.
+        k: Clusters, up to n.
+        start: (k, d) centroids to start from, once, in place of random ones.
         iterations: The most Lloyd steps.
         restarts: Random starts, of which the one with the least squared distances is kept.
         seed: Of the random starts.
         backend: ``"auto"``: faiss where it is installed, else scikit-learn.
 
     Raises:
-        ValueError: For another backend.
+        ValueError: For more clusters than points, or points that are not finite.
+        ImportError: For faiss, where it is not installed.
+
+    Warns:
+        UserWarning: If clusters stay empty, since fewer points than clusters differ.
     """
-
-    iterations: int = 20
-    restarts: int = 5
-    seed: int = 0
-    backend: Backend = "auto"
-
-    def __post_init__(self) -> None:
-        one_of("backend", self.backend, get_args(Backend))
-
-    def __call__(self, x: Tensor, k: int, start: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Class ids (n,) of the nearest centroid, and k centroids (k, d).
-
-        Args:
-            x: (n, d) points.
-            k: Clusters, up to n.
-            start: (k, d) centroids to start from, once, in place of random ones.
-
-        Raises:
-            ValueError: For more clusters than points, or points that are not finite.
-            ImportError: For faiss, where it is not installed.
-
-        Warns:
-            UserWarning: If clusters stay empty, since fewer points than clusters differ.
-        """
-        if k > len(x):
-            raise ValueError(f"k={k} clusters cannot be made of {len(x)} samples")
-        if not x.isfinite().all():
-            row = int((~x.isfinite().all(1)).nonzero()[0])
-            raise ValueError(f"k-means needs finite numbers, and row {row} is not")
-        x = x.detach().float().cpu()
-        find = _with_faiss if self._backend() == "faiss" else _with_sklearn
-        ids, centroids = find(x, k, start, self)
-        empty = k - ids.unique().numel()
-        if empty:
-            warnings.warn(
-                f"{empty} of {k} clusters are empty: there are only {len(x.unique(dim=0))} different"
-                " points",
-                stacklevel=2,
-            )
-        return ids, centroids
-
-    def _backend(self) -> str:
-        installed = importlib.util.find_spec("faiss") is not None
-        if self.backend == "faiss" and not installed:
-            raise ImportError(
-                "backend='faiss' needs faiss, which is not installed: pip install"
-                " 'ccl-plugins[faiss]'; backend='sklearn' needs nothing more"
-            )
-        return self.backend if self.backend != "auto" else "faiss" if installed else "sklearn"
+    if k > len(x):
+        raise ValueError(f"k={k} clusters cannot be made of {len(x)} samples")
+    if not x.isfinite().all():
+        row = int((~x.isfinite().all(1)).nonzero()[0])
+        raise ValueError(f"k-means needs finite numbers, and row {row} is not")
+    x = x.detach().float().cpu()
+    init = None if start is None else start.float().numpy()
+    find = _with_faiss if _use_faiss(backend) else _with_sklearn
+    ids, centroids = find(
+        x.numpy(), k, init, iterations, 1 if start is not None else restarts, seed
+    )
+    empty = k - ids.unique().numel()
+    if empty:
+        warnings.warn(
+            f"{empty} of {k} clusters are empty: there are only {len(x.unique(dim=0))} different"
+            " points",
+            stacklevel=2,
+        )
+    return ids, centroids
 
 
 def spread(x: Tensor, ids: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:
@@ -93,43 +76,54 @@ def spread(x: Tensor, ids: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:
     return sizes, sums / sizes.clamp_min(1)  # 0 for an empty cluster
 
 
+def _use_faiss(backend: Backend) -> bool:
+    installed = importlib.util.find_spec("faiss") is not None
+    if backend == "faiss" and not installed:
+        raise ImportError(
+            "backend='faiss' needs faiss, which is not installed: pip install"
+            " 'ccl-plugins[faiss]'; backend='sklearn' needs nothing more"
+        )
+    return installed and backend != "sklearn"
+
+
 def _with_sklearn(
-    x: Tensor, k: int, start: Tensor | None, settings: KMeans
+    x: Any, k: int, start: Any, iterations: int, restarts: int, seed: int
 ) -> tuple[Tensor, Tensor]:
     from sklearn import cluster
     from sklearn.exceptions import ConvergenceWarning
 
     found = cluster.KMeans(
         k,
-        init="k-means++" if start is None else start.float().numpy(),
-        n_init=settings.restarts if start is None else 1,
-        max_iter=settings.iterations,
+        init="k-means++" if start is None else start,
+        n_init=restarts,
+        max_iter=iterations,
         tol=0.0,
         algorithm="lloyd",
-        random_state=settings.seed,
+        random_state=seed,
     )
     with warnings.catch_warnings():
         # The caller warns of empty clusters for both backends.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        found.fit(x.numpy())  # an empty cluster gets the point farthest from its centroid
+        found.fit(x)  # an empty cluster gets the point farthest from its centroid
     return torch.from_numpy(found.labels_).long(), torch.from_numpy(found.cluster_centers_).float()
 
 
-def _with_faiss(x: Tensor, k: int, start: Tensor | None, settings: KMeans) -> tuple[Tensor, Tensor]:
+def _with_faiss(
+    x: Any, k: int, start: Any, iterations: int, restarts: int, seed: int
+) -> tuple[Tensor, Tensor]:
     import faiss
 
     found = faiss.Kmeans(
         x.shape[1],
         k,
-        niter=settings.iterations,
-        nredo=settings.restarts if start is None else 1,
-        seed=settings.seed,
+        niter=iterations,
+        nredo=restarts,
+        seed=seed,
         # As Cl-InfoNCE's code; faiss samples above the first number and warns below the second.
         max_points_per_centroid=1000,
         min_points_per_centroid=1,
     )
-    points = x.contiguous().numpy()
-    # An empty cluster gets half of a large one.
-    found.train(points, init_centroids=None if start is None else start.float().numpy())
+    points = np.ascontiguousarray(x)
+    found.train(points, init_centroids=start)  # an empty cluster gets half of a large one
     _, ids = found.index.search(points, 1)
     return torch.from_numpy(ids[:, 0]).long(), torch.from_numpy(found.centroids).float()

@@ -159,11 +159,7 @@ class ImageTable:
 
 
 def _check_rows(path: Path, table: Mapping[str, Any], image: str, label: str) -> None:
-    """Refuse a table with a row without image or label, or an image in two rows.
-
-    Raises:
-        ValueError: Naming the row.
-    """
+    """Refuse a table with a row without image or label, or an image in two rows."""
     required = choose(table, [image, label], str(path))
     if not len(table[image]):
         raise ValueError(f"{path} has no rows")
@@ -185,16 +181,7 @@ def _choose_columns(
     columns: Sequence[str] | None,
     blocks: Mapping[str, Sequence[str]],
 ) -> dict[str, Any]:
-    """Single columns, and blocks of columns side by side.
-
-    Args:
-        table: The columns to choose from.
-        columns: The single columns; None: all that are in no block.
-        blocks: Names and patterns of the columns of each block.
-
-    Raises:
-        ValueError: For names that the table does not have, names for two columns, and words in a block.
-    """
+    """Single columns (None: all that are in no block), and blocks of columns side by side."""
     members = {
         block: [name for name in table if any(fnmatchcase(name, p) for p in patterns)]
         for block, patterns in blocks.items()

@@ -44,7 +44,7 @@ SPLITS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
 
 
 class TorchVision:
-    """A classification data set of torchvision by its name there: CIFAR10, STL10, MNIST, ...
+    """A classification data set of torchvision by its name, such as CIFAR10, STL10 or MNIST.
 
     Columns: ``label``.  Small images are kept in memory, as in torchvision; gray ones have one channel,
     which the views repeat if three are wanted.

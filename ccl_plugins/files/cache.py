@@ -27,7 +27,7 @@ def default_folder() -> Path:
 def cached(
     folder: Path, name: str, made_of: Mapping[str, Any], size: int, make: Callable[[], Tensor]
 ) -> Tensor:
-    """The result of ``make()``, from its file if one was made of the same inputs.
+    """The result of ``make()``, read from its file if an earlier call wrote one for the same inputs.
 
     Several processes may ask at once: each that finds no file writes one, atomically.
 
@@ -40,7 +40,7 @@ def cached(
         make: Computes the result, (size, f).
 
     Warns:
-        UserWarning: For a file that is damaged or stale; it is made anew.
+        UserWarning: For a file that is damaged or stale; it is computed again.
     """
     inputs = {
         key: value if isinstance(value, str) else json.dumps(value, sort_keys=True)
@@ -53,11 +53,11 @@ def cached(
         values = tensors.get("values")
         if written == inputs and values is not None and len(values) == size:
             return values
-        warnings.warn(f"{path} was made of something else; it is made anew", stacklevel=3)
+        warnings.warn(f"{path} was computed from other inputs; it is computed again", stacklevel=3)
     except FileNotFoundError:
         pass
     except DamagedFile as error:
-        warnings.warn(f"{error}; it is made anew", stacklevel=3)
+        warnings.warn(f"{error}; it is computed again", stacklevel=3)
     values = make()
     write_tensors(path, {"values": values}, inputs)
     return values

@@ -70,7 +70,7 @@ def entropy(values: Tensor) -> float:
 
 
 def crossing(candidates: Sequence[Information]) -> int:
-    """The place of the candidate nearest to where I(Z;T) and -H(Z|T) cross, as a rule the best.
+    """The place of the candidate nearest to where I(Z;T) and -H(Z|T) cross, usually the best.
 
     Both are first scaled to 0 to 1 over the candidates; of equally near ones the first is taken.
 

@@ -110,7 +110,7 @@ def test_a_damaged_or_stale_cache_is_noticed_and_made_anew(make, tmp_path, extra
         save_file({"values": torch.zeros(6, 512)}, file, {"dataset": "of others"})
     else:
         file.write_bytes(data[:-9] if damage == "truncated" else data[:-4] + b"\0\0\0\1")
-    with pytest.warns(UserWarning, match="made anew"):
+    with pytest.warns(UserWarning, match="computed again"):
         torch.testing.assert_close(fit(make(), Images()), first)
     torch.testing.assert_close(fit(make(), Images()), first)
     assert len(extractions) == 2
