@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ccl_plugins._engine import engine
-from ccl_plugins.files.checkpoints import replacing
+from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.kinds import registry
 
 
@@ -71,6 +71,6 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Write data as JSON; the file is replaced as a whole or not at all."""
-    with replacing(path) as file:
-        file.write((json.dumps(data, indent=2) + "\n").encode())
+    """Write data as JSON, atomically."""
+    with atomic_write(path) as temporary:
+        temporary.write_bytes((json.dumps(data, indent=2) + "\n").encode())

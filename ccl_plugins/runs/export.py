@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.pipeline.record import write_json
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from ccl_plugins.runs.pipeline import Run
 
 FORMATS = ("timm",)
@@ -40,12 +36,14 @@ def export(run: Run, folder: str | Path | None = None, *, format: str = "timm") 
         ValueError: For another format, and for a backbone that timm lacks.
     """
     from ccl_plugins.arguments import one_of
+    from ccl_plugins.files.tensors import write_tensors
 
     one_of("format", format, FORMATS)
     backbone = _of_timm(run)
     target = Path(folder) if folder is not None else run.layout.exported
-    target.mkdir(parents=True, exist_ok=True)
-    _write_weights(target / WEIGHTS, backbone.model.state_dict())
+    # Copies, since safetensors refuses tensors that share memory.
+    state = {name: tensor.clone() for name, tensor in backbone.model.state_dict().items()}
+    write_tensors(target / WEIGHTS, state, {})
     write_json(target / CONFIG, _config(backbone, run))
     return target
 
@@ -66,20 +64,6 @@ def _of_timm(run: Run) -> Any:
             f" train with stem='default', {use}"
         )
     return backbone
-
-
-def _write_weights(path: Path, state: Mapping[str, Tensor]) -> None:
-    """Write the file as a whole or not at all."""
-    from safetensors.torch import save_file
-
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        save_file({name: tensor.contiguous().clone() for name, tensor in state.items()}, partial)
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _config(backbone: Any, run: Run) -> dict[str, Any]:
