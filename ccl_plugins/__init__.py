@@ -9,8 +9,8 @@ criterion = ccl.create("objective", "fair_cclk", kernel=ccl.kernel("rbf", scale=
 loss = criterion(x, y, condition=z)
 ```
 
-Importing this package imports no torch: listing what there is must stay quick, and a component is
-imported when it is chosen.
+Importing this package imports no torch, so that listing stays quick; a component is imported when it is
+chosen.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from ccl_plugins.hooks import hookimpl as hookimpl
 from ccl_plugins.kinds import registry as _registry
 
 if TYPE_CHECKING:
-    from ccl_plugins.cli.describe import Description
-    from ccl_plugins.cli.tables import Table
-    from ccl_plugins.pipeline.composition import Pipeline as Pipeline
-    from ccl_plugins.runs.run import load as load
+    from ccl_plugins.cli.info import Description
+    from ccl_plugins.cli.tables import TextTable
+    from ccl_plugins.runs.pipeline import Pipeline as Pipeline
+    from ccl_plugins.runs.pipeline import load as load
 
 Choice = engine.Choice
 ComponentSpec = engine.ComponentSpec
@@ -51,16 +51,16 @@ backbone = engine.Namespace(_registry(), "backbone")
 dataset = engine.Namespace(_registry(), "dataset")
 evaluator = engine.Namespace(_registry(), "evaluator")
 
-_LAZY = {"Pipeline": "ccl_plugins.pipeline.composition", "load": "ccl_plugins.runs.run"}
+_LAZY = {"Pipeline": "ccl_plugins.runs.pipeline", "load": "ccl_plugins.runs.pipeline"}
 
 
-def list(kind: str | None = None) -> Table:
+def list(kind: str | None = None) -> TextTable:
     """The components on offer, of one kind or of all, as a table.
 
     Args:
         kind: A kind, as ``"kernel"``.
     """
-    from ccl_plugins.cli.describe import listing
+    from ccl_plugins.cli.list import listing
 
     return listing(_registry(), kind)
 
@@ -70,9 +70,9 @@ def info(kind: str, name: str) -> Description:
 
     Args:
         kind: Its kind.
-        name: Its name, qualified where that is needed.
+        name: Its name; ``"plugin/name"`` where several plug-ins offer it.
     """
-    from ccl_plugins.cli.describe import describe
+    from ccl_plugins.cli.info import describe
 
     return describe(_registry(), kind, name)
 
@@ -82,11 +82,11 @@ def create(kind: str, name: str, /, **params: Any) -> Any:
 
     Args:
         kind: Its kind.
-        name: Its name, qualified where that is needed.
+        name: Its name; ``"plugin/name"`` where several plug-ins offer it.
         **params: Its parameters; one that is a component is given as a choice, a name or an object.
 
     Raises:
-        RegistryError: If there is no such component, or it does not take these parameters.
+        RegistryError: For an unknown component, or parameters that it does not take.
     """
     return _registry().create(kind, name, **params)
 
@@ -97,7 +97,7 @@ def local(kind: str, value: Any = None, /, **params: Any) -> Any:
     As a decorator, ``@ccl.local("kernel")``, it leaves the class as it is.
 
     Args:
-        kind: The kind it is of.
+        kind: Its kind.
         value: The class or object; none for a decorator.
         **params: Parameters of the class.
     """
@@ -112,7 +112,7 @@ def local(kind: str, value: Any = None, /, **params: Any) -> Any:
 
 
 def refresh() -> None:
-    """See what was installed since; for notebooks, after ``%pip install``."""
+    """Discover plug-ins installed since; for notebooks, after ``%pip install``."""
     _registry().refresh()
 
 
@@ -133,10 +133,10 @@ def __dir__() -> Sequence[str]:
 
 
 class _Face(ModuleType):
-    """This package, in which a kind stays what it is when a sub-package has the same name.
+    """This package; its attribute for a kind is kept when a sub-package has the same name.
 
-    Importing ``ccl_plugins.views`` sets the attribute ``views`` of the package, whoever imports it
-    and whenever.  The kind is kept, and what the sub-package holds is found through it.
+    Importing ``ccl_plugins.views`` anywhere sets the attribute ``views`` of the package to the sub-package.
+    Here the kind is kept instead, and gives access to the names of the sub-package.
     """
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""``python -m ccl_plugins`` is ``ccl``."""
+"""The command ``ccl``, as ``python -m ccl_plugins``."""
 
 import sys
 

@@ -1,9 +1,10 @@
-"""Range checks of constructor arguments: what was given, and what would be right."""
+"""Checks of constructor arguments; their errors quote the value and say what is right."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Integral, Real
 from typing import Any
 
 
@@ -74,25 +75,25 @@ def one_of(name: str, value: str, choices: Sequence[str]) -> str:
 
 
 def whole(name: str, value: Any, least: int) -> int:
-    """``value`` if it is a whole number, ``least`` or more.
+    """``value`` as an int if it is a whole number, ``least`` or more; numpy's integers count.
 
     Raises:
-        TypeError: For a value of another type.
+        TypeError: For a value of another type, and for a truth value.
         ValueError: For a smaller number.
     """
-    if not isinstance(value, int) or isinstance(value, bool):
+    if not isinstance(value, Integral) or isinstance(value, bool):
         raise TypeError(f"{name} must be a whole number, not {value!r}")
     if value < least:
         raise ValueError(f"{name} must be {least} or more, not {value!r}")
-    return value
+    return int(value)
 
 
 def number(name: str, value: Any) -> float:
-    """``value`` if it is a number.
+    """``value`` if it is a number; numpy's numbers count.
 
     Raises:
-        TypeError: Otherwise.
+        TypeError: For a value of another type, and for a truth value.
     """
-    if not isinstance(value, int | float) or isinstance(value, bool):
+    if not isinstance(value, Real) or isinstance(value, bool):
         raise TypeError(f"{name} must be a number, not {value!r}")
-    return value
+    return value  # type: ignore[return-value]  # a Real

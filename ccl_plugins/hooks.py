@@ -1,8 +1,8 @@
-"""The three hooks: for what a plug-in does beyond offering components.
+"""The three hooks, through which a plug-in does more than offer components.
 
 A plug-in names one module in the entry-point group ``ccl_plugins.hooks``, and marks functions in it
 with ``hookimpl``.  The module is imported at every start, so it must not import torch at its top.
-A function may leave out arguments that it does not need.
+A function may omit arguments that it does not need.
 
 Example:
     ```python
@@ -25,7 +25,7 @@ import pluggy
 from ccl_plugins._engine import engine
 
 if TYPE_CHECKING:
-    from ccl_plugins.pipeline.composition import Pipeline
+    from ccl_plugins.protocols import ComposedPipeline
 
 PROJECT = "ccl_plugins"
 
@@ -34,7 +34,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 class Hooks:
-    """What a plug-in may implement."""
+    """The hooks that a plug-in may implement."""
 
     @hookspec
     def ccl_components(self) -> Iterable[engine.ComponentSpec]:
@@ -46,15 +46,15 @@ class Hooks:
         raise NotImplementedError
 
     @hookspec
-    def ccl_pipeline_composed(self, pipeline: Pipeline) -> None:
-        """Look at a pipeline when its components are built; raise to reject it.
+    def ccl_pipeline_composed(self, pipeline: ComposedPipeline) -> None:
+        """Inspect a pipeline, once, when it is composed and checked; raise an error to reject it.
 
         Args:
-            pipeline: The pipeline.
+            pipeline: The pipeline, with the settings of the configuration that it was composed from.
         """
 
     @hookspec
-    def ccl_callbacks(self, pipeline: Pipeline) -> Iterable[Any]:
+    def ccl_callbacks(self, pipeline: ComposedPipeline) -> Iterable[Any]:
         """Offer Lightning callbacks for the training of a pipeline.
 
         Args:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, runtime_checkable
 
 from torch import Tensor
 from torch.nn import functional
@@ -21,7 +21,7 @@ from ccl_plugins.numerics.kernel_functions import SupportsFeatures as SupportsFe
 from ccl_plugins.numerics.kernel_functions import SupportsOneHot as SupportsOneHot
 from ccl_plugins.numerics.kernel_functions import SupportsRadial as SupportsRadial
 from ccl_plugins.numerics.kernel_functions import SupportsRank as SupportsRank
-from ccl_plugins.numerics.logsumexp import at_least_float32
+from ccl_plugins.numerics.precision import at_least_float32
 
 if TYPE_CHECKING:
     from ccl_plugins.pairs.pairs import Pairs
@@ -82,6 +82,9 @@ class Frozen:
 
 ValueType = Literal["categorical", "multi_label", "continuous"]
 """What the values of a condition are: class ids (long), 0/1 columns (float), or real vectors (float)."""
+
+VALUE_TYPES: tuple[ValueType, ...] = get_args(ValueType)
+"""All value types."""
 
 Refresh = Literal["never", "epoch", "batch"]
 """When a condition is computed: once, before every epoch, or in every step from the embedded batch."""
@@ -298,6 +301,29 @@ class Evaluator(Protocol):
 
     def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
         """Metrics by name, as ``"linear/top1"``."""
+        ...
+
+
+class ComposedPipeline(Protocol):
+    """A composed pipeline, as hooks get it."""
+
+    @property
+    def choices(self) -> Mapping[str, Any]:
+        """The choice of each kind that a pipeline has once, as ``"objective"``."""
+        ...
+
+    @property
+    def conditions(self) -> Mapping[str, Any]:
+        """The choices of its conditions, by name."""
+        ...
+
+    @property
+    def settings(self) -> Any:
+        """Its `ccl_plugins.training.FitSettings`."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record."""
         ...
 
 

@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from ccl_plugins.arguments import whole
+
 
 class MLP(nn.Module):
     """A multi-layer perceptron, for vectors.
@@ -16,9 +18,9 @@ class MLP(nn.Module):
         (n, in_features) -> (n, hidden[-1])
 
     Args:
-        in_features: Length of a vector, 1 or more.  A tensor of another shape is flattened: an image has
-            channels * height * width.
-        hidden: Widths of the layers, one or more, each with a ReLU; the last is that of the features.
+        in_features: Length of a vector, 1 or more.  Other tensors are flattened: an image has channels *
+            height * width.
+        hidden: Widths of the layers, one or more, each with a ReLU; the last is the features' width.
         batch_norm: Whether each layer has batch normalization before its ReLU.
 
     Attributes:
@@ -35,13 +37,10 @@ class MLP(nn.Module):
         self, in_features: int, hidden: Sequence[int] = (256, 256), batch_norm: bool = True
     ) -> None:
         super().__init__()
-        widths = [in_features, *hidden]
-        if not hidden or min(widths) < 1:
-            raise ValueError(
-                "in_features and each of hidden, one at least, must be 1 or more, not"
-                f" {in_features!r} and {list(hidden)!r}"
-            )
-        self.in_features = in_features
+        if not hidden:
+            raise ValueError(f"hidden must hold 1 or more widths, not {hidden!r}")
+        self.in_features = whole("in_features", in_features, 1)
+        widths = [in_features, *(whole("each of hidden", width, 1) for width in hidden)]
         self.num_features = widths[-1]
         layers: list[nn.Module] = []
         for inputs, outputs in pairwise(widths):

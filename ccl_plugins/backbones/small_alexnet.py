@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
+from torchvision.ops import Conv2dNormActivation
+
+from ccl_plugins.arguments import whole
 
 
 class SmallAlexNet(nn.Module):
-    """AlexNet with 3x3 convolutions and batch normalization, for images of 32 or 64 pixels.
+    """A small AlexNet, with 3x3 convolutions and batch normalization, for images of 32 or 64 pixels.
 
     Five convolutions (96, 192, 384, 384 and 192 channels), pooled after the first two and the last,
-    then ``fc6`` and ``fc7``, all normalized and rectified.  The features are those of ``fc7``; the last
-    layer, ``fc8``, is the linear head of a method: ``simclr(layers=1)``.
+    then the linear layers ``fc6`` and ``fc7``, all normalized and rectified.  The features are the output
+    of ``fc7``; the last layer, ``fc8``, is the linear head of a method: ``simclr(layers=1)``.
 
     Shape:
         (n, in_channels, size, size) -> (n, 4096)
@@ -39,20 +42,20 @@ class SmallAlexNet(nn.Module):
 
     def __init__(self, size: int = 32, in_channels: int = 3) -> None:
         super().__init__()
-        for name, value, least in (("size", size, 15), ("in_channels", in_channels, 1)):
-            if value < least:
-                raise ValueError(f"{name} must be {least} or more, not {value!r}")
-        self.size = size
-        self.in_channels = in_channels
+        self.size = whole("size", size, 15)
+        self.in_channels = whole("in_channels", in_channels, 1)
         side = size
         for _pool in range(3):
             side = (side - 3) // 2 + 1
         self.convolutions = nn.Sequential(
-            *_convolution(in_channels, 96, pool=True),
-            *_convolution(96, 192, pool=True),
-            *_convolution(192, 384),
-            *_convolution(384, 384),
-            *_convolution(384, 192, pool=True),
+            Conv2dNormActivation(in_channels, 96, 3),
+            nn.MaxPool2d(3, 2),
+            Conv2dNormActivation(96, 192, 3),
+            nn.MaxPool2d(3, 2),
+            Conv2dNormActivation(192, 384, 3),
+            Conv2dNormActivation(384, 384, 3),
+            Conv2dNormActivation(384, 192, 3),
+            nn.MaxPool2d(3, 2),
             nn.Flatten(),
         )
         self.fc6 = nn.Sequential(*_linear(192 * side**2, 4096))
@@ -71,12 +74,6 @@ class SmallAlexNet(nn.Module):
             )
         features: Tensor = self.fc7(self.fc6(self.convolutions(x)))
         return features
-
-
-def _convolution(inputs: int, outputs: int, pool: bool = False) -> list[nn.Module]:
-    convolution = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
-    layers = [convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
-    return [*layers, nn.MaxPool2d(3, 2)] if pool else layers
 
 
 def _linear(inputs: int, outputs: int) -> list[nn.Module]:

@@ -21,21 +21,21 @@ class Timm(nn.Module):
         pretrained: Download timm's weights for it.
         stem: ``"cifar"`` replaces the first convolution of a ResNet by a new one of 3x3 with stride 1
             and removes the pooling after it, for images of about 32 pixels.  timm has no weights for it.
-        checkpoint_path: A file of weights for this architecture and stem, loaded last; a classifier in
-            it is left out.
-        freeze: How many layers, from the first, are not trained and keep their batch statistics: 1 is
-            the stem with a ViT's tokens and positions, and each block is one more; or ``"all"``.
+        checkpoint_path: A file of weights for this architecture and stem, loaded last, without its
+            classifier.
+        freeze: How many layers, from the first, are not trained and keep their batch statistics: 1 for
+            the stem with a ViT's tokens and positions, and 1 more for each block; or ``"all"``.
         options: Further arguments of the model, as ``{"in_chans": 1, "drop_path_rate": 0.1}``.
 
     Attributes:
         model: timm's.
-        pretrained: Whether it began with loaded weights; it is then also measured before training.
+        pretrained: Whether it starts with loaded weights; it is then measured before training, too.
         num_features: f, the length of a feature vector.
 
     Raises:
         ValueError: If timm has no model of this name, the model has no stem to replace, weights of
-            another stem are asked for, there are fewer layers to freeze, or an option is not the
-            caller's to set.
+            another stem are asked for, there are fewer layers to freeze, or an option is set by another
+            parameter.
         TypeError: If the model does not take an option.
 
     Source:
@@ -70,7 +70,7 @@ class Timm(nn.Module):
         self._load(checkpoint_path)
         self.num_features = _num_features(self.model)
         self._frozen = self._freeze(freeze, name) if freeze else []
-        self.train()  # but for what is frozen
+        self.train()  # except frozen layers
 
     def _load(self, path: str | None) -> None:
         if path is not None:
@@ -78,7 +78,7 @@ class Timm(nn.Module):
             self.pretrained = True
 
     def _freeze(self, first: int | Literal["all"], name: str) -> list[str]:
-        """Take the gradient from the first layers; the names of the modules that are wholly in them."""
+        """Freeze the parameters of the first layers; give the names of wholly frozen modules."""
         if first == "all":
             self.requires_grad_(False)
         else:
@@ -93,11 +93,13 @@ class Timm(nn.Module):
         return [
             prefix
             for prefix, module in self.named_modules()
-            if prefix and (own := [*module.parameters()]) and not any(p.requires_grad for p in own)
+            if prefix
+            and (parameters := [*module.parameters()])
+            and not any(parameter.requires_grad for parameter in parameters)
         ]
 
     def train(self, mode: bool = True) -> Self:
-        """As of every module, but frozen layers stay in evaluation mode."""
+        """Set the mode, but keep frozen layers in evaluation mode."""
         super().train(mode)
         for each in self._frozen:
             self.get_submodule(each).eval()
@@ -116,7 +118,7 @@ class Timm(nn.Module):
     def no_weight_decay(self) -> set[str]:
         """Names of the parameters of this module that timm trains without weight decay."""
         named = self.model.no_weight_decay() if hasattr(self.model, "no_weight_decay") else set()
-        # timm names what the class may have, as tokens that this model lacks, and patterns.
+        # timm's names may be patterns, and may name tokens that this model lacks.
         return {
             name
             for name, _ in self.named_parameters()
@@ -124,10 +126,10 @@ class Timm(nn.Module):
         }
 
     def layer_numbers(self) -> dict[str, int]:
-        """The number of the layer that each parameter belongs to, from the stem, 0, on.
+        """The number of each parameter's layer, from the stem, 0.
 
         Raises:
-            ValueError: If timm does not say so of this model.
+            ValueError: If timm does not group this model's parameters into layers.
         """
         return {f"model.{name}": depth for name, depth in timm_models.layers(self.model).items()}
 

@@ -13,17 +13,17 @@ from ccl_plugins.backbones.timm import Timm
 
 
 class ViTMoCoV3(Timm):
-    """A ViT of timm, initialized as in MoCo v3.
+    """A vision transformer (ViT) of timm, initialized as in MoCo v3.
 
     Positions are fixed sines and cosines.  The patch embedding is initialized as a matrix and not trained,
     since training is unstable otherwise.  All matrices are initialized after Xavier, those of queries,
-    keys and values separately.  The feature is the class token's.  MoCo v3's ViT-S has 12 heads, timm's 6:
+    keys and values separately.  The class token gives the feature.  MoCo v3's ViT-S has 12 heads, timm's 6:
     its ViT-B is ``vit_moco_v3(name="vit_base_patch16_224")``.
 
     Args:
         name: A ViT as in ``timm.list_models("vit_*")``, with a class token.
         heads: Attention heads of each block; they must divide its width.
-        freeze_patches: Whether the patch embedding stays as it is initialized.
+        freeze_patches: Whether the patch embedding keeps its initial values.
         checkpoint_path: A file of weights for this architecture, loaded last.
         options: Further arguments of the model, as ``{"img_size": 96, "depth": 6}``.
 
@@ -57,7 +57,7 @@ class ViTMoCoV3(Timm):
 
 
 def _draw(model: Any, name: str) -> None:
-    """What timm's weight_init="moco" leaves as it is elsewhere."""
+    """Initialize what timm's weight_init="moco" does not: positions, class token and patches."""
     from lightly.models.utils import initialize_positional_embedding
 
     if getattr(model, "cls_token", None) is None or getattr(model, "pos_embed", None) is None:

@@ -24,11 +24,11 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("names", nargs="+", metavar="DIST", help="an installed distribution")
     parser.add_argument("--json", action="store_true", help="as a JSON array, of all checks")
-    parser.set_defaults(run=_check)
+    parser.set_defaults(run=_run)
 
 
-def _check(options: argparse.Namespace) -> int:
-    from ccl_plugins.cli.tables import Table
+def _run(options: argparse.Namespace) -> int:
+    from ccl_plugins.cli.tables import TextTable
     from ccl_plugins.testing.suite import checks, run
 
     try:
@@ -40,26 +40,29 @@ def _check(options: argparse.Namespace) -> int:
     for name, found in todo.items():
         for each in found:
             outcome = run(each)
-            rows.append({"distribution": name, "check": str(each), **_told(outcome)})
+            rows.append(
+                {
+                    "distribution": name,
+                    "check": str(each),
+                    "state": outcome.state,
+                    "reason": outcome.reason,
+                }
+            )
             if outcome.state == "failed" and not options.json:
                 print(f"{each} failed: {_line(outcome.reason)}", flush=True)
             if outcome.state == "skipped":
                 skipped[each.component, outcome.reason].append(each.name)
     if options.json:
-        print(Table(rows).json())
+        print(TextTable(rows).json())
     for (component, reason), laws in () if options.json else skipped.items():
         print(f"{component} {len(laws)} skipped: {_line(reason)}")
     for name in todo:
         count = Counter(row["state"] for row in rows if row["distribution"] == name)
-        told = ", ".join(f"{count[state]} {state}" for state in ("passed", "failed", "skipped"))
-        print(f"{name}: {told}", file=sys.stderr if options.json else sys.stdout)
+        summary = ", ".join(f"{count[state]} {state}" for state in ("passed", "failed", "skipped"))
+        print(f"{name}: {summary}", file=sys.stderr if options.json else sys.stdout)
     return 1 if any(row["state"] == "failed" for row in rows) else 0
 
 
-def _told(outcome: Any) -> dict[str, str]:
-    return {"state": outcome.state, "reason": outcome.reason}
-
-
 def _line(reason: str) -> str:
-    """A message of any form on one line."""
+    """A message on one line."""
     return " ".join(reason.split())

@@ -1,26 +1,25 @@
-"""What sub-commands share: how one is added, and how a mistake in the call is told."""
+"""Shared by the sub-commands: adding a parser, and reporting a user's mistake in one line."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from ccl_plugins._engine import engine
 
 if TYPE_CHECKING:
-    from ccl_plugins.pipeline.composition import Pipeline
-
     # argparse has no public name for what `add_subparsers` returns.
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 class Mistake(ValueError):
-    """What was asked for cannot be done as it was asked; the message says why."""
+    """A mistake in the call or in a file that it names; the message says what would be right."""
 
 
 def command(commands: Commands, name: str, doc: str, example: str) -> argparse.ArgumentParser:
-    """A sub-command whose help ends with an example."""
+    """Add a sub-command whose help ends with an example."""
     return commands.add_parser(
         name,
         help=doc,
@@ -30,33 +29,27 @@ def command(commands: Commands, name: str, doc: str, example: str) -> argparse.A
     )
 
 
-def compose(file: str, settings: dict[str, Any]) -> Pipeline:
-    """The pipeline of a file, with other settings of its ``[fit]`` table."""
-    from ccl_plugins.pipeline.composition import Pipeline
+@contextmanager
+def reporting_mistakes(file: str = "") -> Iterator[None]:
+    """Report errors of the registry, ValueError and TypeError as mistakes.
 
+    It surrounds composing, checking and reading; errors of training are bugs and keep their traceback.
+
+    Args:
+        file: The file in which the mistake was made, for the message.
+    """
     try:
-        return understood(lambda: Pipeline.from_toml(file).with_settings(**settings))
-    except (engine.RegistryError, Mistake) as error:
-        raise of(file, error) from error
+        yield
+    except (engine.RegistryError, ValueError, TypeError) as error:
+        text = message(error)
+        where = f"{file}: " if file and not text.startswith(f"{file}:") else ""
+        raise Mistake(f"{where}{text}") from error
 
 
-def of(file: str, error: Exception) -> Mistake:
-    """A mistake that names the file in which it was made."""
-    said = told(error)
-    return Mistake(said if said.startswith(f"{file}:") else f"{file}: {said}")
-
-
-def told(error: BaseException) -> str:
-    """The message of an error, with the first note on where it came from."""
+def message(error: BaseException) -> str:
+    """The message of an error, with its first note."""
+    text = str(error)
+    if "Original Traceback" in text:  # of a worker that loads data: its last line is the error
+        text = text.rstrip().rpartition("\n")[2].partition(": ")[2]
     notes = getattr(error, "__notes__", ())
-    return f"{error} ({notes[0]})" if notes else str(error)
-
-
-def understood(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """What a function returns; what it says of its input is a mistake in the call, not a crash."""
-    try:
-        return function(*arguments, **options)
-    except engine.RegistryError:
-        raise
-    except (ValueError, TypeError) as error:
-        raise Mistake(told(error)) from error
+    return f"{text} ({notes[0]})" if notes else text

@@ -1,26 +1,51 @@
-"""What is installed and how it fares: the answer of ``ccl doctor``."""
+"""``ccl doctor``: the plug-ins, their failures, and the versions of libraries."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
+from typing import TYPE_CHECKING
 
 from ccl_plugins._engine import engine
-from ccl_plugins.cli.describe import rivals
-from ccl_plugins.cli.tables import Table
-from ccl_plugins.kinds import HEAVY
+from ccl_plugins.cli.commands import command
+from ccl_plugins.cli.list import rivals
+from ccl_plugins.cli.tables import TextTable
+from ccl_plugins.kinds import HEAVY, registry
+
+if TYPE_CHECKING:
+    from ccl_plugins.cli.commands import Commands
 
 LIBRARIES = ("torch", "torchvision", "lightly", "pytorch-lightning", "timm", "pluggy")
 SLOW = 0.2
-"""Seconds; a hooks module that takes longer is named."""
+"""Seconds; a hooks module that takes longer to import is reported."""
+
+
+def add(commands: Commands) -> None:
+    """Add the sub-command."""
+    parser = command(
+        commands,
+        "doctor",
+        "Show plug-ins, what failed and why, and library versions; exit with 1 if something failed.",
+        "ccl doctor --load",
+    )
+    parser.add_argument("--load", action="store_true", help="import every component too")
+    parser.add_argument("--json", action="store_true", help="as a JSON object")
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    report = examine(registry(), load=options.load)
+    print(report.json() if options.json else report)
+    return 0 if report.healthy else 1
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something to know about a plug-in."""
+    """A problem or a remark about a plug-in."""
 
     plugin: str
     text: str
@@ -35,10 +60,10 @@ class Report:
 
     Args:
         plugins: Every plug-in with its state.
-        failures: What could not be imported, with tracebacks.
-        problems: What will not work though nothing of it was imported.
-        remarks: What works, and should be known.
-        libraries: Versions.
+        failures: Failed imports, with tracebacks.
+        problems: Missing modules and unmet requirements, found without importing.
+        remarks: Findings that break nothing.
+        libraries: The versions of libraries.
     """
 
     plugins: tuple[engine.Plugin, ...]
@@ -61,7 +86,7 @@ class Report:
     def __str__(self) -> str:
         plugins = [{"plugin": p.name, "version": p.version, "state": p.state} for p in self.plugins]
         libraries = [{"library": k, "version": v} for k, v in self.libraries.items()]
-        parts = [str(Table(plugins)), str(Table(libraries))]
+        parts = [str(TextTable(plugins)), str(TextTable(libraries))]
         for failure in self.failures:
             heading = f"{failure.plugin} {failure.version} failed: {failure.reason}"
             parts.append(f"{heading}\n\n{failure.traceback.rstrip()}")
@@ -72,7 +97,7 @@ class Report:
 
 
 def examine(registry: engine.Registry, *, load: bool = False) -> Report:
-    """Look at every plug-in; versions and requirements are read from metadata, importing nothing.
+    """Examine every plug-in; versions and requirements are read from metadata without importing.
 
     Args:
         registry: The registry.
@@ -88,32 +113,30 @@ def examine(registry: engine.Registry, *, load: bool = False) -> Report:
     return Report(
         registry.plugins,
         tuple(failures),
-        (*_gone(registry), *_unmet(registry)),
-        (*_names(registry), *_manners(registry)),
+        (*_incomplete(registry), *_unmet(registry)),
+        (*_names(registry), *_side_effects(registry)),
         {name: _version(name) or "not installed" for name in LIBRARIES},
     )
 
 
-def _gone(registry: engine.Registry) -> Iterator[Finding]:
-    """Components whose module is not there, and what is left of plug-ins."""
+def _incomplete(registry: engine.Registry) -> Iterator[Finding]:
+    """Components without their module, and remains of uninstalled plug-ins."""
     for spec in registry.specs():
         module = "" if spec.plugin == engine.LOCAL else engine.missing_module(spec.target)
         if module:
-            text = (
-                f"{spec.kind} {spec.name} is offered from the module {module}, which is not there"
-            )
+            text = f"{spec.kind} {spec.name} is offered from the module {module}, which is missing"
             yield Finding(spec.plugin, f"{text}: pip install --force-reinstall {spec.plugin}")
     for leftover in registry.leftovers:
         name, _, place = leftover.partition(" in ")
-        yield Finding(name, f"half of it was left by an uninstall: remove it from {place}")
+        yield Finding(name, f"an uninstall left parts of it: remove them from {place}")
 
 
 def _unmet(registry: engine.Registry) -> Iterator[Finding]:
-    """Requirements of plug-ins, and of the libraries among each other, that do not hold."""
+    """Unmet requirements of plug-ins and libraries."""
     from packaging.requirements import InvalidRequirement, Requirement
 
-    there = {plugin.name for plugin in registry.plugins if plugin.state != "disabled"}
-    for name in sorted({*there, *LIBRARIES}):
+    enabled = {plugin.name for plugin in registry.plugins if plugin.state != "disabled"}
+    for name in sorted({*enabled, *LIBRARIES}):
         for line in (metadata.requires(name) or ()) if _version(name) else ():
             try:
                 wanted = Requirement(line)
@@ -132,7 +155,7 @@ def _unmet(registry: engine.Registry) -> Iterator[Finding]:
 
 
 def _names(registry: engine.Registry) -> Iterator[Finding]:
-    """Components that their bare name does not find."""
+    """Components that need a qualified name."""
     for spec in registry.specs():
         others = rivals(registry, spec)
         if others:
@@ -140,8 +163,8 @@ def _names(registry: engine.Registry) -> Iterator[Finding]:
             yield Finding(spec.plugin, f"{spec.kind} {spec.name} is {who}: say {spec.id}")
 
 
-def _manners(registry: engine.Registry) -> Iterator[Finding]:
-    """What importing the hooks of a plug-in did beside offering them."""
+def _side_effects(registry: engine.Registry) -> Iterator[Finding]:
+    """Second copies of plug-ins, and side effects of importing their hooks."""
     for plugin in registry.plugins:
         if plugin.copies:
             yield Finding(
@@ -166,5 +189,5 @@ def _manners(registry: engine.Registry) -> Iterator[Finding]:
 def _version(distribution: str) -> str:
     try:
         return metadata.version(distribution) or ""
-    except (metadata.PackageNotFoundError, KeyError):  # or installed by half, without metadata
+    except (metadata.PackageNotFoundError, KeyError):  # KeyError: without metadata
         return ""

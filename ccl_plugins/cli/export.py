@@ -1,35 +1,35 @@
-"""The sub-command ``ccl export``."""
+"""``ccl export``: a run's backbone for other libraries."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
-from ccl_plugins.cli.commands import command, understood
+from ccl_plugins.cli.commands import command, reporting_mistakes
 
 if TYPE_CHECKING:
     from ccl_plugins.cli.commands import Commands
 
 
 def add(commands: Commands) -> None:
-    """Add it to the others."""
+    """Add the sub-command."""
     parser = command(
         commands,
         "export",
         "Write a run's backbone as safetensors that timm.create_model loads.",
         "ccl export runs/cacr_large --format timm --out exported",
     )
-    parser.add_argument("run_folder", metavar="RUN", help="a folder that `ccl train` left")
-    parser.add_argument("--format", default="timm", help="timm, the only one there is")
-    parser.add_argument("--out", metavar="DIR", help="where to (RUN/timm)")
+    parser.add_argument("run_folder", metavar="RUN", help="a folder that `ccl train` wrote")
+    parser.add_argument("--format", default="timm", help="timm, the only format")
+    parser.add_argument("--out", metavar="DIR", help="the folder to write (RUN/timm)")
     parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
     from ccl_plugins.runs.export import export
-    from ccl_plugins.runs.run import Run
+    from ccl_plugins.runs.pipeline import load
 
-    run = understood(Run, options.run_folder)
-    folder = understood(export, run, options.out, format=options.format)
+    with reporting_mistakes():
+        folder = export(load(options.run_folder), options.out, format=options.format)
     print(f'{folder}: timm.create_model("local-dir:{folder}", pretrained=True)')
     return 0

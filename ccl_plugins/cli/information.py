@@ -1,18 +1,21 @@
-"""The sub-command ``ccl information``."""
+"""``ccl information``: what conditions tell about a column, in bits."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.cli.commands import Mistake, command, compose, understood
+from ccl_plugins.cli.commands import Mistake, command, reporting_mistakes
+from ccl_plugins.cli.tables import TextTable
 
 if TYPE_CHECKING:
     from ccl_plugins.cli.commands import Commands
+    from ccl_plugins.information.plane import Point
 
 
 def add(commands: Commands) -> None:
-    """Add it to the others."""
+    """Add the sub-command."""
     parser = command(
         commands,
         "information",
@@ -26,37 +29,57 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--sweep", metavar="PARAMETER=V,V,...", help="a condition for each value of a parameter"
     )
-    parser.add_argument("--on", metavar="NAME", help="the condition that is swept")
+    parser.add_argument("--on", metavar="NAME", help="the condition to sweep")
     parser.add_argument("--plot", metavar="FILE.png", help="a picture of the sweep")
     parser.add_argument("--json", action="store_true", help="as a JSON array")
     parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
-    from ccl_plugins.information import plane
+    from ccl_plugins.information.plane import best, plot
+    from ccl_plugins.pipeline import Composition, plane, sweep
 
     if options.sweep is None and (options.plot or options.on):
         raise Mistake("--plot and --on belong to a --sweep")
-    pipeline = compose(options.file, {})
-    if options.sweep is None:
-        points, left_out = understood(plane.plane, pipeline, options.against)
-        notes = [f"left out: {line}" for line in left_out]
-    else:
-        parameter, values = _read_sweep(options.sweep)
-        points = understood(plane.sweep, pipeline, parameter, values, options.against, options.on)
-        notes = [
-            f"{parameter} = {plane.best(points).name}: I(Z;{options.against}) and"
-            f" -H(Z|{options.against}), both brought to 0 to 1, cross nearest to it"
-        ]
-        if options.plot:
-            plane.plot(points, options.plot, parameter, options.against)
-    table = plane.tabulate(points, options.against, notes)
+    against = options.against
+    with reporting_mistakes(options.file):
+        pipeline = Composition.from_toml(options.file)
+    with reporting_mistakes():
+        if options.sweep is None:
+            points, left_out = plane(pipeline, against)
+            notes = [f"left out: {line}" for line in left_out]
+        else:
+            parameter, values = _read_sweep(options.sweep)
+            points = sweep(pipeline, parameter, values, against, options.on)
+            notes = [
+                f"{parameter} = {best(points).name}: I(Z;{against}) and -H(Z|{against}), both brought"
+                " to 0 to 1, cross nearest to it"
+            ]
+            if options.plot:
+                plot(points, options.plot, parameter, against)
+    table = tabulate(points, against, notes)
     print(table.json() if options.json else table)
     return 0
 
 
+def tabulate(points: Sequence[Point], against: str, notes: Sequence[str] = ()) -> TextTable:
+    """The points as a table, in bits."""
+    rows = [
+        {
+            "condition": point.name,
+            "values": point.values,
+            "samples": point.samples,
+            f"I(Z;{against})": point.information.mutual,
+            f"H(Z|{against})": point.information.conditional_entropy,
+            "H(Z)": point.information.entropy,
+        }
+        for point in points
+    ]
+    return TextTable(rows, notes)
+
+
 def _read_sweep(text: str) -> tuple[str, list[Any]]:
-    """``k=1,2,3`` as a name and values, which are written as in a pipeline's file."""
+    """``k=1,2,3`` as a name and its values, which have TOML's syntax."""
     import tomllib
 
     parameter, _, values = text.partition("=")

@@ -1,4 +1,4 @@
-"""``ccl new``: a plug-in to begin with."""
+"""``ccl new``: a package with a first component and its tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ccl_plugins.cli.commands import command, understood
+from ccl_plugins.cli.commands import command, reporting_mistakes
 from ccl_plugins.kinds import KINDS, registry
 
 if TYPE_CHECKING:
@@ -22,22 +22,23 @@ def add(commands: Commands) -> None:
         "ccl new ccl-ring --kind kernel",
     )
     kinds = ", ".join(kind.name for kind in KINDS)
-    parser.add_argument("name", metavar="DIST", help="what pip install will call it")
+    parser.add_argument("name", metavar="DIST", help="the name for pip install")
     parser.add_argument("--kind", required=True, metavar="KIND", help=f"one of: {kinds}")
     parser.add_argument(
         "--out", default=".", metavar="FOLDER", help="gets the folder DIST (%(default)s)"
     )
-    parser.add_argument("--author", default="", metavar="NAME", help="whose it is, in its license")
-    parser.set_defaults(run=_new)
+    parser.add_argument("--author", default="", metavar="NAME", help="the name in its license")
+    parser.set_defaults(run=_run)
 
 
-def _new(options: argparse.Namespace) -> int:
-    import ccl_plugins
+def _run(options: argparse.Namespace) -> int:
+    from importlib.metadata import version
+
     from ccl_plugins.scaffold import read_names, render, write
 
-    names = understood(read_names, registry(), options.name, options.kind)
-    version = ccl_plugins.__version__
-    texts = understood(render, names, author=options.author, version=version)
+    with reporting_mistakes():
+        names = read_names(registry(), options.name, options.kind)
+        texts = render(names, author=options.author, version=version("ccl-plugins"))
     folder = Path(options.out) / names.distribution
     write(folder, texts)
     print(f"{folder}: the {names.kind} {names.component!r}")

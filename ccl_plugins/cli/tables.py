@@ -1,4 +1,4 @@
-"""Rows as a table: aligned text, HTML in a notebook, JSON for other programs."""
+"""Text tables: aligned text, HTML in a notebook, JSON for other programs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 
-class Table:
-    """Rows of equal keys that print as a table.
+class TextTable:
+    """Rows with equal keys, printed as a table.
 
     Args:
         rows: The rows.
-        notes: Lines below the table.
+        notes: Lines printed below the table.
     """
 
     def __init__(self, rows: Sequence[Mapping[str, Any]], notes: Sequence[str] = ()) -> None:
@@ -29,7 +29,7 @@ class Table:
 
     @property
     def _cells(self) -> list[list[str]]:
-        """Heading and rows, without columns that are empty throughout."""
+        """The heading and the rows, without empty columns."""
         names = [n for n in (self.rows[0] if self.rows else ()) if any(_text(r[n]) for r in self)]
         return [[n.upper() for n in names], *([_text(row[n]) for n in names] for row in self)]
 

@@ -1,4 +1,4 @@
-"""The sub-command ``ccl train``."""
+"""``ccl train``: train and evaluate pipelines from files."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.cli.commands import Mistake, command, compose, of, understood
+from ccl_plugins.cli.commands import Mistake, command, reporting_mistakes
+from ccl_plugins.cli.evaluate import side_by_side
 
 if TYPE_CHECKING:
     from ccl_plugins.cli.commands import Commands
+    from ccl_plugins.runs.pipeline import Pipeline
+    from ccl_plugins.runs.train import Plan
 
 _VALUES: dict[str, Any] = {
     "epochs": int,
@@ -25,11 +28,11 @@ _VALUES: dict[str, Any] = {
     "clip": float,
     "keep-last": int,
 }
-"""Settings of ``[fit]`` that take a value on the command line."""
+"""Settings of ``[fit]`` that the command line takes a value for."""
 
 
 def add(commands: Commands) -> None:
-    """Add it to the others."""
+    """Add the sub-command."""
     parser = command(
         commands,
         "train",
@@ -38,11 +41,11 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("files", nargs="+", metavar="FILE.toml", help="a pipeline")
     parser.add_argument(
-        "--out", default="runs", metavar="DIR", help="where the runs go (%(default)s)"
+        "--out", default="runs", metavar="DIR", help="the folder of the runs (%(default)s)"
     )
     existing = parser.add_mutually_exclusive_group()
     existing.add_argument("--resume", action="store_true", help="continue runs that were stopped")
-    existing.add_argument("--overwrite", action="store_true", help="delete runs that are there")
+    existing.add_argument("--overwrite", action="store_true", help="delete runs in these folders")
     for name, kind in _VALUES.items():
         where = name.replace("-", "_")
         parser.add_argument(f"--{name}", type=kind, help=f"in place of the file's {where}")
@@ -53,7 +56,7 @@ def add(commands: Commands) -> None:
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    """What the command line says of ``[fit]``."""
+    """The settings given on the command line."""
     named = {name.replace("-", "_") for name in _VALUES}
     given = {k: v for k, v in vars(options).items() if k in named and v is not None}
     switches = {k: True for k in ("compile", "detect_anomaly") if getattr(options, k)}
@@ -61,58 +64,61 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from ccl_plugins.pipeline.requirements import check_columns
-    from ccl_plugins.runs.run import Run, side_by_side
-    from ccl_plugins.runs.train import RunInterrupted, check_folder, check_offered, is_first, train
-    from ccl_plugins.training.sampling import check_processes
+    from ccl_plugins.runs.pipeline import Pipeline, load
+    from ccl_plugins.runs.train import RunInterrupted, check, check_installed, is_first
+    from ccl_plugins.training.monitor import NonFiniteLoss
 
-    named = {Path(file).stem: file for file in options.files}
-    if len(named) < len(options.files):
+    files = {Path(file).stem: file for file in options.files}
+    if len(files) < len(options.files):
         raise Mistake(f"two files of one name would be one run: {', '.join(options.files)}")
-    existing = {"resume": options.resume, "overwrite": options.overwrite}
-    folders = {name: Path(options.out) / name for name in named}
-    # All files and folders are looked at before the first is trained: a mistake costs no hour.
+    folders = {name: Path(options.out) / name for name in files}
+    # All files and folders are checked before the first is trained: a mistake costs no hour.
     if options.resume:
         for folder in folders.values():
-            check_offered(folder)
-    pipelines = {name: compose(file, _settings(options)) for name, file in named.items()}
-    for name, pipeline in pipelines.items():
+            check_installed(folder)
+    plans = {}
+    for name, file in files.items():
+        with reporting_mistakes(file):
+            pipeline = Pipeline.from_toml(file, **_settings(options))
+            existing = {"resume": options.resume, "overwrite": options.overwrite}
+            plans[name] = pipeline, check(pipeline, folders[name], **existing)
+    for name, (pipeline, plan) in plans.items():
         try:
-            understood(check_processes, pipeline.settings)
-            understood(check_columns, pipeline.build_evaluators(), pipeline.dataset)
-            if is_first():
-                understood(check_folder, folders[name], pipeline, **existing)
-        except Mistake as mistake:
-            raise of(named[name], mistake) from mistake
-    runs = []
-    for name, pipeline in pipelines.items():
-        if not options.quiet:
-            print(f"{name}: {pipeline.choices['objective']!r} -> {folders[name]}", file=sys.stderr)
-
-        def before(metrics: Mapping[str, float], name: str = name) -> None:
-            said = ", ".join(f"{key} {value:.4g}" for key, value in metrics.items())
-            print(f"{name}, before training: {said}", file=sys.stderr)
-
-        try:
-            run = understood(
-                train,
-                pipeline,
-                folders[name],
-                progress=not options.quiet,
-                before=before,
-                **existing,
-            )
-            if is_first():
-                understood(run.evaluate)
-                runs.append(Run(run.path))  # without its networks, which may be on a GPU
-        except Mistake as mistake:
-            raise of(named[name], mistake) from mistake
+            _train(pipeline, plan, name, files[name], options.quiet)
         except RunInterrupted as stopped:
             print(f"ccl: {stopped}", file=sys.stderr)
             return 130
-        except ArithmeticError as error:  # the loss is not finite
+        except NonFiniteLoss as error:
             print(f"ccl: {folders[name]}: {error}", file=sys.stderr)
             return 1
     if is_first():
-        print(side_by_side(runs))
+        print(side_by_side([load(folder) for folder in folders.values()]))
     return 0
+
+
+def _train(pipeline: Pipeline, plan: Plan, name: str, file: str, quiet: bool) -> None:
+    """Train and evaluate one file."""
+    from ccl_plugins.runs.pipeline import Run
+    from ccl_plugins.runs.train import is_first, prepare, train
+    from ccl_plugins.training.fitting import CannotBegin
+
+    folder = plan.layout.folder
+    if not quiet:
+        print(f"{name}: {pipeline.choices['objective']!r} -> {folder}", file=sys.stderr)
+
+    def before(metrics: Mapping[str, float]) -> None:
+        values = ", ".join(f"{key} {value:.4g}" for key, value in metrics.items())
+        print(f"{name}, before training: {values}", file=sys.stderr)
+
+    with reporting_mistakes(file):
+        prepared = prepare(plan)
+    try:
+        train(prepared, progress=not quiet, before=before)
+    except CannotBegin:
+        with reporting_mistakes(file):
+            raise
+    if is_first():
+        run = Run(folder, pipeline)
+        with reporting_mistakes(file):
+            _ = run.parts, run.splits  # reads weights and data
+        run.evaluate()

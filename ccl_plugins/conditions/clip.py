@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ccl_plugins.conditions.encoder import Encoder
-from ccl_plugins.metadata.missing import Missing
+from ccl_plugins.protocols import Missing
 
 
 class CLIP(Encoder):
-    """The CLIP embedding of each image: a preset of `Encoder`.
+    """The embedding of each image by CLIP (contrastive language-image pre-training), of timm.
 
-    An image tower of timm with its projection into the space that images and texts share; 512 numbers for
-    OpenAI's ViT-B/32.
+    A preset of `Encoder`: an image tower with its projection into the space that images and texts share;
+    512 numbers for OpenAI's ViT-B/32.
 
     Shape:
         N samples -> (N, f)
@@ -66,9 +66,9 @@ class CLIP(Encoder):
     ) -> None:
         if "clip" not in name or "_ft_" in name:
             raise ValueError(
-                f"{name!r} is no CLIP tower with the weights of its training on images and texts:"
-                " timm.list_models('*clip*', pretrained=True) lists such towers, but for those with '_ft_';"
-                " condition encoder takes any model"
+                f"{name!r} is no CLIP tower with the weights of its training on images and texts: take one"
+                " of timm.list_models('*clip*', pretrained=True) without '_ft_' in its name, or the"
+                " condition encoder, which takes any model"
             )
         super().__init__(
             name if file is None else None,

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from functools import partial
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import one_of
-from ccl_plugins.conditions.kmeans import Backend, KMeans, spread
-from ccl_plugins.metadata.missing import Missing, missing_rows
+from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.conditions.kmeans import Backend, kmeans, spread
+from ccl_plugins.metadata.values import missing_rows
 from ccl_plugins.protocols import (
     Condition,
+    Missing,
     Refresh,
+    SupportsMissing,
     SupportsReadsEmbeddings,
     Table,
     ValueType,
@@ -53,8 +56,8 @@ class Clusters:
             on use, for more clusters than samples.
 
     Source:
-        Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), algorithm 1; there
-        every epoch starts anew, with 5 restarts of 20 steps.
+        Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), algorithm 1, where
+        every epoch starts from random centroids, with 5 restarts of 20 steps.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"k": 3}
@@ -71,29 +74,30 @@ class Clusters:
         seed: int = 0,
         backend: Backend = "auto",
     ) -> None:
-        numbers = [k] if isinstance(k, int) else list(k)
-        if not numbers or min(numbers) < 2 or len(set(numbers)) < len(numbers):
-            raise ValueError(f"k must be 2 or more, or several such numbers, not {k!r}")
-        if warmup < 0 or iterations < 1 or restarts < 1:
-            raise ValueError(
-                "warmup must be 0 or more, iterations and restarts 1 or more, not"
-                f" {warmup!r}, {iterations!r} and {restarts!r}"
-            )
-        one_of("backend", backend, ("auto", "sklearn", "faiss"))
+        numbers = list(k) if isinstance(k, Sequence) else [k]
+        if not numbers or len(set(numbers)) < len(numbers):
+            raise ValueError(f"k must be one number, or several different ones, not {k!r}")
+        self.k = k
+        self.numbers = [whole("k", number, 2) for number in numbers]
+        self.warmup = whole("warmup", warmup, 0)
         if isinstance(of, str):
             one_of("of", of, ("embedding",))
         else:
             _check_clusterable(of, warmup)
-        self.k = k
-        self.numbers = numbers
         self.of = of
-        self.warmup = warmup
         self.warm_start = warm_start
-        self.find = KMeans(iterations, restarts, seed, backend)
+        one_of("backend", backend, get_args(Backend))
+        self.find = partial(
+            kmeans,
+            iterations=whole("iterations", iterations, 1),
+            restarts=whole("restarts", restarts, 1),
+            seed=seed,
+            backend=backend,
+        )
 
     @property
     def refresh(self) -> Refresh:
-        """Refreshed for embeddings, else that of the other condition."""
+        """Before every epoch for embeddings, else as often as the other condition."""
         return "epoch" if isinstance(self.of, str) else self.of.refresh
 
     @property
@@ -106,43 +110,42 @@ class Clusters:
     @property
     def hierarchy(self) -> bool:
         """Whether samples have several class ids."""
-        return not isinstance(self.k, int)
+        return isinstance(self.k, Sequence)
 
     @property
     def missing(self) -> Missing:
-        """What becomes of samples that have no value to cluster."""
-        return getattr(self.of, "missing", "error")
+        """What to do with samples without a value to cluster: as the other condition says."""
+        return self.of.missing if isinstance(self.of, SupportsMissing) else "error"
 
     def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Table:
         """The clusters before the next epoch."""
         fits = int(previous.extras[FITS]) if previous is not None else 0
-        count = {FITS: torch.tensor(fits + 1)}
+        extras = {FITS: torch.tensor(fits + 1)}
         if fits < self.warmup:
-            ids = torch.arange(len(split))
-            return Table(self._shaped([ids] * len(self.numbers)), count)
+            return self._table([torch.arange(len(split))] * len(self.numbers), extras)
         points = embed() if isinstance(self.of, str) else self._other(split, embed)
-        gone = missing_rows(points, "continuous")
-        columns, extras = [], {}
+        valid = ~missing_rows(points, "continuous")
+        columns = []
         for k in self.numbers:
             name = f"centroids_{k}"
             last = previous.extras.get(name) if previous is not None and self.warm_start else None
-            there = points[~gone]
-            ids, extras[name] = self.find(there, k, last)
-            extras[f"sizes_{k}"], extras[f"distances_{k}"] = spread(there, ids, extras[name])
-            columns.append(torch.full((len(points),), -1).masked_scatter(~gone, ids))
-        return Table(self._shaped(columns), {**extras, **count})
+            ids, extras[name] = self.find(points[valid], k, last)
+            extras[f"sizes_{k}"], extras[f"distances_{k}"] = spread(
+                points[valid], ids, extras[name]
+            )
+            columns.append(torch.full((len(points),), -1).masked_scatter(valid, ids))
+        return self._table(columns, extras)
 
-    def _shaped(self, columns: list[Tensor]) -> Tensor:
-        return columns[0] if isinstance(self.k, int) else torch.stack(columns, 1)
+    def _table(self, columns: list[Tensor], extras: dict[str, Tensor]) -> Table:
+        return Table(torch.stack(columns, 1) if self.hierarchy else columns[0], extras)
 
     def _other(self, split: Any, embed: Callable[[], Tensor]) -> Tensor:
+        """(N, c) the values of the other condition, NaN in the rows that lack one."""
         other: Any = self.of
         fitted = other.fit(split, embed, None)
-        values = fitted.values if isinstance(fitted, Table) else fitted
-        values = values.float()
-        gone = missing_rows(values, other.value_type)
-        values = values[:, None] if values.ndim == 1 else values
-        return values.masked_fill(gone[:, None], torch.nan)
+        values = (fitted.values if isinstance(fitted, Table) else fitted).float()
+        missing = missing_rows(values, other.value_type)
+        return values.reshape(len(values), -1).masked_fill(missing[:, None], torch.nan)
 
 
 def _check_clusterable(of: Condition, warmup: int) -> None:

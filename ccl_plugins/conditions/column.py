@@ -1,4 +1,4 @@
-"""Any metadata column of the data set as conditioning variable."""
+"""A metadata column of the data set as conditioning variable."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ccl_plugins.files.tables import choose
 from ccl_plugins.metadata.columns import tensor_columns
-from ccl_plugins.metadata.missing import Missing, check_policy, missing_entries
-from ccl_plugins.protocols import Dataset, Refresh, Table, ValueType
+from ccl_plugins.metadata.values import check_policy
+from ccl_plugins.protocols import VALUE_TYPES, Dataset, Missing, Refresh, Table, ValueType
 
 
 class Column:
@@ -48,8 +48,8 @@ class Column:
         if value_type is None:
             if dataset is None:
                 raise ValueError(
-                    f"what column {name!r} holds is not known without a data set: give"
-                    " value_type='categorical', 'multi_label' or 'continuous'"
+                    f"without a data set the value type of column {name!r} is not known: give"
+                    f" value_type=, one of {', '.join(map(repr, VALUE_TYPES))}"
                 )
             value_type = choose(dataset.schema(), [name], "the data set")[name]
         if standardize and value_type != "continuous":
@@ -58,21 +58,15 @@ class Column:
             )
         self.name = name
         self.standardize = standardize
-        self._measure: ValueType = value_type
+        self.value_type: ValueType = value_type
         self.missing = check_policy(missing, value_type)
-
-    @property
-    def value_type(self) -> ValueType:
-        """What the column holds."""
-        return self._measure
 
     def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """The column's values on the training split."""
         values = tensor_columns(choose(split.metadata, [self.name], "the data set"))[self.name]
         if not self.standardize:
             return values
-        values = values.double()  # in which the mean of equal numbers is that number
-        there = (~missing_entries(values, "continuous")).sum(0)
-        centered = values - values.nanmean(0)
-        deviation = (centered.square().nansum(0) / there).sqrt()
-        return (centered / torch.where(deviation > 0, deviation, 1)).float()
+        from sklearn.preprocessing import StandardScaler
+
+        rows = values.double().reshape(len(values), -1).numpy()
+        return torch.from_numpy(StandardScaler().fit_transform(rows)).float().reshape(values.shape)

@@ -11,14 +11,15 @@ from ccl_plugins.protocols import Embedded, Refresh, ValueType
 
 
 class Embedding:
-    """The model's own features of the batch, without gradient; one value per view.
+    """The model's own embedding of each view, without gradient, computed in every batch.
 
     Shape:
         a batch of u views -> (u, n, c)
 
     Args:
-        of: ``"projection"``: what is compared (the paper's z = g(x)); ``"backbone"``: the features
-            before the head (the released code's); ``"key"``: the momentum keys.
+        of: ``"projection"``: the head's output, which objectives compare (the paper's z = g(x));
+            ``"backbone"``: the features before the head (the released code's); ``"key"``: the momentum
+            encoder's keys.
 
     Raises:
         ValueError: For another value of ``of``, and for ``"key"`` under a method without keys.
@@ -41,7 +42,7 @@ class Embedding:
             return embedded.projections.detach()
         if embedded.keys is None:
             raise ValueError(
-                "embedding(of='key') needs a method with a momentum encoder, as moco_v2; of='projection'"
-                " reads what every method has"
+                "embedding(of='key') needs a method with a momentum encoder, such as moco_v2;"
+                " of='projection' works with every method"
             )
         return embedded.keys.detach()

@@ -14,7 +14,7 @@ from ccl_plugins.protocols import Refresh, Table, ValueType
 class Instance:
     """Every sample is a class of its own.
 
-    The finest condition there is: with clusters of one image each, Cl-InfoNCE is InfoNCE.
+    This is the finest condition: with clusters of one image each, Cl-InfoNCE is InfoNCE.
 
     Shape:
         N samples -> (N,) class ids, 0 to N - 1

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from torch import Tensor
-
-from ccl_plugins.metadata.columns import tensor_columns
-from ccl_plugins.metadata.missing import Missing, check_policy
-from ccl_plugins.protocols import Refresh, Table, ValueType
+from ccl_plugins.conditions.column import Column
+from ccl_plugins.protocols import Missing
 
 
-class Label:
-    """The class label of each sample.
+class Label(Column):
+    """The class label of each sample, the data set's column ``label``.
 
-    The data set's column ``label``; with it, objectives such as SupCon are supervised.
+    With it, objectives such as SupCon are supervised.
 
     Shape:
         N samples -> (N,) class ids
@@ -25,12 +19,5 @@ class Label:
             own views only) or ``"drop"`` (left out of training).
     """
 
-    refresh: Refresh = "never"
-    value_type: ValueType = "categorical"
-
     def __init__(self, missing: Missing = "error") -> None:
-        self.missing = check_policy(missing, self.value_type)
-
-    def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
-        """The column ``label`` of the training split."""
-        return tensor_columns({"label": split.metadata["label"]})["label"]
+        super().__init__("label", value_type="categorical", missing=missing)

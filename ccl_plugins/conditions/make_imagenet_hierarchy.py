@@ -40,10 +40,10 @@ def table(folder: Path) -> str:
     found = hierarchy.above(classes)
     rows = [f"class\t{name}\t{' '.join(found.pop(name))}" for name in classes]
     rows += [f"above\t{name}\t{' '.join(above)}" for name, above in sorted(found.items())]
-    return HEADER + _licence(folder) + "\n".join(rows) + "\n"
+    return HEADER + _license(folder) + "\n".join(rows) + "\n"
 
 
-def _licence(folder: Path) -> str:
+def _license(folder: Path) -> str:
     """The notice that WordNet asks for on every copy, from its own file."""
     with (folder / NOUNS).open(encoding="utf-8") as file:
         lines = [line.strip() for line in file if line.startswith("  ")]

@@ -1,4 +1,4 @@
-"""A condition that was fitted before, from its file."""
+"""A condition that was fitted before, from a file."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from ccl_plugins.files.fingerprints import of_split
-from ccl_plugins.files.tensors import read_tensor_metadata, read_tensor_shape
 from ccl_plugins.metadata import fitted
-from ccl_plugins.metadata.matching import require_rows
-from ccl_plugins.metadata.missing import Missing, check_policy
-from ccl_plugins.protocols import Refresh, Table, ValueType
+from ccl_plugins.metadata.matching import require_images, require_rows
+from ccl_plugins.metadata.values import check_policy
+from ccl_plugins.protocols import Missing, Refresh, Table, ValueType
 
 
 class Saved:
-    """A condition that was fitted before and saved with `ccl_plugins.metadata.fitted.save`.
+    """A condition that was fitted before, from a file of `ccl_plugins.metadata.fitted.save`.
 
     Shape:
-        N samples -> what was saved, with the extras
+        N samples -> the saved values, with their extras
 
     Args:
         file: A safetensors file.
@@ -41,23 +39,18 @@ class Saved:
 
     @property
     def value_type(self) -> ValueType:
-        """What the file says that its values are."""
-        about = read_tensor_metadata(self.file)
-        if "value_type" not in about:
-            raise ValueError(f"{self.file} holds no fitted condition")
-        value_type: Any = about["value_type"]
-        return value_type
+        """The value type in the file's metadata."""
+        return fitted.read_kind(self.file)[0]
 
     @property
     def hierarchy(self) -> bool:
         """Whether samples have several class ids."""
-        return self.value_type == "categorical" and len(read_tensor_shape(self.file, "values")) > 1
+        value_type, shape = fitted.read_kind(self.file)
+        return value_type == "categorical" and len(shape) > 1
 
     def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Table:
         """The saved table, if it is of this data set."""
         table, _ = fitted.load(self.file)
         require_rows(len(table.values), split, str(self.file))
-        of = read_tensor_metadata(self.file).get("dataset")
-        if of is not None and of != of_split(split):
-            raise ValueError(f"{self.file} was fitted on another data set: its images differ")
+        require_images(self.file, split)
         return table

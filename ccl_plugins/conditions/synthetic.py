@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import one_of
+from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.metadata.columns import class_ids
-from ccl_plugins.metadata.missing import Missing, check_policy
-from ccl_plugins.protocols import Refresh, Table, ValueType
+from ccl_plugins.metadata.values import check_policy
+from ccl_plugins.protocols import Missing, Refresh, Table, ValueType
 
 Family = Literal["mutual", "conditional", "entropy"]
 
@@ -29,7 +29,7 @@ class Synthetic:
     - ``"entropy"``: H(Z), which is that of ``"mutual"`` at the same level.  The samples of ``mixed``
       classes exchange their clusters at random, so that I(Z;T) falls and H(Z|T) rises with ``mixed``.
 
-    Which samples and classes are neighbors is random.
+    Neighbors are drawn at random.
 
     Shape:
         N samples -> (N,) class ids
@@ -66,17 +66,15 @@ class Synthetic:
         column: str = "label",
         missing: Missing = "error",
     ) -> None:
-        one_of("family", family, ("mutual", "conditional", "entropy"))
-        if level < 0 or branch < 2:
+        one_of("family", family, get_args(Family))
+        if (mixed is None) == (family == "entropy"):
             raise ValueError(
-                f"level must be 0 or more and branch 2 or more, not {level!r} and {branch!r}"
+                f"mixed= is a number of classes for family 'entropy' and no other, not {mixed!r}"
             )
-        if (mixed is None) == (family == "entropy") or (mixed is not None and mixed < 0):
-            raise ValueError(f"mixed= is a number of classes for family 'entropy', not {mixed!r}")
         self.family = family
-        self.level = level
-        self.mixed = mixed
-        self.branch = branch
+        self.level = whole("level", level, 0)
+        self.mixed = None if mixed is None else whole("mixed", mixed, 0)
+        self.branch = whole("branch", branch, 2)
         self.seed = seed
         self.column = column
         self.missing = check_policy(missing, self.value_type)
@@ -84,9 +82,9 @@ class Synthetic:
     def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """The clusters of the training split."""
         labels = class_ids(split.metadata, self.column)
-        there = labels >= 0
+        valid = labels >= 0
         ids = torch.full_like(labels, -1)
-        ids[there] = torch.from_numpy(self._clusters(labels[there].numpy()))
+        ids[valid] = torch.from_numpy(self._clusters(labels[valid].numpy()))
         return ids
 
     def _clusters(self, labels: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -104,7 +102,7 @@ class Synthetic:
     def _split(self, classes: Any, sizes: Any) -> np.ndarray[Any, Any]:
         ids, first = np.empty(len(classes), dtype=np.int64), 0
         for number, size in enumerate(sizes):
-            parts = within(size, min(self.level, last_level(size, self.branch)), self.branch)
+            parts = within(size, self.level, self.branch)
             rows = np.flatnonzero(classes == number)
             # The same draw at every level, so that each level joins clusters of the one before.
             ids[np.random.RandomState(self.seed).permutation(rows)] = first + parts
@@ -129,15 +127,13 @@ class Synthetic:
 
 
 def last_level(size: int, branch: int) -> int:
-    """The level at which ``size`` members are one cluster, the first one that is whole or more."""
-    level = 0
-    while branch ** (level + 1) < size:
+    """The first level at which ``size`` members are one cluster."""
+    level = 1
+    while branch**level < size:
         level += 1
-    return level + 1
+    return level
 
 
 def within(size: int, level: int, branch: int) -> np.ndarray[Any, Any]:
-    """(size,) the cluster of each member at a level: ``i // branch**level``, at the last all 0."""
-    if level >= last_level(size, branch):
-        return np.zeros(size, dtype=np.int64)
-    return np.arange(size, dtype=np.int64) // branch**level
+    """(size,) the cluster of each member i at a level: ``i // branch**level``, all 0 at the last."""
+    return np.arange(size, dtype=np.int64) // branch ** min(level, last_level(size, branch))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -11,207 +11,22 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
-from ccl_plugins.files.tables import read_table
+from ccl_plugins.files.tables import choose, read_table
 from ccl_plugins.metadata.matching import sample_names
-from ccl_plugins.metadata.missing import Missing, check_policy
-from ccl_plugins.protocols import Refresh, Table, ValueType
-
-Lineage = tuple[str, ...]
-"""From a root, which is level 1, down to a class."""
-
-
-class Hierarchy:
-    """Nodes with their parents.
-
-    Args:
-        parents: The parents of each node, in their order; a root has none.  A node that is only named
-            as a parent is a root.
-
-    Raises:
-        ValueError: On use, for a node that is not there, and where a node is above itself.
-    """
-
-    def __init__(self, parents: Mapping[str, Sequence[str]]) -> None:
-        self.parents = parents
-        self._above = {parent for above in parents.values() for parent in above}
-
-    def __contains__(self, node: object) -> bool:
-        return node in self.parents or node in self._above
-
-    def paths(self, node: str) -> list[Lineage]:
-        """All paths from a root to a node; along first parents first."""
-        return self._paths(node, ())
-
-    def first_path(self, node: str) -> Lineage:
-        """The path along each node's first parent."""
-        path = [node]
-        while above := self.parents.get(path[-1], ()):
-            path.append(self._next(above[0], path[::-1]))
-        return tuple(reversed(path))
-
-    def above(self, nodes: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        """The part of the hierarchy that holds some nodes and all above them."""
-        found: dict[str, tuple[str, ...]] = {}
-        todo = [*nodes]
-        while todo:
-            node = todo.pop(0)
-            if node not in found:
-                found[node] = tuple(self.parents.get(node, ()))
-                todo += found[node]
-        return found
-
-    def _paths(self, node: str, below: Lineage) -> list[Lineage]:
-        below = (node, *below)
-        above = self.parents.get(node, ())
-        if not above:
-            return [below]
-        return [p for parent in above for p in self._paths(self._next(parent, below), below)]
-
-    def _next(self, parent: str, seen: Sequence[str]) -> str:
-        if parent in seen:
-            raise ValueError(f"{parent!r} is above itself: {' > '.join([parent, *seen])}")
-        return parent
-
-
-def ancestor(path: Lineage, level: int) -> str:
-    """The node of a path at a level; the class itself where it is not that deep."""
-    return path[min(level, len(path)) - 1]
-
-
-def tree_paths(
-    hierarchy: Hierarchy, classes: Sequence[str], parents: str
-) -> dict[str, Lineage | None]:
-    """One path from a root to each class.
-
-    Args:
-        hierarchy: Holds the classes.
-        classes: Its nodes.
-        parents: Where there are several paths: ``"prune"`` keeps each node's edge to its first parent;
-            ``"drop"`` gives None; ``"error"`` refuses them.
-
-    Raises:
-        ValueError: For classes of several paths under ``"error"``.
-    """
-    if parents == "prune":
-        return {name: hierarchy.first_path(name) for name in classes}
-    found: dict[str, Lineage | None] = {}
-    several = {}
-    for name in classes:
-        paths = hierarchy.paths(name)
-        found[name] = paths[0] if len(paths) == 1 else None
-        if len(paths) > 1:
-            several[name] = paths
-    if several and parents == "error":
-        name, (one, other, *_) = next(iter(several.items()))
-        raise ValueError(
-            f"{len(several)} of {len(classes)} classes have several paths to a root; {name!r} has"
-            f" {' > '.join(one)} and {' > '.join(other)}: parents='prune' keeps first parents,"
-            " 'drop' leaves such classes out"
-        )
-    return found
-
+from ccl_plugins.metadata.values import check_policy
+from ccl_plugins.protocols import Missing, Refresh, Table, ValueType
 
 SHIPPED = "imagenet1k"
 NOUNS = "data.noun"
 HYPERNYMS = ("@", "@i")
-"""WordNet's pointers to what a noun is a kind of, and what it is an instance of."""
+"""WordNet's pointers from a noun to the kinds that it belongs to, and from an instance to its class."""
 
-
-def read_hierarchy(source: str) -> Hierarchy:
-    """A hierarchy by its source.
-
-    Args:
-        source: ``"imagenet1k"``; a folder with WordNet's ``data.noun``; or a ``.csv`` or ``.parquet``
-            table with the columns ``parent`` and ``child``.
-
-    Raises:
-        FileNotFoundError: If there is no such file or folder.
-        ValueError: If it holds no hierarchy, naming the row.
-    """
-    if source == SHIPPED:
-        return Hierarchy(shipped()[0])
-    path = Path(source)
-    if path.is_dir():
-        return Hierarchy(read_nouns(path))
-    if path.suffix not in (".csv", ".parquet"):
-        raise FileNotFoundError(
-            f"there is no hierarchy {source!r}: give {SHIPPED!r}, a folder with WordNet's {NOUNS}, or a"
-            " table (.csv, .parquet) with the columns parent and child"
-        )
-    return Hierarchy(_read_edges(path))
-
-
-def read_nouns(folder: Path) -> dict[str, tuple[str, ...]]:
-    """The hypernyms of every noun synset of a WordNet database, as listed; synsets as ``n01440764``.
-
-    Raises:
-        FileNotFoundError: If the folder has no ``data.noun``.
-        ValueError: For a line that is not of its format, naming it.
-    """
-    path = folder / NOUNS
-    if not path.is_file():
-        raise FileNotFoundError(f"{folder} is no WordNet database: there is no {NOUNS} in it")
-    found = {}
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            if line.startswith("  "):  # the license
-                continue
-            try:
-                synset, above = _parse(line)
-            except (IndexError, ValueError) as error:
-                raise ValueError(f"{path}, line {number} is no synset: {line[:60]!r}") from error
-            found[synset] = above
-    return found
-
-
-def _parse(line: str) -> tuple[str, tuple[str, ...]]:
-    fields = line.split(" | ")[0].split()
-    offset, _, kind, words = fields[:4]
-    if kind != "n" or len(offset) != 8 or not offset.isdigit():
-        raise ValueError
-    at = 4 + 2 * int(words, 16)  # each word has a number behind it
-    pointers = fields[at + 1 : at + 1 + 4 * int(fields[at])]
-    above = [
-        f"n{target}"
-        for symbol, target in zip(pointers[::4], pointers[1::4], strict=True)
-        if symbol in HYPERNYMS
-    ]
-    return f"n{offset}", tuple(above)
-
-
-def shipped() -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """The hypernyms above the 1,000 ImageNet classes, and these in their order."""
-    text = resources.files(__package__).joinpath(f"{SHIPPED}.tsv").read_text(encoding="utf-8")
-    parents: dict[str, tuple[str, ...]] = {}
-    classes = []
-    for line in text.splitlines():
-        if line.startswith("#"):
-            continue
-        is_class, node, above = line.split("\t")
-        parents[node] = tuple(above.split())
-        if is_class == "class":
-            classes.append(node)
-    return parents, classes
-
-
-def _read_edges(path: Path) -> dict[str, tuple[str, ...]]:
-    table = read_table(path, words=("parent", "child"))
-    for name in ("parent", "child"):
-        if name not in table:
-            raise ValueError(f"{path} has no column {name!r}; it has {', '.join(table)}")
-    found: dict[str, tuple[str, ...]] = {}
-    for row, (parent, child) in enumerate(zip(table["parent"], table["child"], strict=True)):
-        if parent is None or child is None:
-            raise ValueError(f"{path}, row {row}: an edge needs a parent and a child")
-        above = found.get(str(child), ())
-        if str(parent) in above:
-            raise ValueError(f"{path}, row {row}: the edge {parent} to {child} is there twice")
-        found[str(child)] = (*above, str(parent))
-    return found
+Lineage = tuple[str, ...]
+"""The nodes from a root, which is level 1, down to a class."""
 
 
 class WordNet:
-    """The ancestor of each sample's class at a level of a hierarchy.
+    """The ancestor of each sample's class at a level of a hierarchy, such as WordNet.
 
     The root is level 1; a class above the level is its own ancestor.  With ``levels``, every sample has one
     class id for each.
@@ -232,8 +47,8 @@ class WordNet:
         parents: What to do with a class that has several paths to a root: ``"prune"`` keeps each node's
             edge to the parent that is listed first; ``"drop"`` leaves the class out, as the released code
             does; ``"error"`` refuses it.
-        missing: What to do with samples without a class (-1, an empty word) or of a class that is left
-            out; None: ``"drop"`` if ``parents="drop"``, else ``"error"``.
+        missing: What to do with samples without a class (-1, an empty word), and of classes left out;
+            None: ``"drop"`` if ``parents="drop"``, else ``"error"``.
 
     Raises:
         ValueError: For a level that is below 1 or deeper than the tree, a class that is not in the
@@ -280,32 +95,21 @@ class WordNet:
         """The ancestors of the training split's classes."""
         names = self._names(split)
         paths = self._paths(names)
-        deepest = max((len(path) for path in paths.values() if path), default=0)
+        deepest = max(map(len, paths.values()), default=0)
         columns = []
         for level in self.levels:
             if level > deepest:
                 raise ValueError(
                     f"level {level} is deeper than the tree: the deepest class is at level {deepest}"
                 )
-            above = {name: ancestor(path, level) for name, path in paths.items() if path}
+            above = {name: path[min(level, len(path)) - 1] for name, path in paths.items()}
             numbers = {node: i for i, node in enumerate(sorted(set(above.values())))}
             ids: dict[str | None, int] = {name: numbers[node] for name, node in above.items()}
             columns.append(torch.tensor([ids.get(name, -1) for name in names]))
-        return columns[0] if self.level is not None else torch.stack(columns, 1)
-
-    def _paths(self, names: Sequence[str | None]) -> dict[str, Lineage | None]:
-        """The path to each class that a sample has."""
-        hierarchy = read_hierarchy(self.source)
-        present = sorted({name for name in names if name is not None})
-        for name in present:
-            if name not in hierarchy:
-                raise ValueError(
-                    f"the class {name!r} (row {names.index(name)}) has no synset in {self.source}"
-                )
-        return tree_paths(hierarchy, present, self.parents)
+        return torch.stack(columns, 1) if self.hierarchy else columns[0]
 
     def _names(self, split: Any) -> list[str | None]:
-        """(N,) the node of each sample's class; None where it has none."""
+        """(N,) the node of each sample's class; None for a sample without one."""
         found = sample_names(split, self.column)
         if self.classes is None:
             for value in found:
@@ -325,3 +129,162 @@ class WordNet:
                 )
             names.append(classes[value] if value >= 0 else None)
         return names
+
+    def _paths(self, names: Sequence[str | None]) -> dict[str, Lineage]:
+        """One path from a root to each class that a sample has; classes left out have none."""
+        hierarchy = read_hierarchy(self.source)
+        classes = sorted({name for name in names if name is not None})
+        for name in classes:
+            if name not in hierarchy:
+                raise ValueError(
+                    f"the class {name!r} (row {names.index(name)}) has no synset in {self.source}"
+                )
+        if self.parents == "prune":
+            return {name: next(hierarchy.paths(name)) for name in classes}
+        paths = {name: [*hierarchy.paths(name)] for name in classes}
+        several = {name: found for name, found in paths.items() if len(found) > 1}
+        if several and self.parents == "error":
+            name, (one, other, *_) = next(iter(several.items()))
+            raise ValueError(
+                f"{len(several)} of {len(classes)} classes have several paths to a root; {name!r} has"
+                f" {' > '.join(one)} and {' > '.join(other)}: parents='prune' keeps first parents,"
+                " 'drop' leaves such classes out"
+            )
+        return {name: found[0] for name, found in paths.items() if name not in several}
+
+
+class Hierarchy:
+    """Nodes with their parents.
+
+    Args:
+        parents: The parents of each node, in their order; a root has none.  A node that is named only as
+            a parent is a root.
+
+    Raises:
+        ValueError: On use, if a node is above itself.
+    """
+
+    def __init__(self, parents: Mapping[str, Sequence[str]]) -> None:
+        self.parents = parents
+        self._above = {parent for above in parents.values() for parent in above}
+
+    def __contains__(self, node: object) -> bool:
+        return node in self.parents or node in self._above
+
+    def paths(self, node: str, below: Lineage = ()) -> Iterator[Lineage]:
+        """All paths from a root to a node, the one along first parents first.
+
+        Args:
+            node: The node.
+            below: The path from the node's child down, which every path ends with.
+        """
+        path = (node, *below)
+        if node in below:
+            raise ValueError(f"{node!r} is above itself: {' > '.join(path)}")
+        above = self.parents.get(node, ())
+        if not above:
+            yield path
+        for parent in above:
+            yield from self.paths(parent, path)
+
+    def above(self, nodes: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """The parents of some nodes and of all nodes above them."""
+        found: dict[str, tuple[str, ...]] = {}
+        todo = [*nodes]
+        while todo:
+            node = todo.pop(0)
+            if node not in found:
+                found[node] = tuple(self.parents.get(node, ()))
+                todo += found[node]
+        return found
+
+
+def read_hierarchy(source: str) -> Hierarchy:
+    """Read a hierarchy.
+
+    Args:
+        source: ``"imagenet1k"``; a folder with WordNet's ``data.noun``; or a ``.csv`` or ``.parquet``
+            table with the columns ``parent`` and ``child``.
+
+    Raises:
+        FileNotFoundError: If there is no such file or folder.
+        ValueError: If it holds no hierarchy, naming the row.
+    """
+    if source == SHIPPED:
+        return Hierarchy(shipped()[0])
+    path = Path(source)
+    if path.is_dir():
+        return Hierarchy(read_nouns(path))
+    if path.suffix not in (".csv", ".parquet"):
+        raise FileNotFoundError(
+            f"there is no hierarchy {source!r}: give {SHIPPED!r}, a folder with WordNet's {NOUNS}, or a"
+            " table (.csv, .parquet) with the columns parent and child"
+        )
+    return Hierarchy(_read_edges(path))
+
+
+def read_nouns(folder: Path) -> dict[str, tuple[str, ...]]:
+    """The hypernyms of each noun synset of a WordNet database, in its order; synsets as ``n01440764``.
+
+    Raises:
+        FileNotFoundError: If the folder has no ``data.noun``.
+        ValueError: For a line of another format, naming it.
+    """
+    path = folder / NOUNS
+    if not path.is_file():
+        raise FileNotFoundError(f"{folder} is no WordNet database: there is no {NOUNS} in it")
+    found = {}
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if line.startswith("  "):  # the license
+                continue
+            try:
+                synset, above = _parse(line)
+            except (IndexError, ValueError) as error:
+                raise ValueError(f"{path}, line {number} is no synset: {line[:60]!r}") from error
+            found[synset] = above
+    return found
+
+
+def _parse(line: str) -> tuple[str, tuple[str, ...]]:
+    fields = line.split(" | ")[0].split()
+    offset, _, kind, words = fields[:4]
+    if kind != "n" or len(offset) != 8 or not offset.isdigit():
+        raise ValueError
+    at = 4 + 2 * int(words, 16)  # a number follows each word
+    pointers = fields[at + 1 : at + 1 + 4 * int(fields[at])]
+    above = [
+        f"n{target}"
+        for symbol, target in zip(pointers[::4], pointers[1::4], strict=True)
+        if symbol in HYPERNYMS
+    ]
+    return f"n{offset}", tuple(above)
+
+
+def shipped() -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """The hypernyms of the 1,000 ImageNet classes and of all above, and the classes in their order."""
+    text = resources.files(__package__).joinpath(f"{SHIPPED}.tsv").read_text(encoding="utf-8")
+    parents: dict[str, tuple[str, ...]] = {}
+    classes = []
+    for line in text.splitlines():
+        if line.startswith("#"):
+            continue
+        is_class, node, above = line.split("\t")
+        parents[node] = tuple(above.split())
+        if is_class == "class":
+            classes.append(node)
+    return parents, classes
+
+
+def _read_edges(path: Path) -> dict[str, tuple[str, ...]]:
+    columns = ("parent", "child")
+    edges = choose(read_table(path, words=columns), columns, str(path))
+    found: dict[str, tuple[str, ...]] = {}
+    for row, (parent, child) in enumerate(zip(*edges.values(), strict=True)):
+        if parent is None or child is None:
+            raise ValueError(f"{path}, row {row}: an edge needs a parent and a child")
+        above = found.get(str(child), ())
+        if str(parent) in above:
+            raise ValueError(f"{path}, row {row}: the edge {parent} to {child} occurs twice")
+        found[str(child)] = (*above, str(parent))
+    return found

@@ -1,4 +1,4 @@
-"""A split made of any torch Dataset and a table of metadata."""
+"""Samples with metadata: a split made of any torch Dataset, tensor or list."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from torch.utils import data
 
 
 class Annotated(data.Dataset[tuple[Any, int]]):
-    """The images of any Dataset, with metadata beside them.
+    """Samples with a table of metadata.
 
     Args:
-        samples: Has ``len`` and gives, for an index, an image, or a tuple or list that begins with one.
+        samples: Has a length and gives, for an index, a sample, or a tuple or list that begins with one.
         metadata: Columns with one row per sample, always with ``label``, class ids.
         vocabulary: For columns of words, the word of each id.
 
@@ -23,7 +23,10 @@ class Annotated(data.Dataset[tuple[Any, int]]):
     """
 
     def __init__(
-        self, samples: Any, metadata: Mapping[str, Tensor], vocabulary: Mapping[str, list[str]]
+        self,
+        samples: Any,
+        metadata: Mapping[str, Any],
+        vocabulary: Mapping[str, list[str]] | None = None,
     ) -> None:
         if "label" not in metadata:
             raise ValueError(f"metadata must have a column 'label', not only {sorted(metadata)}")
@@ -32,25 +35,25 @@ class Annotated(data.Dataset[tuple[Any, int]]):
             raise ValueError(f"there are {len(samples)} samples, but rows in {wrong}")
         self.samples = samples
         self.metadata = dict(metadata)
-        self.vocabulary = dict(vocabulary)
-        self.targets = self.metadata["label"]
+        self.vocabulary = dict(vocabulary or {})
+        self.targets: Tensor = self.metadata["label"]
 
     def __len__(self) -> int:
         """Number of samples."""
         return len(self.samples)
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
-        """The image and its target, which is its label in the metadata."""
+        """The sample and its target."""
         sample = self.samples[index]
         image = sample[0] if isinstance(sample, tuple | list) else sample
         return image, int(self.targets[index])
 
 
 def find_labels(samples: Any) -> Any:
-    """The labels of a Dataset, where it keeps them without reading images; else None.
+    """The labels of a Dataset, if it has them without reading images; else None.
 
-    They are looked for where torchvision's data sets have them: ``targets``, ``labels`` or the second
-    of each pair in ``samples``; in a ``Subset``, those of its rows.
+    They are where torchvision's data sets have them: in ``targets`` or ``labels``, or second in each
+    pair of ``samples``; in a ``Subset``, those of its rows.
     """
     if isinstance(samples, data.Subset):
         found = find_labels(samples.dataset)

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.arguments import one_of
+from ccl_plugins.arguments import whole
 from ccl_plugins.datasets.in_memory import InMemory
-from ccl_plugins.datasets.splitting import check_fraction, hold_out
-
-if TYPE_CHECKING:
-    from ccl_plugins.protocols import ValueType
-
+from ccl_plugins.datasets.splitting import check_fraction, check_split, hold_out
+from ccl_plugins.protocols import ValueType
 
 INKED = 0.4
-"""How dark a pixel is that belongs to the stroke."""
+"""The ink above which a pixel belongs to the stroke."""
 
 BOUNDS = {
     "ink": (0.29, 0.32),
@@ -28,58 +24,16 @@ BOUNDS = {
     "side": (3.44, 3.68),
     "balance": (3.33, 3.62),
 }
-"""Between the lower, middle and upper third of scikit-learn's digits of 8x8 pixels."""
+"""The tertiles of each measure over scikit-learn's digits of 8x8 pixels."""
 
 COLUMNS = ("holes", *BOUNDS)
 
 
-def measure_strokes(ink: Tensor) -> dict[str, Tensor]:
-    """Six columns of class ids 0, 1 and 2, (n,) each.
-
-    ``holes``: parts of the ground that the stroke encloses, at most 2.  The others are low, middle or
-    high: ``ink``, its mean; ``slant``, how far the stroke leans to the right; ``width``, as a share of
-    the height; ``side`` and ``balance``, how far right and how far down its center is.
-
-    Args:
-        ink: (n, 8, 8) in [0, 1], 1 where the stroke is; no image is without any.
-    """
-    place = torch.arange(ink.shape[-1], dtype=ink.dtype)
-    weight = ink / ink.sum((1, 2), keepdim=True)
-    side, balance = (weight.sum(1) * place).sum(1), (weight.sum(2) * place).sum(1)
-    across, down = place - side[:, None], place - balance[:, None]
-    wide = (weight.sum(1) * across.square()).sum(1)
-    high = (weight.sum(2) * down.square()).sum(1)
-    leaning = -torch.einsum("nij,ni,nj->n", weight, down, across) / high
-    measured = {
-        "ink": ink.mean((1, 2)),
-        "slant": leaning,
-        "width": (wide / high).sqrt(),
-        "side": side,
-        "balance": balance,
-    }
-    return {"holes": count_holes(ink).clamp_max(2)} | {
-        name: torch.bucketize(values, torch.tensor(BOUNDS[name], dtype=values.dtype))
-        for name, values in measured.items()
-    }
-
-
-def count_holes(ink: Tensor) -> Tensor:
-    """(n,) parts of the ground without a way to the border; corners are no way.
-
-    Args:
-        ink: (n, height, width) in [0, 1].
-    """
-    from scipy import ndimage  # type: ignore[import-untyped]  # it ships no types
-
-    ground = np.pad(ink.numpy() <= INKED, [(0, 0), (1, 1), (1, 1)], constant_values=True)
-    return torch.tensor([ndimage.label(image)[1] - 1 for image in ground])
-
-
 class ColorDigits:
-    """Handwritten digits in black on grounds of one random color each.
+    """Handwritten digits on grounds of one random color each, without a download.
 
-    scikit-learn's 1797 digits of 8x8 pixels, made larger, ``pixel = ground * (1 - ink)``.  The color is
-    uniform in the RGB cube, independent of the digit, and drawn once for each image: a sensitive
+    scikit-learn's 1797 digits of 8x8 pixels, enlarged, in black: ``pixel = ground * (1 - ink)``.  The
+    color is uniform in the RGB cube, independent of the digit, and drawn once for each image: a sensitive
     attribute that says nothing about the class.  By default 1437 images train and 360 test.
 
     Columns: ``label`` and ``digit``, 0 to 9 (the same; one to evaluate on, one to condition on);
@@ -102,11 +56,9 @@ class ColorDigits:
 
     def __init__(self, seed: int = 0, test_fraction: float = 0.2, size: int = 32) -> None:
         check_fraction(test_fraction, seed)
-        if size < 1:
-            raise ValueError(f"size must be 1 or more pixels, not {size!r}")
         self.seed = seed
         self.test_fraction = test_fraction
-        self.size = size
+        self.size = whole("size", size, 1)
 
     def __call__(self, split: str) -> InMemory:
         """The ``"train"`` or ``"test"`` split.
@@ -114,14 +66,14 @@ class ColorDigits:
         Raises:
             ValueError: For another split, or a fraction that leaves a class without an image.
         """
-        one_of("split", split, ("train", "test"))
-        # scikit-learn is needed for the images only: composing a pipeline must stay quick.
+        check_split(split)
+        # Late: composing a pipeline does not need scikit-learn.
         from sklearn.datasets import load_digits
 
         digits = load_digits()
         label = torch.from_numpy(digits.target).long()
         rows = hold_out(label, self.test_fraction, self.seed)[split]
-        # One color for every image of the whole set, so that the split does not change them.
+        # Colors are drawn before the split, which so does not change them.
         generator = torch.Generator().manual_seed(self.seed)
         color = torch.rand(len(digits.target), 3, generator=generator)[rows]
         ink = torch.from_numpy(digits.images).float()[rows] / 16
@@ -152,3 +104,45 @@ def colored(ink: Tensor, color: Tensor, size: int) -> Tensor:
         ink[:, None], size=(size, size), mode="bilinear", align_corners=False, antialias=True
     )
     return (255 * color[:, :, None, None] * (1 - ink)).round().to(torch.uint8)
+
+
+def measure_strokes(ink: Tensor) -> dict[str, Tensor]:
+    """Six columns of class ids 0, 1 and 2, (n,) each.
+
+    ``holes``: parts of the ground that the stroke encloses, at most 2.  The others are low, middle or
+    high: ``ink``, the mean ink; ``slant``, how far the stroke leans to the right; ``width``, relative to
+    the height; ``side`` and ``balance``, how far right and how far down the stroke's center is.
+
+    Args:
+        ink: (n, 8, 8) in [0, 1], 1 for the stroke; every image has some.
+    """
+    place = torch.arange(ink.shape[-1], dtype=ink.dtype)
+    weight = ink / ink.sum((1, 2), keepdim=True)
+    side, balance = (weight.sum(1) * place).sum(1), (weight.sum(2) * place).sum(1)
+    across, down = place - side[:, None], place - balance[:, None]
+    wide = (weight.sum(1) * across.square()).sum(1)
+    high = (weight.sum(2) * down.square()).sum(1)
+    leaning = -torch.einsum("nij,ni,nj->n", weight, down, across) / high
+    measured = {
+        "ink": ink.mean((1, 2)),
+        "slant": leaning,
+        "width": (wide / high).sqrt(),
+        "side": side,
+        "balance": balance,
+    }
+    return {"holes": count_holes(ink).clamp_max(2)} | {
+        name: torch.bucketize(values, torch.tensor(BOUNDS[name], dtype=values.dtype))
+        for name, values in measured.items()
+    }
+
+
+def count_holes(ink: Tensor) -> Tensor:
+    """(n,) the parts of the ground that are not connected to the border by the sides of pixels.
+
+    Args:
+        ink: (n, height, width) in [0, 1].
+    """
+    from scipy import ndimage  # type: ignore[import-untyped]  # it ships no types
+
+    ground = np.pad(ink.numpy() <= INKED, [(0, 0), (1, 1), (1, 1)], constant_values=True)
+    return torch.tensor([ndimage.label(image)[1] - 1 for image in ground])

@@ -7,64 +7,17 @@ import math
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import one_of
+from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.datasets.in_memory import InMemory
-
-if TYPE_CHECKING:
-    from ccl_plugins.protocols import ValueType
-
+from ccl_plugins.datasets.splitting import check_split
+from ccl_plugins.protocols import ValueType
 
 UNSIGNED_BYTES = 8
-
-
-def find_idx(folder: str | Path, stem: str, ndim: int) -> Path:
-    """The file of a part of MNIST, packed or not: ``train-images-idx3-ubyte.gz``.
-
-    Raises:
-        FileNotFoundError: If it is not there, saying under which names it was looked for.
-    """
-    names = [
-        f"{stem}{mark}idx{ndim}-ubyte{packed}" for mark in ("-", ".") for packed in ("", ".gz")
-    ]
-    for name in names:
-        if (path := Path(folder) / name).is_file():
-            return path
-    raise FileNotFoundError(f"there is none of {', '.join(names)} in {str(folder)!r}")
-
-
-def read_idx(path: str | Path) -> Tensor:
-    """The array of bytes in an idx file, uint8.
-
-    Args:
-        path: The file; one that ends in ``.gz`` is unpacked.
-
-    Raises:
-        ValueError: If the file is not idx, holds no bytes, or is truncated or too long.
-    """
-    path = Path(path)
-    try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path} cannot be unpacked: {error}") from error
-    # Two zeros, the type of the values, the number of dimensions; then each as 4 bytes, large first.
-    if len(content) < 4 or content[:2] != b"\0\0" or content[2] != UNSIGNED_BYTES:
-        raise ValueError(f"{path} is no idx file of bytes: it begins with {content[:4].hex(' ')}")
-    start = 4 + 4 * content[3]
-    shape = [int.from_bytes(content[i : i + 4], "big") for i in range(4, start, 4)]
-    if len(content) != start + math.prod(shape):
-        raise ValueError(
-            f"{path} has {len(content)} bytes, and its shape {tuple(shape)} needs"
-            f" {start + math.prod(shape)}: it is damaged"
-        )
-    if not math.prod(shape):
-        raise ValueError(f"{path} is empty: its shape is {tuple(shape)}")
-    return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=start).reshape(shape)
-
 
 PALETTE = (
     (31, 119, 180),
@@ -84,9 +37,9 @@ STEMS = {"train": "train", "test": "t10k"}
 
 
 class ColorMNIST:
-    """MNIST's digits in black on grounds of one random color each, independent of the digit.
+    """MNIST's digits on grounds of one random color each, independent of the digit.
 
-    28x28 pixels, three channels, in memory.  The color is drawn once for each image and kept.
+    In black, 28x28 pixels, three channels, in memory.  Each image keeps its color.
 
     Columns: ``label`` and ``digit`` (the same; one to evaluate on, one to condition on), ``color``,
     (N, 3) float32 in [0, 1], and for the mixture ``palette``, which of its ten colors was drawn.
@@ -100,8 +53,8 @@ class ColorMNIST:
         seed: Of the colors, 0 or more.
 
     Raises:
-        ValueError: If a parameter is out of its range; on use, for a file that is damaged.
-        FileNotFoundError: On use, for a file that is not there.
+        ValueError: If a parameter is out of its range; on use, for a damaged file.
+        FileNotFoundError: On use, if a file is missing.
 
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), appendix F.4, and its released
@@ -116,27 +69,25 @@ class ColorMNIST:
         colors: Literal["uniform", "mixture"] = "uniform",
         seed: int = 0,
     ) -> None:
-        if seed < 0:
-            raise ValueError(f"seed must be 0 or more, not {seed!r}")
         self.root = root
         self.colors = one_of("colors", colors, ("uniform", "mixture"))
-        self.seed = seed
+        self.seed = whole("seed", seed, 0)
 
     def __call__(self, split: str) -> InMemory:
         """The ``"train"`` or ``"test"`` split.
 
         Raises:
-            ValueError: For another split, or a file that is damaged.
-            FileNotFoundError: For a file that is not there.
+            ValueError: For another split, or a damaged file.
+            FileNotFoundError: If a file is missing.
         """
-        stem = STEMS[one_of("split", split, tuple(STEMS))]
+        stem = STEMS[check_split(split)]
         pixels = read_idx(find_idx(self.root, f"{stem}-images", 3))
         label = read_idx(find_idx(self.root, f"{stem}-labels", 1)).long()
         if len(pixels) != len(label):
             raise ValueError(
                 f"{self.root}: {len(pixels)} images, but {len(label)} labels of {split}"
             )
-        # A stream of its own for each seed and split.
+        # Each seed and split has its own random numbers.
         generator = torch.Generator().manual_seed(2 * self.seed + (split == "test"))
         columns = {"label": label, "digit": label}
         if self.colors == "uniform":
@@ -155,22 +106,66 @@ class ColorMNIST:
 
 
 def mixture(palette: Tensor, generator: torch.Generator) -> Tensor:
-    """(N, 3) noisy colors, whole numbers in 0 to 255, of places (N,) in the palette."""
+    """(N, 3) noisy colors, whole numbers in 0 to 255, for places (N,) in the palette."""
     noise = (40 * torch.randn(len(palette), 3, generator=generator)).trunc()
     return (torch.tensor(PALETTE)[palette] + noise).clamp(0, 255)
 
 
 def on_ground(pixels: Tensor, color: Tensor) -> Tensor:
-    """Black strokes on colored grounds, cut to whole numbers, (N, 3, height, width) uint8.
+    """Black strokes on colored grounds, truncated to whole numbers, (N, 3, height, width) uint8.
 
     Args:
-        pixels: (N, height, width) uint8, 255 where the stroke is.
+        pixels: (N, height, width) uint8, 255 for the stroke.
         color: (N, 3) in 0 to 255.
     """
     images = torch.empty(len(pixels), 3, *pixels.shape[1:], dtype=torch.uint8)
-    # In float64, since whole numbers are cut: 254.99999 is 254.  In pieces, since 60,000 images in
-    # float64 are more than a gigabyte.
+    # In float64, since float32 may give 254.99999, truncated to 254, for 255.  In pieces, since 60,000
+    # images in float64 are more than a gigabyte.
     for part in torch.arange(len(pixels)).split(4096):
         ground = (255 - pixels[part].double()) / 255
         images[part] = (ground[:, None] * color[part].double()[:, :, None, None]).to(torch.uint8)
     return images
+
+
+def find_idx(folder: str | Path, stem: str, ndim: int) -> Path:
+    """The file of a part of MNIST, compressed or not, such as ``train-images-idx3-ubyte.gz``.
+
+    Raises:
+        FileNotFoundError: If there is none, with the names that were tried.
+    """
+    names = [
+        f"{stem}{mark}idx{ndim}-ubyte{packed}" for mark in ("-", ".") for packed in ("", ".gz")
+    ]
+    for name in names:
+        if (path := Path(folder) / name).is_file():
+            return path
+    raise FileNotFoundError(f"there is none of {', '.join(names)} in {str(folder)!r}")
+
+
+def read_idx(path: str | Path) -> Tensor:
+    """The array of bytes in an idx file, uint8.
+
+    Args:
+        path: The file; if it ends in ``.gz``, it is decompressed.
+
+    Raises:
+        ValueError: If the file is not idx of bytes, is empty, truncated or too long.
+    """
+    path = Path(path)
+    try:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path} cannot be unpacked: {error}") from error
+    # Two zeros, the type of the values, the number of dimensions; then each as 4 bytes, large first.
+    if len(content) < 4 or content[:2] != b"\0\0" or content[2] != UNSIGNED_BYTES:
+        raise ValueError(f"{path} is no idx file of bytes: it begins with {content[:4].hex(' ')}")
+    start = 4 + 4 * content[3]
+    shape = [int.from_bytes(content[i : i + 4], "big") for i in range(4, start, 4)]
+    if len(content) != start + math.prod(shape):
+        raise ValueError(
+            f"{path} has {len(content)} bytes, and its shape {tuple(shape)} needs"
+            f" {start + math.prod(shape)}: it is damaged"
+        )
+    if not math.prod(shape):
+        raise ValueError(f"{path} is empty: its shape is {tuple(shape)}")
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=start).reshape(shape)

@@ -5,57 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
-from torch.utils import data
 
-from ccl_plugins.arguments import one_of
-from ccl_plugins.datasets.splitting import check_fraction, hold_out
+from ccl_plugins.datasets.annotated import Annotated
+from ccl_plugins.datasets.splitting import SPLITS, check_fraction, check_split, hold_out
 from ccl_plugins.files.arrays import as_numbers, read_npy
 from ccl_plugins.files.tensors import read_tensors
 from ccl_plugins.metadata.columns import Encoded, encode
-
-if TYPE_CHECKING:
-    from ccl_plugins.protocols import ValueType
-
-
-class Vectors(data.Dataset[tuple[Tensor, int]]):
-    """Vectors in one tensor, with their metadata.
-
-    Args:
-        vectors: (N, f) float32.
-        metadata: Columns with one row per vector, always with ``label``, class ids.
-        vocabulary: For columns of words, the word of each id.
-
-    Raises:
-        ValueError: If a number of rows is wrong.
-    """
-
-    def __init__(
-        self, vectors: Tensor, metadata: Mapping[str, Tensor], vocabulary: Mapping[str, list[str]]
-    ) -> None:
-        wrong = {name: len(c) for name, c in metadata.items() if len(c) != len(vectors)}
-        if wrong:
-            raise ValueError(f"there are {len(vectors)} vectors, but rows in {wrong}")
-        self.vectors = vectors
-        self.metadata = dict(metadata)
-        self.vocabulary = dict(vocabulary)
-        self.targets = self.metadata["label"]
-
-    def __len__(self) -> int:
-        """Number of vectors."""
-        return len(self.vectors)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        """The vector (f,) and its target."""
-        return self.vectors[index], int(self.targets[index])
-
-    def select(self, rows: Tensor) -> Self:
-        """The vectors of some rows."""
-        columns = {name: column[rows] for name, column in self.metadata.items()}
-        return type(self)(self.vectors[rows], columns, self.vocabulary)
+from ccl_plugins.protocols import ValueType
 
 
 class Features:
@@ -80,7 +40,7 @@ class Features:
     Raises:
         ValueError: If a parameter is out of its range, or not exactly one of ``test`` and
             ``test_fraction`` is given; on use, for invalid files and columns, naming the row.
-        FileNotFoundError: On use, for a file that is not there.
+        FileNotFoundError: On use, if there is no such file.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
@@ -102,7 +62,7 @@ class Features:
     ) -> None:
         if (test is None) == (test_fraction is None):
             raise ValueError(
-                f"give test or test_fraction, one of them, not {test!r:.50} and {test_fraction!r}"
+                f"give test or test_fraction, exactly one, not {test!r:.50} and {test_fraction!r}"
             )
         check_fraction(test_fraction, seed)
         self.sources = [train] if test is None else [train, test]
@@ -111,13 +71,13 @@ class Features:
         self.standardize = standardize
         self.value_types = dict(value_types or {})
 
-    def __call__(self, split: str) -> Vectors:
+    def __call__(self, split: str) -> Annotated:
         """The ``"train"`` or ``"test"`` split.
 
         Raises:
-            ValueError: For another split, and for files and columns that are not right.
+            ValueError: For another split, and for invalid files and columns.
         """
-        return self._splits[one_of("split", split, ("train", "test"))]
+        return self._splits[check_split(split)]
 
     def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold; reads the files."""
@@ -133,29 +93,32 @@ class Features:
         return encode(*tables, value_types=self.value_types)
 
     @cached_property
-    def _splits(self) -> dict[str, Vectors]:
-        vectors = [as_vectors(table["features"]) for table in self._tables]
+    def _splits(self) -> dict[str, Annotated]:
+        vectors = [_as_vectors(table["features"]) for table in self._tables]
         widths = [each.shape[1] for each in vectors]
         if len(set(widths)) > 1:
             raise ValueError(f"train has {widths[0]} features, test {widths[1]}")
-        metadata, vocabulary = self._encoded.tables, self._encoded.vocabulary
-        if self.test_fraction is None:
-            made = [Vectors(v, m, vocabulary) for v, m in zip(vectors, metadata, strict=True)]
-            splits = dict(zip(("train", "test"), made, strict=True))
-        else:
-            whole = Vectors(vectors[0], metadata[0], vocabulary)
-            rows = hold_out(metadata[0]["label"], self.test_fraction, self.seed)
-            splits = {name: whole.select(each) for name, each in rows.items()}
-        if not self.standardize:
-            return splits
-        # In float64, in which the mean of equal numbers is that number.
-        train = splits["train"].vectors.double()
-        mean, deviation = train.mean(0), train.std(0, correction=0)
-        scale = torch.where(deviation > 0, deviation, 1)
-        return {
-            name: Vectors(((each.vectors - mean) / scale).float(), each.metadata, vocabulary)
-            for name, each in splits.items()
-        }
+        splits = [
+            Annotated(each, columns, self._encoded.vocabulary)
+            for each, columns in zip(vectors, self._encoded.tables, strict=True)
+        ]
+        if self.test_fraction is not None:
+            (whole,) = splits
+            held = hold_out(whole.targets, self.test_fraction, self.seed)
+            splits = [_select(whole, held[split]) for split in SPLITS]
+        if self.standardize:
+            from sklearn.preprocessing import StandardScaler
+
+            scaler = StandardScaler().fit(splits[0].samples.double().numpy())
+            for split in splits:
+                scaled = scaler.transform(split.samples.double().numpy())
+                split.samples = torch.from_numpy(scaled).float()
+        return dict(zip(SPLITS, splits, strict=True))
+
+
+def _select(split: Annotated, rows: Tensor) -> Annotated:
+    columns = {name: column[rows] for name, column in split.metadata.items()}
+    return Annotated(split.samples[rows], columns, split.vocabulary)
 
 
 def _read(source: Any) -> dict[str, Any]:
@@ -165,18 +128,18 @@ def _read(source: Any) -> dict[str, Any]:
             name: read_npy(column) if isinstance(column, str | Path) else column
             for name, column in source.items()
         }
-    else:
-        if Path(source).suffix != ".safetensors":
-            raise ValueError(f"a split's file must end in .safetensors, not as {str(source)!r}")
+    elif Path(source).suffix == ".safetensors":
         table = dict(read_tensors(Path(source))[0])
-    missing = [name for name in ("features", "label") if name not in table]
-    if missing:
-        raise ValueError(f"a split must have {missing[0]!r}, and this one has {sorted(table)}")
+    else:
+        raise ValueError(f"a split's file must end in .safetensors, not as {str(source)!r}")
+    for name in ("features", "label"):
+        if name not in table:
+            raise ValueError(f"a split must have {name!r}, and this one has {sorted(table)}")
     return table
 
 
-def as_vectors(features: Any) -> Tensor:
-    """(N, f) float32 of finite numbers.
+def _as_vectors(features: Any) -> Tensor:
+    """The features (N, f) as float32.
 
     Raises:
         ValueError: For another shape, and numbers that are not finite, naming the row.

@@ -1,4 +1,4 @@
-"""A split of a data set whose images are files."""
+"""A split whose images are files."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from PIL import Image
-from torch import Tensor, tensor
-from torch.utils import data
+from torch import Tensor
+
+from ccl_plugins.arguments import one_of
+from ccl_plugins.datasets.annotated import Annotated
 
 Mode = Literal["RGB", "L"]
 OnError = Literal["error", "skip"]
 
-SHOWN = 5
+NAMED = 5
 """How many files a warning names."""
 
 
 class UnreadableImage(OSError):
-    """An image that is missing, no image, or truncated."""
+    """An image that is missing, truncated, or another kind of file."""
 
 
 class Skipped(NamedTuple):
@@ -32,16 +34,18 @@ class Skipped(NamedTuple):
     reason: str
 
 
-class ImageFiles(data.Dataset[tuple[Image.Image, int]]):
-    """Images in files, with their metadata; read when they are asked for.
+class ImageFiles(Annotated):
+    """Images in files, with their metadata; an image is read when it is indexed.
 
     Args:
         paths: N files.
         metadata: Columns with one row per image, always with ``label``, class ids.
         vocabulary: For columns of words, the word of each id.
         mode: ``"RGB"``, or ``"L"`` for gray images of one channel; images are converted.
-        source: Where the rows are from, for messages.
-        rows: (N,) the images' rows in the source; None: 0 to N - 1.
+        source: The table or folder that lists the images, for messages.
+
+    Attributes:
+        rows: (N,) the images' rows in the source.
         skipped: Images of the source that were left out.
     """
 
@@ -51,23 +55,15 @@ class ImageFiles(data.Dataset[tuple[Image.Image, int]]):
         metadata: Mapping[str, Tensor],
         vocabulary: Mapping[str, list[str]],
         *,
-        mode: Mode = "RGB",
+        mode: Mode,
         source: str,
-        rows: Sequence[int] | None = None,
-        skipped: Sequence[Skipped] = (),
     ) -> None:
+        super().__init__(paths, metadata, vocabulary)
         self.paths = list(paths)
-        self.metadata = dict(metadata)
-        self.vocabulary = dict(vocabulary)
         self.mode: Mode = mode
         self.source = source
-        self.rows = list(range(len(self.paths)) if rows is None else rows)
-        self.skipped = list(skipped)
-        self.targets = self.metadata["label"]
-
-    def __len__(self) -> int:
-        """Number of images."""
-        return len(self.paths)
+        self.rows = list(range(len(paths)))
+        self.skipped: list[Skipped] = []
 
     def __getitem__(self, index: int) -> tuple[Image.Image, int]:
         """The image and its target.
@@ -82,12 +78,12 @@ class ImageFiles(data.Dataset[tuple[Image.Image, int]]):
         return image, int(self.targets[index])
 
     def checked(self, on_error: OnError) -> ImageFiles:
-        """This split, looked through before training.
+        """This split, with its files checked before training.
 
         Args:
-            on_error: ``"error"``: every file must be there; what cannot be decoded is an error when it
-                is asked for.  ``"skip"``: every file is decoded once, which takes its time, and those
-                that cannot be are left out, with a warning; they are listed in ``skipped``.
+            on_error: ``"error"``: every file must exist; decoding errors are raised when the image is
+                read.  ``"skip"``: every file is decoded once, which takes its time; files that cannot be
+                decoded are left out with a warning and listed in ``skipped``.
 
         Raises:
             UnreadableImage: For missing files, naming the first; or if no image can be read.
@@ -100,17 +96,17 @@ class ImageFiles(data.Dataset[tuple[Image.Image, int]]):
                     f' {len(self)} are missing; on_error="skip" leaves them out)'
                 )
             return self
-        with ThreadPoolExecutor() as pool:  # decoding leaves Python to other threads
+        with ThreadPoolExecutor() as pool:  # Pillow decodes without the interpreter's lock
             reasons = list(pool.map(self._reason, self.paths))
         skipped = [
-            Skipped(self.rows[i], self.paths[i], reason)
-            for i, reason in enumerate(reasons)
+            Skipped(row, path, reason)
+            for row, path, reason in zip(self.rows, self.paths, reasons, strict=True)
             if reason
         ]
         if not skipped:
             return self
-        first = "; ".join(f"{s.path} (row {s.row}): {s.reason}" for s in skipped[:SHOWN])
-        more = f"; and {len(skipped) - SHOWN} more" if len(skipped) > SHOWN else ""
+        first = "; ".join(f"{s.path} (row {s.row}): {s.reason}" for s in skipped[:NAMED])
+        more = f"; and {len(skipped) - NAMED} more" if len(skipped) > NAMED else ""
         message = (
             f"{len(skipped)} of {len(self)} images of {self.source} cannot be read: {first}{more}"
         )
@@ -118,15 +114,17 @@ class ImageFiles(data.Dataset[tuple[Image.Image, int]]):
         if not kept:
             raise UnreadableImage(message)
         warnings.warn(f"{message}; they are left out, and listed in .skipped", stacklevel=3)
-        return ImageFiles(
-            [self.paths[i] for i in kept],
-            {name: column[tensor(kept)] for name, column in self.metadata.items()},
-            self.vocabulary,
-            mode=self.mode,
-            source=self.source,
-            rows=[self.rows[i] for i in kept],
-            skipped=skipped,
-        )
+        found = self.select(kept)
+        found.skipped = skipped
+        return found
+
+    def select(self, rows: Sequence[int]) -> ImageFiles:
+        """The images of some rows."""
+        paths = [self.paths[row] for row in rows]
+        columns = {name: column[list(rows)] for name, column in self.metadata.items()}
+        found = ImageFiles(paths, columns, self.vocabulary, mode=self.mode, source=self.source)
+        found.rows = [self.rows[row] for row in rows]
+        return found
 
     def _place(self, index: int) -> str:
         return f"image {self.paths[index]} (row {self.rows[index]} of {self.source}, from 0)"
@@ -139,12 +137,23 @@ class ImageFiles(data.Dataset[tuple[Image.Image, int]]):
         return ""
 
 
+def check_reading(mode: str, on_error: str) -> None:
+    """Refuse another ``mode`` or ``on_error`` than `ImageFiles` takes.
+
+    Raises:
+        ValueError: For either.
+    """
+    one_of("mode", mode, get_args(Mode))
+    one_of("on_error", on_error, get_args(OnError))
+
+
 def read_image(path: str, mode: Mode) -> Image.Image:
     """The decoded image.
 
     Raises:
-        UnreadableImage: If it is missing, no image, truncated, or has pixels of more than 8 bits.
-        OSError: If the system fails, as with too many open files, which says nothing of the image.
+        UnreadableImage: If it is missing, truncated or another kind of file, or if its pixels have more
+            than 8 bits.
+        OSError: If the system fails, as with too many open files; the image may be fine.
     """
     try:
         with Image.open(path) as image:
@@ -156,8 +165,8 @@ def read_image(path: str, mode: Mode) -> Image.Image:
     except OSError as error:
         if error.errno not in (None, errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EISDIR):
             raise
-        what = os.strerror(error.errno) if error.errno else str(error)
-        raise UnreadableImage(what) from error
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise UnreadableImage(reason) from error
     except (SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        # What Pillow's decoders say of broken PNG, TIFF and GIF files, and of ones too large.
+        # Pillow's decoders raise these for broken PNG, TIFF and GIF files, and for too large ones.
         raise UnreadableImage(f"{type(error).__name__}: {error}") from error

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from ccl_plugins.arguments import one_of
-from ccl_plugins.datasets.image_files import ImageFiles, Mode, OnError
-from ccl_plugins.datasets.splitting import check_fraction, hold_out
+from ccl_plugins.datasets.image_files import ImageFiles, Mode, OnError, check_reading
+from ccl_plugins.datasets.splitting import check_fraction, check_split, hold_out
 from ccl_plugins.metadata.columns import encode
-
-if TYPE_CHECKING:
-    from ccl_plugins.protocols import ValueType
-
-ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-"""Files that are images, as torchvision's ImageFolder has it."""
+from ccl_plugins.protocols import ValueType
 
 
 class ImageFolder:
@@ -29,8 +23,8 @@ class ImageFolder:
         root: The folder.
         train: The folder in it to train on.
         test: The folder in it to test on; often called ``val``.
-        test_fraction: The part of each class that is kept for testing, between 0 and 1, where there is one
-            folder for both: ``root/cat/1.jpg``.  ``train`` and ``test`` are then ignored.
+        test_fraction: The part of each class that is kept for testing, between 0 and 1, if one folder holds
+            both splits: ``root/cat/1.jpg``.  ``train`` and ``test`` are then ignored.
         seed: Of that choice.
         mode: ``"RGB"``, or ``"L"`` for gray images of one channel; images are converted.
         on_error: What to do with images that are unreadable or truncated: ``"error"``: an error when one is
@@ -39,7 +33,7 @@ class ImageFolder:
 
     Raises:
         ValueError: If a parameter is out of its range.
-        FileNotFoundError: On use, for a folder that is not there, or a class without images.
+        FileNotFoundError: On use, if a folder is missing, or a class has no images.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"root": "images"}
@@ -55,45 +49,37 @@ class ImageFolder:
         on_error: OnError = "error",
     ) -> None:
         check_fraction(test_fraction, seed)
+        check_reading(mode, on_error)
         self.root = Path(root)
-        self.folders = {"train": train, "test": test}
+        self.folders = [self.root / train, self.root / test]
+        if test_fraction is not None:
+            self.folders = [self.root]
         self.test_fraction = test_fraction
         self.seed = seed
         self.mode: Mode = mode
         self.on_error: OnError = on_error
-        one_of("mode", mode, ("RGB", "L"))
-        one_of("on_error", on_error, ("error", "skip"))
 
     def __call__(self, split: str) -> ImageFiles:
         """The ``"train"`` or ``"test"`` split.
 
         Raises:
             ValueError: For another split.
-            FileNotFoundError: For a folder that is not there, or a class without images.
+            FileNotFoundError: If there is no such folder, or a class has no images.
         """
-        one_of("split", split, ("train", "test"))
-        if self.test_fraction is None:
-            found = {name: find_images(self.root / self.folders[name]) for name in self.folders}
-            tables = [{"label": [word for _, word in pairs]} for pairs in found.values()]
-            encoded = encode(*tables)
-            label = encoded.tables[split == "test"]["label"]
-            source, rows = str(self.root / self.folders[split]), list(range(len(label)))
-            paths = [path for path, _ in found[split]]
-        else:
-            pairs = find_images(self.root)
-            encoded = encode({"label": [word for _, word in pairs]})
-            label = encoded.tables[0]["label"]
-            rows = hold_out(label, self.test_fraction, self.seed)[split].tolist()
-            source, label = str(self.root), label[rows]
-            paths = [pairs[row][0] for row in rows]
+        check_split(split)
+        place = int(split == "test" and self.test_fraction is None)
+        found = [find_images(folder) for folder in self.folders]
+        encoded = encode(*({"label": [name for _, name in images]} for images in found))
         files = ImageFiles(
-            paths,
-            {"label": label},
+            [path for path, _ in found[place]],
+            encoded.tables[place],
             encoded.vocabulary,
             mode=self.mode,
-            source=source,
-            rows=rows,
+            source=str(self.folders[place]),
         )
+        if self.test_fraction is not None:
+            held = hold_out(files.targets, self.test_fraction, self.seed)
+            files = files.select(held[split].tolist())
         return files.checked(self.on_error)
 
     def schema(self) -> Mapping[str, ValueType]:
@@ -104,9 +90,13 @@ class ImageFolder:
 def find_images(folder: Path) -> list[tuple[str, str]]:
     """The images in a folder of classes with their class names, sorted.
 
+    Unlike torchvision's ImageFolder, it leaves out hidden files, which macOS writes beside images.
+
     Raises:
-        FileNotFoundError: If the folder is not there, has no folders, or a class has no images.
+        FileNotFoundError: If there is no such folder, it has no folders, or a class has no images.
     """
+    from torchvision.datasets.folder import IMG_EXTENSIONS  # late: torchvision takes a second
+
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {str(folder)!r}")
     classes = sorted(
@@ -118,13 +108,14 @@ def find_images(folder: Path) -> list[tuple[str, str]]:
         each.name: sorted(
             str(path)
             for path in each.rglob("*")
-            if path.suffix.lower() in ENDINGS and not path.name.startswith(".")
+            if path.suffix.lower() in IMG_EXTENSIONS and not path.name.startswith(".")
         )
         for each in classes
     }
     empty = [name for name, paths in found.items() if not paths]
     if empty:
         raise FileNotFoundError(
-            f"{str(folder)!r} has no images in {', '.join(empty)}; images end in {' '.join(ENDINGS)}"
+            f"{str(folder)!r} has no images in {', '.join(empty)}; images end in"
+            f" {' '.join(IMG_EXTENSIONS)}"
         )
     return [(path, name) for name, paths in found.items() for path in paths]

@@ -6,87 +6,15 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from ccl_plugins.arguments import one_of
-from ccl_plugins.datasets.image_files import ImageFiles, Mode, OnError
-from ccl_plugins.datasets.splitting import check_fraction, hold_out
-from ccl_plugins.files.tables import read_table
+from torch import Tensor
+
+from ccl_plugins.datasets.image_files import ImageFiles, Mode, OnError, check_reading
+from ccl_plugins.datasets.splitting import check_fraction, check_split, hold_out
+from ccl_plugins.files.tables import choose, read_table
 from ccl_plugins.metadata.columns import Encoded, encode
-
-if TYPE_CHECKING:
-    from ccl_plugins.protocols import ValueType
-
-
-def check_rows(path: Path, table: Mapping[str, Any], image: str, label: str) -> None:
-    """Whether every row of a table has an image of its own and a label.
-
-    Raises:
-        ValueError: Otherwise, naming the row.
-    """
-    for name in (image, label):
-        if name not in table:
-            raise ValueError(f"{path} has no column {name!r}; it has {', '.join(table)}")
-    if not len(table[image]):
-        raise ValueError(f"{path} has no rows")
-    for name in (image, label):
-        for row, value in enumerate(table[name]):
-            if value is None or value != value:  # NaN alone differs from itself
-                raise ValueError(f"{path}, row {row} (from 0): {name!r} is empty")
-    first: dict[str, int] = {}
-    for row, value in enumerate(table[image]):
-        if value in first:
-            raise ValueError(
-                f"{path}: {value!r} stands in the rows {first[value]} and {row} (from 0); what is said"
-                " of one image must be in one row"
-            )
-        first[value] = row
-
-
-def choose_columns(
-    table: Mapping[str, Any],
-    columns: Sequence[str] | None,
-    blocks: Mapping[str, Sequence[str]],
-) -> dict[str, Any]:
-    """Single columns, and blocks of columns side by side.
-
-    Args:
-        table: The columns there are to choose from.
-        columns: Those wanted as they are; None: all that are in no block.
-        blocks: Names and patterns of the columns of each block.
-
-    Raises:
-        ValueError: For names that the table does not have or two columns would get, and for words in a
-            block.
-    """
-    members = {
-        block: [name for name in table if any(fnmatchcase(name, p) for p in patterns)]
-        for block, patterns in blocks.items()
-    }
-    inside = {name for names in members.values() for name in names}
-    single = [name for name in table if name not in inside] if columns is None else columns
-    there = f"there are {', '.join(table)}"
-    for name in single:
-        if name not in table:
-            raise ValueError(f"there is no column {name!r}; {there}")
-    for block, names in members.items():
-        if not names:
-            raise ValueError(f"block {block!r}: no column is one of {list(blocks[block])}; {there}")
-        if block in single:
-            raise ValueError(f"block {block!r} has the name of a column: choose another")
-    made = {block: _side_by_side(block, names, table) for block, names in members.items()}
-    return {name: table[name] for name in single} | made
-
-
-def _side_by_side(block: str, names: Sequence[str], table: Mapping[str, Any]) -> list[Any]:
-    """The rows of several columns of numbers."""
-    for name in names:
-        word = next((cell for cell in table[name] if isinstance(cell, str)), None)
-        if word is not None:
-            raise ValueError(
-                f"block {block!r} is made of numbers, and column {name!r} has {word!r}"
-            )
-    return [list(row) for row in zip(*(table[name] for name in names), strict=True)]
+from ccl_plugins.protocols import ValueType
 
 
 class ImageTable:
@@ -119,7 +47,7 @@ class ImageTable:
     Raises:
         ValueError: If a parameter is out of its range, or not exactly one of ``split``, ``test`` and
             ``test_fraction`` is given; on use, for an invalid table, naming column and row.
-        FileNotFoundError: On use, for a table that is not there.
+        FileNotFoundError: On use, if there is no such table.
         ImportError: On use, for Parquet, if pyarrow is not installed.
     """
 
@@ -148,6 +76,7 @@ class ImageTable:
                 f" table) and test_fraction, not by {given}"
             )
         check_fraction(test_fraction, seed)
+        check_reading(mode, on_error)
         self.path = Path(path)
         self.image = image
         self.label = label
@@ -161,27 +90,25 @@ class ImageTable:
         self.value_types = dict(value_types or {})
         self.mode: Mode = mode
         self.on_error: OnError = on_error
-        one_of("mode", mode, ("RGB", "L"))
-        one_of("on_error", on_error, ("error", "skip"))
 
     def __call__(self, split: str) -> ImageFiles:
         """The ``"train"`` or ``"test"`` split.
 
         Raises:
-            ValueError: For another split, or a table that is not right.
+            ValueError: For another split, or an invalid table.
         """
-        one_of("split", split, ("train", "test"))
+        check_split(split)
         place = int(split == "test" and self.test is not None)
         table, columns = self._tables[place], self._encoded.tables[place]
-        rows = self._rows(split)
         files = ImageFiles(
-            [str(self.root / table[self.image][row]) for row in rows],
-            {name: column[rows] for name, column in columns.items()},
+            [str(self.root / name) for name in table[self.image]],
+            columns,
             self._encoded.vocabulary,
             mode=self.mode,
             source=str(self._paths[place]),
-            rows=rows,
         )
+        if self.test is None:
+            files = files.select(self._rows(split, files.targets))
         return files.checked(self.on_error)
 
     def schema(self) -> Mapping[str, ValueType]:
@@ -194,14 +121,13 @@ class ImageTable:
 
     @cached_property
     def _tables(self) -> list[dict[str, Any]]:
-        """The tables, read once."""
         words = [
             name for name, value_type in self.value_types.items() if value_type == "categorical"
         ]
         words += [self.label] if self.value_types.get("label") == "categorical" else []
         tables = [read_table(path, [self.image, *words]) for path in self._paths]
         for path, table in zip(self._paths, tables, strict=True):
-            check_rows(path, table, self.image, self.label)
+            _check_rows(path, table, self.image, self.label)
         return tables
 
     @cached_property
@@ -209,9 +135,9 @@ class ImageTable:
         return encode(*map(self._metadata, self._tables), value_types=self.value_types)
 
     def _metadata(self, table: Mapping[str, Any]) -> dict[str, Any]:
-        own = (self.image, self.label, self.split)
-        rest = {name: column for name, column in table.items() if name not in own}
-        chosen = choose_columns(rest, self.columns, self.blocks)
+        special = (self.image, self.label, self.split)
+        rest = {name: column for name, column in table.items() if name not in special}
+        chosen = _choose_columns(rest, self.columns, self.blocks)
         if "label" in chosen:
             raise ValueError(
                 f"the column {self.label!r} is the label, and there is another of the name 'label':"
@@ -219,18 +145,68 @@ class ImageTable:
             )
         return {"label": table[self.label], **chosen}
 
-    def _rows(self, split: str) -> list[int]:
-        table = self._tables[0]
-        if self.test is not None:
-            return list(range(len(self._tables[split == "test"][self.image])))
+    def _rows(self, split: str, label: Tensor) -> list[int]:
+        """The rows of a split that is a part of the table."""
         if self.test_fraction is not None:
-            label = self._encoded.tables[0]["label"]
-            rows: list[int] = hold_out(label, self.test_fraction, self.seed)[split].tolist()
-            return rows
-        if self.split not in table:
-            raise ValueError(f"{self.path} has no column {self.split!r}; it has {', '.join(table)}")
-        rows = [row for row, value in enumerate(table[self.split]) if value == split]
+            held: list[int] = hold_out(label, self.test_fraction, self.seed)[split].tolist()
+            return held
+        (values,) = choose(self._tables[0], [str(self.split)], str(self.path)).values()
+        rows = [row for row, value in enumerate(values) if value == split]
         if not rows:
-            values = ", ".join(sorted({repr(value) for value in table[self.split]}))
-            raise ValueError(f"{self.path}: no row has {split!r} in {self.split!r}, but {values}")
+            listed = ", ".join(sorted({repr(value) for value in values}))
+            raise ValueError(f"{self.path}: no row has {split!r} in {self.split!r}, but {listed}")
         return rows
+
+
+def _check_rows(path: Path, table: Mapping[str, Any], image: str, label: str) -> None:
+    """Refuse a table with a row without image or label, or an image in two rows."""
+    required = choose(table, [image, label], str(path))
+    if not len(table[image]):
+        raise ValueError(f"{path} has no rows")
+    for name, column in required.items():
+        for row, value in enumerate(column):
+            if value is None or value != value:  # NaN alone differs from itself
+                raise ValueError(f"{path}, row {row} (from 0): {name!r} is empty")
+    first: dict[str, int] = {}
+    for row, value in enumerate(table[image]):
+        if first.setdefault(value, row) != row:
+            raise ValueError(
+                f"{path}: {value!r} stands in the rows {first[value]} and {row} (from 0): an image must"
+                " have one row"
+            )
+
+
+def _choose_columns(
+    table: Mapping[str, Any],
+    columns: Sequence[str] | None,
+    blocks: Mapping[str, Sequence[str]],
+) -> dict[str, Any]:
+    """Single columns (None: all that are in no block), and blocks of columns side by side."""
+    members = {
+        block: [name for name in table if any(fnmatchcase(name, p) for p in patterns)]
+        for block, patterns in blocks.items()
+    }
+    inside = {name for names in members.values() for name in names}
+    single = [name for name in table if name not in inside] if columns is None else columns
+    chosen = choose(table, single, "the table")
+    for block, names in members.items():
+        if not names:
+            raise ValueError(
+                f"block {block!r}: no column is one of {list(blocks[block])}; there are"
+                f" {', '.join(table)}"
+            )
+        if block in single:
+            raise ValueError(f"block {block!r} has the name of a column: choose another")
+        chosen[block] = _side_by_side(block, names, table)
+    return chosen
+
+
+def _side_by_side(block: str, names: Sequence[str], table: Mapping[str, Any]) -> list[Any]:
+    """The rows of several columns of numbers."""
+    for name in names:
+        word = next((cell for cell in table[name] if isinstance(cell, str)), None)
+        if word is not None:
+            raise ValueError(
+                f"block {block!r} is made of numbers, and column {name!r} has {word!r}"
+            )
+    return [list(row) for row in zip(*(table[name] for name in names), strict=True)]

@@ -1,4 +1,4 @@
-"""A split of a data set that fits into memory."""
+"""A split whose images are one tensor in memory."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor
-from torch.utils import data
+
+from ccl_plugins.datasets.annotated import Annotated
 
 
-class InMemory(data.Dataset[tuple[Tensor, int]]):
+class InMemory(Annotated):
     """Images in one tensor, with their targets and metadata.
 
     Args:
@@ -31,25 +32,11 @@ class InMemory(data.Dataset[tuple[Tensor, int]]):
                 "images must be torch.uint8 and targets torch.int64, "
                 f"not {images.dtype} and {targets.dtype}"
             )
-        if images.ndim != 4 or targets.ndim != 1:
+        if images.ndim != 4 or targets.shape != images.shape[:1]:
             raise ValueError(
                 "images must be (N, channels, height, width) and targets (N,), "
                 f"not {tuple(images.shape)} and {tuple(targets.shape)}"
             )
-        if "label" not in metadata:
-            raise ValueError(f"metadata must have a column 'label', not only {sorted(metadata)}")
-        rows = {"targets": len(targets)} | {name: len(column) for name, column in metadata.items()}
-        wrong = {name: n for name, n in rows.items() if n != len(images)}
-        if wrong:
-            raise ValueError(f"there are {len(images)} images, but rows in {wrong}")
+        super().__init__(images, metadata)
         self.images = images
         self.targets = targets
-        self.metadata = dict(metadata)
-
-    def __len__(self) -> int:
-        """Number of images."""
-        return len(self.images)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        """The image (channels, height, width), uint8, and its target."""
-        return self.images[index], int(self.targets[index])

@@ -1,15 +1,28 @@
-"""Which samples are for training and which for testing, where a data set does not say it."""
+"""The splits of a data set: their names, and which samples are held out for testing."""
 
 from __future__ import annotations
 
 from torch import Tensor, arange, tensor
 
+from ccl_plugins.arguments import one_of
 
-def check_fraction(test_fraction: float | None, seed: int) -> None:
-    """Whether a test fraction, where there is one, and a seed are in range.
+SPLITS = ("train", "test")
+
+
+def check_split(split: str) -> str:
+    """``split``, if it is ``"train"`` or ``"test"``.
 
     Raises:
         ValueError: Otherwise.
+    """
+    return one_of("split", split, SPLITS)
+
+
+def check_fraction(test_fraction: float | None, seed: int) -> None:
+    """Refuse a test fraction, unless None, or a seed that is out of range.
+
+    Raises:
+        ValueError: For either.
     """
     if test_fraction is not None and not 0 < test_fraction < 1:
         raise ValueError(f"test_fraction must lie between 0 and 1, not {test_fraction!r}")
@@ -18,15 +31,15 @@ def check_fraction(test_fraction: float | None, seed: int) -> None:
 
 
 def hold_out(label: Tensor, test_fraction: float, seed: int) -> dict[str, Tensor]:
-    """Rows of ``"train"`` and ``"test"``, in order; each class keeps its share in both.
+    """Rows of ``"train"`` and ``"test"``, in order; each class has the same share in both.
 
     Args:
         label: (N,) class ids.
-        test_fraction: Part of each class that is for testing, between 0 and 1.
+        test_fraction: The part of each class that is for testing, between 0 and 1.
         seed: Of the choice.
 
     Raises:
-        ValueError: For a class of a single sample, and where a split would get no sample of some class.
+        ValueError: For a class of a single sample, and if a split would get no sample of some class.
     """
     from sklearn.model_selection import train_test_split
 
@@ -37,10 +50,10 @@ def hold_out(label: Tensor, test_fraction: float, seed: int) -> dict[str, Tensor
             f"class {single} has one sample, which cannot be both in train and in test: name the"
             " test samples instead of giving test_fraction"
         )
-    train, test = train_test_split(
+    rows = train_test_split(
         arange(len(label)).tolist(),
         test_size=test_fraction,
         stratify=label.numpy(),
         random_state=seed,
     )
-    return {"train": tensor(sorted(train)), "test": tensor(sorted(test))}
+    return {split: tensor(sorted(each)) for split, each in zip(SPLITS, rows, strict=True)}

@@ -1,18 +1,16 @@
-"""Any torch Dataset that a user already has."""
+"""Torch Datasets of the user."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 
-from ccl_plugins.arguments import one_of
 from ccl_plugins.datasets.annotated import Annotated, find_labels
-from ccl_plugins.metadata.columns import Encoded, encode
-
-if TYPE_CHECKING:
-    from ccl_plugins.protocols import ValueType
+from ccl_plugins.datasets.splitting import check_split
+from ccl_plugins.metadata.columns import encode
+from ccl_plugins.protocols import ValueType
 
 _PIXELS = torch.arange(4 * 3 * 64).reshape(4, 3, 8, 8).to(torch.uint8)
 
@@ -56,14 +54,13 @@ class TorchDataset:
         test_metadata: Any = None,
         value_types: Mapping[str, ValueType] | None = None,
     ) -> None:
-        self.samples = {"train": train, "test": test}
         tables = [_table("train", train, metadata), _table("test", test, test_metadata)]
-        self.encoded: Encoded = encode(*tables, value_types=value_types)
+        encoded = encode(*tables, value_types=value_types)
+        columns, test_columns = encoded.tables
+        self.value_types = encoded.schema
         self.splits = {
-            split: Annotated(samples, columns, self.encoded.vocabulary)
-            for (split, samples), columns in zip(
-                self.samples.items(), self.encoded.tables, strict=True
-            )
+            "train": Annotated(train, columns, encoded.vocabulary),
+            "test": Annotated(test, test_columns, encoded.vocabulary),
         }
 
     def __call__(self, split: str) -> Annotated:
@@ -72,11 +69,11 @@ class TorchDataset:
         Raises:
             ValueError: For another split.
         """
-        return self.splits[one_of("split", split, ("train", "test"))]
+        return self.splits[check_split(split)]
 
     def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold."""
-        return self.encoded.schema
+        return self.value_types
 
 
 def _table(split: str, samples: Any, metadata: Any) -> dict[str, Any]:

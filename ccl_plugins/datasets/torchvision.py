@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import one_of
 from ccl_plugins.datasets.annotated import Annotated, find_labels
 from ccl_plugins.datasets.in_memory import InMemory
-
-if TYPE_CHECKING:
-    from ccl_plugins.protocols import ValueType
+from ccl_plugins.datasets.splitting import check_split
+from ccl_plugins.protocols import ValueType
 
 _BY_FLAG = ({"train": True}, {"train": False})
 _BY_NAME = ({"split": "train"}, {"split": "test"})
@@ -42,11 +40,11 @@ SPLITS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
     "SVHN": _BY_NAME,
     "USPS": _BY_FLAG,
 }
-"""What torchvision calls train and test: its classification data sets that have both."""
+"""torchvision's arguments for train and test, of its classification data sets that have both."""
 
 
 class TorchVision:
-    """A classification data set of torchvision by its name there: CIFAR10, STL10, MNIST, ...
+    """A classification data set of torchvision by its name, such as CIFAR10, STL10 or MNIST.
 
     Columns: ``label``.  Small images are kept in memory, as in torchvision; gray ones have one channel,
     which the views repeat if three are wanted.
@@ -86,15 +84,15 @@ class TorchVision:
 
         Raises:
             ValueError: For another split.
-            FileNotFoundError: If the data is not there, or not whole.
+            FileNotFoundError: If the data is missing or incomplete.
         """
         train, test = SPLITS[self.name]
-        options = train if one_of("split", split, ("train", "test")) == "train" else test
+        options = train if check_split(split) == "train" else test
         samples = self._open(dict(options))
         label = torch.as_tensor(np.asarray(find_labels(samples))).long()
         pixels = getattr(samples, "data", None)
         if pixels is None:
-            return Annotated(samples, {"label": label}, {})
+            return Annotated(samples, {"label": label})
         return InMemory(channels_first(torch.as_tensor(pixels)), label, {"label": label})
 
     def schema(self) -> Mapping[str, ValueType]:
@@ -102,9 +100,9 @@ class TorchVision:
         return {"label": "categorical"}
 
     def _open(self, options: dict[str, Any]) -> Any:
-        from torchvision import datasets  # takes a second, and composing needs none of it
+        from torchvision import datasets  # late: composing a pipeline does not need it
 
-        if self.name != "ImageNet":  # which nobody may download
+        if self.name != "ImageNet":  # torchvision cannot download it
             options["download"] = self.download
         elif self.download:
             raise ValueError("ImageNet cannot be downloaded: see image-net.org, and give its root")

@@ -1,4 +1,4 @@
-"""Weighted nearest neighbors."""
+"""Accuracy of weighted nearest neighbors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ccl_plugins.arguments import whole
 from ccl_plugins.evaluators.columns import metric_prefix, with_classes
 from ccl_plugins.protocols import Frozen
 
@@ -19,7 +20,7 @@ class KNN:
 
     Args:
         k: Neighbors, 1 to the number of training samples.
-        temperature: 0.002 or more, where votes still fit into a float64.
+        temperature: 0.002 or more, since votes must fit into a float64.
         column: Categorical column of the metadata that is predicted; samples without a class are left
             out, and a warning counts them.
 
@@ -35,11 +36,9 @@ class KNN:
     value_types = ("categorical",)
 
     def __init__(self, k: int = 20, temperature: float = 0.1, column: str = "label") -> None:
-        if k < 1:
-            raise ValueError(f"k must be 1 or more neighbors, not {k!r}")
         if not temperature >= 0.002:
             raise ValueError(f"temperature must be 0.002 or more, not {temperature!r}")
-        self.k = k
+        self.k = whole("k", k, 1)
         self.temperature = temperature
         self.column = column
 
@@ -54,7 +53,7 @@ class KNN:
 
 
 def nearest(x: Tensor, bank: Tensor, ids: Tensor, k: int, temperature: float) -> Tensor:
-    """The class that the k nearest rows of the bank vote for.
+    """The class that wins the vote of the k nearest rows of the bank.
 
     Args:
         x: (n, f) features to classify.
@@ -66,12 +65,12 @@ def nearest(x: Tensor, bank: Tensor, ids: Tensor, k: int, temperature: float) ->
     Returns:
         (n,) class ids.
     """
-    # It lies in a package of lightly that imports Lightning.
+    # Late, since this package of lightly imports Lightning.
     from lightly.utils.benchmarking.knn import knn_predict
 
     known, index = ids.unique(return_inverse=True)
     bank = functional.normalize(bank, dim=1).T
-    # lightly's votes take n * k * classes numbers: in parts, they fit.
+    # lightly's votes take n * k * classes numbers: parts of n fit into memory.
     part = max(1, 2**25 // (k * len(known)))
     predicted = [
         knn_predict(rows, bank, index, len(known), knn_k=k, knn_t=temperature)[:, 0]

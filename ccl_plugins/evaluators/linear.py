@@ -1,4 +1,4 @@
-"""The linear probe."""
+"""Accuracy of a linear probe."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import positive
+from ccl_plugins.arguments import positive, whole
 from ccl_plugins.evaluators.columns import metric_prefix, with_classes
 from ccl_plugins.protocols import Frozen
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 class LinearProbe:
     """Accuracy of a linear classifier on frozen features, fitted by L-BFGS.
 
-    Minimises ``mean cross-entropy + reg |W|²``, without a penalty on the bias, on the training features as
+    Minimizes ``mean cross-entropy + reg |W|²``, without a penalty on the bias, on the training features as
     they are, without scaling or augmentation.  Gives ``"linear/top1"``, the fraction of test samples
     whose class it predicts; for another column, ``"linear-<column>/top1"``.
 
@@ -42,10 +42,8 @@ class LinearProbe:
     value_types = ("categorical",)
 
     def __init__(self, reg: float = 1e-4, max_iter: int = 1000, column: str = "label") -> None:
-        if max_iter < 1:
-            raise ValueError(f"max_iter must be 1 or more steps, not {max_iter!r}")
         self.reg = positive("reg", reg)
-        self.max_iter = max_iter
+        self.max_iter = whole("max_iter", max_iter, 1)
         self.column = column
 
     def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
@@ -90,7 +88,7 @@ class SoftmaxRegression:
 def softmax_regression(
     x: Tensor, y: Tensor, *, reg: float, max_iter: int = 1000, tol: float = 1e-6
 ) -> SoftmaxRegression:
-    """Minimise ``mean cross-entropy + reg |W|²`` over weight W (c, f) and bias.
+    """Minimize ``mean cross-entropy + reg |W|²`` over weight W (c, f) and bias.
 
     Args:
         x: (n, f) float64 features.
@@ -108,10 +106,10 @@ def softmax_regression(
     ids = y.unique()
     if len(ids) < 2:
         raise ValueError(f"a linear probe needs two classes or more, there is only {ids.tolist()}")
-    # The bias is free, so the minimum is the same for centered features, and is reached sooner.
+    # The bias is free: centered features have the same minimum, in fewer steps.
     center = x.mean(dim=0)
-    # scikit-learn minimizes C * sum + |W|² / 2.  Of two classes it keeps one row w, where the penalty of
-    # both rows, w/2 and -w/2, is half as large.
+    # scikit-learn minimizes C * sum + |W|² / 2.  For two classes it has one row w, whose penalty is twice
+    # that of our two rows w/2 and -w/2.
     scale = 2 if len(ids) > 2 else 1
     model = LogisticRegression(C=1 / (scale * reg * len(x)), max_iter=max_iter, tol=tol)
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Linear regression of a continuous column."""
+"""Error of a linear regression of a continuous column."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from ccl_plugins.protocols import Frozen
 class Regression:
     """Error of a linear regression on frozen features, for example of a sensitive attribute.
 
-    Minimises ``mean over all entries of (prediction - value)² + reg |W|²``, without a penalty on the bias,
+    Minimizes ``mean over all entries of (prediction - value)² + reg |W|²``, without a penalty on the bias,
     in closed form.
+
     Gives, on the test samples, ``"<column>/mse"`` in the column's units squared, averaged over samples
     and columns, ``"<column>/r2"``, the explained variance averaged over columns, and for colors
     ``"<column>/mse255"``.  A high error says that the features hide the attribute.
@@ -71,8 +72,8 @@ def ridge_regression(x: Tensor, y: Tensor, x_test: Tensor, *, reg: float) -> Ten
     """Predictions (n, c) for x_test (n, f), of the ridge regression of y (N, c) on x (N, f)."""
     from sklearn.linear_model import Ridge
 
-    # scikit-learn minimizes a sum over all entries.  Singular values need no matrix of full rank, and give
-    # no warning about one that is not: features of a trained network often are collinear.
+    # scikit-learn minimizes a sum over all entries.  Features of a trained network are often collinear: the
+    # solver by singular values needs no full rank and does not warn.
     model = Ridge(alpha=reg * y.numel(), solver="svd").fit(x.numpy(), y.numpy())
     predicted = torch.from_numpy(model.predict(x_test.numpy()))
     return predicted.reshape(len(x_test), -1)

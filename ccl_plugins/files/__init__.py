@@ -1,1 +1,1 @@
-"""Files: written whole or not at all, and read back without pickle; they know nothing of runs."""
+"""Files: written whole or not at all, and read without pickle; nothing here knows of runs."""

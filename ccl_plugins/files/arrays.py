@@ -1,4 +1,4 @@
-"""Arrays of numbers, in files and as a user gives them."""
+"""Arrays of numbers, from files and from the user."""
 
 from __future__ import annotations
 
@@ -9,13 +9,30 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ccl_plugins.files.tensors import read_tensors
 
-def read_npy(path: str | Path) -> Tensor:
-    """The array in a ``.npy`` file; whole numbers as long.
+
+def read_array(path: Path) -> Tensor:
+    """The array of a ``.npy`` file; or a ``.safetensors`` file's ``values``, or its only tensor.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it is another file or truncated, or holds words or Python objects.
+        ValueError: If it is damaged, holds no array of numbers, or holds several tensors.
+    """
+    if path.suffix == ".npy":
+        return read_npy(path)
+    tensors, _ = read_tensors(path)
+    if "values" not in tensors and len(tensors) != 1:
+        raise ValueError(f"{path} must hold one tensor, or one called 'values', not {[*tensors]}")
+    return tensors.get("values", next(iter(tensors.values())))
+
+
+def read_npy(path: str | Path) -> Tensor:
+    """The array of a ``.npy`` file; whole numbers as long.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is truncated or another kind of file, or holds words or Python objects.
     """
     path = Path(path)
     if path.suffix != ".npy":
@@ -26,13 +43,22 @@ def read_npy(path: str | Path) -> Tensor:
         array = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         raise ValueError(f"{path} is no array of numbers: {error}") from error
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in NUMBERS:
         raise ValueError(f"{path} is no array of numbers: its values are of type {array.dtype}")
-    return torch.from_numpy(array.astype(np.int64) if array.dtype.kind in "iu" else array)
+    return from_numpy(array)
+
+
+NUMBERS = "biuf"
+"""numpy's kinds of types that hold numbers."""
+
+
+def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
+    """A copy of an array of numbers; whole numbers as long, since torch lacks some of their types."""
+    return torch.from_numpy(array.astype(np.int64 if array.dtype.kind in "iu" else array.dtype))
 
 
 def as_numbers(values: Any, name: str) -> Tensor:
-    """A user's array, list or tensor as a tensor.
+    """An array, list or tensor from the user as a tensor.
 
     Raises:
         ValueError: For words, and rows of different lengths.

@@ -1,4 +1,4 @@
-"""Fingerprints: short words that differ where weights or images do."""
+"""Fingerprints: short strings that differ if weights or images differ."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 SAMPLED = 256
-"""How many images stand for a split that is neither in memory nor in files of known paths."""
+"""How many images are read of a split that is neither in memory nor in files of known paths."""
 
 
 def of_tensors(tensors: Mapping[str, Tensor]) -> str:
@@ -23,11 +23,11 @@ def of_tensors(tensors: Mapping[str, Tensor]) -> str:
 
 
 def of_split(split: Any) -> str:
-    """What identifies the images of a split, in their order.
+    """The SHA-256 that identifies the images of a split, in their order.
 
-    Of a split in memory (``images``), every pixel; of one in files (``paths``, or ``samples`` as
-    torchvision has them), every file's path, size and time of change; of any other, 256 images spread
-    over it, read once.  A split can say it itself, in a method ``fingerprint``.
+    If the split has a method ``fingerprint``, that of the split itself.  Else, of a split in memory
+    (``images``) it covers every pixel; of one in files (``paths``, or ``samples`` as in torchvision)
+    every file's path, size and time of change; of any other 256 images, evenly spaced and read once.
     """
     if hasattr(split, "fingerprint"):
         return str(split.fingerprint())
@@ -52,11 +52,11 @@ def _add(digest: Any, name: str, tensor: Tensor) -> None:
 
 
 def _paths(split: Any) -> list[str] | None:
+    """The files of a split's images, or None where it does not name them."""
     paths = getattr(split, "paths", None)
-    if paths is None and hasattr(split, "samples"):
-        pairs = split.samples
-        is_list = isinstance(pairs, list) and all(isinstance(p, tuple) for p in pairs)
-        paths = [pair[0] for pair in pairs] if is_list else None
+    pairs = getattr(split, "samples", None)
+    if paths is None and isinstance(pairs, list) and all(isinstance(pair, tuple) for pair in pairs):
+        paths = [pair[0] for pair in pairs]
     if paths is None or len(paths) != len(split) or not len(paths):
         return None
     return list(paths) if all(isinstance(path, str | os.PathLike) for path in paths) else None

@@ -11,9 +11,9 @@ from typing import Any
 def read_table(path: str | Path, words: Sequence[str] = ()) -> dict[str, Any]:
     """The columns of a table, by name.
 
-    In a CSV file the first line has the names.  A column of numbers (or of True and False) is read as
-    such, and an empty cell is None; a column without a name, as data frames write their index, is left
-    out.  Quoted cells, commas and line breaks in them are as in any CSV file; the encoding is UTF-8.
+    In a CSV file, which is UTF-8, the first line holds the names.  A column of numbers (or of True and
+    False) is read as such, and an empty cell is None.  A column without a name, as data frames write
+    their index, is left out.
 
     Args:
         path: A file that ends in ``.csv`` or ``.parquet``.
@@ -36,16 +36,20 @@ def read_table(path: str | Path, words: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def choose(columns: Mapping[str, Any], names: Sequence[str] | None, place: str) -> dict[str, Any]:
-    """The columns of these names, in this order; None takes all.
+    """The columns of these names, in this order; all columns for None.
+
+    Args:
+        columns: By name.
+        names: The columns to take.
+        place: Where the columns are from, for errors.
 
     Raises:
-        ValueError: For a column that is not there, with those that are.
+        ValueError: For a name without a column, listing the columns.
     """
     for name in names or ():
         if name not in columns:
-            there = [*columns][:20]
-            more = ", ..." if len(columns) > len(there) else ""
-            raise ValueError(f"{place} has no column {name!r}; it has {', '.join(there)}{more}")
+            listed = ", ".join([*columns][:20]) + (", ..." if len(columns) > 20 else "")
+            raise ValueError(f"{place} has no column {name!r}; it has {listed}")
     return {name: columns[name] for name in (columns if names is None else names)}
 
 
@@ -70,50 +74,45 @@ def _read_csv(path: Path, words: Sequence[str]) -> dict[str, list[Any]]:
     twice = {name for name in header if name and header.count(name) > 1}
     if twice or not any(header):
         raise ValueError(f"{path}: the first line must have names, each once, not {header}")
-    columns = dict(zip(header, zip(*rows, strict=True), strict=True)) if rows else {}
+    columns = zip(*rows, strict=True) if rows else [()] * len(header)
     return {
-        name: [cell or None for cell in columns.get(name, ())]
+        name: [cell or None for cell in cells]
         if name in words
-        else _read_cells(f"{path}: column {name!r}", columns.get(name, ()), lines)
-        for name in header
+        else _read_cells(f"{path}: column {name!r}", cells, lines)
+        for name, cells in zip(header, columns, strict=True)
         if name
     }
 
 
 def _read_cells(place: str, cells: Sequence[str], lines: Sequence[int]) -> list[Any]:
     """Cells as whole numbers, numbers, truth values or words, whichever all of them are."""
-    there = set(cells) - {""}
-    if there and there <= {"True", "False"}:
+    filled = set(cells) - {""}
+    if filled and filled <= {"True", "False"}:
         return [None if cell == "" else cell == "True" for cell in cells]
+    numbers = {cell: number for cell in filled if (number := _number(cell)) is not None}
+    if not numbers:
+        return [cell or None for cell in cells]
+    if len(numbers) < len(filled):
+        word = next(cell for cell in cells if cell and cell not in numbers)
+        like = next(cell for cell in cells if cell in numbers)
+        raise ValueError(
+            f"{place} has {word!r} in line {lines[cells.index(word)]} among numbers such as {like!r}"
+            f" in line {lines[cells.index(like)]}: leave a missing cell empty; if all are names,"
+            " declare the column categorical"
+        )
+    if not all(isinstance(number, int) for number in numbers.values()):
+        numbers = {cell: float(cell) for cell in numbers}
+    return [numbers.get(cell) for cell in cells]
+
+
+def _number(cell: str) -> int | float | None:
+    """The number that a cell holds, or None; with "_" it is a word, though Python reads 1_000."""
     for read in (int, float):
         try:
-            values: Mapping[str, Any] = {cell: read(cell) for cell in there if _is_plain(cell)}
+            return None if "_" in cell else read(cell)
         except ValueError:
             continue
-        if len(values) == len(there):
-            return [values.get(cell) for cell in cells]
-    numbers = {cell for cell in there if _is_number(cell)}
-    if numbers:
-        word = next(cell for cell in cells if cell and cell not in numbers)
-        number = next(cell for cell in cells if cell in numbers)
-        raise ValueError(
-            f"{place} has {word!r} in line {lines[cells.index(word)]} among numbers such as {number!r}"
-            f" in line {lines[cells.index(number)]}: leave a missing cell empty; where all are names,"
-            " say that the column is categorical"
-        )
-    return [cell or None for cell in cells]
-
-
-def _is_plain(cell: str) -> bool:
-    return "_" not in cell  # Python reads 1_000 as a number, and nobody else does
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return _is_plain(cell)
+    return None
 
 
 def _read_parquet(path: Path) -> dict[str, Any]:
@@ -135,7 +134,7 @@ def _read_parquet(path: Path) -> dict[str, Any]:
 
 
 def _read_column(column: Any) -> Any:
-    """A column of vectors without gaps as an array, another as a list, in which None is missing."""
+    """An array for a column of vectors without gaps; else a list, with None for missing cells."""
     from pyarrow import compute, types
 
     vectors = types.is_list(column.type) or types.is_fixed_size_list(column.type)

@@ -1,9 +1,7 @@
-"""Tensors in safetensors files: written whole or not at all, and what is damaged is noticed."""
+"""Tensors in safetensors files, with a checksum that shows damage."""
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,75 +9,64 @@ from typing import Any
 
 from torch import Tensor
 
+from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.fingerprints import of_tensors
 
 CHECKSUM = "sha256"
 
 
 class DamagedFile(ValueError):
-    """A file of tensors that is truncated, changed, or none at all."""
+    """A file of tensors that is truncated, changed, or of another format."""
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write tensors to a file, which at no time is there in part.
-
-    Of several processes that write at once, the last one's file stays.
+    """Write tensors to a safetensors file, atomically, with a checksum.
 
     Args:
-        path: The file; its folder is made.
-        tensors: By name.
-        metadata: Words kept beside them.
+        path: The file; its folder is created.
+        tensors: By name; no two share memory.
+        metadata: Words to keep with them.
+
+    Raises:
+        OSError: If the file cannot be written, as on a full disk; an older file stays whole.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     near = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.partial")
-    try:
-        save_file(near, partial, {**metadata, CHECKSUM: of_tensors(near)})
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with atomic_write(path) as temporary:
+        try:
+            save_file(near, temporary, {**metadata, CHECKSUM: of_tensors(near)})
+        except SafetensorError as error:  # for a failed write too
+            raise OSError(str(error)) from error
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors of a file, on the CPU, and the words beside them.
+    """The tensors of a safetensors file, on the CPU, and its metadata.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        DamagedFile: If it cannot be read, or is not what `write` wrote.
+        DamagedFile: If it cannot be read, or its checksum is not that of its tensors.
     """
     with _opened(path) as file:
         metadata = dict(file.metadata() or {})
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  no dict
-    # A file that someone else wrote has no checksum.
+    # Files of other programs have no checksum.
     if metadata.pop(CHECKSUM, None) not in (None, of_tensors(tensors)):
-        raise DamagedFile(f"{path} is damaged: its tensors are not those that were written")
+        raise DamagedFile(f"{path} is damaged: its tensors do not have its checksum")
     return tensors, metadata
 
 
-def read_tensor_metadata(path: Path) -> dict[str, str]:
-    """The words of a file, without its tensors.
+def read_header(path: Path) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+    """The shapes of a safetensors file's tensors, which are not read, and its metadata.
 
     Raises:
         FileNotFoundError: If there is no such file.
         DamagedFile: If it cannot be read.
     """
     with _opened(path) as file:
-        return dict(file.metadata() or {})
-
-
-def read_tensor_shape(path: Path, name: str) -> tuple[int, ...]:
-    """The shape of a file's tensor, which is not read.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        DamagedFile: If it cannot be read, or has no such tensor.
-    """
-    with _opened(path) as file:
-        return tuple(file.get_slice(name).get_shape())
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+        return shapes, dict(file.metadata() or {})
 
 
 @contextmanager

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Information:
-    """What a conditioning variable Z tells about a target T, in bits, each 0 or more.
+    """The information that a conditioning variable Z has about a target T, in bits, each 0 or more.
 
     Args:
         entropy: H(Z).
-        conditional_entropy: H(Z|T), what Z says beyond T.
-        mutual: I(Z;T), what Z says about T.
+        conditional_entropy: H(Z|T), the part of Z that has nothing to do with T.
+        mutual: I(Z;T), the part of Z that is about T.
     """
 
     entropy: float
@@ -38,8 +38,8 @@ def information(
     their bias: a Z with as many values as samples looks maximally informative.
 
     Args:
-        z: (N,) ids of the conditioning variable, as clusters; any integers.
-        t: (N,) ids of the target, as classes; any integers.
+        z: (N,) ids of the conditioning variable, such as clusters; any integers.
+        t: (N,) ids of the target, such as classes; any integers.
 
     Raises:
         TypeError: If one of them holds no integers.
@@ -52,25 +52,36 @@ def information(
     if len(z_ids) != len(t_ids):
         raise ValueError(f"z and t must be equally long, not {len(z_ids)} and {len(t_ids)}")
     joint = z_ids * (int(t_ids.max()) + 1) + t_ids  # one id per pair; ids are below N, so it fits
-    h_z, h_t, h_joint = _entropy(z_ids), _entropy(t_ids), _entropy(joint)
+    h_z, h_t, h_joint = entropy(z_ids), entropy(t_ids), entropy(joint)
     # Rounding may leave -1e-16 where Z follows from T, or where they are independent.
     conditional = max(h_joint - h_t, 0.0)
     return Information(h_z, conditional, max(h_z - conditional, 0.0))
 
 
-def crossing(candidates: Sequence[Information]) -> int:
-    """Which conditioning variable is nearest to where I(Z;T) and -H(Z|T) cross, as a rule the best.
-
-    Both are brought to 0 to 1 over the candidates first; of equally near ones it is the first.
+def entropy(values: Tensor) -> float:
+    """The entropy H of a discrete variable, in bits, from counts.
 
     Args:
-        candidates: The information of each Z about one T; at least one.
+        values: (N,), N > 0.
+    """
+    counts = torch.unique(values, return_counts=True)[1].double()
+    p = counts / counts.sum()
+    return max(-float((p * p.log2()).sum()), 0.0)
+
+
+def crossing(candidates: Sequence[Information]) -> int:
+    """The place of the candidate nearest to where I(Z;T) and -H(Z|T) cross, usually the best.
+
+    Both are first scaled to 0 to 1 over the candidates; of equally near ones the first is taken.
+
+    Args:
+        candidates: The information of each Z about one T; one or more.
 
     Source:
         Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), section 4.3.
     """
     if not candidates:
-        raise ValueError("there is no crossing without candidates")
+        raise ValueError("candidates must hold one Information or more, not none")
     distance = (
         to_unit(candidates, "mutual") - (1 - to_unit(candidates, "conditional_entropy"))
     ).abs()
@@ -97,9 +108,3 @@ def _ids(name: str, values: Any) -> Tensor:
     if tensor.is_floating_point() or tensor.is_complex():
         raise TypeError(f"{name} must hold integers, not {tensor.dtype}; cluster it first")
     return torch.unique(tensor, return_inverse=True)[1]
-
-
-def _entropy(ids: Tensor) -> float:
-    counts = torch.bincount(torch.unique(ids, return_inverse=True)[1]).double()
-    p = counts / counts.sum()
-    return max(-float((p * p.log2()).sum()), 0.0)

@@ -1,4 +1,4 @@
-"""The kernels: how alike two values of the conditioning variable are."""
+"""The kernels: similarities of two values of the conditioning variable; nothing else."""
 
 from ccl_plugins.kernels.cosine import Cosine as Cosine
 from ccl_plugins.kernels.delta import Delta as Delta

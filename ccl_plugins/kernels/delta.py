@@ -1,17 +1,17 @@
-"""The kernel of equality."""
+"""The equality kernel."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics.logsumexp import as_vectors, equal
+from ccl_plugins.numerics.condition_values import as_vectors, equal
 
 
 class Delta:
-    """Equality of the conditioning variable.
+    """Equality of condition values: 1 where they are equal, 0 elsewhere.
 
-    ``k(a, b) = [a = b]``: of vectors, whether all entries are equal; of class ids, whether these are.
+    ``k(a, b) = [a = b]``; vectors are equal if all of their entries are.
 
     Shape:
         (n, c), (m, c) -> (n, m); (n,), (m,) for scalars and class ids

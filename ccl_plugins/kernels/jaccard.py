@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ccl_plugins.numerics.logsumexp import inner, squared_norm
+from ccl_plugins.numerics.condition_values import inner, squared_norm
 
 
 class Jaccard:
-    """Attributes that two samples share, among those that either has.
+    """Jaccard similarity of attribute sets: the attributes in both, divided by those in either.
 
-    ``k(a, b) = |a ∧ b| / |a ∨ b|`` of 0/1 vectors, 1 where both are empty; of class ids, ``[a = b]``.
-    Of vectors that are not 0/1 it is ``<a, b> / (|a|² + |b|² - <a, b>)``.
+    ``k(a, b) = |a ∧ b| / |a ∨ b|`` for 0/1 vectors, 1 where both are empty; for class ids, ``[a = b]``.
+    For vectors that are not 0/1, ``<a, b> / (|a|² + |b|² - <a, b>)``.
 
     Shape:
         (n, c), (m, c) of 0/1 -> (n, m); (n,), (m,) for class ids

@@ -8,20 +8,20 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.kernels.scale import read_scale, resolve
-from ccl_plugins.numerics.logsumexp import as_vectors, squared_distance
+from ccl_plugins.numerics.condition_values import as_vectors, squared_distance
 
 
 class Laplacian:
-    """Laplacian kernel of the conditioning variable.
+    """Laplacian kernel: similarity falls exponentially with the distance of condition values.
 
-    ``k(a, b) = exp(-|a - b| / scale)``, of the Euclidean norm or the sum of absolute differences.
+    ``k(a, b) = exp(-|a - b| / scale)``, with the Euclidean norm or the sum of absolute differences.
 
     Shape:
         (n, c), (m, c) -> (n, m); (n,), (m,) for scalars and class ids
 
     Args:
-        scale: In units of the condition, above 0; larger means that more samples are alike.
-            ``"median"``: of the distances between values of ``b`` that differ, in every call anew.
+        scale: In units of the condition, above 0; a larger scale makes more samples similar.
+            ``"median"``: the median distance of different values of ``b``, computed in every call.
         norm: 2, Euclidean, or 1, the sum of absolute differences.
 
     Raises:
@@ -47,16 +47,16 @@ class Laplacian:
         return self._distance(a, b).div(-resolve(self.scale, self._distance, b)).exp_()
 
     def _radial(self, square: Tensor) -> Tensor:
-        """The kernel by squared distance, of any shape."""
-        return square.sqrt().div_(-self.scale).exp_()  # type: ignore[operator]  # a number, as it is offered
+        """The kernel's values at squared distances of any shape."""
+        return square.sqrt().div_(-self.scale).exp_()  # type: ignore[operator]  # a number: see __init__
 
     def _distance(self, a: Tensor, b: Tensor) -> Tensor:
         x, y = as_vectors(a), as_vectors(b)
-        if self.norm == 2:  # the root of 0 has no gradient
+        if self.norm == 2:  # the square root has no gradient at 0
             square = squared_distance(a, b)
             return square.clamp_min(torch.finfo(square.dtype).tiny).sqrt()
         if not x.dtype.is_floating_point:
-            return squared_distance(a, b)  # of one-hot vectors, both are 2 where ids differ
+            return squared_distance(a, b)  # for one-hot vectors, both norms give 2 where ids differ
         return torch.cdist(x, y, p=1)
 
     def __repr__(self) -> str:

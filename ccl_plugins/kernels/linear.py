@@ -6,20 +6,20 @@ from torch import Tensor
 from torch.nn import functional
 
 from ccl_plugins.kernels.scale import refuse_median
-from ccl_plugins.numerics.logsumexp import as_vectors, inner
+from ccl_plugins.numerics.condition_values import as_vectors, inner
 
 
 class Linear:
-    """Inner product of the conditioning variable.
+    """Inner product of condition values: direction and length count.
 
-    ``k(a, b) = <a, b> / scale``; of class ids, ``[a = b] / scale``.
+    ``k(a, b) = <a, b> / scale``; for class ids, ``[a = b] / scale``.
 
     Shape:
         (n, c), (m, c) -> (n, m); (n,), (m,) for scalars and class ids
 
     Args:
         scale: In squared units of the condition, above 0.
-        normalize: ``k(a, b) / sqrt(k(a, a) k(b, b))``, in which the scale cancels: the cosine kernel.
+        normalize: Divide by ``sqrt(k(a, a) k(b, b))``, which cancels the scale: the cosine kernel.
 
     Raises:
         ValueError: For a scale that is not a number above 0.

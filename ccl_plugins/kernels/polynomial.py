@@ -10,13 +10,13 @@ from torch.nn import functional
 
 from ccl_plugins.arguments import non_negative, whole
 from ccl_plugins.kernels.scale import refuse_median
-from ccl_plugins.numerics.logsumexp import as_vectors, inner, squared_norm
+from ccl_plugins.numerics.condition_values import as_vectors, inner, squared_norm
 
 
 class Polynomial:
-    """Polynomial of the inner product of the conditioning variable.
+    """Polynomial of the inner product of condition values: products of their entries count.
 
-    ``k(a, b) = (<a, b> + coef0)^degree / scale``; of class ids, ``<a, b> = [a = b]``.
+    ``k(a, b) = (<a, b> + coef0)^degree / scale``; for class ids, ``<a, b> = [a = b]``.
 
     Shape:
         (n, c), (m, c) -> (n, m); (n,), (m,) for scalars and class ids
@@ -24,9 +24,9 @@ class Polynomial:
     Args:
         degree: A whole number, 1 or more.
         coef0: In squared units of the condition, 0 or more; 0 is the homogeneous kernel.
-        scale: Divides the power, above 0.
-        normalize: ``k(a, b) / sqrt(k(a, a) k(b, b))``, in which the scale cancels; a value that is not
-            like itself is like nothing.
+        scale: Divisor of the power, above 0.
+        normalize: Divide by ``sqrt(k(a, a) k(b, b))``, which cancels the scale; a value with
+            ``k(a, a) = 0`` has similarity 0 to every value.
 
     Raises:
         TypeError: For a degree that is not whole.
@@ -57,7 +57,7 @@ class Polynomial:
         return (base / (self._length(a)[:, None] * self._length(b))) ** self.degree
 
     def _length(self, a: Tensor) -> Tensor:
-        """``k(a, a)`` without power and scale, its root; 0 where a division by it gives 0 / inf."""
+        """``sqrt(<a, a> + coef0)``; infinite instead of 0, so that dividing by it gives 0."""
         length = (squared_norm(a) + self.coef0).sqrt()
         return length.masked_fill(length == 0, torch.inf)
 
@@ -79,7 +79,7 @@ class Polynomial:
         return features
 
     def rank(self, a: Tensor) -> int:
-        """How many monomials there are: the width of the features."""
+        """The number of monomials: the width of the features."""
         c = as_vectors(a).shape[1] + (1 if self.coef0 else 0)
         return math.comb(c + self.degree - 1, self.degree)
 
@@ -91,9 +91,9 @@ class Polynomial:
 
 
 def _monomials(c: int, degree: int, device: torch.device) -> list[Tensor]:
-    """The factors of all r monomials of c variables, in order: as many tensors (r,) as the degree."""
+    """The factors of all r monomials of c variables, in order: one tensor (r,) for each factor."""
     factors: list[Tensor] = []
-    sizes = [1] * c  # how many monomials there are of the variables from each one on
+    sizes = [1] * c  # the number of monomials of the variables from each one on
     for _ in range(degree):
         first = torch.cat([torch.full((size,), i, device=device) for i, size in enumerate(sizes)])
         factors = [first, *(torch.cat([rest[-size:] for size in sizes]) for rest in factors)]

@@ -1,4 +1,4 @@
-"""A kernel that is looked up."""
+"""A kernel given as a matrix or a graph."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch.nn import functional
 
 
 class Precomputed:
-    """A matrix of similarities, or a sparse graph, looked up by the samples' indices.
+    """A given matrix of similarities, or a sparse graph, looked up by the samples' indices.
 
-    ``k(i, j) = matrix[i, j]``.  The condition it is given is the sample's index: ``instance``.
+    ``k(i, j) = matrix[i, j]``.  It reads the condition ``instance``, the index of each sample.
 
     Shape:
         (n,), (m,) indices of samples -> (n, m)
@@ -24,11 +24,11 @@ class Precomputed:
         matrix: (N, N): a tensor, dense or sparse; rows of numbers; or a file, which is read at the
             first look-up: ``.npy``, ``.npz`` with one array, or ``.npz`` as ``scipy.sparse.save_npz``
             writes it.
-        positive_definite: Whether the matrix is known to be (a graph's adjacency rarely is).
+        positive_definite: Whether the matrix is positive definite (a graph's adjacency rarely is).
 
     Raises:
         ValueError: For a matrix that is not square or a file of another kind.
-        TypeError: At a look-up by anything but indices.
+        TypeError: In a call with anything but indices.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
@@ -53,7 +53,7 @@ class Precomputed:
         for index in (a, b):
             if index.ndim != 1 or index.dtype.is_floating_point or index.dtype == torch.bool:
                 raise TypeError(
-                    f"precomputed is looked up by indices of samples, (n,) whole numbers, not"
+                    f"precomputed needs indices of samples, (n,) whole numbers, not"
                     f' {tuple(index.shape)} {index.dtype}: give it the condition "instance"'
                 )
         if self._loaded is None:
@@ -77,12 +77,12 @@ class _Dense:
 
 
 class _Sparse:
-    """Entries found by bisection: nothing of size N² is formed, and the device is not waited for."""
+    """Entries found by bisection, without a tensor of size N² and without waiting for the device."""
 
     def __init__(self, matrix: Tensor) -> None:
         size = matrix.shape[0]
         rows, columns = matrix.indices()
-        # Behind all places one that nobody looks up, for what stands behind all entries.
+        # One more place at the end: bisection returns it for places behind the last entry.
         self.places = functional.pad(rows * size + columns, (0, 1), value=size * size)
         self.values = functional.pad(matrix.values(), (0, 1))
         self.column = torch.arange(size, device=matrix.device)
@@ -95,7 +95,7 @@ class _Sparse:
 
 
 def _prepare(matrix: Tensor) -> Tensor:
-    """The matrix as floats; a sparse one with its entries in order."""
+    """The matrix in floats, the entries of a sparse one in order."""
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"matrix must be square, (N, N), not {tuple(matrix.shape)}")
     if matrix.layout != torch.strided:
@@ -104,7 +104,7 @@ def _prepare(matrix: Tensor) -> Tensor:
 
 
 def _read(file: Path) -> Tensor:
-    """A stored matrix; pickled objects are refused."""
+    """Read a stored matrix; pickled objects are refused."""
     loaded = np.load(file, allow_pickle=False)
     if file.suffix == ".npy":
         return torch.from_numpy(loaded)

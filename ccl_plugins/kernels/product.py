@@ -1,4 +1,4 @@
-"""Products of kernels."""
+"""The product of kernels."""
 
 from __future__ import annotations
 
@@ -9,23 +9,18 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from ccl_plugins.kernels.parts import Combined, features_of, radial_of, rank_of
+from ccl_plugins.kernels.combined import Combined, radial_of
+from ccl_plugins.numerics.kernel_functions import features_of
 
 
 class Product(Combined):
-    """Product of kernels of one conditioning variable: alike in all of several ways.
+    """Product of kernels: values are similar if they are under every kernel.
 
-    ``k(a, b) = Π_p k_p(a, b)``.  It has exact features, the products of its kernels', where all of
-    these have some.
+    ``k(a, b) = Π_p k_p(a, b)``.  It has exact features, the products of its kernels' features, if all
+    of them have features.
 
     Shape:
         (n, c), (m, c) -> (n, m); (n,), (m,) for scalars and class ids
-
-    Args:
-        kernels: One or more.
-
-    Raises:
-        ValueError: For no kernels.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"kernels": ["rbf", "linear"]}
@@ -35,14 +30,14 @@ class Product(Combined):
         return reduce(Tensor.mul, [kernel(a, b) for kernel in self.kernels])
 
     def _features(self, a: Tensor) -> Tensor:
-        """(n, Π r_p): each of a kernel's with each of another's."""
+        """(n, Π r_p): each feature of one kernel times each of the others."""
         return reduce(
             lambda x, y: (x[:, :, None] * y[:, None, :]).flatten(1),
             [features_of(kernel, a) for kernel in self.kernels],
         )
 
     def _rank(self, a: Tensor) -> int:
-        return math.prod(rank_of(kernel, a) for kernel in self.kernels)
+        return math.prod(self._ranks(a))
 
     def _radial(self, square: Tensor) -> Tensor:
         return reduce(Tensor.mul, [radial_of(kernel, square) for kernel in self.kernels])

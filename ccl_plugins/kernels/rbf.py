@@ -1,4 +1,4 @@
-"""The Gaussian kernel."""
+"""The Gaussian kernel, also called radial basis function (RBF)."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from typing import Literal
 from torch import Tensor
 
 from ccl_plugins.kernels.scale import read_scale, resolve
-from ccl_plugins.numerics.logsumexp import squared_distance
+from ccl_plugins.numerics.condition_values import squared_distance
 
 
 class RBF:
-    """Gaussian kernel of the conditioning variable.
+    """Gaussian kernel: similarity falls with the squared distance of condition values (RBF).
 
-    ``k(a, b) = exp(-|a - b|² / scale)``; of class ids, 1 where equal and ``exp(-2 / scale)`` elsewhere.
+    ``k(a, b) = exp(-|a - b|² / scale)``; for class ids, 1 where equal and ``exp(-2 / scale)`` elsewhere.
 
     Shape:
         (n, c), (m, c) -> (n, m); (n,), (m,) for scalars and class ids
 
     Args:
-        scale: In squared units of the condition, above 0; larger means that more samples are alike.
-            ``"median"``: of the squared distances between values of ``b`` that differ, in every call
-            anew.
+        scale: In squared units of the condition, above 0; a larger scale makes more samples similar.
+            ``"median"``: the median squared distance of different values of ``b``, computed in every
+            call.
 
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), Table 7, and their code: the
@@ -41,8 +41,8 @@ class RBF:
         return squared_distance(a, b).div_(-resolve(self.scale, squared_distance, b)).exp_()
 
     def _radial(self, square: Tensor) -> Tensor:
-        """The kernel by squared distance, of any shape."""
-        return square.div(-self.scale).exp_()  # type: ignore[operator]  # a number, as it is offered
+        """The kernel's values at squared distances of any shape."""
+        return square.div(-self.scale).exp_()  # type: ignore[operator]  # a number: see __init__
 
     def __repr__(self) -> str:
         return f"RBF(scale={self.scale!r})"

@@ -1,4 +1,4 @@
-"""The scale of a kernel of distances: a number, or the median distance of the samples at hand."""
+"""The scale of a kernel: a number, or the median distance of the samples."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import positive
-from ccl_plugins.numerics.logsumexp import as_vectors
+from ccl_plugins.numerics.condition_values import as_vectors
 
 Scale = float | Literal["median"]
 
 SAMPLES = 512
-"""How many samples a median is taken over, which bounds its cost."""
+"""The most samples a median is taken over, which bounds its cost."""
 
 
 def read_scale(scale: Scale) -> Scale:
-    """``scale`` if it is "median" or a finite number above 0.
+    """``scale``, if it is "median" or a finite number above 0.
 
     Raises:
         ValueError: Otherwise.
@@ -31,7 +31,7 @@ def read_scale(scale: Scale) -> Scale:
 
 
 def refuse_median(scale: float, kernel: str) -> float:
-    """``scale`` if it is a number above 0; "median" has no meaning without distances.
+    """``scale``, if it is a number above 0; without distances there is no median.
 
     Raises:
         ValueError: Otherwise.
@@ -47,11 +47,11 @@ def refuse_median(scale: float, kernel: str) -> float:
 def resolve(
     scale: Scale, distance: Callable[[Tensor, Tensor], Tensor], b: Tensor
 ) -> float | Tensor:
-    """``scale``, or where it is "median" the median distance of the pairs in ``b`` that differ.
+    """``scale`` as a number: for "median", the median distance of different values of ``b``.
 
-    Of at most 512 samples, evenly spaced.  Pairs at a distance of 0, up to rounding, are left out, so
-    that repeated values do not make it 0; where all are equal it is 1.  Of class ids it is that of
-    two that differ.  Without gradient, and without waiting for the device.
+    Taken over at most 512 samples, evenly spaced.  Pairs at a distance of 0, up to rounding, are left
+    out, so that repeated values do not make the median 0; if all values are equal it is 1.  For class
+    ids it is the distance of two different ids.  Without gradient and without waiting for the device.
 
     Args:
         scale: A number or "median".
@@ -65,7 +65,9 @@ def resolve(
             b = torch.eye(2, device=b.device)  # two class ids as one-hot vectors
         b = b[:: -(-len(b) // SAMPLES)]
         off = distance(b, b)
-        least = torch.finfo(off.dtype).tiny ** 0.5  # what a root of 0 is kept at
+        least = torch.finfo(off.dtype).tiny ** 0.5  # the least distance that Laplacian returns
         off = off.masked_fill(off <= least, torch.nan)
-        median = off.flatten().nanmedian(0).values  # without a dimension, a GPU would be waited for
+        median = (
+            off.flatten().nanmedian(0).values
+        )  # nanmedian() without a dimension waits for a GPU
         return torch.where(median.isnan(), 1.0, median)

@@ -1,4 +1,4 @@
-"""Sums of kernels."""
+"""The weighted sum of kernels."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import positive
-from ccl_plugins.kernels.parts import Combined, features_of, radial_of, rank_of
+from ccl_plugins.kernels.combined import Combined, radial_of
+from ccl_plugins.numerics.kernel_functions import features_of
 from ccl_plugins.protocols import Kernel
 
 
 class Sum(Combined):
-    """Weighted sum of kernels of one conditioning variable: alike in any of several ways.
+    """Weighted sum of kernels: values are similar if they are under any kernel.
 
-    ``k(a, b) = Σ_p weight_p k_p(a, b)``.  It has exact features, its kernels' side by side, where all
-    of these have some.
+    ``k(a, b) = Σ_p weight_p k_p(a, b)``.  It has exact features, its kernels' features side by side, if
+    all of them have features.
 
     Shape:
         (n, c), (m, c) -> (n, m); (n,), (m,) for scalars and class ids
 
     Args:
-        kernels: One or more.
-        weights: One for each, above 0; None: all 1.
+        weights: One for each kernel, above 0; None: all 1.
 
     Raises:
-        ValueError: For no kernels, or weights that do not fit.
+        ValueError: For weights that do not fit the kernels.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"kernels": ["rbf", "linear"]}
@@ -49,12 +49,12 @@ class Sum(Combined):
         return reduce(Tensor.add, [weight * kernel(a, b) for weight, kernel in parts])
 
     def _features(self, a: Tensor) -> Tensor:
-        """(n, Σ r_p), those of all kernels side by side."""
+        """(n, Σ r_p): the features of all kernels side by side."""
         parts = zip(self.weights, self.kernels, strict=True)
         return torch.cat([weight**0.5 * features_of(kernel, a) for weight, kernel in parts], 1)
 
     def _rank(self, a: Tensor) -> int:
-        return sum(rank_of(kernel, a) for kernel in self.kernels)
+        return sum(self._ranks(a))
 
     def _radial(self, square: Tensor) -> Tensor:
         parts = zip(self.weights, self.kernels, strict=True)

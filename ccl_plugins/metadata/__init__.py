@@ -1,5 +1,6 @@
-"""Metadata: columns of a data set and tables of a condition, one row per sample; no images, no networks."""
+"""Metadata: a data set's columns and a condition's tables, one row per sample; no images, no networks."""
 
+from ccl_plugins.files.tables import choose as choose
 from ccl_plugins.metadata.columns import Encoded as Encoded
 from ccl_plugins.metadata.columns import class_ids as class_ids
 from ccl_plugins.metadata.columns import encode as encode

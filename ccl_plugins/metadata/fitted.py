@@ -1,4 +1,4 @@
-"""Fitted conditions outside of training: fit one, say what it is, keep it in a file."""
+"""Fitted conditions outside of training: fit a table, summarize it, keep it in a file."""
 
 from __future__ import annotations
 
@@ -11,23 +11,47 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.files.fingerprints import of_split
-from ccl_plugins.files.tensors import read_tensors, write_tensors
-from ccl_plugins.metadata.missing import missing_rows
+from ccl_plugins.files.tensors import read_header, read_tensors, write_tensors
+from ccl_plugins.metadata.values import missing_rows
 from ccl_plugins.protocols import Table, ValueType
 
 EXTRA = "extras/"
+"""In a file, the prefix of the names of a table's extras."""
+
+
+def fit(condition: Any, split: Any, embed: Callable[[], Tensor] | None = None) -> Table:
+    """The table of a condition, fitted outside of training.
+
+    Args:
+        condition: A built condition, such as ``ccl.create("condition", "wordnet", level=5)``.
+        split: A torch Dataset with ``metadata``, such as ``dataset("train")``.
+        embed: Gives (N, d) embeddings, for a condition that calls it.
+
+    Raises:
+        ValueError: For a condition without a table, and for one that needs ``embed``.
+    """
+    name = type(condition).__name__
+
+    def refuse() -> Tensor:
+        raise ValueError(f"{name} asks for the model's embeddings: give embed=")
+
+    if condition.refresh == "batch":
+        raise ValueError(f"{name} is computed in every step of training and has no table")
+    with torch.no_grad():
+        fitted = condition.fit(split, embed or refuse, None)
+    return fitted if isinstance(fitted, Table) else Table(fitted)
 
 
 @dataclass(frozen=True)
-class Description:
+class TableSummary:
     """What a table holds; it prints as one line.
 
     Args:
         value_type: What the values are.
         shape: (N,) or (N, c).
-        missing: Samples without a value.
-        counts: For class ids, of each column the number of samples of every class that has any, in
-            the order of ids; for 0/1 columns, one tensor with the number of ones in each.
+        missing: The number of samples without a value.
+        counts: For class ids, of each column the number of samples in each class that occurs, in the
+            order of ids; for 0/1 columns, one tensor with the number of ones in each.
         extras: Shapes of the further tensors.
     """
 
@@ -62,76 +86,66 @@ class Description:
         return "; ".join(parts)
 
 
-def describe(table: Table, value_type: ValueType) -> Description:
-    """What a condition's table holds: its shape, how many values, how many samples each has.
+def summarize(table: Table, value_type: ValueType) -> TableSummary:
+    """A table's shape, its values, and how many samples have each.
 
     Args:
         table: As fitted; missing values are -1 or NaN.
         value_type: The condition's.
     """
-    values, gone = table.values, missing_rows(table.values, value_type)
+    values = table.values
     columns = values.T if values.ndim == 2 else [values]
+    counts = []
     if value_type == "categorical":
         counts = [torch.unique(c[c >= 0], return_counts=True)[1] for c in columns]
     elif value_type == "multi_label":
         counts = [torch.stack([(c == 1).sum() for c in columns])]
-    else:
-        counts = []
+    missing = int(missing_rows(values, value_type).sum())
     extras = {name: tuple(value.shape) for name, value in table.extras.items()}
-    return Description(value_type, tuple(values.shape), int(gone.sum()), tuple(counts), extras)
-
-
-def fit(condition: Any, split: Any, embed: Callable[[], Tensor] | None = None) -> Table:
-    """The table of a static condition, outside of training.
-
-    Args:
-        condition: A built condition, as ``ccl.create("condition", "wordnet", level=5)``.
-        split: A torch Dataset with ``metadata``, as ``dataset("train")``.
-        embed: Gives (N, d) embeddings, for a condition that asks for them.
-
-    Raises:
-        ValueError: For a condition without a table, and one that asks for embeddings not given.
-    """
-    name = type(condition).__name__
-
-    def refuse() -> Tensor:
-        raise ValueError(f"{name} asks for the model's embeddings: give embed=")
-
-    if condition.refresh == "batch":
-        raise ValueError(f"{name} is computed in every step of training and has no table")
-    with torch.no_grad():
-        fitted = condition.fit(split, embed or refuse, None)
-    return fitted if isinstance(fitted, Table) else Table(fitted)
+    return TableSummary(value_type, tuple(values.shape), missing, tuple(counts), extras)
 
 
 def save(path: str | Path, table: Table, value_type: ValueType, split: Any = None) -> None:
-    """Keep a table in a safetensors file; condition ``saved`` reads it.
+    """Write a table to a safetensors file, which the condition ``saved`` reads.
 
     Args:
         path: The file.
         table: The table.
         value_type: The condition's.
-        split: The split it was fitted on; the file is then refused for others.
+        split: The split that it was fitted on; if given, the file is refused for other images.
     """
-    about = {"value_type": value_type} | ({} if split is None else {"dataset": of_split(split)})
+    metadata = {"value_type": value_type} | ({} if split is None else {"dataset": of_split(split)})
     extras = {EXTRA + name: value for name, value in table.extras.items()}
-    write_tensors(Path(path), {"values": table.values, **extras}, about)
+    write_tensors(Path(path), {"values": table.values, **extras}, metadata)
 
 
 def load(path: str | Path) -> tuple[Table, ValueType]:
-    """A table that `save` wrote, and its value type.
+    """The table in a file of `save`, and its value type.
 
     Raises:
         FileNotFoundError: If there is no such file.
         DamagedFile: If it is damaged.
-        ValueError: If it is no table.
+        ValueError: If it holds no table.
     """
-    tensors, about = read_tensors(Path(path))
-    if "value_type" not in about or "values" not in tensors:
-        raise ValueError(f"{path} holds no fitted condition")
+    value_type, _ = read_kind(path)
+    tensors, _ = read_tensors(Path(path))
     extras = {k.removeprefix(EXTRA): v for k, v in tensors.items() if k != "values"}
-    value_type: Any = about["value_type"]
     return Table(tensors["values"], extras), value_type
+
+
+def read_kind(path: str | Path) -> tuple[ValueType, tuple[int, ...]]:
+    """The value type and shape of the table in a file of `save`; its values are not read.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        DamagedFile: If it is damaged.
+        ValueError: If it holds no table.
+    """
+    shapes, metadata = read_header(Path(path))
+    value_type: Any = metadata.get("value_type")
+    if value_type is None or "values" not in shapes:
+        raise ValueError(f"{path} holds no fitted condition")
+    return value_type, shapes["values"]
 
 
 def _spread(counts: Tensor, what: str, each: str) -> str:

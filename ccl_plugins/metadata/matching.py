@@ -1,4 +1,4 @@
-"""The rows of a file that belong to the samples of a data set."""
+"""Rows of a file matched with the samples of a data set, by name or by order."""
 
 from __future__ import annotations
 
@@ -6,20 +6,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor
 
+from ccl_plugins.files.arrays import from_numpy
+from ccl_plugins.files.fingerprints import of_split
 from ccl_plugins.files.tables import choose, read_table
+from ccl_plugins.files.tensors import read_header
 
 
 def read_rows(
     file: str | Path, key: str | None, split: Any, words: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The columns of a table, a row for each sample of a split; None for samples that it does not name.
+    """The columns of a table with a row for each sample of a split; missing rows are None or NaN.
 
     Args:
         file: ``.csv`` or ``.parquet``.
-        key: The column that names the samples, as the metadata's of the same name does; None: row i is
-            sample i.
+        key: The column that names the samples, as the metadata column of the same name does; None: row
+            i belongs to sample i.
         split: A torch Dataset with ``metadata``.
         words: Columns whose cells are words, though some or all look like numbers.
 
@@ -30,69 +35,84 @@ def read_rows(
     if key is None:
         require_rows(max(map(len, table.values()), default=0), split, str(file))
         return table
-    named = choose(table, [key], str(file))[key]
+    named = choose(table, [key], str(file)).pop(key)
     rows = match_rows(named, sample_names(split, key), str(file), key)
-    return {
-        name: [cells[row] if row >= 0 else None for row in rows]
-        for name, cells in table.items()
-        if name != key
-    }
+    return {name: _take(cells, rows) for name, cells in table.items() if name != key}
 
 
 def match_rows(named: Sequence[Any], samples: Sequence[Any], file: str, key: str) -> list[int]:
-    """For each sample the row of a file that names it; -1 where none does.
+    """The row of a file for each sample, found by name; -1 for samples without a row.
 
     Args:
-        named: The samples that the file's rows name.
+        named: The name in each row.
         samples: (N,) the names of the data set's samples; None is no name.
         file: The file, for errors.
         key: The column of names.
 
     Raises:
-        ValueError: For a sample that two rows name, a row that names none, and where no row names any
-            sample of the data set.
+        ValueError: For a name in two rows, a row without a name, and a file that names no sample of the
+            data set.
     """
     rows: dict[str, int] = {}
     for row, name in enumerate(named):
         if name is None or str(name) == "":
             raise ValueError(f"{file}: row {row} names no sample in its column {key!r}")
-        if str(name) in rows:
+        first = rows.setdefault(str(name), row)
+        if first != row:
             raise ValueError(
-                f"{file} names the sample {str(name)!r} in rows {rows[str(name)]} and {row}"
-                f" (column {key!r})"
+                f"{file} names the sample {str(name)!r} in rows {first} and {row} (column {key!r})"
             )
-        rows[str(name)] = row
     found = [-1 if name is None else rows.get(str(name), -1) for name in samples]
     if samples and max(found) < 0:
         raise ValueError(
             f"{file} is of another data set: its column {key!r} names {next(iter(rows), None)!r} and"
-            f" others, the data set's {str(samples[0])!r} and others, and none is in both"
+            f" others, the data set's {str(samples[0])!r} and others, and no name is in both"
         )
     return found
 
 
 def sample_names(split: Any, column: str) -> list[Any]:
-    """(N,) the entries of a metadata column as they are written: words for ids of words.
+    """(N,) the entries of a metadata column as they were written: words in place of their ids.
 
     Raises:
         ValueError: For a column that the data set does not have.
     """
     values = choose(split.metadata, [column], "the data set")[column]
-    listed: list[Any] = values.tolist() if isinstance(values, Tensor) else list(values)
+    entries: list[Any] = values.tolist() if isinstance(values, Tensor) else list(values)
     words = getattr(split, "vocabulary", {}).get(column)
     if words is None:
-        return listed
-    return [words[i] if i >= 0 else None for i in listed]
+        return entries
+    return [words[i] if i >= 0 else None for i in entries]
 
 
 def require_rows(count: int, split: Any, file: str) -> None:
-    """Refuse a file without names whose rows are not as many as the samples.
+    """Refuse a file that has not as many rows as the split has samples.
 
     Raises:
-        ValueError: Where they are not.
+        ValueError: With both numbers.
     """
     if count != len(split):
         raise ValueError(
             f"{file} has {count} rows, and the data set {len(split)} samples: it is of another data"
             " set or split, or needs key=, the column that names the samples"
         )
+
+
+def require_images(file: Path, split: Any) -> None:
+    """Refuse a safetensors file whose metadata says that it belongs to other images.
+
+    Raises:
+        ValueError: If the fingerprint in the file is not the split's.
+    """
+    fingerprint = read_header(file)[1].get("dataset")
+    if fingerprint is not None and fingerprint != of_split(split):
+        raise ValueError(f"{file} belongs to another data set: its images differ")
+
+
+def _take(cells: Any, rows: list[int]) -> Any:
+    """The cells of some rows; for row -1 None, or NaN in an array of vectors."""
+    if not isinstance(cells, np.ndarray):
+        return [cells[row] if row >= 0 else None for row in rows]
+    found = from_numpy(cells[rows])
+    missing = torch.tensor(rows) < 0
+    return found.float().masked_fill(missing[:, None], torch.nan) if missing.any() else found

@@ -1,17 +1,53 @@
-"""The checks that a condition's values pass once, before training reads them."""
+"""Values of columns and conditions: what a value type allows, and what is missing.
+
+A value is missing if it is NaN, and among class ids and 0/1 columns if it is -1.
+"""
 
 from __future__ import annotations
 
+from typing import cast, get_args
+
+import torch
 from torch import Tensor
 
-from ccl_plugins.metadata.missing import Missing, check_policy, missing_entries, own_classes
-from ccl_plugins.protocols import ValueType
+from ccl_plugins.arguments import one_of
+from ccl_plugins.protocols import VALUE_TYPES, Missing, ValueType
+
+
+def check_policy(missing: str, value_type: ValueType | None = None) -> Missing:
+    """``missing``, if it is a policy for missing values that suits the value type.
+
+    Args:
+        missing: The policy.
+        value_type: The condition's; None if it is not known yet.
+
+    Raises:
+        ValueError: For another word, and for ``"own"`` without class ids.
+    """
+    one_of("missing", missing, get_args(Missing))
+    if missing == "own" and value_type not in (None, "categorical"):
+        raise ValueError(
+            f"missing='own' gives a sample a class of its own, but the condition is {value_type}:"
+            " missing='drop' leaves such samples out"
+        )
+    return cast("Missing", missing)
+
+
+def missing_entries(values: Tensor, value_type: ValueType) -> Tensor:
+    """True where a value is missing; the shape of ``values``."""
+    nan = values.isnan()
+    return nan if value_type == "continuous" else nan | (values == -1)
+
+
+def missing_rows(values: Tensor, value_type: ValueType) -> Tensor:
+    """(N,) True at the samples that lack a value of (N,) or (N, c)."""
+    return _any_entry(missing_entries(values, value_type))
 
 
 def check_values(
     name: str, values: Tensor, value_type: ValueType, size: int, missing: Missing = "error"
 ) -> Tensor:
-    """A condition's values in the type its value type has: long, or float32.
+    """A condition's values, checked; class ids as long, others as float32.
 
     Args:
         name: The condition's, for errors.
@@ -19,68 +55,94 @@ def check_values(
         value_type: ``"categorical"`` class ids, 0 or more; ``"multi_label"`` 0/1 columns;
             ``"continuous"`` finite numbers.
         size: N.
-        missing: What becomes of missing values: refused; under ``"own"`` new classes; under
-            ``"drop"`` they stay -1 or NaN, since their samples are left out of training.
+        missing: ``"error"`` refuses missing values; ``"own"`` makes each a class of its own; ``"drop"``
+            keeps them as -1 or NaN, since training leaves their samples out.
 
     Raises:
-        TypeError: For values that are no tensor.
-        ValueError: For another number of rows, missing or infinite values, naming the first rows,
-            and values that are not of the value type.
+        TypeError: If the values are no tensor.
+        ValueError: For another number of rows, for missing values under ``"error"``, and for values
+            that the value type does not allow, naming the first rows.
     """
+    place = f"condition {name!r}"
     if not isinstance(values, Tensor):
-        raise TypeError(f"condition {name!r} must be a tensor, not {type(values).__name__}")
+        raise TypeError(f"{place} must be a tensor, not {type(values).__name__}")
     if values.ndim not in (1, 2) or len(values) != size:
         raise ValueError(
-            f"condition {name!r} has shape {tuple(values.shape)}, but the data set has {size} samples:"
+            f"{place} has shape {tuple(values.shape)}, but the data set has {size} samples:"
             f" ({size},) or ({size}, c) is right"
         )
-    if value_type not in ("categorical", "multi_label", "continuous"):
-        raise ValueError(
-            f"condition {name!r} has value_type {value_type!r};"
-            " there are 'categorical', 'multi_label' and 'continuous'"
-        )
+    one_of(f"the value_type of {place}", value_type, VALUE_TYPES)
     if values.is_complex():
-        raise ValueError(f"condition {name!r} has complex values; its value type is {value_type}")
+        raise ValueError(f"{place} has complex values; its value type is {value_type}")
     check_policy(missing, value_type)
     values = values.detach()
-    gone = missing_entries(values, value_type)
+    lost = missing_entries(values, value_type)
     if missing == "error":
-        _refuse_missing(gone, values, name, value_type)
-    elif len(values) and _rows(gone).all():
-        raise ValueError(f"condition {name!r} is missing in all of its {size} rows")
+        remedy = "give these samples a value, or the condition missing='drop'"
+        if value_type == "categorical":
+            remedy += " or 'own' (positive with their own views only)"
+        refuse_rows(place, values, lost & values.isnan(), "missing (NaN)", remedy)
+        refuse_rows(place, values, lost, "missing (-1)", remedy)
+    elif len(values) and _any_entry(lost).all():
+        raise ValueError(f"{place} is missing in all of its {size} rows")
     if value_type == "continuous":
-        _refuse(values.isinf(), name, "infinite", "continuous values must be finite")
+        refuse_rows(place, values, values.isinf(), "infinite", "continuous values must be finite")
+    elif value_type == "categorical":
+        negative = (values < 0) & ~lost
+        refuse_rows(place, values, negative, "negative", "class ids are 0 or more")
+    found = as_value_type(place, values, value_type, lost)
+    return _own_classes(found, lost) if missing == "own" else found
+
+
+def as_value_type(place: str, values: Tensor, value_type: ValueType, missing: Tensor) -> Tensor:
+    """Class ids as long, -1 where missing; other values as float32, NaN where missing.
+
+    Args:
+        place: What holds the values, for errors.
+        values: (N,) or (N, c).
+        value_type: Theirs.
+        missing: The same shape, bool.
+
+    Raises:
+        ValueError: For class ids that are not whole, and 0/1 columns with other values.
+    """
+    if value_type == "continuous":
         return values.float()
     if value_type == "multi_label":
-        odd = (values != 0) & (values != 1) & ~gone
-        _refuse(odd, name, "neither 0 nor 1", "multi_label values are 0 or 1")
-        return values.float().masked_fill(gone, float("nan"))
-    _refuse((values < 0) & ~gone, name, "negative", "class ids are 0 or more")
+        other = (values != 0) & (values != 1) & ~missing
+        refuse_rows(place, values, other, "other", "multi_label values are 0 or 1")
+        return values.float().masked_fill(missing, torch.nan)
     if values.is_floating_point():
-        odd = (values != values.round()) & ~gone
-        _refuse(odd, name, "fractional", "class ids are whole numbers")
-    ids = values.masked_fill(gone, -1).long()
-    return own_classes(ids, gone) if missing == "own" else ids
+        fractional = (values != values.round()) & ~missing
+        refuse_rows(place, values, fractional, "fractional", "class ids are whole numbers")
+    return values.masked_fill(missing, -1).long()
 
 
-def _refuse_missing(gone: Tensor, values: Tensor, name: str, value_type: ValueType) -> None:
-    ways = "'own' (positive with their own views only) or 'drop'"
-    remedy = f"give these samples a value, or the condition missing={ways}"
-    if value_type != "categorical":
-        remedy = "fill these samples in, or give the condition missing='drop'"
-    _refuse(gone & values.isnan(), name, "missing (NaN)", remedy)
-    _refuse(gone, name, "missing (-1)", remedy)
+def refuse_rows(place: str, values: Tensor, bad: Tensor, what: str, remedy: str) -> None:
+    """Raise a ValueError that names the first rows with a bad entry, if there are any.
 
-
-def _rows(entries: Tensor) -> Tensor:
-    return entries.reshape(len(entries), -1).any(1)
-
-
-def _refuse(bad: Tensor, name: str, what: str, remedy: str) -> None:
-    rows = _rows(bad).nonzero().flatten() if bad.numel() else bad.new_zeros(0)
-    if len(rows):
-        first = ", ".join(str(i) for i in rows[:8].tolist())
+    Args:
+        place: What holds the values.
+        values: (N,) or (N, c).
+        bad: The same shape, bool.
+        what: The adjective of the bad values.
+        remedy: What would be right.
+    """
+    rows = _any_entry(bad).nonzero().flatten().tolist()
+    if rows:
+        first = ", ".join(map(str, rows[:8])) + (", ..." if len(rows) > 8 else "")
         raise ValueError(
-            f"condition {name!r} has {what} values in {len(rows)} of {len(bad)} rows"
-            f" ({first}{', ...' if len(rows) > 8 else ''}): {remedy}"
+            f"{place} has {what} values in {len(rows)} of {len(values)} rows ({first}), such as"
+            f" {values[bad][0].item()!r}: {remedy}"
         )
+
+
+def _own_classes(ids: Tensor, missing: Tensor) -> Tensor:
+    """Class ids (N,) or (N, L), where each missing one becomes a class of one sample."""
+    new = ids.masked_fill(missing, -1).amax(0) + missing.long().cumsum(0)
+    return torch.where(missing, new, ids)
+
+
+def _any_entry(entries: Tensor) -> Tensor:
+    """(N,) True at the rows of a bool tensor with a True entry."""
+    return entries if entries.ndim == 1 else entries.any(1)

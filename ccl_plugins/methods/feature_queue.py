@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from ccl_plugins.arguments import whole
+from ccl_plugins.numerics.condition_values import as_vectors
 from ccl_plugins.numerics.gram import RunningGram, Statistic
-from ccl_plugins.numerics.logsumexp import as_vectors
 
 _CONDITION = "condition:"
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ccl_plugins.arguments import below_one
-from ccl_plugins.numerics.logsumexp import gather
+from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Embedded
 

@@ -1,1 +1,1 @@
-"""Networks: how timm's models are made and loaded, and the device that one runs on; no component."""
+"""Networks: models of timm made, loaded and run on images, and the device for them; no component."""

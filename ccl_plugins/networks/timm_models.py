@@ -1,4 +1,4 @@
-"""Models of timm, made with errors that say what would be right."""
+"""Models of timm: created, loaded and numbered by layer, with errors that say what is right."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 
 from torch import nn
 
-OWN = ("num_classes", "pretrained", "checkpoint_path")
-"""What timm takes among a model's options, but is said in another way here."""
+RESERVED = ("num_classes", "pretrained", "checkpoint_path")
+"""Arguments of timm that are no options here, since other parameters set them."""
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that timm does not have, with those that are near.
+    """Refuse a name that timm does not have.
 
     Raises:
-        ValueError: For such a name.
+        ValueError: With similar names.
     """
-    import timm  # takes seconds, and listing the components needs none of it
+    import timm  # late: it takes seconds, and listing the components does not need it
 
-    # A source before the name ("hf-hub:") is timm's to resolve.
+    # timm resolves a source before the name ("hf-hub:") itself.
     if ":" in name or timm.is_model(name):
         return
     close = get_close_matches(name, timm.list_models(), n=3)
@@ -33,7 +33,7 @@ def check_name(name: str) -> None:
 def create(
     name: str, pretrained: bool, options: Mapping[str, Any], *, keep_head: bool = False
 ) -> Any:
-    """A model, without its last layer unless ``keep_head``.
+    """Create a model, without its last layer unless ``keep_head``.
 
     Args:
         name: As in ``timm.list_models()``, with or without a tag of weights.
@@ -42,16 +42,16 @@ def create(
         keep_head: Keep the last layer: a classifier, or a CLIP tower's projection.
 
     Raises:
-        ValueError: If timm has no such model, or an option is said in another way.
+        ValueError: If timm has no such model, or another parameter sets an option.
         FileNotFoundError: If its weights are not on this machine and cannot be downloaded.
         TypeError: If the model does not take an option.
     """
     import timm
 
     check_name(name)
-    own = sorted(set(options) & set(OWN))
-    if own:
-        raise ValueError(f"options must not hold {', '.join(own)}, which are set beside them")
+    reserved = sorted(set(options) & set(RESERVED))
+    if reserved:
+        raise ValueError(f"options must not hold {', '.join(reserved)}: other parameters set them")
     head: dict[str, Any] = {} if keep_head else {"num_classes": 0}
     try:
         return timm.create_model(name, pretrained=pretrained, **head, **options)
@@ -61,11 +61,13 @@ def create(
             f" pretrained=False, with a file of weights as checkpoint_path=, or try again ({error})"
         ) from error
     except TypeError as error:
-        # timm hands options through **kwargs: only the model's class knows which it takes.
+        # timm passes options on through **kwargs: only the model's class refuses them.
         if "unexpected keyword argument" not in str(error):
             raise
         model = timm.create_model(name, num_classes=0)
-        takes = sorted(set(inspect.signature(type(model).__init__).parameters) - {"self", *OWN})
+        takes = sorted(
+            set(inspect.signature(type(model).__init__).parameters) - {"self", *RESERVED}
+        )
         raise TypeError(
             f"timm model {name!r} does not take all of the options {sorted(options)}; "
             f"{type(model).__name__} takes {', '.join(takes)}"
@@ -73,7 +75,7 @@ def create(
 
 
 def load_weights(model: nn.Module, path: str | Path, *, keep_head: bool = False) -> None:
-    """Load a file of weights, leaving out those of a last layer that the model does not have.
+    """Load a file of weights, without those of the last layer unless ``keep_head``.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -87,20 +89,22 @@ def load_weights(model: nn.Module, path: str | Path, *, keep_head: bool = False)
     weights = load_state_dict(str(path), weights_only=True)
     classifier = getattr(model, "default_cfg", {}).get("classifier") or ()
     heads = (classifier,) if isinstance(classifier, str) else tuple(classifier)
-    # timm names the last layer, which num_classes=0 has removed.
+    # timm keeps the last layer's name, though num_classes=0 has removed the layer.
     prefixes = () if keep_head else tuple(f"{head}." for head in heads)
     model.load_state_dict({k: v for k, v in weights.items() if not k.startswith(prefixes)})
 
 
 def layers(model: Any) -> dict[str, int]:
-    """The number of the layer that each parameter belongs to, as timm counts: the stem is 0.
+    """The number of each parameter's layer, as timm counts them: the stem is 0.
 
     Raises:
-        ValueError: If timm does not say so of this model.
+        ValueError: If timm does not group this model's parameters into layers.
     """
     from timm.models import group_parameters
 
     if not hasattr(model, "group_matcher"):
-        raise ValueError(f"timm does not say which layers a {type(model).__name__} has")
+        raise ValueError(
+            f"timm does not group the parameters of a {type(model).__name__} into layers"
+        )
     found: dict[str, int] = group_parameters(model, model.group_matcher(), reverse=True)
     return found

@@ -1,18 +1,18 @@
-"""The mathematics that several components share, on plain tensors; it knows no pairs and no component."""
+"""Mathematics on plain tensors that several components share; nothing here knows pairs or components."""
 
+from ccl_plugins.numerics.condition_values import as_vectors as as_vectors
+from ccl_plugins.numerics.condition_values import equal as equal
+from ccl_plugins.numerics.condition_values import inner as inner
+from ccl_plugins.numerics.condition_values import squared_distance as squared_distance
+from ccl_plugins.numerics.condition_values import squared_norm as squared_norm
 from ccl_plugins.numerics.conditional_operator import conditional_columns as conditional_columns
 from ccl_plugins.numerics.conditional_operator import conditional_operator as conditional_operator
+from ccl_plugins.numerics.distributed import gather as gather
 from ccl_plugins.numerics.gram import RunningGram as RunningGram
 from ccl_plugins.numerics.logsumexp import EMPTY as EMPTY
-from ccl_plugins.numerics.logsumexp import as_vectors as as_vectors
-from ccl_plugins.numerics.logsumexp import at_least_float32 as at_least_float32
-from ccl_plugins.numerics.logsumexp import equal as equal
-from ccl_plugins.numerics.logsumexp import gather as gather
-from ccl_plugins.numerics.logsumexp import inner as inner
 from ccl_plugins.numerics.logsumexp import log_weights as log_weights
 from ccl_plugins.numerics.logsumexp import logsumexp as logsumexp
 from ccl_plugins.numerics.logsumexp import logsumexp_blocks as logsumexp_blocks
 from ccl_plugins.numerics.logsumexp import masked as masked
-from ccl_plugins.numerics.logsumexp import squared_distance as squared_distance
-from ccl_plugins.numerics.logsumexp import squared_norm as squared_norm
+from ccl_plugins.numerics.precision import at_least_float32 as at_least_float32
 from ccl_plugins.numerics.streaming import queue_logsumexp as queue_logsumexp

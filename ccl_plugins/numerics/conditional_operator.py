@@ -1,7 +1,7 @@
-"""The conditional operator of CCL-K: what each sample counts for, given another's condition.
+"""The conditional operator of CCL-K: how much each sample weighs, given another sample's condition.
 
-``W = (K + ridge I)⁻¹ K`` in whichever of four equal forms is the cheapest: in closed form for classes,
-in the primal for a kernel with features, by a factorization of K, or, on request, approximately.
+``W = (K + ridge I)⁻¹ K``, in the cheapest form that applies: in closed form for classes, in the primal
+for a kernel with features, else by a factorization of K; on request approximately, by landmarks.
 """
 
 from __future__ import annotations
@@ -12,25 +12,32 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics.gram import KernelFunction, exact_features, gram_of
+from ccl_plugins.numerics.condition_values import as_vectors, replace_invalid
+from ccl_plugins.numerics.gram import exact_features, gram_of
+from ccl_plugins.numerics.kernel_functions import (
+    KernelFunction,
+    features_of,
+    rank_of,
+    reads_one_hot,
+)
 from ccl_plugins.numerics.landmarks import columns_by_landmarks
-from ccl_plugins.numerics.logsumexp import as_vectors, fill_by_turns
+from ccl_plugins.numerics.numbers import Number, is_zero
 
 Columns = Callable[[slice], Tensor]
-"""Of the operator's n rows, the columns that are asked for: (n, ·)."""
+"""From a slice of columns to these columns of the operator's n rows: (n, ·)."""
 
 
 def conditional_operator(
     kernel: KernelFunction,
     z: Tensor,
-    ridge: float | Tensor,
+    ridge: Number,
     rows: slice = slice(None),
     valid: Tensor | None = None,
     **options: Any,
 ) -> Tensor:
-    """Weights of CCL-K: row i holds what each sample counts for when conditioned on ``z_i``.
+    """Weights of CCL-K (n, m): row i has the weight of every sample, conditioned on ``z_i``.
 
-    All columns of `conditional_columns`, (n, m), which has the arguments and says what they mean.
+    All columns of `conditional_columns`, which documents the arguments.
     """
     with torch.no_grad(), torch.autocast(z.device.type, enabled=False):
         return conditional_columns(kernel, z, ridge, rows, valid, **options)(slice(None))
@@ -39,7 +46,7 @@ def conditional_operator(
 def conditional_columns(
     kernel: KernelFunction,
     z: Tensor,
-    ridge: float | Tensor,
+    ridge: Number,
     rows: slice = slice(None),
     valid: Tensor | None = None,
     *,
@@ -48,7 +55,7 @@ def conditional_columns(
     dtype: torch.dtype | None = None,
     gram: Tensor | None = None,
 ) -> Columns:
-    """The operator of CCL-K, solved; what it returns gives columns of it, and computes only these.
+    """Solve for the operator of CCL-K, and return a function that computes columns of it.
 
     ``W = (K + ridge I)⁻¹ K = I - ridge (K + ridge I)⁻¹``, symmetric, without gradient, computed in
     float64 and without waiting for the device:
@@ -58,25 +65,25 @@ def conditional_columns(
       ``gram``, O(n m r);
     - otherwise by a Cholesky factorization of K, O(m³);
     - ``landmarks`` fewer than m and r: by features of that rank, exact between landmarks and for each
-      sample with itself, O(m landmarks² + n m landmarks).  Close for a kernel that is wide beside the
-      distances between landmarks, and for nothing else: compare with the exact operator on a part.
+      sample with itself, O(m landmarks² + n m landmarks).  The error is small only for a kernel that is
+      wide compared with the distances between landmarks: compare with the exact operator on a part.
 
-    With features, the solve is in float64 whatever the result is; of the products with the features of
-    ``queue``, those in float32 have an error of at most about ``6e-8 |φ| sqrt(W_ii / ridge)``.
+    With features, the solve is always in float64; float32 products with the features of ``queue`` have
+    an error of at most about ``6e-8 |φ| sqrt(W_ii / ridge)``.
 
     Args:
         kernel: A positive definite similarity of condition values.
         z: (b, c) or (b,), the condition of the batch's samples.
-        ridge: λ, 0 or more; 0 needs a kernel matrix of full rank.  Where it changes over training,
-            a 0-d tensor, above 0, whose value is not looked at.
-        rows: Which n rows are wanted: the samples of the batch that are anchors.
-        valid: (m,), False for samples that are not there; their rows and columns are 0.  The batch is
-            there; without a ``queue``, the first sample.
+        ridge: λ, 0 or more; 0 needs a kernel matrix of full rank.  If it changes over training, a 0-d
+            tensor above 0, whose value is not read.
+        rows: The n rows to compute: the samples of the batch that are anchors.
+        valid: (m,) False for samples that do not exist, as in empty places of a queue; their rows and
+            columns are 0.  With ``queue``, all of the batch must be valid; without, its first sample.
         queue: (m - b, c) or (m - b,), the condition of further samples; None: m is b.
-        landmarks: How many samples, evenly spaced, stand for all; None: the exact operator.
-        dtype: Of the result; None: float64 where ``z`` is, else float32.
-        gram: (r, r) ΦᵀΦ of the queue's samples that are there, where it is known (see
-            `ccl_plugins.numerics.gram`); other forms than that with features do without it.
+        landmarks: The number of samples, evenly spaced, that represent all; None: the exact operator.
+        dtype: The type of the result; None: float64 if ``z`` is float64, else float32.
+        gram: (r, r) ΦᵀΦ of the queue's valid samples, if it is known (see `ccl_plugins.numerics.gram`);
+            only the form with features uses it.
 
     Returns:
         A function from columns, a slice of 0..m, to (n, ·); NaN where K + ridge I is singular.
@@ -89,18 +96,20 @@ def conditional_columns(
         batch = as_vectors(z)
         if batch.dtype.is_floating_point:
             parts = [batch] if queue is None else [batch, as_vectors(queue)]
-            m, rank = sum(map(len, parts)), _rank(kernel, batch)
+            m, rank = sum(map(len, parts)), rank_of(kernel, batch)
             if rank is not None and rank < m and not (landmarks is not None and landmarks < rank):
                 return _primal(kernel, parts, ridge, rows, valid, out, gram)
             values = torch.cat(parts).double()
         else:
             values = batch if queue is None else torch.cat([batch, queue])
-            if getattr(kernel, "one_hot", False):
+            if reads_one_hot(kernel):
                 return _of_classes(kernel, values.long(), ridge, rows, valid, out)
-        if valid is not None:  # whatever an empty place holds must reach neither a median nor a sum
-            values = fill_by_turns(values, valid, 1 if queue is None else len(batch))
+        if (
+            valid is not None
+        ):  # the contents of an empty place must reach neither a median nor a sum
+            values = replace_invalid(values, valid, 1 if queue is None else len(batch))
         if landmarks is not None and landmarks < len(values):
-            noise = torch.nan if _is_zero(ridge) else ridge
+            noise = torch.nan if is_zero(ridge) else ridge
             return columns_by_landmarks(kernel, values, noise, rows, valid, landmarks, out)
         weights = _dual(kernel(values, values).double(), ridge, rows, valid).to(out)
         return lambda columns: weights[:, columns]
@@ -109,18 +118,18 @@ def conditional_columns(
 def _of_classes(
     kernel: KernelFunction,
     ids: Tensor,
-    ridge: float | Tensor,
+    ridge: Number,
     rows: slice,
     valid: Tensor | None,
     out: torch.dtype,
 ) -> Columns:
-    """Of K = α [a = b] + β, with n_a samples of a's class and u_a = 1 / (ridge + α n_a).
+    """The operator of K = α [a = b] + β, with n_a samples of a's class and u_a = 1 / (ridge + α n_a).
 
     ``W = α u_a [a = b] + ridge β / (1 + β Σu) u_a u_b``.
     """
     two = torch.eye(2, dtype=torch.float64, device=ids.device)
-    same, beta = kernel(two[:1], two)[0].unbind()
-    alpha = same - beta
+    equal, beta = kernel(two[:1], two)[0].unbind()
+    alpha = equal - beta
     if valid is not None:
         ids = ids.masked_fill(~valid, torch.iinfo(ids.dtype).min)
     ordered = ids.sort().values
@@ -129,53 +138,38 @@ def _of_classes(
     if valid is not None:
         u = u * valid
     share = ridge * beta / (1 + beta * u.sum())
-    if _is_zero(ridge):
+    if is_zero(ridge):
         alone = count == 1 if valid is None else (count == 1) | ~valid
         share = torch.where(alone.all() & (alpha != 0), share, torch.nan)
-    mine, own, across = ids[rows, None], (alpha * u[rows, None]).to(out), share * u[rows]
+    mine, same, across = ids[rows, None], (alpha * u[rows, None]).to(out), share * u[rows]
     across, u = across.to(out), u.to(out)
 
     def columns(some: slice) -> Tensor:
-        return ((mine == ids[some]) * own).addr_(across, u[some])
+        return ((mine == ids[some]) * same).addr_(across, u[some])
 
     return columns
-
-
-def _is_zero(ridge: float | Tensor) -> bool:
-    return not isinstance(ridge, Tensor) and ridge == 0
-
-
-def _rank(kernel: KernelFunction, values: Tensor) -> int | None:
-    """How many features the kernel matrix of float values is made of; None where it has none."""
-    if not hasattr(kernel, "features"):
-        return None
-    return (
-        int(kernel.rank(values))
-        if hasattr(kernel, "rank")
-        else kernel.features(values[:1]).shape[1]
-    )
 
 
 def _primal(
     kernel: KernelFunction,
     parts: Sequence[Tensor],
-    ridge: float | Tensor,
+    ridge: Number,
     rows: slice,
     valid: Tensor | None,
     out: torch.dtype,
     gram: Tensor | None,
 ) -> Columns:
-    """``Φ (ΦᵀΦ + ridge I)⁻¹ Φᵀ``: solved for the n anchors, and multiplied by what is asked for."""
+    """``Φ (ΦᵀΦ + ridge I)⁻¹ Φᵀ``: solved once for the n anchors, then multiplied by columns of Φᵀ."""
     features, (batch, *queue), b = exact_features(kernel), parts, len(parts[0])
     phi = features(batch)
     if valid is not None:
         phi = phi.masked_fill(~valid[:b, None], 0)
     total = phi.mT @ phi
     if queue:
-        there = None if valid is None else valid[b:]
-        total += gram_of(features, queue[0], there) if gram is None else gram
-    # Of rank r below m: singular without ridge.
-    total.diagonal().add_(torch.nan if _is_zero(ridge) else ridge)
+        filled = None if valid is None else valid[b:]
+        total += gram_of(features, queue[0], filled) if gram is None else gram
+    # The rank r is below m: without a ridge the operator does not exist.
+    total.diagonal().add_(torch.nan if is_zero(ridge) else ridge)
     factor, info = torch.linalg.cholesky_ex(total)
     solved = torch.cholesky_solve(phi[rows].mT, factor)
     solved = solved.mul_(torch.where(info == 0, 1.0, torch.nan)).mT
@@ -186,7 +180,7 @@ def _primal(
         found = [(solved @ phi[start:stop].mT).to(out)] if start < b else []
         if stop > b:
             begin = max(start, b)
-            further = kernel.features(queue[0][begin - b : stop - b].to(out)).mT  # type: ignore[attr-defined]  # has
+            further = features_of(kernel, queue[0][begin - b : stop - b].to(out)).mT
             if valid is not None:
                 further = further.masked_fill(~valid[begin:stop], 0)
             found.append(near @ further)
@@ -195,15 +189,17 @@ def _primal(
     return columns
 
 
-def _dual(gram: Tensor, ridge: float | Tensor, rows: slice, valid: Tensor | None) -> Tensor:
+def _dual(gram: Tensor, ridge: Number, rows: slice, valid: Tensor | None) -> Tensor:
     if valid is not None:
         gram = gram * valid * valid[:, None]
-    if _is_zero(ridge):
-        # K⁻¹K: the identity, provided that K has an inverse.
-        there = gram.new_ones(len(gram)) if valid is None else valid.to(gram)
-        info = torch.linalg.cholesky_ex(gram + torch.diag(1 - there)).info
-        return (torch.diag(there) * torch.where(info == 0, 1.0, torch.nan))[rows]
-    gram = gram.diagonal_scatter(gram.diagonal() + ridge)  # the kernel may have kept its matrix
+    if is_zero(ridge):
+        # K⁻¹K is the identity if K has an inverse.
+        exists = gram.new_ones(len(gram)) if valid is None else valid.to(gram)
+        info = torch.linalg.cholesky_ex(gram + torch.diag(1 - exists)).info
+        return (torch.diag(exists) * torch.where(info == 0, 1.0, torch.nan))[rows]
+    gram = gram.diagonal_scatter(
+        gram.diagonal() + ridge
+    )  # a copy: the kernel may have kept its matrix
     factor, info = torch.linalg.cholesky_ex(gram)
     share = torch.where(info == 0, gram.new_ones(()) * -ridge, torch.nan)
     weights = torch.cholesky_inverse(factor).mul_(share)

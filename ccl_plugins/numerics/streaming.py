@@ -1,8 +1,8 @@
-"""Log-sum-exps over a queue, block by block: nothing as large as anchors times queue is kept.
+"""Log-sum-exp over a queue, block by block, without a tensor of size anchors x queue.
 
 A queue carries no gradient.  So the gradient of a log-sum-exp of its inner products with a query is
-known as soon as its value is: the mean of the queue's keys under the softmax.  Both are computed in
-one pass over blocks that stay in the processor's cache, with a running maximum.
+known together with its value: it is the mean of the queue's keys under the softmax.  Both are computed
+in one pass over blocks that fit the processor's cache, with a running maximum.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from torch.autograd.function import once_differentiable
 from ccl_plugins.numerics.logsumexp import EMPTY, least_exponent
 
 Weigh = Callable[[slice], Tensor]
-"""From columns of the queue to which of them count, bool, or to logarithms of weights: (n or 1, ·)."""
+"""From a slice of the queue to its weights (n or 1, ·): bool, True at keys that count, or logarithms."""
 
 
 def blocks(length: int, width: int, device: torch.device) -> Iterator[slice]:
-    """Slices of ``length`` whose ``width`` numbers each fit a processor's cache; on a GPU, longer ones."""
+    """Slices of ``length`` rows of ``width`` numbers that fit a processor's cache; longer ones on a GPU."""
     step = max(256, 2 ** (20 if device.type == "cpu" else 27) // max(width, 1))
     for start in range(0, length, step):
         yield slice(start, min(start + step, length))
@@ -33,18 +33,18 @@ def queue_logsumexp(queries: Tensor, queue: Tensor, *weighings: Weigh) -> list[T
     Args:
         queries: (u, n, d), u views of n anchors, divided by the temperature.
         queue: (q, d), without gradient.
-        weighings: Each gives a block of weights, the same for all views; (q,) of them in all.
+        weighings: Functions that give the weights of a block of the queue, the same for all views.
 
     Returns:
-        One (u, n) per weighing; ``EMPTY`` or less, and without gradient, where nothing counts.
+        One (u, n) per weighing; ``EMPTY`` or less, and without gradient, where no key counts.
     """
     with torch.no_grad():
         sums = _streamed(queries, queue, weighings)
-    return [_Value.apply(queries, value, mean) for value, mean in sums]  # type: ignore[no-untyped-call]  # torch's
+    return [_WithGradient.apply(queries, value, mean) for value, mean in sums]  # type: ignore[no-untyped-call]  # torch's
 
 
-class _Value(torch.autograd.Function):
-    """A value (u, n) whose gradient by the queries (u, n, d) is known."""
+class _WithGradient(torch.autograd.Function):
+    """A value (u, n) whose gradient with respect to the queries (u, n, d) is known."""
 
     @staticmethod
     def forward(ctx: Any, queries: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ def _streamed(
 
 
 def _weigh(products: Tensor, weights: Tensor) -> Tensor:
-    """Logits, in the place of products."""
+    """Turn products into logits, in place."""
     if weights.dtype == torch.bool:
         return products.masked_fill_(~weights, EMPTY)
     return products.add_(weights)

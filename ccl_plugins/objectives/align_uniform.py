@@ -1,4 +1,4 @@
-"""Alignment and uniformity: the two properties that a contrastive loss asks for, asked for directly."""
+"""Alignment and uniformity: the two properties that a contrastive loss rewards, as two terms."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ from ccl_plugins.arguments import non_negative, positive
 from ccl_plugins.numerics.logsumexp import logsumexp_blocks, masked
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
-from ccl_plugins.objectives.transport import (
-    other_queries,
-    query_products,
-    with_queue,
-)
+from ccl_plugins.objectives.transport import other_queries, query_products, with_queue
 from ccl_plugins.pairs.pairs import Pairs
 
 
@@ -23,16 +19,14 @@ class AlignUniform(ContrastiveObjective):
     """Alignment of a sample's views and uniformity of all samples on the sphere.
 
     ``mean d^α + log mean exp(-t d²)``.  Positives: the own sample's keys of the other views, of equal
-    weight.  Negatives: the unordered pairs of different samples within a view, and with the queue where
-    there is one, all of equal weight inside the log of their mean.
+    weight.  Negatives: the unordered pairs of different samples within a view, and of a sample with the
+    queue, all of equal weight inside the log of their mean.
 
     Args:
         power: α of the alignment, above 0.
         precision: t of the uniformity, above 0.
         align_weight: Factor of the alignment, 0 or more.
         uniform_weight: Factor of the uniformity, 0 or more.
-        exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
-        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Source:
         Wang and Isola, Understanding Contrastive Representation Learning through Alignment and
@@ -63,8 +57,10 @@ class AlignUniform(ContrastiveObjective):
         self.uniform_weight = uniform_weight
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """One value per sample: its alignment, and the uniformity of them all."""
-        both = pairs.keys is not pairs.anchors  # else a pair and its reverse are at one distance
+        """One value per sample: its alignment, and the uniformity of all samples."""
+        both = (
+            pairs.keys is not pairs.anchors
+        )  # in one batch, a pair and its reverse are equally far
         aligned = torch.stack([self._alignment(pairs, i, j) for i, j in pairs.cross(both)]).mean(0)
         views = range(len(pairs.anchors))
         uniform = torch.stack([self._uniformity(pairs, i) for i in views]).mean(0)
@@ -74,7 +70,7 @@ class AlignUniform(ContrastiveObjective):
     def _alignment(self, pairs: Pairs, i: int, j: int) -> Tensor:
         """(n,) distances of anchor and own key to the power of α."""
         square = (pairs.anchors[i] - pairs.keys[j, pairs.rows]).square().sum(1)
-        # A power below 1 of 0 has an infinite slope; where two views coincide there is none.
+        # Powers below 1 have an infinite slope at 0, where two views coincide: keep away from it.
         return square.clamp_min(torch.finfo(square.dtype).tiny) ** (self.power / 2)
 
     def _uniformity(self, pairs: Pairs, i: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""CACR: attraction to far positives and repulsion from near negatives, each weighed on its own."""
+"""CACR: attraction to far positives and repulsion from near negatives, weighted separately."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import below_one, non_negative, one_of, positive, whole
+from ccl_plugins.numerics.numbers import is_zero
 from ccl_plugins.objectives import transport
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
-from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, is_zero
+from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 
 Negatives = Literal["same_view", "other_view", "later_view"]
 
 
 class CACR(ContrastiveObjective):
-    """Contrastive attraction and contrastive repulsion: no softmax of one positive against negatives.
+    """Attraction to far positives and repulsion from near negatives, weighted separately (CACR).
 
     ``E_π⁺[ d² ] - E_π⁻[ d² ]``.  Positives: the own sample's keys of all other views, weighted by
-    ``π⁺ = softmax(t⁺ d²)``: the farthest count most.  Negatives: the other queries, those of the
-    queue too where there is one, weighted by ``π⁻ = softmax(-t⁻ d²)``: the nearest count most.  With
-    one other view π⁺ is 1 and the attraction is the alignment loss.
+    ``π⁺ = softmax(t⁺ d²)``: the farthest weigh most.  Negatives: the other queries, and the queue,
+    weighted by ``π⁻ = softmax(-t⁻ d²)``: the nearest weigh most.  With one other view π⁺ is 1 and the
+    attraction is the alignment loss.
 
     Args:
         t_plus: t⁺ of the positives' weights, above 0.
         t_minus: t⁻ of the negatives' weights, above 0.
-        positives: K, the number of views beside the query's that there must be; None: any.
-        conditional_positives: Whether π⁺ weighs the positives; else all count alike.
-        conditional_negatives: Whether π⁻ weighs the negatives; else all count alike.  With neither it
-            is UAUR, eq. (11).
+        positives: K, the required number of views beside the query's; None: any.
+        conditional_positives: Whether positives are weighted by π⁺; otherwise equally.
+        conditional_negatives: Whether negatives are weighted by π⁻; otherwise equally.  With neither it
+            is UAUR (uniform attraction and uniform repulsion), eq. (11).
         attraction_weight: Factor of the attraction, 0 or more.
         repulsion_weight: Factor of the repulsion, 0 or more.
-        cost: What repels: ``"euclidean"`` distances, or ``"rbf"``, the log of the mean kernel value.
+        cost: The cost of the repulsion: ``"euclidean"`` distances, or ``"rbf"``, the log of the mean
+            kernel value.
         precision: t of the RBF cost ``exp(-t d²)``, above 0.
-        negatives: Where the other samples come from: the query's own view (``"same_view"``, the
-            paper), every other view, or ``"later_view"``, views after the query's (released code).
-        symmetric: Every view is the query once; else only the first.
-        weight_gradient: Whether π⁺ and π⁻ carry gradient.  Through distances to momentum keys
-            and to the queue they never do, as in Algorithm 3.
-        intra_batch: Beside a queue, whether the batch's other queries are negatives too; else only
-            while the queue is not filled.
-        tau_plus: The share of negatives that are in truth positives, in [0, 1); their part is taken
-            out of the repulsion.  Not in the paper; the released code has it with a wrong sign.
-        exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
-        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+        negatives: The views of the negatives: ``"same_view"``, the query's own (the paper);
+            ``"other_view"``, every other; ``"later_view"``, those after the query's (released code).
+        symmetric: Whether each view is the query once; otherwise only the first.
+        weight_gradient: Whether π⁺ and π⁻ carry gradient.  Through distances to momentum keys and to
+            the queue they never do, as in Algorithm 3.
+        intra_batch: With a queue, whether the batch's other queries are negatives too; otherwise only
+            until the queue is filled.
+        tau_plus: The share of false negatives, from 0 to below 1, whose part is subtracted from the
+            repulsion.  Not in the paper; the released code has it with a wrong sign.
 
     Raises:
         TypeError: For a number of positives that is not whole.
@@ -100,15 +100,15 @@ class CACR(ContrastiveObjective):
         self.weight_gradient = weight_gradient
         self.intra_batch = intra_batch
         if tau_plus and cost == "rbf":
-            raise ValueError(f"tau_plus corrects the euclidean cost, not rbf; it is {tau_plus!r}")
+            raise ValueError(f'tau_plus={tau_plus!r} is for cost="euclidean", not "rbf"')
         self.tau_plus = tau_plus
         self.within_view = negatives == "same_view"
-        # The log of a mean over all queries is no mean over each process's own.
+        # The log of a mean over all queries is not the mean over processes.
         self.distributed = "replicated" if cost == "rbf" else "mean"
         self.min_views = (positives or 1) + 1
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """One value per sample: its attraction and repulsion, each a mean over the queries' views."""
+        """One value per sample: attraction and repulsion, each averaged over the queries' views."""
         attracted, costs = self._attraction(pairs)
         repelled = torch.stack([self._repulsion(*block) for block in self._negatives(pairs)]).mean(
             0
@@ -132,8 +132,8 @@ class CACR(ContrastiveObjective):
             keys = torch.stack([pairs.keys[j, pairs.rows] for j in views])
             costs = transport.squared_distances((pairs.anchors[i] * keys).sum(-1))
             constant = not (self.weight_gradient and pairs.shared)
-            seen = costs.detach() if constant else costs
-            expected.append((transport.positive_weights(seen, t_plus) * costs).sum(0))
+            weights = transport.positive_weights(costs.detach() if constant else costs, t_plus)
+            expected.append((weights * costs).sum(0))
             equal.append(costs.mean(0))
         return torch.stack(expected).mean(0), torch.stack(equal).mean(0)
 
@@ -141,7 +141,7 @@ class CACR(ContrastiveObjective):
         return range(len(pairs.anchors) if self.symmetric else 1)
 
     def _negatives(self, pairs: Pairs) -> Iterator[tuple[Tensor, Tensor, int]]:
-        """Inner products (n, ·), which of them count, and how many, the first, π⁻ sees attached."""
+        """Inner products (n, ·), a mask, and the number of first columns with gradient through π⁻."""
         own_view = self.negatives == "same_view"
         keep = pairs.others(pairs.negative)
         if own_view and self.intra_batch:
@@ -159,8 +159,8 @@ class CACR(ContrastiveObjective):
         """(n,) minus the expected costs under π⁻, or the RBF cost's scalar for all queries."""
         t_minus = self.t_minus if self.conditional_negatives else None
         if self.cost == "rbf":
-            seen = torch.cat([products[:, :attached], products[:, attached:].detach()], 1)
-            log_weights = transport.log_negative_weights(seen, keep, t_minus)
+            partly = torch.cat([products[:, :attached], products[:, attached:].detach()], 1)
+            log_weights = transport.log_negative_weights(partly, keep, t_minus)
             return transport.rbf_repulsion(products, log_weights, keep, self.precision)
         return transport.repulsion(products, keep, t_minus, attached)
 

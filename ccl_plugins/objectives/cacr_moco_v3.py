@@ -1,4 +1,4 @@
-"""CACR on MoCo v3: the loss of the released ImageNet code, which the paper does not print."""
+"""CACR for MoCo v3: the loss of the released ImageNet code, which the paper does not print."""
 
 from __future__ import annotations
 
@@ -16,27 +16,25 @@ from ccl_plugins.pairs.pairs import Pairs
 
 
 class CACRMoCoV3(ContrastiveObjective):
-    """CACR of the released MoCo v3 code: one weight per positive, for its attraction and repulsion.
+    """Attraction and repulsion with one weight per positive: CACR in the released MoCo v3 code.
 
     Positives of a key: its sample's embeddings in the other views, weighted by
-    ``π⁺ = softmax(d²/τ)``: the farthest counts most.  Negatives of a positive: the keys of the other
-    samples, all equal under the log of the RBF cost, weighted by ``π⁻ = softmax(-d²/2τ)`` under the
-    Euclidean one.  No weight carries gradient, and π⁺ multiplies both parts.
+    ``π⁺ = softmax(d²/τ)``: the farthest weighs most.  Negatives of a positive: the keys of the other
+    samples, equal in the log of the RBF cost, weighted by ``π⁻ = softmax(-d²/2τ)`` in the Euclidean
+    cost.  No weight carries gradient, and π⁺ multiplies both attraction and repulsion.
 
     Args:
         temperature: τ, above 0; it sets t⁺ = 1/τ and t⁻ = t = 1/2τ.
         cost: ``"rbf"``: ``d² + 1/t ln Σ_j exp(-t d²_j)``, own key included, which is 2τ times InfoNCE;
-            ``"euclidean"``: half squared distances, and as released the sum over the batch, not the
-            mean.
-        exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
-        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+            ``"euclidean"``: half squared distances, and, as released, the sum over the batch instead of
+            the mean.
 
     Source:
         The code released with Zheng et al., Contrastive Attraction and Contrastive Repulsion for
         Representation Learning (2023); ``cacr`` is the paper's equation.
     """
 
-    # The loss grows with it, so it cannot be learned.
+    # Not learnable: the loss grows with the temperature.
     temperature = ScalarAttribute(positive)
 
     def __init__(
@@ -52,7 +50,7 @@ class CACRMoCoV3(ContrastiveObjective):
         self.cost = one_of("cost", cost, ("rbf", "euclidean"))
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """One row per key view, the sum over the views that it is compared with."""
+        """One row per key view, summed over the views that the keys are compared with."""
         rows = []
         for j in range(len(pairs.keys)):
             views = [i for i, key in pairs.cross() if key == j]

@@ -1,12 +1,19 @@
-"""What the three objectives of CCL-K share: the conditional expectation of a sample's scores.
+"""CCL-K, conditional contrastive learning with kernels: what its three objectives share.
 
-``c_i = Σ_j W_ji exp(s_ij)`` is the conditional expectation of eq. (6) by the conditional operator; the
-objectives differ only in whether it is the numerator or the negatives.
+``c_i = Σ_j W_ji exp(s_ij)`` is the conditional expectation of eq. (6), with the conditional operator W.
+The objectives differ in whether it takes the place of the positives or of the negatives.
+
+``form="released"`` is what the authors' code computes.  It differs from equations (7)-(9): the kernel's
+diagonal is overwritten with 1, which can make the kernel indefinite; the diagonal of W is 0, so that the
+own key has no weight; weights below 1e-6 are 0; keys of the anchor's own view count too, with the same
+weights; the arguments of logarithms are clamped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -14,41 +21,50 @@ from torch import Tensor
 from torch.nn import functional
 
 from ccl_plugins.arguments import non_negative, one_of, positive, whole
+from ccl_plugins.numerics.condition_values import as_vectors
 from ccl_plugins.numerics.conditional_operator import Columns, conditional_columns
-from ccl_plugins.numerics.gram import Statistic, exact_features, gram_name
-from ccl_plugins.numerics.logsumexp import EMPTY, log_weights, logsumexp
+from ccl_plugins.numerics.gram import Statistic, exact_features
+from ccl_plugins.numerics.kernel_functions import SupportsFeatures, is_positive_definite
+from ccl_plugins.numerics.logsumexp import (
+    EMPTY,
+    log_weights,
+    logsumexp,
+    logsumexp_blocks,
+    masked,
+)
 from ccl_plugins.numerics.streaming import Weigh, queue_logsumexp
-from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
-from ccl_plugins.objectives.cclk_released import released_operator
+from ccl_plugins.objectives.base import ANY_VALUE_TYPE, ContrastiveObjective, Exclude
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
-from ccl_plugins.protocols import Kernel, ValueType
+from ccl_plugins.protocols import Kernel
+
+LEAST_WEIGHT = 1e-6
+"""The released code drops weights below this."""
+LOG_RANGE = (math.log(1e-7), math.log(1e20))
+"""The released code clamps the arguments of logarithms to this range, here as logarithms."""
 
 
-class CCLK(ContrastiveObjective):
-    """The state that the objectives of CCL-K share.
+class CCLK(ContrastiveObjective, ABC):
+    """The settings of CCL-K's objectives, and the conditional expectation.
 
     Args:
         kernel: A positive definite similarity of condition values.
-        temperature: τ, above 0.
         ridge: λ of the conditional operator, 0 or more.
-        symmetric: Every view as anchor once; else only the earlier of two.
         negative_weights: ``"clip"``: weights below 0 count as 0, so that the loss is always defined;
             ``"keep"``: the literal equation, an error where it takes the log of a negative number.
         form: ``"paper"`` or ``"released"``, what the authors' code computes (see
-            `ccl_plugins.objectives.cclk_released`).
-        landmarks: How many samples stand for all where the operator is solved approximately (see
-            `ccl_plugins.numerics.conditional_operator`), for a large queue; None: exactly.
-        on: The name of the condition that is read.
-        exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
-        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+            `ccl_plugins.objectives.cclk`).
+        landmarks: The number of samples that represent all where the operator is approximated for a
+            large queue (see `ccl_plugins.numerics.conditional_operator`); None: the exact operator.
 
     Raises:
-        TypeError: For a number of landmarks that is not whole.
+        TypeError: For a kernel that does not declare ``positive_definite``, or a number of landmarks
+            that is not whole.
         ValueError: For a value out of range, or a kernel that is not positive definite.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"kernel": "rbf"}
+    value_types = ANY_VALUE_TYPE
     temperature = ScalarAttribute(positive, learnable=True)
     ridge = ScalarAttribute(non_negative)
 
@@ -67,10 +83,11 @@ class CCLK(ContrastiveObjective):
         gather_distributed: bool = False,
     ) -> None:
         super().__init__(exclude=exclude, gather_distributed=gather_distributed)
-        if not kernel.positive_definite:
+        name = type(self).__name__
+        if not is_positive_definite(kernel, name):
             raise ValueError(
-                f"{type(self).__name__} needs a positive definite kernel, and"
-                f" {type(kernel).__name__} is not: use rbf, laplacian, linear, cosine or polynomial"
+                f"{name} needs a positive definite kernel, and {type(kernel).__name__} is not: use"
+                " rbf, laplacian, linear, cosine or polynomial"
             )
         self.kernel = kernel
         self.temperature = temperature
@@ -86,22 +103,43 @@ class CCLK(ContrastiveObjective):
             raise ValueError(f'landmarks={landmarks!r} is for form="paper", not "released"')
         self.landmarks = None if landmarks is None else whole("landmarks", landmarks, 1)
         self.on = on
-        self.gram_name = gram_name(on, kernel)
 
     @property
-    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
-        """One condition of any value type."""
-        return self.and_excluded({self.on: ("categorical", "multi_label", "continuous")})
+    def gram_name(self) -> str:
+        """The name in ``pairs.extras`` of the queue's Gram matrix, unique to this objective in a run."""
+        return f"{self.on}/gram/{self.place}"
 
     def statistics(self) -> dict[str, Statistic]:
-        """Features of condition values, by the name in ``pairs.extras`` of their Gram matrix.
+        """The features of condition values, by the name in ``pairs.extras`` of their Gram matrix.
 
-        Where a queue keeps that matrix (see `ccl_plugins.numerics.gram`), the operator is solved without
-        going through its conditions.  Class ids have no use for it.
+        If a queue keeps that matrix (see `ccl_plugins.numerics.gram`), the operator is solved without
+        reading the whole queue.  Class ids do not need it.
         """
-        if self.form == "released" or not hasattr(self.kernel, "features"):
+        if self.form == "released" or not isinstance(self.kernel, SupportsFeatures):
             return {}
         return {self.gram_name: Statistic(self.on, exact_features(self.kernel))}
+
+    @abstractmethod
+    def eligible(self, pairs: Pairs) -> Tensor | None:
+        """(n, m + q) True at the other samples that may have a weight; None: all."""
+
+    @abstractmethod
+    def values(
+        self, pairs: Pairs, i: int, j: int, logs: Tensor, queued: tuple[Tensor, ...] | None
+    ) -> Tensor:
+        """(n,) values of one pair of views, from what `log_weights` returns."""
+
+    @abstractmethod
+    def literal(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
+        """(n,) values of one pair of views as printed, from weights (n, m + q) of any sign."""
+
+    @abstractmethod
+    def released(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
+        """(n,) values of one pair of views as the released code computes them."""
+
+    def further_weights(self, pairs: Pairs) -> list[Weigh]:
+        """Weights of the queue, beside the operator's, whose log-sums `values` needs."""
+        return []
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per anchor and pair of views; the operator is solved once for all of them."""
@@ -112,8 +150,9 @@ class CCLK(ContrastiveObjective):
         for shared in [[i] for i in views] if per_view else [views]:
             cross = [(i, j) for i, j in pairs.cross(self.symmetric) if i in shared]
             if self.form == "released" or self.negative_weights == "keep":
+                value = self.released if self.form == "released" else self.literal
                 weights = self.weights(pairs, shared[0])
-                values += [self.literal(pairs, i, j, weights) for i, j in cross]
+                values += [value(pairs, i, j, weights) for i, j in cross]
                 continue
             logs, queued = self.log_weights(pairs, shared)
             values += [self.values(pairs, i, j, logs, queued.get(i)) for i, j in cross]
@@ -121,89 +160,83 @@ class CCLK(ContrastiveObjective):
         return stacked, torch.ones_like(stacked)
 
     def weights(self, pairs: Pairs, i: int) -> Tensor:
-        """(n, m + q) rows of the conditional operator, over the batch's samples and the queue's."""
+        """(n, m + q) rows of the conditional operator, over the samples of batch and queue."""
         if self.form == "released":
-            z = pairs.everyone(self.on, i)
-            there = pairs.there(pairs.keys.shape[1])
-            solved = (self.kernel, z, self.ridge, pairs.rows, there)
-            weights = released_operator(*solved, dtype=pairs.anchors.dtype)
+            weights = self.released_operator(pairs, i)
         else:
             with torch.no_grad():
                 weights = self.operator(pairs, i)(slice(None))
-        weighed = self.weighed(pairs)
-        if weighed is None:
+        eligible = self.eligible(pairs)
+        if eligible is None:
             return weights
         own = pairs.own()
         own = functional.pad(own, (0, weights.shape[1] - own.shape[1]))
-        return weights.masked_fill(~(weighed | own), 0)
+        return weights.masked_fill(~(eligible | own), 0)
 
     def operator(self, pairs: Pairs, i: int) -> Columns:
-        """Columns of the conditional operator, by the condition as anchor view ``i`` has it."""
-        queue = None if pairs.queue is None else pairs.queue_condition[self.on]
+        """Columns of the conditional operator, by the condition in anchor view ``i``."""
         return conditional_columns(
             self.kernel,
             pairs.condition_of(self.on, i),
             self.ridge,
             pairs.rows,
-            pairs.there(pairs.keys.shape[1]),
-            queue=queue,
+            pairs.valid(),
+            queue=None if pairs.queue is None else pairs.queue_condition[self.on],
             landmarks=self.landmarks,
             dtype=pairs.anchors.dtype,
             gram=pairs.extras.get(self.gram_name),
         )
 
+    def released_operator(self, pairs: Pairs, i: int) -> Tensor:
+        """(n, m + q) weights of the released code, 0 or above 1e-6; NaN where K + ridge I is singular."""
+        with torch.no_grad():
+            values = as_vectors(pairs.everyone(self.on, i))
+            if values.dtype.is_floating_point:
+                values = values.double()
+            gram = self.kernel(values, values).double().fill_diagonal_(1)
+            if (valid := pairs.valid()) is not None:
+                gram = gram * valid * valid[:, None]
+            shifted = gram.clone()
+            shifted.diagonal().add_(self.ridge)
+            inverse, info = torch.linalg.inv_ex(shifted)
+            weights = (inverse @ gram).fill_diagonal_(0)
+            weights = weights.masked_fill(weights < LEAST_WEIGHT, 0)
+            return torch.where(info == 0, weights[pairs.rows], torch.nan).to(pairs.anchors.dtype)
+
     def log_weights(
         self, pairs: Pairs, views: list[int]
     ) -> tuple[Tensor, dict[int, tuple[Tensor, ...]]]:
         """(n, m) logarithms of the batch's weights, and each view's log-sums (n,) over the queue."""
-        m, weighed = pairs.keys.shape[1], self.weighed(pairs)
+        m, eligible = pairs.keys.shape[1], self.eligible(pairs)
         with torch.no_grad():
             operator = self.operator(pairs, views[0])
             logs = log_weights(operator(slice(0, m)))
-            if weighed is not None:
-                logs.masked_fill_(~(weighed[:, :m] | pairs.own()), EMPTY)
+            if eligible is not None:
+                logs.masked_fill_(~(eligible[:, :m] | pairs.own()), EMPTY)
         if pairs.queue is None:
             return logs, {}
-        counted = pairs.in_queue(weighed)
+        counted = pairs.in_queue(eligible)
 
         def weigh(some: slice) -> Tensor:
             weights = operator(slice(m + some.start, m + some.stop))
             return log_weights(weights).masked_fill_(~counted[:, some], EMPTY)
 
         queries = torch.stack([pairs.anchors[i] for i in views]) / self.temperature
-        sums = queue_logsumexp(queries, pairs.queue, weigh, *self.unweighed(pairs))
+        sums = queue_logsumexp(queries, pairs.queue, weigh, *self.further_weights(pairs))
         return logs, dict(zip(views, zip(*sums, strict=True), strict=True))
-
-    def weighed(self, pairs: Pairs) -> Tensor | None:
-        """(n, m + q) True at the other samples that may have a weight; None: all."""
-        raise NotImplementedError(f"{type(self).__name__} must define weighed")
-
-    def unweighed(self, pairs: Pairs) -> list[Weigh]:
-        """Which samples of the queue there is a log-sum over beside the weighted one."""
-        return []
-
-    def values(
-        self, pairs: Pairs, i: int, j: int, logs: Tensor, queued: tuple[Tensor, ...] | None
-    ) -> Tensor:
-        """(n,) values of one pair of views, from what `log_weights` gives."""
-        raise NotImplementedError(f"{type(self).__name__} must define values")
-
-    def literal(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
-        """(n,) values of one pair of views as printed or released, from weights (n, m + q)."""
-        raise NotImplementedError(f"{type(self).__name__} must define literal")
 
     def log_expectation(
         self, pairs: Pairs, i: int, j: int, logs: Tensor, queued: tuple[Tensor, ...] | None
     ) -> Tensor:
         """(n,) ``log Σ_j W_ji exp(s_ij)`` over the positive weights of batch and queue."""
         products, scale = self.scaled(pairs.sim(i, j))
-        if self.weighed(pairs) is None and products.stride() == logs.mT.stride():
-            logs = logs.mT  # the operator is symmetric, so these are all samples' weights as well
+        if self.eligible(pairs) is None and products.stride() == logs.mT.stride():
+            logs = logs.mT  # the operator is symmetric, and this layout is faster
         total = logsumexp(products, logs, scale)
         return total if queued is None else torch.logaddexp(total, queued[0])
 
     def scaled(self, products: Tensor) -> tuple[Tensor, float]:
-        """Products, and what they are to be multiplied by: 1 if that may need a gradient."""
+        """Products and a factor that together are divided by τ; a τ with gradient divides the products."""
         if isinstance(self.temperature, Tensor):
             return products / self.temperature, 1.0
         return products, 1 / self.temperature
@@ -211,7 +244,7 @@ class CCLK(ContrastiveObjective):
     def signed_expectation(
         self, pairs: Pairs, i: int, j: int, weights: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """(n,) ``Σ_j W_ji exp(s_ij - shift_i)`` with the signs of the weights, and the shift."""
+        """(n,) ``Σ_j W_ji exp(s_ij - shift_i)`` with weights of any sign, and the shift."""
         scores = pairs.sim(i, j)
         if pairs.queue is not None:
             queue = pairs.sim_queue(i).masked_fill(~pairs.in_queue(), EMPTY)
@@ -220,8 +253,20 @@ class CCLK(ContrastiveObjective):
         shift = scores.detach().amax(1)
         return (weights * (scores - shift[:, None]).exp()).sum(1), shift
 
+    def released_expectation(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
+        """(n,) log of the weighted sum over other samples' keys of views ``j`` and ``i``, and the queue."""
+        m, own_view = pairs.keys.shape[1], pairs.within(i)
+        logs = log_weights(weights)
+        blocks = [pairs.sim(i, j) / self.temperature + logs[:, :m]]
+        if own_view is not None:
+            blocks.append(pairs.sim(i, own_view) / self.temperature + logs[:, :m])
+        if pairs.queue is not None:
+            queue = masked(pairs.sim_queue(i) / self.temperature, pairs.in_queue())
+            blocks.append(queue + logs[:, m:])
+        return logsumexp_blocks(blocks)
+
     def undefined_hint(self) -> str:
-        """Where weights are kept literally, what would define the loss."""
+        """What would define the loss, with ``ridge=0`` or literal weights."""
         if self.ridge == 0:
             return ": the kernel matrix is singular, and ridge is 0; use a ridge above 0"
         if self.negative_weights == "keep":
@@ -230,11 +275,5 @@ class CCLK(ContrastiveObjective):
 
 
 def log_or_nan(x: Tensor) -> Tensor:
-    """``log x``; NaN, in place of minus infinity too, where it is undefined."""
+    """``log x``; NaN for 0 and below."""
     return torch.where(x > 0, x, torch.nan).log()
-
-
-def other_candidates(pairs: Pairs) -> Tensor:
-    """0-d, how many samples beside the anchor the operator was solved over: b - 1."""
-    others = pairs.anchors.new_full((), pairs.keys.shape[1] - 1)
-    return others if pairs.queue_valid is None else others + pairs.queue_valid.sum()

@@ -1,4 +1,4 @@
-"""Cl-InfoNCE: positives from the anchor's cluster."""
+"""Cl-InfoNCE: all samples of the anchor's cluster are positives."""
 
 from __future__ import annotations
 
@@ -16,27 +16,23 @@ from ccl_plugins.pairs.pairs import Pairs
 
 
 class ClInfoNCE(SupCon):
-    """Clustering InfoNCE: the samples of a cluster attract each other.
+    """Supervised contrastive loss on clusters: every sample of the cluster is a positive (Cl-InfoNCE).
 
-    Positives: the own other views, and all views of the other samples of the anchor's cluster, of
-    batch and queue; of equal weight, averaged outside the log.  Negatives: all that is left but the
-    anchor itself; the denominator has positives and negatives.  Clusters of one image make it NT-Xent,
-    labels make it SupCon.
+    ``-(1 / |P|) Σ_{p in P} log( e_p / Σ_a e_a )``.  Positives: the own other views, and all views of
+    the other samples of the anchor's cluster, of batch and queue; of equal weight, averaged outside the
+    log.  Negatives: all other keys; the denominator has positives and negatives.  With clusters of one
+    image it is NT-Xent, with labels it is SupCon.
 
-    Eq. (1) is an expectation over pairs drawn from one cluster.  In a batch it is estimated by all of
-    them, in every view, up to the constant log n.  Where pairs have ``draws``, it is computed as
-    printed: the own key, a partner's, over the mean of the drawn keys.
+    Eq. (1) is an expectation over pairs drawn from one cluster.  In a batch it is estimated by all such
+    pairs, in every view, up to the constant log n.  If pairs have ``draws``, it is computed as printed:
+    the own key, which is the partner's, over the mean of the drawn keys.
 
     Shape:
         (b, d), (b, d), condition (b,) of cluster ids -> ()
 
     Args:
-        temperature: τ, above 0.
         form: ``"paper"``; or ``"released"``, with a ``base_temperature`` of 0.07.
-        base_temperature: Multiplies the loss by τ / base_temperature; None, no factor.
-        on: The name of the condition that is read.
-        exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
-        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+        base_temperature: The loss is multiplied by τ / base_temperature; None: no factor.
 
     Source:
         Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), eq. (1).
@@ -61,14 +57,14 @@ class ClInfoNCE(SupCon):
         self.base_temperature = base_temperature
         if base_temperature is not None and isinstance(self._temperature, Learned):
             raise ValueError(
-                "a temperature that is learned would also be the factor τ / base_temperature, which"
-                " falls as it does: give a number or a schedule"
+                "a learned temperature would fall to lower the factor τ / base_temperature: give"
+                " temperature a number or a schedule"
             )
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per anchor, over all views at once; with draws, per pair of views.
 
-        An anchor of which no draw is left, all being excluded, has weight 0.
+        Anchors whose draws are all excluded get weight 0.
         """
         values, weights = super().terms(pairs) if pairs.draws is None else self._printed(pairs)
         if self.base_temperature is not None:

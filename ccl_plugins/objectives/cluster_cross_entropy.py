@@ -1,8 +1,8 @@
-"""Cross-entropy on class ids: what a conditional objective must beat."""
+"""Cross-entropy on class ids: the baseline of conditional objectives."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -12,30 +12,29 @@ from torch.nn import functional
 from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.objectives.base import ContrastiveObjective
 from ccl_plugins.pairs.pairs import Pairs
-from ccl_plugins.protocols import Table, ValueType
+from ccl_plugins.protocols import Table
 
 
 class ClusterCrossEntropy(ContrastiveObjective):
-    """Predict the class id of the condition with a linear layer; the baseline without any contrast.
+    """Cross-entropy of a linear classifier of the condition's classes: the baseline without contrast.
 
-    Positives and negatives: none.  Every view is classified on its own, all of equal weight.  With
-    labels as the condition this is supervised training; with clusters, deep clustering.
+    Positives and negatives: none.  Each view is classified separately, all of equal weight.  With labels
+    as the condition this is supervised training; with clusters, deep clustering.
 
-    The linear layer is this objective's own parameter.  It exists from construction where ``classes``
-    is given, and else from ``setup`` on, which counts them in the condition's table.
+    The linear layer is a parameter of this objective.  It exists from construction if ``classes`` is
+    given, otherwise from ``setup``, which counts the classes in the condition's table.
 
     Args:
-        dim: Width of what is classified: the backbone's ``num_features``, or the projection's.
+        dim: Width of the classified vectors: the backbone's ``num_features``, or the projection's width.
         classes: Number of classes, 2 or more; None: as many as the condition has when training starts.
             A condition that is fitted again during training needs the number.
-        of: What is classified: ``"backbone"`` features or the ``"projection"``.  In a call on raw
-            embeddings it is these.
-        on: The name of the condition that is read.
+        of: The vectors that are classified: ``"backbone"`` features or the ``"projection"``; in a call
+            on raw embeddings, these.
 
     Raises:
         TypeError: For a number that is not whole.
-        ValueError: For a number out of range, class ids of ``classes`` or more, embeddings of another
-            width, and use before there is a layer.
+        ValueError: For a number out of range, class ids of ``classes`` or more, vectors of another
+            width, and use before the layer exists.
 
     Source:
         Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), section 4, the
@@ -43,6 +42,7 @@ class ClusterCrossEntropy(ContrastiveObjective):
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"dim": 16, "classes": 10}
+    value_types = ("categorical",)
     min_views = 1
     embedding: Literal["sphere", "raw"] = "raw"
 
@@ -62,13 +62,8 @@ class ClusterCrossEntropy(ContrastiveObjective):
         self.on = on
         self.head = None if classes is None else nn.Linear(dim, classes)
 
-    @property
-    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
-        """One condition of class ids."""
-        return {self.on: ("categorical",)}
-
     def setup(self, tables: Mapping[str, Table] | Mapping[str, Tensor]) -> None:
-        """Make the linear layer, where ``classes`` was not given; before the optimizer exists.
+        """Create the linear layer if ``classes`` was not given; called before the optimizer exists.
 
         Args:
             tables: The conditions' values (N,) by name.
@@ -80,14 +75,14 @@ class ClusterCrossEntropy(ContrastiveObjective):
         self._check_ids(ids)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
-        # Called for a part of another module too.  Where the classes were counted, so they are again.
+        # A layer that ``setup`` created has the size that was saved, in a part of another module too.
         weight = state_dict.get(f"{prefix}head.weight")
         if self.head is None and weight is not None:
             self.head = nn.Linear(self.dim, len(weight))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def check_condition(self, condition: Mapping[str, Tensor]) -> None:
-        """Ids of classes that there are."""
+        """Raise ValueError for class ids out of range."""
         self._check_ids(condition[self.on])
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
@@ -96,7 +91,7 @@ class ClusterCrossEntropy(ContrastiveObjective):
         if x is None or self.of == "projection":
             x = pairs.anchors
         if x.shape[-1] != self.dim:
-            raise ValueError(f"dim is {self.dim}, but what is classified has {x.shape[-1]} columns")
+            raise ValueError(f"dim is {self.dim}, but the vectors have {x.shape[-1]} columns")
         ids = pairs.condition_of(self.on)[pairs.rows].expand(x.shape[:2])
         logits = self._layer()(x)
         values = functional.cross_entropy(logits.flatten(0, 1), ids.flatten(), reduction="none")
@@ -117,5 +112,5 @@ class ClusterCrossEntropy(ContrastiveObjective):
         if not 0 <= int(ids.min()) <= int(ids.max()) < classes:
             raise ValueError(
                 f"class ids must be from 0 to {classes - 1}, not {int(ids.min())} to {int(ids.max())}:"
-                f" there are {classes} classes"
+                f" the objective has {classes} classes"
             )

@@ -1,4 +1,4 @@
-"""CMC: contrastive multi-view coding, a contrast for every two views."""
+"""CMC: contrastive multiview coding, InfoNCE between every two views."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ from ccl_plugins.pairs.pairs import Pairs
 
 
 class CMC(InfoNCE):
-    """Contrastive multi-view coding: InfoNCE between every two views, both ways, summed.
+    """Contrastive multiview coding: InfoNCE between every two views, in both directions (CMC).
 
-    Positive: the own sample's key of the other view.  Negatives: the other samples' keys of that view,
-    and the queue; all of equal weight.  A view may be anything embedded in the same space: another
-    augmentation, another modality, an encoder of attributes.
+    ``Σ_{v ≠ w} -log( e_ii / Σ_j e_ij )``.  Positive: the own sample's other view.  Negatives: the other
+    samples' keys of that view, and the queue; all of equal weight.  A view may be anything embedded in
+    the same space: another augmentation, another modality, an encoder of attributes.
 
     Args:
-        temperature: τ, above 0.
-        graph: Which views are compared: ``"full"``, every two; ``"core"``, the first with each other.
+        graph: The views that are compared: ``"full"``: every two; ``"core"``: the first with each
+            other view.
         reduction: ``"sum"`` over the ordered pairs of views, or their ``"mean"``.
-        exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
-        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Source:
         Tian et al., Contrastive Multiview Coding (2020), eqs. (7) and (8).
@@ -50,7 +48,7 @@ class CMC(InfoNCE):
         return values * len(values) if self.reduction == "sum" else values, weights
 
     def compared(self, pairs: Pairs) -> list[tuple[int, int]]:
-        """All views, or the first and each other."""
+        """Every two views, or the first with each other view."""
         first, cross = min(pairs.anchor_views + pairs.key_views), super().compared(pairs)
         if self.graph == "full":
             return cross

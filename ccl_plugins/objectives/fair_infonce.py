@@ -1,8 +1,6 @@
-"""Fair-InfoNCE: negatives of the anchor's own sensitive class."""
+"""Fair-InfoNCE: negatives of the anchor's sensitive class."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
@@ -10,33 +8,26 @@ from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.infonce import InfoNCE
 from ccl_plugins.objectives.scalars import Scalar
 from ccl_plugins.pairs.pairs import Pairs
-from ccl_plugins.protocols import ValueType
 
 
 class FairInfoNCE(InfoNCE):
-    """InfoNCE whose negatives share the anchor's sensitive value, the baseline of Fair-CCLK.
+    """InfoNCE with negatives of the anchor's sensitive class: the baseline of Fair-CCLK.
 
-    Positive: the own sample's other view.  Negatives: that view of the other samples of the anchor's
-    class, of its own view too where ``within_view``, and those of the queue; all of equal weight.  An
-    anchor alone in its class does not count.
+    ``-log( e_ii / (e_ii + Σ_{j in N} e_ij) )``.  Positive: the own sample's other view.  Negatives: the
+    other samples N of the anchor's class: their keys of that view, of the anchor's own view too if
+    ``within_view``, and the queue; all of equal weight.  Anchors alone in their class get weight 0.
 
-    Where pairs have ``draws``, eq. (4) is computed as printed: the negatives are the drawn keys.
+    If pairs have ``draws``, eq. (4) is computed as printed: the negatives are the drawn keys.
 
     Shape:
         (b, d), (b, d), condition (b,) of class ids -> ()
-
-    Args:
-        temperature: τ, above 0.
-        within_view: Whether the anchor's own view gives negatives too.
-        symmetric: Every view as anchor once; else only the earlier of two.
-        on: The name of the condition that is read.
-        exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
-        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (4).  A continuous
         sensitive variable is clustered first (their Appendix D).
     """
+
+    value_types = ("categorical",)
 
     def __init__(
         self,
@@ -57,13 +48,7 @@ class FairInfoNCE(InfoNCE):
         )
         self.on = on
 
-    @property
-    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
-        """One categorical condition."""
-        return self.and_excluded({self.on: ("categorical",)})
-
     def where(self, pairs: Pairs) -> Tensor | None:
-        """The other samples of the anchor's class; a user's own negatives and draws as they are."""
-        if pairs.draws is not None or pairs.positive is not None:
-            return None
-        return pairs.alike(self.on)
+        """The other samples of the anchor's class; None: negatives that a user or a sampler chose."""
+        chosen = pairs.draws is not None or pairs.positive is not None
+        return None if chosen else pairs.alike(self.on)

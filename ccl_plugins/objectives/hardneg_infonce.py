@@ -1,4 +1,4 @@
-"""HardNeg-InfoNCE: the negatives nearest to the anchor."""
+"""HardNeg-InfoNCE: negatives nearest to the anchor."""
 
 from __future__ import annotations
 
@@ -14,33 +14,24 @@ from ccl_plugins.pairs.pairs import Pairs
 
 
 class HardNegInfoNCE(InfoNCE):
-    """InfoNCE whose negatives look like the anchor, the baseline of HardNeg-CCLK.
+    """InfoNCE with the negatives nearest to the anchor: the baseline of HardNeg-CCLK.
 
-    Positive: the own sample's other view.  Negatives: among the other samples' keys of that view, of
-    the anchor's own view too where ``within_view``, and the queue, the ``nearest`` to the anchor's
-    embedding; all of equal weight.  An anchor without negatives does not count.
+    ``-log( e_ii / (e_ii + Σ_{j in N} e_ij) )``.  Positive: the own sample's other view.  Negatives: of
+    the other samples' keys of that view, of the anchor's own view too if ``within_view``, and the
+    queue, the ``nearest`` keys N; all of equal weight.  Anchors without negatives get weight 0.
 
-    Where pairs have ``draws``, eq. (5) is computed as printed: the negatives are the drawn keys.  For
-    negatives of the cluster that the anchor's embedding is in, use `FairInfoNCE` on such clusters.
+    If pairs have ``draws``, eq. (5) is computed as printed: the negatives are the drawn keys.  For
+    negatives of the anchor's cluster, use `FairInfoNCE` on clusters of the embedding.
 
     Args:
-        temperature: τ, above 0.
-        nearest: How many negatives an anchor has, 1 or more; all where there are fewer.
-        within_view: Whether the anchor's own view gives negatives too.
-        symmetric: Every view as anchor once; else only the earlier of two.
-        exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
-        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
-
-    Raises:
-        TypeError: For a number of negatives that is not whole.
-        ValueError: For a value out of range.
+        nearest: The number of negatives of an anchor, 1 or more; all if there are fewer.
 
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (5), which leaves open how
         keys near the anchor are drawn.
     """
 
-    streams = False  # `values` goes through the queue
+    streams_queue = False
 
     def __init__(
         self,
@@ -62,7 +53,7 @@ class HardNegInfoNCE(InfoNCE):
         self.nearest = whole("nearest", nearest, 1)
 
     def values(self, pairs: Pairs, i: int, j: int, where: Tensor | None) -> tuple[Tensor, Tensor]:
-        """(n,) values and weights of one pair of views."""
+        """(n,) values and weights of one pair of views; ``where`` selects the negatives."""
         if pairs.draws is not None:
             return super().values(pairs, i, j, where)
         own = pairs.own_sim(i, j)

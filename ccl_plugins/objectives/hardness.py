@@ -1,7 +1,7 @@
-"""What UCL, H-UCL, SCL, H-SCL and HCL share: a mean over negatives that may prefer the hard ones.
+"""The base class of UCL, H-UCL, SCL, H-SCL and HCL: a mean over negatives, weighted by hardness.
 
-With ``g = s/τ``, all of them are ``log(1 + o E_q[e^g] / e^(g⁺))``.  They differ in which samples are
-negatives, in how the distribution q weighs them, and in what is a positive.
+With ``g = s/τ``, all of them compute ``log(1 + o E_q[e^g] / e^(g⁺))``.  They differ in the samples that
+are negatives, in the weights of the distribution q, and in the positives.
 """
 
 from __future__ import annotations
@@ -16,34 +16,27 @@ from torch.nn import functional
 
 from ccl_plugins.arguments import non_negative, positive
 from ccl_plugins.numerics.logsumexp import logsumexp_blocks, masked
+from ccl_plugins.numerics.numbers import Number, is_zero, log, plus
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
-from ccl_plugins.objectives.scalars import (
-    Number,
-    Scalar,
-    ScalarAttribute,
-    is_zero,
-    log,
-    plus,
-)
+from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 
 Blocks = Sequence[tuple[Tensor, Tensor]]
-"""Inner products (n, ·) of anchors and keys, and which of them count."""
+"""Inner products (n, ·) of anchors and keys, and masks that are True at those that count."""
 
 
 class HardnessObjective(ContrastiveObjective):
-    """The state that the family shares; negatives are of equal weight unless ``harden`` is called.
+    """A contrast with the mean over negatives, of equal weight unless a subclass sets ``beta``.
 
     Args:
-        temperature: τ, above 0.
-        o: What the mean over negatives is multiplied with: ``"batch"``, the number of samples in the
-            batch; ``"negatives"``, the number of other samples' keys, of any class; or a number.
-        within_view: Whether the anchor's own view gives negatives too.
-        exclude: Likely false negatives, as `ContrastiveObjective` takes them.
-        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+        o: The factor of the mean over negatives: ``"batch"``, the number of samples in the batch;
+            ``"negatives"``, the number of the other samples' keys, of any class; or a number above 0.
 
-    Raises:
-        ValueError: For a value out of range.
+    Args of subclasses:
+        beta: β, 0 or more: negatives are weighted by ``e^(βg)``; 0: equal weights.
+        threshold: Above 0: negatives with ``e^g`` below it are left out, and anchors without any other
+            negative get weight 0; None: none are left out.
+        weight_gradient: Whether the gradient flows through the weights too.
     """
 
     within_view = True
@@ -54,29 +47,23 @@ class HardnessObjective(ContrastiveObjective):
 
     def __init__(
         self,
-        temperature: Scalar,
+        temperature: Scalar = 0.5,
         *,
-        o: Scalar | Literal["batch", "negatives"],
-        within_view: bool,
-        exclude: Exclude | None,
-        gather_distributed: bool,
+        o: Scalar | Literal["batch", "negatives"] = "batch",
+        within_view: bool = True,
+        exclude: Exclude | None = None,
+        gather_distributed: bool = False,
     ) -> None:
         super().__init__(exclude=exclude, gather_distributed=gather_distributed)
         self.temperature = temperature
         self.o = o
         self.within_view = within_view
-        self.harden(0.0)
-
-    def harden(
-        self, beta: Scalar, threshold: Scalar | None = None, weight_gradient: bool = True
-    ) -> None:
-        """Weigh negatives by ``e^(βg)``, and leave those with ``e^g`` below the threshold out."""
-        self.beta = beta
-        self.threshold = threshold
-        self.weight_gradient = weight_gradient
+        self.beta = 0.0
+        self.threshold = None
+        self.weight_gradient = True
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """One value per anchor and pair of views; weight 0 where no negative is left."""
+        """One value per anchor and pair of views; weight 0 for anchors without negatives."""
         values, weights = [], []
         for i, j in pairs.cross():
             log_negatives, own, some = self.contrast(pairs, i, j)
@@ -87,16 +74,16 @@ class HardnessObjective(ContrastiveObjective):
     def contrast(
         self, pairs: Pairs, i: int, j: int, where: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """What anchor view ``i`` is compared with beside its own keys of view ``j``.
+        """The scores of anchor view ``i`` against its negatives and its own keys of view ``j``.
 
         Args:
-            pairs: All that is compared.
+            pairs: The pairs.
             i: Anchor view.
             j: Key view of the positive.
-            where: (n, m + q), to have those samples alone as negatives; None: all others.
+            where: (n, m + q) True at the samples that may be negatives; None: all.
 
         Returns:
-            (n,) ``log(o E_q[e^g])``, the own scores ``g⁺``, and 1 where there is a negative, else 0.
+            (n,) ``log(o E_q[e^g])``, the own scores ``g⁺``, and 1 for anchors with a negative, else 0.
         """
         others = pairs.negatives(i, j, self.within_view)
         negatives = others if where is None else pairs.negatives(i, j, self.within_view, where)
@@ -105,11 +92,11 @@ class HardnessObjective(ContrastiveObjective):
         return self.correct(log_mean, own) + self.log_o(pairs, others), own, some
 
     def correct(self, log_mean: Tensor, own: Tensor) -> Tensor:
-        """(n,) ``log E_q[e^g]`` as it enters the loss, beside the own scores (n,)."""
+        """(n,) ``log E_q[e^g]`` as it enters the loss, given the own scores (n,)."""
         return log_mean
 
     def log_mean(self, negatives: Blocks) -> tuple[Tensor, Tensor]:
-        """(n,) ``log E_q[e^g]``, and 1 where there is a negative, 0 where there is none."""
+        """(n,) ``log E_q[e^g]``, and 1 for anchors with a negative, else 0."""
         if self.threshold is not None:
             bound = self.temperature * log(self.threshold)
             negatives = [(sims, keep & (sims.detach() >= bound)) for sims, keep in negatives]
@@ -127,7 +114,7 @@ class HardnessObjective(ContrastiveObjective):
 
 
 def count(blocks: Blocks) -> Tensor:
-    """(n,) how many entries count, in the dtype of the inner products."""
+    """(n,) the number of entries that count, in the dtype of the inner products."""
     number = torch.stack([keep.sum(1).expand(len(sims)) for sims, keep in blocks]).sum(0)
     return number.to(blocks[0][0].dtype)
 
@@ -142,8 +129,8 @@ def log_expectation(
     """``log E_q[e^g]`` with ``q ∝ e^(βg)`` over the entries that count, as ``LSE((1+β)g) - LSE(βg)``.
 
     Args:
-        blocks: Inner products s = τg (n, ·), and which of them count.
-        number: (n,) how many count; where none does, the result is finite and means nothing.
+        blocks: Inner products s = τg (n, ·), and masks that are True at those that count.
+        number: (n,) how many count; for 0, the result is finite and meaningless.
         temperature: τ, above 0.
         beta: β, 0 or more; at 0 one log-sum-exp is enough.
         weight_gradient: Whether the gradient flows through q too.

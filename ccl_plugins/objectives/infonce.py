@@ -17,18 +17,11 @@ from ccl_plugins.pairs.pairs import Pairs
 
 
 class InfoNCE(ContrastiveObjective):
-    """InfoNCE; with ``within_view`` it is NT-Xent, SimCLR's loss.
+    """InfoNCE: tell another view of the same sample from the other samples.
 
-    Positive: the own sample's other view.  Negatives: the other samples' keys of that view, of the
-    anchor's own view too where ``within_view``, and the queue; all of equal weight.  An anchor without
-    negatives does not count.
-
-    Args:
-        temperature: τ, above 0.
-        within_view: Whether the anchor's own view gives negatives too.
-        symmetric: Every view as anchor once; else only the earlier of two.
-        exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
-        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+    ``-log( e_ii / Σ_j e_ij )``.  Positive: the own sample's other view.  Negatives: the other samples'
+    keys of that view, of the anchor's own view too if ``within_view``, and the queue; all of equal
+    weight.  Anchors without negatives get weight 0.  With ``within_view`` it is NT-Xent, SimCLR's loss.
 
     Source:
         van den Oord et al., Representation Learning with Contrastive Predictive Coding (2018).  Tsai
@@ -36,8 +29,8 @@ class InfoNCE(ContrastiveObjective):
         their code computes ``within_view=True``.
     """
 
-    streams: ClassVar[bool] = True
-    """Whether the queue's share is added to ``values``; a subclass may see to the queue there."""
+    streams_queue: ClassVar[bool] = True
+    """Whether the queue is added block by block to ``values`` of the batch; else ``values`` reads it."""
     temperature = ScalarAttribute(positive, learnable=True)
 
     def __init__(
@@ -57,13 +50,29 @@ class InfoNCE(ContrastiveObjective):
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """Minus the log-probability of the positive, per pair of views."""
         where, cross = self.where(pairs), self.compared(pairs)
-        queue = pairs.queue if self.streams and pairs.draws is None else None
+        queue = pairs.queue if self.streams_queue and pairs.draws is None else None
         batch = pairs if queue is None else replace(pairs, queue=None, queue_valid=None)
         rows = [self.values(batch, i, j, where) for i, j in cross]
         if queue is not None:
             rows = self._with_queue(pairs, queue, cross, where, rows)
         values, weights = zip(*rows, strict=True)
         return torch.stack(values), torch.stack(weights)
+
+    def compared(self, pairs: Pairs) -> list[tuple[int, int]]:
+        """Anchor and key positions of the views that are compared."""
+        return list(pairs.cross(self.symmetric))
+
+    def where(self, pairs: Pairs) -> Tensor | None:
+        """(n, m + q) True at the other samples that the condition selects; None: all."""
+        return None
+
+    def values(self, pairs: Pairs, i: int, j: int, where: Tensor | None) -> tuple[Tensor, Tensor]:
+        """(n,) values and weights of one pair of views; ``where`` selects the negatives."""
+        blocks = pairs.contrast(i, j, self.within_view, where)
+        logits = [masked(sims / self.temperature, keep) for sims, keep in blocks]
+        values = logsumexp_blocks(logits) - pairs.own_sim(i, j) / self.temperature
+        compared = sum(s.shape[1] if keep is None else keep.sum(1) for s, keep in blocks)
+        return values, torch.ones_like(values) * (compared > 1)
 
     def _with_queue(
         self,
@@ -73,7 +82,7 @@ class InfoNCE(ContrastiveObjective):
         where: Tensor | None,
         rows: list[tuple[Tensor, Tensor]],
     ) -> list[tuple[Tensor, Tensor]]:
-        """Values and weights of the pairs of views, given those without the queue."""
+        """Values and weights of the pairs of views with the queue, from those without."""
         counted, views = pairs.in_queue(where), sorted({i for i, _ in cross})
         if pairs.negative is not None:
             counted = counted & pairs.in_queue(pairs.negative)
@@ -88,19 +97,3 @@ class InfoNCE(ContrastiveObjective):
             )
             for (i, j), (values, weights) in zip(cross, rows, strict=True)
         ]
-
-    def compared(self, pairs: Pairs) -> list[tuple[int, int]]:
-        """Anchor and key positions of the views that are compared."""
-        return list(pairs.cross(self.symmetric))
-
-    def where(self, pairs: Pairs) -> Tensor | None:
-        """(n, m + q) True at the other samples that the condition singles out; None: all."""
-        return None
-
-    def values(self, pairs: Pairs, i: int, j: int, where: Tensor | None) -> tuple[Tensor, Tensor]:
-        """(n,) values and weights of one pair of views; ``where`` holds for the negatives."""
-        blocks = pairs.contrast(i, j, self.within_view, where)
-        logits = [masked(sims / self.temperature, keep) for sims, keep in blocks]
-        values = logsumexp_blocks(logits) - pairs.own_sim(i, j) / self.temperature
-        compared = sum(s.shape[1] if keep is None else keep.sum(1) for s, keep in blocks)
-        return values, torch.ones_like(values) * (compared > 1)

@@ -1,4 +1,4 @@
-"""A mixture: several objectives at once, each reading its own condition."""
+"""A mixture: several objectives on the same pairs, each with its own condition."""
 
 from __future__ import annotations
 
@@ -9,28 +9,39 @@ import torch
 from torch import Tensor, nn
 
 from ccl_plugins.arguments import non_negative
+from ccl_plugins.numerics.gram import Statistic
 from ccl_plugins.objectives.base import ContrastiveObjective, own_terms
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, changing, progress
 from ccl_plugins.pairs.pairs import Pairs
-from ccl_plugins.protocols import Objective, ValueType
+from ccl_plugins.protocols import (
+    Objective,
+    SupportsAfterStep,
+    SupportsHierarchies,
+    SupportsProgress,
+    SupportsScalars,
+    SupportsSetup,
+    SupportsStatistics,
+    Table,
+    ValueType,
+)
 
 
 class Mixture(ContrastiveObjective):
-    """Weighted sum of objectives on the same pairs.
+    """Weighted sum of several objectives on the same pairs.
 
     ``Σ_k w_k loss_k``.  Positives, negatives and their weights are those of each objective.  Each reads
-    the condition that its own ``on`` names: a fair one a sensitive column and a supervised one labels,
-    say.  Inner products are computed once for all that have no ``exclude``.
+    the condition that its ``on`` names: a fair one a sensitive column and a supervised one labels, say.
+    Inner products are computed once for all objectives without ``exclude``.
 
     Args:
         objectives: One or more, in order or by name.
         weights: One for each, 0 or more, in the same order or by the same names; None: all 1.
-        gather_distributed: In a call on raw embeddings, compare with the samples of all processes;
-            this counts, and not what the objectives have.
+        gather_distributed: In a call on raw embeddings, compare with the samples of all processes; the
+            objectives' own settings are not read.
 
     Raises:
-        ValueError: For no objectives, for weights that do not fit, and for objectives that want
-            unit-norm and raw embeddings, or different value types of one condition.
+        ValueError: If no objectives are given, for weights that do not fit, and for objectives that
+            need unit-norm and raw embeddings, or different value types of one condition.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"objectives": ["infonce", "ucl"], "weights": [1, 0.5]}
@@ -62,70 +73,74 @@ class Mixture(ContrastiveObjective):
         self.within_view = any(member.within_view for member in members.values())
         means = [member.distributed == "mean" for member in members.values()]
         self.distributed = "mean" if all(means) else "replicated"
-        self.hierarchies = any(getattr(each, "hierarchies", False) for each in members.values())
-        self._conditions = _read_by_all(members)
+        self.hierarchies = any(each.hierarchies for each in self._members(SupportsHierarchies))
+        self._conditions = _common_value_types(members)
+        self.set_place("")
 
     @property
     def conditions(self) -> Mapping[str, Sequence[ValueType]]:
         """The conditions of all objectives, with the value types that all readers of each accept."""
         return self._conditions
 
-    def setup(self, tables: Mapping[str, Any]) -> None:
-        """Let the objectives make parameters of their own."""
-        self._tell("setup", tables)
+    def set_place(self, place: str) -> None:
+        """Name the objectives, and those of mixtures among them, by their path from the outermost one."""
+        self.place = place
+        for name, part in self.parts.items():
+            if isinstance(part.objective, ContrastiveObjective):
+                part.objective.set_place(f"{place}/{name}" if place else name)
+
+    def setup(self, tables: Mapping[str, Table]) -> None:
+        """Let the objectives create parameters that depend on the conditions' tables."""
+        for member in self._members(SupportsSetup):
+            member.setup(tables)
 
     def after_step(self) -> None:
-        """Tell the objectives of an optimizer step."""
-        self._tell("after_step")
+        """Let the objectives change their state after an optimizer step."""
+        for member in self._members(SupportsAfterStep):
+            member.after_step()
 
     def check_condition(self, condition: Mapping[str, Tensor]) -> None:
-        """Let the objectives refuse values of a call."""
-        self._tell("check_condition", condition)
+        """Let the objectives refuse condition values of a call."""
+        for member in self._members(ContrastiveObjective):
+            member.check_condition(condition)
 
-    def statistics(self) -> dict[str, Any]:
-        """What the objectives want to be kept of a queue."""
-        found: dict[str, Any] = {}
-        for part in self.parts.values():
-            if hasattr(part.objective, "statistics"):
-                found |= part.objective.statistics()
+    def statistics(self) -> dict[str, Statistic]:
+        """The statistics that the objectives ask a queue to keep."""
+        found: dict[str, Statistic] = {}
+        for member in self._members(SupportsStatistics):
+            found |= member.statistics()
         return found
 
     def progress(self, step: int, total: int) -> None:
-        """Bring the scheduled numbers, of weights too, to where training is."""
+        """Set the scheduled numbers of weights and objectives to their values at a step."""
         for part in self.parts.values():
             progress(part, step, total)
-        self._tell("progress", step, total)
-
-    def _tell(self, what: str, *args: Any) -> None:
-        for part in self.parts.values():
-            if hasattr(part.objective, what):
-                getattr(part.objective, what)(*args)
+        for member in self._members(SupportsProgress):
+            member.progress(step, total)
 
     def scalars(self) -> dict[str, Tensor]:
         """The current values of the numbers that change, as ``"<objective>/<number>"``."""
         found: dict[str, Tensor] = {}
         for name, part in self.parts.items():
-            own = {key: number().detach() for key, number in changing(part).items()}
-            if hasattr(part.objective, "scalars"):
-                own |= part.objective.scalars()
-            found |= {f"{name}/{key}": value for key, value in own.items()}
+            scalars = {key: number().detach() for key, number in changing(part).items()}
+            if isinstance(part.objective, SupportsScalars):
+                scalars |= part.objective.scalars()
+            found |= {f"{name}/{key}": value for key, value in scalars.items()}
         return found
-
-    def _seen(self, pairs: Pairs) -> Pairs:
-        return pairs  # each objective looks for itself
 
     def loss(self, pairs: Pairs) -> Tensor:
         """The weighted sum of the objectives' losses."""
         return self._sum(lambda objective: objective.loss(pairs))
 
     def defined_loss(self, pairs: Pairs) -> Tensor:
-        """As ``loss``, and an error where one of the objectives is undefined."""
-        return self._sum(lambda each: getattr(each, "defined_loss", each.loss)(pairs))
-
-    def _sum(self, loss: Callable[[Any], Tensor]) -> Tensor:
-        return torch.stack(
-            [part.weight * loss(part.objective) for part in self.parts.values()]
-        ).sum(0)
+        """As ``loss``, with a check of each objective that waits for the device."""
+        return self._sum(
+            lambda objective: (
+                objective.defined_loss(pairs)
+                if isinstance(objective, ContrastiveObjective)
+                else objective.loss(pairs)
+            )
+        )
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """All objectives' rows; on one process their weighted mean is the loss."""
@@ -137,6 +152,19 @@ class Mixture(ContrastiveObjective):
             shares.append(weights / total.clamp_min(torch.finfo(total.dtype).tiny))
         counted = sum(share.detach().sum().round() for share in shares)
         return torch.cat(rows) * counted, torch.cat(shares)
+
+    def _prepared(self, pairs: Pairs) -> Pairs:
+        return pairs  # each objective prepares them for itself
+
+    def _members(self, supports: type) -> list[Any]:
+        """The objectives that satisfy a protocol or are of a class."""
+        members = [part.objective for part in self.parts.values()]
+        return [member for member in members if isinstance(member, supports)]
+
+    def _sum(self, loss: Callable[[Any], Tensor]) -> Tensor:
+        return torch.stack(
+            [part.weight * loss(part.objective) for part in self.parts.values()]
+        ).sum(0)
 
 
 class Part(nn.Module):
@@ -152,20 +180,22 @@ class Part(nn.Module):
 
 
 def _by_name(given: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
-    """By the names given, or by number."""
+    """By the given names, or by number."""
     return dict(given if isinstance(given, Mapping) else {str(i): x for i, x in enumerate(given)})
 
 
-def _read_by_all(members: Mapping[str, Objective]) -> dict[str, tuple[ValueType, ...]]:
+def _common_value_types(members: Mapping[str, Objective]) -> dict[str, tuple[ValueType, ...]]:
+    """The value types of each condition that all of its readers accept."""
     accepted: dict[str, tuple[ValueType, ...]] = {}
     for member in members.values():
         for name, value_types in member.conditions.items():
-            accepted[name] = tuple(m for m in accepted.get(name, value_types) if m in value_types)
+            before = accepted.get(name, value_types)
+            accepted[name] = tuple(each for each in before if each in value_types)
     for name, value_types in accepted.items():
         if not value_types:
             wanted = {k: m.conditions[name] for k, m in members.items() if name in m.conditions}
             raise ValueError(
                 f"objectives must accept one value type of the condition {name!r}, not {wanted}:"
-                " give each its own, on=..."
+                " give each a condition of its own, on=..."
             )
     return accepted

@@ -10,13 +10,8 @@ from ccl_plugins.objectives.scalars import Scalar
 class NTXent(InfoNCE):
     """NT-Xent, SimCLR's loss: InfoNCE with negatives of both views.
 
-    Positive: the own sample's other view.  Negatives: the other samples' keys of that view and of the
-    anchor's own, and the queue; all of equal weight.
-
-    Args:
-        temperature: τ, above 0.
-        exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
-        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+    ``-log( e_ii / Σ_j e_ij )``.  Positive: the own sample's other view.  Negatives: the other samples'
+    keys of both views, and the queue; all of equal weight.
 
     Source:
         Chen et al., A Simple Framework for Contrastive Learning of Visual Representations (2020),

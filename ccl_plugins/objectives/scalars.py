@@ -1,6 +1,6 @@
 """The numbers of an objective: fixed, scheduled over training, or learned.
 
-Wherever a constructor takes a `Scalar`, a number can be given, or a table that says how it changes:
+A constructor parameter of type `Scalar` takes a number or a table that describes how it changes:
 ``{schedule = "cosine", start = 0.5, end = 0.1}`` or ``{learn = true, start = 0.07}``.
 """
 
@@ -17,10 +17,7 @@ from torch import Tensor, nn
 from ccl_plugins.arguments import one_of
 
 Scalar: TypeAlias = float | Mapping[str, Any]
-"""What is given for a number: itself, or how it is scheduled or learned."""
-
-Number: TypeAlias = float | Tensor
-"""What an objective computes with: a float where it is fixed, a 0-d tensor where it changes."""
+"""A number, or a table that describes how it is scheduled or learned."""
 
 Check: TypeAlias = Callable[[str, float], float]
 """A range check of `ccl_plugins.arguments`."""
@@ -29,9 +26,9 @@ SCHEDULES = ("constant", "linear", "cosine")
 
 
 class Scheduled(nn.Module):
-    """A number that runs from ``start`` to ``end`` over training.
+    """A number that changes from ``start`` to ``end`` over training.
 
-    It is a buffer and not a float, so that a compiled objective need not be compiled for each value.
+    It is a buffer, because a compiled objective would be compiled anew for each value of a float.
     """
 
     value: Tensor
@@ -46,7 +43,7 @@ class Scheduled(nn.Module):
         return self.value
 
     def progress(self, done: float) -> None:
-        """Take the value that belongs to a share of training, from 0 to 1; waits for no device."""
+        """Set the value for a share of training, from 0 to 1, without waiting for the device."""
         if self.schedule == "cosine":
             done = (1 - math.cos(math.pi * done)) / 2
         self.value.fill_(self.start + (self.end - self.start) * done)
@@ -57,7 +54,7 @@ class Scheduled(nn.Module):
 
 
 class Learned(nn.Module):
-    """A number above 0 that is learned, as its logarithm."""
+    """A number above 0 whose logarithm is learned."""
 
     def __init__(self, start: float) -> None:
         super().__init__()
@@ -71,17 +68,17 @@ class Learned(nn.Module):
 def read_scalar(
     name: str, given: Scalar | str | None, check: Check, learnable: bool = False
 ) -> float | Scheduled | Learned:
-    """What was given for a number, checked at both ends where it is scheduled.
+    """Read a `Scalar` and check its range, at both ends if it is scheduled.
 
     Args:
         name: The parameter, for messages.
         given: A number; or ``schedule`` with ``start`` and ``end``; or ``learn`` with ``start``.
-        check: The range.
-        learnable: Whether it makes sense to learn it.
+        check: Checks the range.
+        learnable: Whether the number may be learned.
 
     Raises:
         TypeError: For anything else.
-        ValueError: For a number out of range, and for one to learn that cannot be learned.
+        ValueError: For a number out of range, or one to learn that may not be learned.
     """
     if not isinstance(given, Mapping):
         return check(name, _number(name, given))
@@ -108,20 +105,20 @@ def read_scalar(
 def _number(name: str, value: Any) -> float:
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
         raise TypeError(f"{name} must be a number, not {value!r}")
-    return value  # type: ignore[return-value]  # ints and numpy's numbers do as floats
+    return value  # type: ignore[return-value]  # ints and numpy's numbers work as floats
 
 
 class ScalarAttribute:
-    """An attribute of an objective that is set to a `Scalar` and read as a `Number`.
+    """An attribute of an objective that is set to a `Scalar` and read as a float or a 0-d tensor.
 
-    ``temperature = ScalarAttribute(positive, learnable=True)`` in the class, and in the constructor
-    ``self.temperature = temperature``, which checks it.
+    The class has ``temperature = ScalarAttribute(positive, learnable=True)``; the constructor sets
+    ``self.temperature = temperature``, which checks the value.
 
     Args:
-        check: The range.
-        learnable: Whether it makes sense to learn it.
+        check: Checks the range.
+        learnable: Whether the number may be learned.
         optional: Whether it may be None.
-        words: What else it may be.
+        words: Words that may be given instead of a number.
     """
 
     def __init__(
@@ -150,40 +147,25 @@ class ScalarAttribute:
         elif given is not None or not self.optional:
             held = read_scalar(self.name, given, self.check, self.learnable)
         if self.held in objective._modules:
-            delattr(objective, self.held)  # a number may take the place of what changes
+            delattr(objective, self.held)  # a fixed number replaces one that changed
         setattr(objective, self.held, held)
 
 
 def changing(objective: nn.Module) -> dict[str, Scheduled | Learned]:
-    """An objective's own numbers that are scheduled or learned, by the parameter's name."""
+    """The scheduled and learned numbers of an objective, by parameter; not those of its members."""
     children = objective.named_children()
     return {n.lstrip("_"): c for n, c in children if isinstance(c, Scheduled | Learned)}
 
 
 def progress(objective: nn.Module, step: int, total: int) -> None:
-    """Bring an objective's own scheduled numbers to where training is.
+    """Set the scheduled numbers of an objective, not those of its members, to their values at a step.
 
     Args:
-        objective: What has the numbers.
-        step: Optimizer steps taken before.
-        total: Those of the whole run; its last step has the schedules' ends.
+        objective: The module with the numbers.
+        step: The number of optimizer steps taken before.
+        total: That of the whole run; in its last step the schedules have reached their ends.
     """
     done = min(step / max(total - 1, 1), 1.0)
     for scalar in changing(objective).values():
         if isinstance(scalar, Scheduled):
             scalar.progress(done)
-
-
-def is_zero(number: Number) -> bool:
-    """Whether a number is 0 and stays it; one that changes is never looked at."""
-    return not isinstance(number, Tensor) and number == 0
-
-
-def log(number: Number) -> Number:
-    """The logarithm, of a float too."""
-    return number.log() if isinstance(number, Tensor) else math.log(number)
-
-
-def plus(x: Tensor, number: Number, y: Tensor) -> Tensor:
-    """``x + number · y``, in one pass where the number is fixed."""
-    return x + number * y if isinstance(number, Tensor) else torch.add(x, y, alpha=number)

@@ -1,8 +1,7 @@
-"""SCL: the samples of other classes are negatives."""
+"""SCL: only samples of other classes are negatives."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import torch
@@ -14,16 +13,15 @@ from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.hardness import Blocks, HardnessObjective
 from ccl_plugins.objectives.scalars import Scalar
 from ccl_plugins.pairs.pairs import Pairs
-from ccl_plugins.protocols import ValueType
 
 
 class SCL(HardnessObjective):
-    """SCL: contrast with the other classes only.
+    """Supervised contrast in which only samples of other classes are negatives (SCL).
 
-    ``log(1 + o E_q[e^g] / e^(g⁺))`` with ``g = s/τ``.  Positive: the own other view, or, each with a
-    term of its own, all keys of the anchor's class.  Negatives: the samples of other classes of both
-    views and of the queue, all of equal weight in the mean ``E_q``.  Unlike SupCon's, the terms have
-    no other positive in the denominator.  Anchors without a negative are left out.
+    ``log(1 + o E_q[e^g] / e^(g⁺))`` with ``g = s/τ``.  Positive: the own other view, or, each in a
+    separate term, all keys of the anchor's class.  Negatives: the samples of other classes of both
+    views and of the queue, all of equal weight in the mean ``E_q``.  In contrast to SupCon, no term has
+    the other positives in its denominator.  Anchors without negatives get weight 0.
 
     More than two views are compared two by two.
 
@@ -31,23 +29,18 @@ class SCL(HardnessObjective):
         (b, d), (b, d), condition (b,) -> ()
 
     Args:
-        temperature: τ, above 0.
         positives: ``"one"``: the own other view; ``"all"``: every key of the anchor's class.
-        average: With all positives, whether every pair counts alike, ``"pairs"``, so that anchors of
-            larger classes count more, or every anchor, ``"anchors"``.
-        o: What the mean over negatives is multiplied with: ``"batch"``, the number of samples in the
-            batch; ``"negatives"``, the number of other samples' keys, of any class; or a number.
+        average: With ``positives="all"``: ``"pairs"``, every pair has equal weight, so that anchors of
+            larger classes weigh more; ``"anchors"``, every anchor has equal weight.
         within_view: Whether keys of the anchor's own view are compared with it too.
-        on: The name of the condition that is read.
-        exclude: Likely false negatives, ``(kernel, threshold)`` or with the name of a condition as
-            third: other samples at least that alike are no negatives.
-        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Source:
         Jiang et al., Supervised Contrastive Learning with Hard Negative Samples (2022), eq. (29) with
         q of eq. (8); eqs. (9), (12) are ``o=1``; their code computes ``o="negatives"``, and trains
         with ``positives="all"``.
     """
+
+    value_types = ("categorical",)
 
     def __init__(
         self,
@@ -72,13 +65,8 @@ class SCL(HardnessObjective):
         self.average = one_of("average", average, ("pairs", "anchors"))
         self.on = on
 
-    @property
-    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
-        """One condition, class ids, beside what ``exclude`` reads."""
-        return self.and_excluded({self.on: ("categorical",)})
-
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """One value per anchor and pair of views; weight 0 where no negative is left."""
+        """One value per anchor and pair of views; weight 0 for anchors without negatives."""
         alike = pairs.alike(self.on)
         different = pairs.counted() & ~alike
         values, weights = [], []
@@ -95,7 +83,7 @@ class SCL(HardnessObjective):
         return torch.stack(values), torch.stack(weights)
 
     def _more_positives(self, pairs: Pairs, i: int, j: int, alike: Tensor) -> Blocks:
-        """The keys of the anchor's class beside the own one, where ``negatives`` finds the others."""
+        """The other samples' keys of the anchor's class, in blocks as in `Pairs.negatives`."""
         m = pairs.keys.shape[1]
         blocks = [(pairs.sim(i, j), alike[:, :m])]
         if self.within_view and (k := pairs.within(i)) is not None:

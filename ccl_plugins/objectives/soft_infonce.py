@@ -1,8 +1,8 @@
-"""Soft InfoNCE: targets as alike as the samples' conditions."""
+"""Soft InfoNCE: targets are proportional to the similarity of conditions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -10,20 +10,20 @@ from torch import Tensor
 
 from ccl_plugins.arguments import positive
 from ccl_plugins.numerics.logsumexp import EMPTY, log_weights, logsumexp, masked
-from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
+from ccl_plugins.objectives.base import ANY_VALUE_TYPE, ContrastiveObjective, Exclude
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
-from ccl_plugins.protocols import Kernel, ValueType
+from ccl_plugins.protocols import Kernel
 
 
 class SoftInfoNCE(ContrastiveObjective):
-    """InfoNCE with soft targets: every key is a positive as far as its condition is the anchor's.
+    """InfoNCE with soft targets: a key attracts in proportion to the similarity of its condition.
 
-    ``-Σ_j t_ij log( e_ij / Σ_k e_ik )``, ``t_ij = k(z_i, z_j) / Σ_k k(z_i, z_k)``, without gradient.
-    Positives: all candidates, weighted by the targets, which sum to 1.  Negatives: the same, of equal
-    weight.  Candidates: the own sample's other view where ``own``; the other samples' keys of that
-    view, of the anchor's own view too where ``within_view``; and the queue.  Similarities below 0
-    count as 0; an anchor like no candidate does not count.
+    ``-Σ_j t_ij log( e_ij / Σ_k e_ik )``, ``t_ij = k(z_i, z_j) / Σ_k k(z_i, z_k)``; no gradient flows
+    through the targets t.  Positives: all candidates, weighted by the targets, which sum to 1.
+    Negatives: the same, of equal weight.  Candidates: the own sample's other view if ``own``; the other
+    samples' keys of that view, of the anchor's own view too if ``within_view``; and the queue.
+    Similarities below 0 count as 0; anchors with zero similarity to every candidate get weight 0.
 
     Settings: y-Aware InfoNCE is an RBF kernel of the metadata; X-CLR is the cosine kernel of caption
     embeddings with ``target_temperature``; ReSSL is the cosine kernel of the momentum keys with
@@ -33,17 +33,15 @@ class SoftInfoNCE(ContrastiveObjective):
         (b, d), (b, d), condition (b,), (b, c) or one (b, c) per view -> ()
 
     Args:
-        kernel: A similarity of condition values.  Where they differ per view, those of the key's
-            view are compared; where queries alone have values, those of the anchor's.
-        temperature: τ, above 0.
+        kernel: A similarity of condition values.  If values differ per view, those of the key's view
+            are compared; if only queries have values, those of the anchor's view.
         target_temperature: Above 0: targets are the softmax of similarity / target_temperature; None:
-            they are proportional to the similarity.
+            targets are proportional to the similarity.
         own: Whether the own key is a candidate.
-        within_view: Whether the anchor's own view gives candidates too.
-        symmetric: Every view as anchor once; else only the earlier of two.
-        on: The name of the condition that is read.
-        exclude: Samples that are left out, ``(kernel, threshold)``, as in `ContrastiveObjective`.
-        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+        within_view: Whether keys of the anchor's own view are candidates too.
+        exclude: Samples that are no candidates: ``(kernel, threshold)``, or ``(kernel, threshold, name)``
+            with the name of the condition that the kernel reads, by default ``"condition"``.  Samples
+            whose similarity to the anchor is at or above the threshold are left out.
 
     Raises:
         ValueError: For a value out of range.
@@ -55,6 +53,7 @@ class SoftInfoNCE(ContrastiveObjective):
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"kernel": "rbf"}
+    value_types = ANY_VALUE_TYPE
     temperature = ScalarAttribute(positive, learnable=True)
     target_temperature = ScalarAttribute(positive, optional=True)
 
@@ -80,29 +79,24 @@ class SoftInfoNCE(ContrastiveObjective):
         self.symmetric = symmetric
         self.on = on
 
-    @property
-    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
-        """One condition of any value type."""
-        return self.and_excluded({self.on: ("categorical", "multi_label", "continuous")})
-
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """The cross-entropy with the targets, per pair of views."""
         self.refuse_draws(pairs)
-        known: dict[int, Tensor] = {}
         z = pairs.condition[self.on]
+        known: dict[int, Tensor] = {}
 
-        def alike(i: int, j: int) -> Tensor:
+        def targets_of(i: int, j: int) -> Tensor:
             view = 0 if z.ndim < 3 else j if len(z) == len(pairs.keys) else i
             if view not in known:
-                known[view] = self.likeness(pairs, view)
+                known[view] = self.target_logits(pairs, view)
             return known[view]
 
-        rows = [self.values(pairs, i, j, alike) for i, j in pairs.cross(self.symmetric)]
+        rows = [self.values(pairs, i, j, targets_of) for i, j in pairs.cross(self.symmetric)]
         values, weights = zip(*rows, strict=True)
         return torch.stack(values), torch.stack(weights)
 
-    def likeness(self, pairs: Pairs, j: int) -> Tensor:
-        """(n, m + q) logits of the targets, before candidates are singled out."""
+    def target_logits(self, pairs: Pairs, j: int) -> Tensor:
+        """(n, m + q) logits of the targets over all samples, candidates or not."""
         with torch.no_grad():
             z = pairs.everyone(self.on, j)
             similarity = self.kernel(z[pairs.rows], z).to(pairs.anchors.dtype)
@@ -111,25 +105,25 @@ class SoftInfoNCE(ContrastiveObjective):
             return log_weights(similarity)
 
     def values(
-        self, pairs: Pairs, i: int, j: int, alike: Callable[[int, int], Tensor]
+        self, pairs: Pairs, i: int, j: int, targets_of: Callable[[int, int], Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """(n,) values and weights of one pair of views; ``alike`` has the `likeness` of any two."""
-        m, brought, own_view = pairs.keys.shape[1], pairs.positive, pairs.within(i)
-        positives = pairs.counted(brought if brought is not None else pairs.negative)
-        shown = pairs.contrasted(positives)
+        """(n,) values and weights of two views; ``targets_of`` gives `target_logits` of any two."""
+        m, own_view = pairs.keys.shape[1], pairs.within(i)
+        positives = pairs.counted(pairs.negative if pairs.positive is None else pairs.positive)
+        compared = pairs.contrasted(positives)
         own = pairs.own() if self.own else torch.zeros_like(pairs.own())
-        near = alike(i, j)
-        sims = [(pairs.sim(i, j), near[:, :m], shown[:, :m] | own, positives[:, :m] | own)]
+        cross = targets_of(i, j)
+        sims = [(pairs.sim(i, j), cross[:, :m], compared[:, :m] | own, positives[:, :m] | own)]
         if self.within_view and own_view is not None:
-            within = alike(i, own_view)[:, :m]
-            sims.append((pairs.sim(i, own_view), within, shown[:, :m], positives[:, :m]))
+            within = targets_of(i, own_view)[:, :m]
+            sims.append((pairs.sim(i, own_view), within, compared[:, :m], positives[:, :m]))
         if pairs.queue is not None:
-            sims.append((pairs.sim_queue(i), near[:, m:], shown[:, m:], positives[:, m:]))
-        logits, targets, shown, positives = (
+            sims.append((pairs.sim_queue(i), cross[:, m:], compared[:, m:], positives[:, m:]))
+        logits, targets, compared, positives = (
             torch.cat(parts, 1) for parts in zip(*sims, strict=True)
         )
         targets = masked(targets, positives)
         found = (targets.amax(1) > EMPTY / 2).to(logits.dtype)
         logits = logits / self.temperature
-        log_all = logsumexp(masked(logits, shown))
+        log_all = logsumexp(masked(logits, compared))
         return (log_all - (targets.softmax(1) * logits).sum(1)) * found, found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,34 +11,29 @@ from torch.autograd.function import once_differentiable
 
 from ccl_plugins.arguments import positive
 from ccl_plugins.numerics.logsumexp import EMPTY, in_order_of, least_exponent
+from ccl_plugins.numerics.numbers import Number
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
-from ccl_plugins.objectives.scalars import Number, Scalar, ScalarAttribute
+from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
-from ccl_plugins.protocols import ValueType
 
 
 class SupCon(ContrastiveObjective):
-    """Supervised contrastive loss, L_out: every sample of the anchor's class is a positive.
+    """Supervised contrastive loss: every sample of the anchor's class is a positive (SupCon).
 
     ``-(1 / |P|) Σ_{p in P} log( e_p / Σ_a e_a )``.  Positives: the own other views, and all views of
     the other samples of the anchor's class, of batch and queue; of equal weight, averaged outside the
-    log.  Negatives: all that is left but the anchor itself; the denominator has positives and
-    negatives.  An anchor without positives does not count.
+    log (L_out).  Negatives: all other keys; the denominator has positives and negatives.  Anchors
+    without positives get weight 0.
 
     Shape:
         (b, d), (b, d), condition (b,) of class ids -> ()
-
-    Args:
-        temperature: τ, above 0.
-        on: The name of the condition that is read.
-        exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
-        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Source:
         Khosla et al., Supervised Contrastive Learning (2020), eq. (2), without the factor τ / 0.07 of
         their code.
     """
 
+    value_types = ("categorical",)
     within_view = True
     temperature = ScalarAttribute(positive, learnable=True)
 
@@ -54,27 +49,22 @@ class SupCon(ContrastiveObjective):
         self.temperature = temperature
         self.on = on
 
-    @property
-    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
-        """One categorical condition."""
-        return self.and_excluded({self.on: ("categorical",)})
-
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per anchor, over all views at once."""
         self.refuse_draws(pairs)
         alike = pairs.alike(self.on)
-        shown = pairs.contrasted(alike)
+        compared = pairs.contrasted(alike)
         own, m = pairs.own(), pairs.keys.shape[1]
         rows = []
         for i, number in enumerate(pairs.anchor_views):
             blocks = []
             for j, key_number in enumerate(pairs.key_views):
-                masks = shown[:, :m], alike[:, :m]
+                masks = compared[:, :m], alike[:, :m]
                 if key_number != number:
                     masks = masks[0] | own, masks[1] | own
                 blocks.append((pairs.sim(i, j), *masks))
             if pairs.queue is not None:
-                blocks.append((pairs.sim_queue(i), shown[:, m:], alike[:, m:]))
+                blocks.append((pairs.sim_queue(i), compared[:, m:], alike[:, m:]))
             rows.append(log_share(blocks, self.temperature))
         values, weights = zip(*rows, strict=True)
         return torch.stack(values), torch.stack(weights)
@@ -83,10 +73,10 @@ class SupCon(ContrastiveObjective):
 def log_share(
     blocks: Sequence[tuple[Tensor, Tensor, Tensor]], temperature: Number
 ) -> tuple[Tensor, Tensor]:
-    """(n,) minus the mean log-probability of the positives, and weights: 1 where there is one.
+    """(n,) minus the mean log-probability of the positives, and weights: 1 for anchors with positives.
 
     Args:
-        blocks: Inner products (n, ·), which of them count, and which of them are positives.
+        blocks: Inner products (n, ·), and masks: True at those that count, True at the positives.
         temperature: τ.
     """
     scale = 1.0
@@ -101,7 +91,7 @@ def log_share(
 
 
 class _LogShare(torch.autograd.Function):
-    """Log-sum-exp less the mean of the positives, and in one matrix per block its gradient."""
+    """Log-sum-exp minus the mean of the positives; its gradient takes one matrix per block."""
 
     @staticmethod
     def forward(ctx: Any, scale: float, *blocks: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
-"""The mathematics of CACR: what it costs to move a query to its positives and away from its negatives.
+"""The mathematics of CACR: the cost of moving a query to its positives and away from its negatives.
 
-Costs are squared distances of unit vectors, ``d² = 2 - 2⟨a, b⟩``, so that inner products are all that
-is needed.  Two conditional distributions weigh them: ``π⁺ = softmax(t⁺ d²)`` prefers far positives,
-``π⁻ = softmax(-t⁻ d²)`` near negatives.
+Costs are squared distances of unit vectors, ``d² = 2 - 2⟨a, b⟩``, computed from inner products.  Two
+conditional distributions weigh them: ``π⁺ = softmax(t⁺ d²)`` prefers far positives,
+``π⁻ = softmax(-t⁻ d²)`` prefers near negatives.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from ccl_plugins.numerics.logsumexp import EMPTY, gather, in_order_of, least_exponent, masked
-from ccl_plugins.objectives.scalars import Number
+from ccl_plugins.numerics.distributed import gather
+from ccl_plugins.numerics.logsumexp import EMPTY, in_order_of, least_exponent, masked
+from ccl_plugins.numerics.numbers import Number
 from ccl_plugins.pairs.pairs import Pairs
 
 
 def squared_distances(products: Tensor) -> Tensor:
-    """``|a - b|²`` of unit vectors from their inner products; of any shape."""
+    """``|a - b|²`` of unit vectors, from inner products of any shape."""
     return 2 - 2 * products
 
 
 def positive_weights(costs: Tensor, t_plus: Number | None) -> Tensor:
-    """π⁺ (K, n): far positives count more; equal weights where ``t_plus`` is None.
+    """π⁺ (K, n): far positives weigh more; equal weights if ``t_plus`` is None.
 
     Args:
         costs: (K, n) squared distances of n queries to their K positives.
@@ -38,7 +39,7 @@ def positive_weights(costs: Tensor, t_plus: Number | None) -> Tensor:
 
 
 def log_negative_weights(products: Tensor, keep: Tensor, t_minus: Number | None) -> Tensor:
-    """``log π⁻`` (n, m): near negatives count more; equal weights where ``t_minus`` is None.
+    """``log π⁻`` (n, m): near negatives weigh more; equal weights if ``t_minus`` is None.
 
     Args:
         products: (n, m) inner products of n queries and m negatives.
@@ -51,20 +52,20 @@ def log_negative_weights(products: Tensor, keep: Tensor, t_minus: Number | None)
 
 
 def repulsion(products: Tensor, keep: Tensor, t_minus: Number | None, attached: int) -> Tensor:
-    """Minus the expected squared distance to the negatives under π⁻ (n,); 0 where there is none.
+    """Minus the expected squared distance to the negatives under π⁻ (n,); 0 without negatives.
 
     Args:
         products: (n, m) inner products of n queries and m negatives.
         keep: (n, m) True at the negatives that count.
         t_minus: Above 0; None: equal weights.
-        attached: How many columns, the first, carry gradient through their weights too.
+        attached: The number of columns, from the first, with gradient through their weights too.
     """
     result: Tensor = _Repulsion.apply(products, keep, t_minus, attached)  # type: ignore[no-untyped-call]  # torch's
     return result
 
 
 class _Repulsion(torch.autograd.Function):
-    """``-Σ_j π_j (2 - 2 s_j) = 2 Σ_j π_j s_j - 2``, and in the place of π its gradient by s."""
+    """``-Σ_j π_j (2 - 2 s_j) = 2 Σ_j π_j s_j - 2``; π is overwritten by the gradient by s."""
 
     @staticmethod
     def forward(
@@ -107,7 +108,7 @@ def rbf_repulsion(products: Tensor, log_weights: Tensor, keep: Tensor, precision
 def query_products(pairs: Pairs, i: int) -> Tensor:
     """(n, m) inner products of the queries of view ``i`` with the queries of all processes.
 
-    These are the keys, unless those come from a momentum encoder.
+    The queries are the keys, unless the keys come from a momentum encoder.
     """
     j = pairs.within(i)
     if pairs.shared and j is not None:
@@ -117,14 +118,14 @@ def query_products(pairs: Pairs, i: int) -> Tensor:
 
 
 def other_queries(pairs: Pairs) -> Tensor:
-    """(n, m) True at the other samples' queries, which count beside any queue."""
+    """(n, m) True at the other samples' queries; with a queue, they count too."""
     return replace(pairs, batch_candidates=None).others(pairs.negative)
 
 
 def with_queue(pairs: Pairs, i: int, products: Tensor, keep: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """The negatives of anchor view ``i``: those given, and the queue; or only what is drawn of them.
+    """The negatives of anchor view ``i``: the given ones and the queue, or only the drawn ones.
 
-    Blocks of inner products (n, ·) and of which of them count.
+    Blocks of inner products (n, ·), and masks that are True at those that count.
     """
     if pairs.draws is not None:
         return [(products.gather(1, pairs.draws), keep.gather(1, pairs.draws))]
@@ -135,9 +136,9 @@ def with_queue(pairs: Pairs, i: int, products: Tensor, keep: Tensor) -> list[tup
 
 
 def conditional_entropy(embeddings: Tensor, t_minus: float = 1.0) -> Tensor:
-    """The entropy of π⁻, in nats: how evenly a query's negatives surround it; log(M - 1) at most.
+    """The entropy of π⁻, in nats, at most log(M - 1): how evenly the negatives surround a query.
 
-    ``mean_i Σ_{j≠i} -π⁻_ij ln π⁻_ij``; a diagnostic, not a loss.  It grows as embeddings spread.
+    ``mean_i Σ_{j≠i} -π⁻_ij ln π⁻_ij``; a diagnostic, not a loss.  It grows as the embeddings spread.
 
     Args:
         embeddings: (M, d), M at least 2; normalized here.

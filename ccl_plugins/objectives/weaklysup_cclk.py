@@ -1,4 +1,4 @@
-"""WeaklySup-CCLK: positives that share the anchor's auxiliary value."""
+"""WeaklySup-CCLK: positives weighted by the similarity of their condition."""
 
 from __future__ import annotations
 
@@ -8,65 +8,51 @@ from torch.nn import functional
 
 from ccl_plugins.numerics.logsumexp import EMPTY, logsumexp, logsumexp_blocks, masked
 from ccl_plugins.numerics.streaming import Weigh
-from ccl_plugins.objectives.cclk import CCLK, log_or_nan
-from ccl_plugins.objectives.cclk_released import released_positives
+from ccl_plugins.objectives.cclk import CCLK, LOG_RANGE, log_or_nan
 from ccl_plugins.pairs.pairs import Pairs
 
 
 class WeaklySupCCLK(CCLK):
-    """CCL-K with conditional positives: samples of a like condition attract each other.
+    """Positives weighted by similar condition, to learn from an auxiliary variable (WeaklySup-CCLK).
 
     ``-log( c_i / (c_i + Σ_{j≠i} e_ij) )``.  Positives: the samples weighted by the conditional
-    operator, the own other view among them.  Negatives: the other samples, of equal weight.  An anchor
-    that no sample is like, itself included (a row of zeros under a cosine kernel), does not count.
+    operator, the own other view among them.  Negatives: the other samples, of equal weight.  Anchors
+    with zero similarity to every sample, themselves included (a row of zeros under a cosine kernel),
+    get weight 0.
 
     Warning:
-        ``form="released"`` repels a sample's own views from each other: it leaves the own pair out of
-        the positives and puts it among the negatives.  Besides it drops weights below 1e-6 and takes
-        other samples of the anchor's own view too, on both sides.  Where no weight survives, it only
-        repels.
+        ``form="released"`` repels a sample's own views from each other: it leaves the own key out of
+        the positives and takes it as a negative.  It also drops weights below 1e-6, and takes other
+        samples of the anchor's own view as positives and negatives.  If no weight remains, all samples
+        are repelled.
 
     Shape:
         (b, d), (b, d), condition (b,) or (b, c) -> ()
-
-    Args:
-        kernel: A positive definite similarity of condition values.
-        temperature: τ, above 0.
-        ridge: λ of the conditional operator, 0 or more.
-        symmetric: Every view as anchor once; else only the earlier of two.
-        negative_weights: ``"clip"``: weights below 0 count as 0, so that the loss is always defined;
-            ``"keep"``: the literal equation, an error where it takes the log of a negative number.
-        form: ``"paper"`` or ``"released"``.
-        landmarks: How many samples stand for all where the operator is solved approximately (see
-            `ccl_plugins.numerics.conditional_operator`), for a large queue; None: exactly.
-        on: The name of the condition that is read.
-        exclude: Likely false negatives, ``(kernel, threshold)``, as in `ContrastiveObjective`.
-        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (7), which is
         ``symmetric=False, negative_weights="keep"``.
     """
 
-    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """One value per anchor and pair of views; weight 0 where nothing is a positive."""
-        values, weights = super().terms(pairs)
-        some = ~(values.detach() > -EMPTY / 2)  # NaN counts: it is not silently left out
-        return torch.where(some, values, 0), weights * some
-
-    def weighed(self, pairs: Pairs) -> Tensor | None:
-        """The positives, where a user brought them."""
+    def eligible(self, pairs: Pairs) -> Tensor | None:
+        """The positives that a user gave."""
         return pairs.positive
 
-    def unweighed(self, pairs: Pairs) -> list[Weigh]:
-        """The queue's negatives."""
+    def further_weights(self, pairs: Pairs) -> list[Weigh]:
+        """The negatives of the queue."""
         counted = pairs.in_queue(pairs.negative)
         return [lambda some: counted[:, some]]
+
+    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """One value per anchor and pair of views; weight 0 for anchors without positives."""
+        values, weights = super().terms(pairs)
+        some = ~(values.detach() > -EMPTY / 2)  # NaN keeps its weight: it must not go unnoticed
+        return torch.where(some, values, 0), weights * some
 
     def values(
         self, pairs: Pairs, i: int, j: int, logs: Tensor, queued: tuple[Tensor, ...] | None
     ) -> Tensor:
-        """(n,) softplus of the other samples' log-sum against the conditional positives'."""
+        """(n,) softplus of the negatives' log-sum minus the positives'."""
         products, scale = self.scaled(pairs.sim(i, j))
         negatives = logsumexp(products, pairs.others(pairs.negative), scale)
         if queued is not None:
@@ -74,9 +60,15 @@ class WeaklySupCCLK(CCLK):
         return functional.softplus(negatives - self.log_expectation(pairs, i, j, logs, queued))
 
     def literal(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
-        """(n,) the log as printed, undefined where the positives sum to less than 0."""
-        if self.form == "released":
-            return released_positives(pairs, i, j, weights, self.temperature)
+        """(n,) the log as printed, undefined where the sum of the positives is not above 0."""
         others = [masked(s / self.temperature, keep) for s, keep in pairs.negatives(i, j, False)]
         positives, shift = self.signed_expectation(pairs, i, j, weights)
         return functional.softplus(logsumexp_blocks(others) - log_or_nan(positives) - shift)
+
+    def released(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
+        """(n,) the log with clamped sums, and the own key among the negatives."""
+        blocks = pairs.contrast(i, j, within_view=True)
+        rest = [masked(sims / self.temperature, keep) for sims, keep in blocks]
+        log_positives = self.released_expectation(pairs, i, j, weights).clamp(*LOG_RANGE)
+        log_all = logsumexp_blocks([*rest, log_positives[:, None]])
+        return log_all.clamp(*LOG_RANGE) - log_positives

@@ -1,30 +1,30 @@
-"""Pairs: the one place where objectives and methods meet.
+"""Pairs: the embeddings that are compared, and what is known of each sample.
 
-A method says which embeddings are compared; an objective says what each comparison counts for.
-Pairs are kept as views x samples, so that nothing of size (views · samples)² is stored, no mask is
-built that an objective does not ask for, and a weight that belongs to two samples is computed once
-for all their views.
+A method builds pairs; an objective turns each comparison into a term of its loss.  Pairs are kept as
+views x samples: nothing of size (views · samples)² is stored, masks are built only when an objective
+asks for them, and a weight that belongs to two samples is computed once for all their views.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics.logsumexp import at_least_float32, gather
-from ccl_plugins.pairs.samples import Samples
+from ccl_plugins.numerics.condition_values import replace_invalid
+from ccl_plugins.numerics.distributed import gather
+from ccl_plugins.numerics.precision import at_least_float32
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs(Samples):
+class Pairs:
     """Anchors, the keys they are compared with, and what is known of each sample.
 
     Anchor sample ``i`` is key sample ``offset + i``: its *own* keys are those at that position, never
     those of an equal dataset index.  Embeddings are unit-norm unless the objective asks for raw ones,
-    and at least float32.
+    and at least float32.  Masks over "batch and queue" are (n, m + q): the batch's m samples first.
 
     Args:
         anchors: (u, n, d), u views of n samples.
@@ -32,10 +32,25 @@ class Pairs(Samples):
         anchor_views: The number of each anchor view.
         key_views: The number of each key view; two entries of equal number are the same image.
         queue: (q, d) earlier keys, without gradient.
-        features: (u, n, f) backbone features, for objectives that ask.
+        features: (u, n, f) backbone features, for objectives that ask for them.
         shared: Whether the keys are the anchors of all processes, with gradient.
         extras: Further tensors by name (the centroids of clusters, say).
-        offset, processes, condition, ...: What is known of each sample: `Samples` has them.
+        offset: The position of the first anchor among the keys.
+        processes: The number of processes that share these keys; their anchors together are all samples.
+        condition: By name (m,), (m, c) or, where it differs per view, (u, m, c).
+        index: (m,) dataset index of each sample.
+        partner: (m,) dataset index of the image in the views after the first, if it is another image.
+        partner_condition: By name (m,) or (m, c), that image's values of the conditions with a table.
+        queue_valid: (q,) False at places of the queue that are not filled yet.
+        queue_condition: By name (q,) or (q, c).
+        queue_index: (q,) dataset indices; None keeps entries of the anchor's own image as negatives.
+        batch_candidates: 0-d bool, whether the batch's other keys count beside the queue; None: they do.
+        draws: (n, k) explicit negatives as key positions, repeats allowed; they replace all other
+            negatives, including the queue's.
+        positive: (n, m + q) bool, the other samples that are positives, given by a user; None: the
+            objective decides.
+        negative: (n, m + q) bool, the other samples that may be negatives; None: all.  With
+            ``positive``, samples that are neither are left out.
     """
 
     anchors: Tensor
@@ -46,27 +61,41 @@ class Pairs(Samples):
     features: Tensor | None = None
     shared: bool = False
     extras: Mapping[str, Tensor] = field(default_factory=dict)
+    _: KW_ONLY
+    offset: int = 0
+    processes: int = 1
+    condition: Mapping[str, Tensor] = field(default_factory=dict)
+    index: Tensor | None = None
+    partner: Tensor | None = None
+    partner_condition: Mapping[str, Tensor] = field(default_factory=dict)
+    queue_valid: Tensor | None = None
+    queue_condition: Mapping[str, Tensor] = field(default_factory=dict)
+    queue_index: Tensor | None = None
+    batch_candidates: Tensor | None = None
+    draws: Tensor | None = None
+    positive: Tensor | None = None
+    negative: Tensor | None = None
     _products: dict[tuple[int, int], Tensor] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def rows(self) -> slice:
-        """Where the anchors stand among the key samples."""
+        """The positions of the anchors among the key samples."""
         return slice(self.offset, self.offset + self.anchors.shape[1])
 
     def cross(self, symmetric: bool = True) -> Iterator[tuple[int, int]]:
-        """Anchor and key positions of different views; without ``symmetric`` the earlier as anchor."""
+        """Positions of anchor and key of different views; not ``symmetric``: only earlier view to later."""
         for i, a in enumerate(self.anchor_views):
             for j, k in enumerate(self.key_views):
                 if a < k or (symmetric and a > k):
                     yield i, j
 
     def within(self, i: int) -> int | None:
-        """The key position of anchor view ``i``'s own images, or None where they are no keys."""
+        """The position among the keys of anchor view ``i`` itself; None if that view has no keys."""
         number = self.anchor_views[i]
         return self.key_views.index(number) if number in self.key_views else None
 
     def sim(self, i: int, j: int) -> Tensor:
-        """(n, m) inner products of anchor view ``i`` and key view ``j``, computed once per pair."""
+        """(n, m) inner products of anchor view ``i`` and key view ``j``, computed once per two views."""
         if self.keys is self.anchors and i > j:
             return self.sim(j, i).T
         if (i, j) not in self._products:
@@ -75,7 +104,7 @@ class Pairs(Samples):
 
     def own_sim(self, i: int, j: int) -> Tensor:
         """(n,) inner products of anchor view ``i`` with each sample's own key of view ``j``."""
-        # Not the diagonal of ``sim``, whose gradient would be a matrix of zeros beside it.
+        # The diagonal of ``sim`` would have a gradient of size (n, m) that is zero off the diagonal.
         return (self.anchors[i] * self.keys[j, self.rows]).sum(1)
 
     def sim_queue(self, i: int) -> Tensor:
@@ -92,20 +121,107 @@ class Pairs(Samples):
         mine = torch.arange(n, device=self.anchors.device) + self.offset
         return mine[:, None] == torch.arange(m, device=self.anchors.device)
 
+    def others(self, only: Tensor | None = None) -> Tensor:
+        """(n, m) True at the batch's other samples that count, restricted to ``only`` (n, m + q)."""
+        others = ~self.own()
+        if self.batch_candidates is not None:
+            others = others & self.batch_candidates
+        for mask in (self._given(), only):
+            others = others if mask is None else others & mask[:, : others.shape[1]]
+        return others
+
+    def in_queue(self, only: Tensor | None = None) -> Tensor:
+        """(n, q) or (1, q) True at the queue's entries that count, restricted to ``only`` (n, m + q).
+
+        Entries that are not filled, of the anchor's own image, or neither positive nor negative in the
+        masks of a user do not count.
+        """
+        if self.queue_valid is None:
+            raise ValueError("these pairs have no queue")
+        valid = self.queue_valid[None, :]
+        if self.queue_index is not None and self.index is not None:
+            for index in (self.index, self.partner):
+                if index is not None:
+                    valid = valid & (index[self.rows, None] != self.queue_index)
+        for mask in (self._given(), only):
+            valid = valid if mask is None else valid & mask[:, -valid.shape[1] :]
+        return valid
+
+    def counted(self, only: Tensor | None = None) -> Tensor:
+        """(n, m + q) True at the other samples that count, restricted to ``only`` (n, m + q)."""
+        others = self.others(only)
+        if self.queue_valid is None:
+            return others
+        return torch.cat([others, self.in_queue(only).expand(len(others), -1)], 1)
+
+    def alike(self, on: str) -> Tensor:
+        """(n, m + q) True at the other samples of the anchor's class, or at a user's positives.
+
+        Args:
+            on: The name of a categorical condition.
+
+        Raises:
+            ValueError: For a condition of several columns, as a hierarchy has.
+        """
+        if self.positive is not None:
+            return self.counted(self.positive)
+        if (ids := self.condition[on]).ndim != 1:
+            raise ValueError(
+                f"{on} must be one class id per sample, (b,), not {tuple(ids.shape)}: give one column"
+                " of a hierarchy"
+            )
+        mine, everyone = self.condition[on][self.rows], self.everyone(on)
+        return self.counted(mine[:, None] == everyone)
+
+    def contrasted(self, positives: Tensor) -> Tensor:
+        """(n, m + q) True at the other samples that are negatives or among ``positives``."""
+        return self.counted() if self.negative is None else self.counted(self.negative) | positives
+
+    def everyone(self, on: str, i: int = 0) -> Tensor:
+        """(m + q, ...) values of a condition: the batch's in view ``i``, then the queue's.
+
+        In empty places of the queue, whatever they hold, values of the batch are returned.
+        """
+        values, valid = self.condition_of(on, i), self.valid()
+        if valid is None:
+            return values
+        return replace_invalid(torch.cat([values, self.queue_condition[on]]), valid, len(values))
+
+    def valid(self) -> Tensor | None:
+        """(m + q,) True at the batch's samples and the queue's filled places; None without a queue."""
+        if self.queue_valid is None:
+            return None
+        return torch.cat([self.queue_valid.new_ones(self.keys.shape[1]), self.queue_valid])
+
+    def condition_of(self, name: str, i: int = 0) -> Tensor:
+        """(m,) or (m, c) values of a condition in anchor view ``i``."""
+        values = self.condition[name]
+        return values[i] if values.ndim == 3 else values
+
+    def excluding(self, mask: Tensor) -> Pairs:
+        """These pairs without the negatives at which ``mask`` (n, m + q) is True."""
+        return replace(self, negative=~mask if self.negative is None else self.negative & ~mask)
+
+    def _given(self) -> Tensor | None:
+        """(n, m + q) True at the positives and negatives that a user gave; None if none were given."""
+        if self.positive is None or self.negative is None:
+            return None
+        return self.positive | self.negative
+
     def negatives(
         self, i: int, j: int, within_view: bool, where: Tensor | None = None
     ) -> list[tuple[Tensor, Tensor]]:
-        """The other samples that anchor view ``i`` is compared with beside its positive of view ``j``.
+        """The negatives of anchor view ``i`` whose positive is of key view ``j``.
 
-        Blocks of inner products (n, ·) and of which of them count: the other samples' keys of view
-        ``j``; those of the anchor's own view where ``within_view``; the queue where there is one; or,
-        where there are ``draws``, these and nothing else.
+        Blocks of inner products (n, ·) and masks, True at those that count: the other samples' keys of
+        view ``j``; if ``within_view``, those of the anchor's own view; the queue, if there is one.  If
+        the pairs have ``draws``, only the drawn keys.
 
         Args:
             i: Anchor view.
             j: Key view of the positive.
             within_view: Whether keys of the anchor's own view are negatives.
-            where: (n, m + q), to count those samples alone.
+            where: (n, m + q) True at the samples to restrict the negatives to; None: all.
         """
         only = self.negative if where is None else where
         if where is not None and self.negative is not None:
@@ -124,7 +240,7 @@ class Pairs(Samples):
     def contrast(
         self, i: int, j: int, within_view: bool, where: Tensor | None = None
     ) -> list[tuple[Tensor, Tensor | None]]:
-        """Own keys of view ``j`` and negatives, in blocks as in `negatives`; None where all count."""
+        """Own keys of view ``j`` and `negatives`, in blocks; a mask of None: all of the block count."""
         (sims, keep), *more = self.negatives(i, j, within_view, where)
         if self.draws is not None:
             return [(self.own_sim(i, j)[:, None], None), (sims, keep), *more]
@@ -139,7 +255,7 @@ class Pairs(Samples):
             if j is None:
                 continue
             keep = torch.ones_like(draws, dtype=torch.bool)
-            if self.anchor_views[i] == self.key_views[j]:  # a draw of itself is no comparison
+            if self.anchor_views[i] == self.key_views[j]:  # a drawn anchor is no negative of itself
                 keep = ~self.own().gather(1, draws)
             if only is not None:
                 keep = keep & only.gather(1, draws)
@@ -169,17 +285,18 @@ class Pairs(Samples):
         condition: Mapping[str, Tensor] | None = None,
         gather_distributed: bool = False,
     ) -> Pairs:
-        """Pairs of a batch whose positives and negatives among the other samples a user brings.
+        """Pairs of a batch with positives and negatives given as masks over the other samples.
 
-        A sample's own other views are positives whatever the masks say.  Other samples that are
-        neither are left out.  Objectives with a single positive read the negatives alone.
+        A sample's own other views are positives whatever the masks hold.  Other samples that are
+        neither positive nor negative are left out.  Objectives with a single positive read only the
+        negatives.
 
         Args:
             projections: (u, n, d), u views of n samples, unit-norm unless the objective asks for raw.
-            positives: (n, m) bool; m is n times the processes whose samples are compared.
-            negatives: (n, m) bool; None: all that are no positives.
-            condition: As `in_batch` takes it, for objectives that weigh these samples by it.
-            gather_distributed: As `in_batch` takes it.
+            positives: (n, m) bool; m is n times the number of processes whose samples are compared.
+            negatives: (n, m) bool; None: all samples that are not positives.
+            condition: As in `in_batch`, for objectives that weigh these samples by it.
+            gather_distributed: As in `in_batch`.
 
         Raises:
             ValueError: For masks of another type or shape, or a sample that is both.
@@ -220,8 +337,8 @@ def in_batch(
         condition: By name (n,), (n, c) or (u, n, c).
         index: (n,) dataset indices.
         features: (u, n, f).
-        extras: Tensors that belong to no sample.
-        gather_distributed: Compare with the samples of all processes; every one has n of them.
+        extras: Further tensors by name, not one row per sample.
+        gather_distributed: Compare with the samples of all processes; each has n samples.
     """
     from lightly.utils import dist
 

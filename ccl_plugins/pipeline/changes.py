@@ -1,4 +1,4 @@
-"""What differs between two records of a run, and what of it a resumed run may change."""
+"""The differences between two records of a run, and which of them a resume allows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FREE = frozenset(
 
 
 def differences(saved: Any, now: Any, place: str = "") -> Iterator[str]:
-    """Where two records differ, as ``place: saved -> now``."""
+    """The places in which two records differ, as ``place: saved -> now``."""
     if isinstance(saved, Mapping) and isinstance(now, Mapping):
         for key in dict.fromkeys([*saved, *now]):
             yield from differences(saved.get(key), now.get(key), f"{place}.{key}".lstrip("."))
@@ -30,9 +30,9 @@ def differences(saved: Any, now: Any, place: str = "") -> Iterator[str]:
 
 
 def other_run(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """What keeps a run from being resumed as another, as ``place: saved -> now``; empty if nothing.
+    """The differences that keep a run from being resumed, as ``place: saved -> now``.
 
-    Settings in `FREE` may differ, the plug-ins that watch training too, and there may be more epochs.
+    Settings in `FREE` and plug-ins that give callbacks may differ, and there may be more epochs.
     """
     found = []
     for difference in differences(*(json.loads(json.dumps(record)) for record in (saved, now))):

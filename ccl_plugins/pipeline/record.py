@@ -9,54 +9,54 @@ from pathlib import Path
 from typing import Any
 
 from ccl_plugins._engine import engine
-from ccl_plugins.files.checkpoints import replacing
+from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.kinds import registry
 
 
-def plugins_of(components: Iterable[Any]) -> dict[str, str]:
-    """The plug-ins that components and those nested in them come from, with their versions."""
-    found = {c.spec.plugin: c.spec.version for c in _nested(list(components))}
+def plugins_of(choices: Iterable[Any]) -> dict[str, str]:
+    """The plug-ins that choices, and those nested in them, come from, with their versions."""
+    found = {c.spec.plugin: c.spec.version for c in nested(list(choices))}
     return dict(sorted(found.items()))
 
 
 def versions_of(plugins: Iterable[str]) -> dict[str, str]:
     """Installed plug-ins with their versions."""
-    there = {plugin.name: plugin.version for plugin in registry().plugins}
-    return {name: there[name] for name in sorted({*plugins})}
+    installed = {plugin.name: plugin.version for plugin in registry().plugins}
+    return {name: installed[name] for name in sorted({*plugins})}
 
 
-def _nested(value: Any) -> Iterator[Any]:
-    """The components in a value, at any depth."""
+def nested(value: Any) -> Iterator[Any]:
+    """The choices in a value, at any depth."""
     if isinstance(value, engine.Choice):
         yield value
-        yield from _nested(value.params)
+        yield from nested(value.params)
     elif isinstance(value, Mapping):
-        yield from _nested(list(value.values()))
+        yield from nested(list(value.values()))
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _nested(item)
+            yield from nested(item)
 
 
 def check_plugins(plugins: Mapping[str, str]) -> None:
-    """Whether the plug-ins of a record are installed; another version is one warning.
+    """Check that the plug-ins of a record are installed; another version is one warning.
 
     Raises:
         PluginFailed: For a plug-in that is not installed, saying what to install.
     """
-    there = versions_of(plugin.name for plugin in registry().plugins)
+    installed = versions_of(plugin.name for plugin in registry().plugins)
     for name, version in plugins.items():
         if name == engine.LOCAL:
             raise engine.PluginFailed(
-                "this run was made with objects of a session (local/...), which no installed plug-in"
-                " offers: it can be rebuilt only where they are defined"
+                "this run was made with objects of a session (local/...), which belong to no plug-in: it"
+                " can be rebuilt only where they are defined"
             )
-        if name not in there:
+        if name not in installed:
             raise engine.PluginFailed(
                 f"this run needs the plug-in {name} {version}: pip install {name}=={version}"
             )
-        if there[name] != version:
+        if installed[name] != version:
             warnings.warn(
-                f"this run was made with {name} {version}, and {there[name]} is installed",
+                f"this run was made with {name} {version}, and {installed[name]} is installed",
                 stacklevel=3,
             )
 
@@ -71,6 +71,6 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Write data as JSON; a file that was there is replaced by the whole of it or not at all."""
-    with replacing(path) as file:
-        file.write((json.dumps(data, indent=2) + "\n").encode())
+    """Write data as JSON, atomically."""
+    with atomic_write(path) as temporary:
+        temporary.write_bytes((json.dumps(data, indent=2) + "\n").encode())

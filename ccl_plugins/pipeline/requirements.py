@@ -1,4 +1,4 @@
-"""What the parts of a pipeline ask of each other, checked when it is composed."""
+"""What the parts of a pipeline require of each other, checked when it is composed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,42 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
+from ccl_plugins.protocols import (
+    SupportsBatchCheck,
+    SupportsColumn,
+    SupportsHierarchies,
+    SupportsHierarchy,
+    SupportsReadConditions,
+    SupportsWithinBatch,
+)
 
 if TYPE_CHECKING:
     from ccl_plugins.training.settings import FitSettings
 
 
+def check_conditions(conditions: Mapping[str, Any]) -> None:
+    """Check that each condition has the method that its ``refresh`` calls for.
+
+    Raises:
+        ValueError: For another ``refresh``, and for a condition without that method, naming it.
+    """
+    methods = {"never": "fit", "epoch": "fit", "batch": "__call__"}
+    for name, condition in conditions.items():
+        refresh, kind = condition.refresh, type(condition).__name__
+        if refresh not in methods:
+            raise ValueError(
+                f"the condition {name!r}, {kind}, has refresh {refresh!r};"
+                f" it must be {', '.join(map(repr, methods))}"
+            )
+        if not callable(getattr(condition, methods[refresh], None)):
+            raise ValueError(
+                f"the condition {name!r}, {kind}, has refresh {refresh!r}, for which it needs a method"
+                f" {methods[refresh]}"
+            )
+
+
 def check(objective: Any, views: Any, conditions: Mapping[str, Any]) -> list[str]:
-    """Whether an objective gets the views and the conditions that it needs.
+    """Check that an objective gets the views and the conditions that it needs.
 
     Returns:
         The names of the conditions that the objective does not read.
@@ -37,7 +66,8 @@ def check(objective: Any, views: Any, conditions: Mapping[str, Any]) -> list[str
                 f"{name} needs a {' or '.join(value_types)} condition, and {wanted!r}, {kind}, is"
                 f" {value_type}{_way_out(value_type, value_types)}"
             )
-        if getattr(condition, "hierarchy", False) and not getattr(objective, "hierarchies", False):
+        several = isinstance(condition, SupportsHierarchy) and condition.hierarchy
+        if several and not (isinstance(objective, SupportsHierarchies) and objective.hierarchies):
             raise ValueError(
                 f"{name} reads one class id per sample, and {wanted!r}, {kind}, is a hierarchy of several:"
                 " give it one level (wordnet(level=...)) or one k (clusters(k=...)), or make a condition"
@@ -47,10 +77,10 @@ def check(objective: Any, views: Any, conditions: Mapping[str, Any]) -> list[str
 
 
 def check_tables(conditions: Any, evaluate: Any, fit: Any) -> None:
-    """Whether what a configuration has under these names is of the right form.
+    """Check that these entries of a configuration are tables and lists where they must be.
 
     Raises:
-        InvalidConfig: For a table that is none, or a list that is none.
+        InvalidConfig: Otherwise, with an example of the right form.
     """
     for name, given, example in (
         ("conditions", conditions, '{color = "..."}; a single one is called condition'),
@@ -65,62 +95,57 @@ def check_tables(conditions: Any, evaluate: Any, fit: Any) -> None:
 
 
 def check_columns(evaluators: Iterable[Any], dataset: Any) -> None:
-    """Whether the data set has the columns that evaluators read, before a run is trained for them.
+    """Check that the data set has the columns that evaluators read, before a run is trained for them.
 
     Args:
-        evaluators: Those that say in an attribute ``column`` what they read, and in ``value_types`` of
-            which value types it can be, are looked at.
+        evaluators: Built ones; those that name a ``column`` are checked.
         dataset: The data set.
 
     Raises:
-        ValueError: For a column that is not there, and one of another value type.
+        ValueError: For a column that the data set lacks, and one of another value type.
     """
-    reading = [each for each in evaluators if getattr(each, "column", None) is not None]
+    reading = [e for e in evaluators if isinstance(e, SupportsColumn) and e.column is not None]
     schema = dataset.schema() if reading else {}
     for each in reading:
-        name, column, accepted = (
-            type(each).__name__,
-            each.column,
-            getattr(each, "value_types", None),
-        )
+        name, column = type(each).__name__, each.column
         if column not in schema:
-            there = ", ".join(schema)
             raise ValueError(
-                f"the evaluator {name} reads the column {column!r}, and the data set has {there}"
+                f"the evaluator {name} reads the column {column!r}, and the data set has"
+                f" {', '.join(schema)}"
             )
-        if accepted is not None and schema[column] not in accepted:
+        if schema[column] not in each.value_types:
             raise ValueError(
-                f"the evaluator {name} needs a {' or '.join(accepted)} column, and {column!r} is"
+                f"the evaluator {name} needs a {' or '.join(each.value_types)} column, and {column!r} is"
                 f" {schema[column]}"
             )
 
 
 def check_method(method: Any, batch_size: int, conditions: Mapping[str, Any]) -> None:
-    """Whether a built method can take these batches and compare by these conditions.
+    """Check that a built method can take these batches and compare by these conditions.
 
     Raises:
         ValueError: For a batch that does not fit into its queue, and, where it has one, for a condition
-            that means something within one batch only.
+            whose values of different batches cannot be compared.
     """
-    if hasattr(method, "check_batch"):
+    if isinstance(method, SupportsBatchCheck):
         method.check_batch(batch_size)
+    has_queue = isinstance(method, SupportsReadConditions)
     for name, condition in conditions.items():
-        if hasattr(method, "read_conditions") and getattr(condition, "within_batch", False):
+        if has_queue and isinstance(condition, SupportsWithinBatch) and condition.within_batch:
             raise ValueError(
-                f"the condition {name!r}, {type(condition).__name__}, tells samples of one batch apart and"
-                f" means nothing in the next, so {type(method).__name__} cannot compare a queue of earlier"
+                f"the condition {name!r}, {type(condition).__name__}, compares samples of one batch alone,"
+                f" so {type(method).__name__} cannot compare a queue of earlier"
                 " batches by it: use a method without a queue, as simclr or moco_v3"
             )
 
 
-def _missing(name: str, wanted: str, value_types: Any, there: list[str]) -> str:
-    message = f"{name} reads the condition {wanted!r} ({' or '.join(value_types)}), and "
-    if not there:
-        return message + "the pipeline has none: give it condition=..."
-    return (
-        message
-        + f"the pipeline has {', '.join(map(repr, there))}: give the objective on={there[0]!r}"
+def _missing(name: str, wanted: str, value_types: Any, present: list[str]) -> str:
+    message = (
+        f"{name} reads the condition {wanted!r} ({' or '.join(value_types)}), and the pipeline has"
     )
+    if not present:
+        return f"{message} none: give it condition=..."
+    return f"{message} {', '.join(map(repr, present))}: give the objective on={present[0]!r}"
 
 
 def _way_out(value_type: str, value_types: Any) -> str:
@@ -133,8 +158,9 @@ def read_by_sampler(sampler: Any, conditions: Mapping[str, Any]) -> str | None:
     """The name of the condition that a sampler reads, or None.
 
     Args:
-        sampler: The choice.  One whose class asks for ``condition`` reads that called ``on``, if it
-            has such a parameter; its static method ``value_types(parameters)`` says what it takes.
+        sampler: The choice.  If its class takes ``condition``, it reads the condition that its parameter
+            ``on`` names; without one, the only condition, or the one called ``"condition"``.  Its static
+            method ``value_types(parameters)`` gives the value types that it accepts.
         conditions: The built conditions of the pipeline, by name.
 
     Raises:
@@ -147,16 +173,16 @@ def read_by_sampler(sampler: Any, conditions: Mapping[str, Any]) -> str | None:
         next(iter(conditions)) if len(conditions) == 1 else "condition"
     )
     if on not in conditions:
-        there = ", ".join(map(repr, conditions))
+        present = ", ".join(map(repr, conditions))
         raise ValueError(
             f"the sampler {name} reads the condition {on!r}, and the pipeline has "
-            + (f"{there}: give the sampler on={next(iter(conditions))!r}" if there else "none")
+            + (f"{present}: give the sampler on={next(iter(conditions))!r}" if present else "none")
         )
     condition = conditions[on]
     if condition.refresh == "batch":
         raise ValueError(
-            f"the sampler {name} reads the condition {on!r}, {type(condition).__name__}, which is known"
-            " of embedded batches only: batches are made of static and refreshed ones"
+            f"the sampler {name} reads the condition {on!r}, {type(condition).__name__}, which is computed"
+            " from embedded batches: batches are drawn by conditions with refresh 'never' or 'epoch'"
         )
     value_types = getattr(sampler.spec.load(), "value_types", None)
     accepted = None if value_types is None else value_types(sampler.params)
@@ -181,7 +207,7 @@ def fit_settings(settings: Mapping[str, Any]) -> FitSettings:
     """The ``[fit]`` table, checked and complete.
 
     Raises:
-        InvalidConfig: For a setting that there is not.
+        InvalidConfig: For an unknown setting.
         TypeError: For a value of another type.
         ValueError: For a value out of range.
     """

@@ -1,23 +1,17 @@
-"""A run's backbone in the form in which other libraries read it."""
+"""The export of a run's backbone to a format that other libraries read."""
 
 from __future__ import annotations
 
 import inspect
-import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.pipeline.record import write_json
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from ccl_plugins.runs.run import Run
+    from ccl_plugins.runs.pipeline import Run
 
 FORMATS = ("timm",)
-FOLDER = "timm"
-"""Where it goes by default, in a run's folder."""
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
 
@@ -26,27 +20,30 @@ def export(run: Run, folder: str | Path | None = None, *, format: str = "timm") 
     """Write a run's backbone, without heads, as a folder that timm reads.
 
     It holds ``model.safetensors``, which ``timm.create_model(name, num_classes=0, checkpoint_path=...)``
-    takes, and ``config.json``, which says what it is: ``timm.create_model("local-dir:FOLDER",
+    takes, and ``config.json``, which describes the model: ``timm.create_model("local-dir:FOLDER",
     pretrained=True)`` needs nothing else.
 
     Args:
         run: A finished or interrupted run.
-        folder: Where to; by default ``timm`` in the run's folder.  Files of these names are replaced.
+        folder: The folder to write; by default ``timm`` in the run's folder.  Files of these names are
+            replaced.
         format: ``"timm"``.
 
     Returns:
         The folder.
 
     Raises:
-        ValueError: For another format, and for a backbone that timm does not have.
+        ValueError: For another format, and for a backbone that timm lacks.
     """
     from ccl_plugins.arguments import one_of
+    from ccl_plugins.files.tensors import write_tensors
 
     one_of("format", format, FORMATS)
     backbone = _of_timm(run)
-    target = Path(folder) if folder is not None else run.path / FOLDER
-    target.mkdir(parents=True, exist_ok=True)
-    _write_weights(target / WEIGHTS, backbone.model.state_dict())
+    target = Path(folder) if folder is not None else run.layout.exported
+    # Copies, since safetensors refuses tensors that share memory.
+    state = {name: tensor.clone() for name, tensor in backbone.model.state_dict().items()}
+    write_tensors(target / WEIGHTS, state, {})
     write_json(target / CONFIG, _config(backbone, run))
     return target
 
@@ -69,29 +66,15 @@ def _of_timm(run: Run) -> Any:
     return backbone
 
 
-def _write_weights(path: Path, state: Mapping[str, Tensor]) -> None:
-    """Whole or not at all."""
-    from safetensors.torch import save_file
-
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        save_file({name: tensor.contiguous().clone() for name, tensor in state.items()}, partial)
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
 def _config(backbone: Any, run: Run) -> dict[str, Any]:
-    """What timm's own export writes, and where it comes from."""
+    """The entries that timm's own export writes, and the objective, method and plug-ins of the run."""
     import timm
     import torch
 
     known = backbone.model.pretrained_cfg
     views: Any = run.parts.views
-    # What create_model itself takes says where weights come from, and not what the model is.
-    own = set(inspect.signature(timm.create_model).parameters)
+    # Options of create_model itself tell where weights come from, and do not describe the model.
+    not_model = set(inspect.signature(timm.create_model).parameters)
     images: dict[str, Any] = {}
     if all(hasattr(views, name) for name in ("size", "mean", "std")):
         mean, std = (
@@ -103,7 +86,7 @@ def _config(backbone: Any, run: Run) -> dict[str, Any]:
         "architecture": known["architecture"],
         "num_classes": 0,
         "num_features": backbone.num_features,
-        "model_args": {k: v for k, v in backbone.options.items() if k not in own},
+        "model_args": {k: v for k, v in backbone.options.items() if k not in not_model},
         "pretrained_cfg": {
             **{k: known[k] for k in ("first_conv", "classifier", "pool_size") if k in known},
             **images,

@@ -1,4 +1,4 @@
-"""Pictures of what a run has learned."""
+"""Pictures of the features that runs have learned."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ccl_plugins.runs.run import Run
+    from ccl_plugins.runs.pipeline import Run
 
 
 def embedding_map(runs: Mapping[str, Run], path: str | Path, column: str = "color") -> None:
-    """The test images of several runs' features in two dimensions, colored twice.
+    """Draw the test images' features of several runs in two dimensions, colored twice.
 
-    Above by a color column, each point in the very color of its image; below by label.  Where the
-    upper picture is orderly, the features tell the color; where the lower is, they tell the class.
+    The upper picture is colored by a color column, each point in the color of its image; the lower one by
+    label.  Where the colors of the upper picture are in order, the features tell the color; where those of
+    the lower are, they tell the class.
 
     Args:
-        runs: What stands over each pair of pictures, and its run.
+        runs: The runs by the title over their pictures.
         path: The file; its ending chooses the format.
         column: A continuous column of three values in [0, 1].
 
     Raises:
-        ValueError: If the column is not there, or holds no colors.
+        ValueError: If the data set lacks the column, or the column holds no colors.
     """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.2 * len(runs), 8), layout="constrained")
     panels = figure.subplots(2, len(runs), squeeze=False)
     for i, (title, run) in enumerate(runs.items()):
-        split = run.parts.dataset("test")
+        split = run.pipeline.dataset("test")
         color = _colors(split.metadata, column)
         points = project(run.encode(split.images))
         label = split.metadata["label"]

@@ -1,177 +1,299 @@
-"""From a pipeline to a run: the folder is checked before anything is done or lost, then trained into."""
+"""From a pipeline to a run, in three steps: check, prepare, train.
+
+Errors of the first two are mistakes of the user; nothing is written or deleted before the third.
+"""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.files.checkpoints import CHECKPOINTS, WEIGHTS
 from ccl_plugins.kinds import registry
 from ccl_plugins.pipeline.changes import other_run
-from ccl_plugins.pipeline.composition import Pipeline
+from ccl_plugins.pipeline.composition import Composition
 from ccl_plugins.pipeline.record import check_plugins, read_json, versions_of, write_json
 from ccl_plugins.pipeline.requirements import check_columns, check_method
-from ccl_plugins.runs.export import FOLDER as EXPORTED
-from ccl_plugins.runs.run import BEFORE, METRICS, RECORD, Run, measure
+from ccl_plugins.runs.layout import Layout
+from ccl_plugins.runs.measure import measure
+from ccl_plugins.runs.origin import naming
 
-FIGURES = "figures"
+if TYPE_CHECKING:
+    from ccl_plugins.training.fitting import ResumePoint
+    from ccl_plugins.training.parts import Parts
+    from ccl_plugins.training.settings import FitSettings
 
 
 class RunExists(FileExistsError):
-    """A folder already holds a run, and nobody said what is to become of it."""
+    """The folder already holds a run."""
 
 
 class RunInterrupted(RuntimeError):
     """Training was stopped before its end, and can be resumed."""
 
 
-def train(
-    pipeline: Pipeline,
-    out: Path,
-    *,
-    resume: bool = False,
-    overwrite: bool = False,
-    callbacks: Iterable[Any] = (),
-    progress: bool = True,
-    before: Callable[[Mapping[str, float]], None] = lambda metrics: None,
-) -> Run:
-    """Train a pipeline into a folder; see `Pipeline.fit`.
+@dataclass(frozen=True)
+class Plan:
+    """A pipeline and the folder that it may be trained into.
 
-    A run that was never begun is begun by ``resume`` too.  A backbone that says ``pretrained`` is
-    measured first; ``before`` is told.
+    Args:
+        pipeline: The pipeline, with the settings of this run.
+        layout: The folder.
+        resume: Whether the run in the folder is continued.
+        overwrite: Whether the run in the folder is deleted.
+        point: The checkpoint to continue from; None at the start of training.
+    """
+
+    pipeline: Composition
+    layout: Layout
+    resume: bool
+    overwrite: bool
+    point: ResumePoint | None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that can begin: its networks are built and its training data are read.
+
+    Args:
+        plan: The plan.
+        parts: The built parts.
+        split: The training split.
+        record: The record of the run, as plain data.
+        callbacks: Lightning callbacks.
+    """
+
+    plan: Plan
+    parts: Parts
+    split: Any
+    record: Mapping[str, Any]
+    callbacks: list[Any]
+
+
+def check(
+    pipeline: Composition, out: Path, *, resume: bool = False, overwrite: bool = False
+) -> Plan:
+    """Check that a pipeline can be trained into a folder, without building networks.
+
+    A run that was stopped before its first checkpoint is begun by ``resume``.
 
     Raises:
         RunExists: If the folder holds a run, and neither ``resume`` nor ``overwrite`` is given.
-        RunInterrupted: If training was stopped before its end.
-        ValueError: For a batch or a condition that the method cannot take; nothing was deleted or written.
+        ValueError: If the run to be resumed is of another pipeline, saying what differs; for devices that
+            cannot share a batch, and evaluators of columns that the data set lacks.
     """
-    from ccl_plugins.networks.devices import accelerator
-    from ccl_plugins.training import fit
-    from ccl_plugins.training.checkpointing import by_step
-    from ccl_plugins.training.randomness import seed_everything, undisturbed
     from ccl_plugins.training.sampling import check_processes
 
+    if resume and overwrite:
+        raise ValueError("resume continues a run and overwrite deletes it: give one of them")
     check_processes(pipeline.settings)
-    begun = resume and bool(by_step(out / CHECKPOINTS))
-    done = out / WEIGHTS
-    if resume and done.exists() and not begun:
-        raise RunExists(f"{done} is of a finished run, which has no checkpoint to go on from")
-    if is_first():
-        check_folder(out, pipeline, resume=resume, overwrite=overwrite)
-    check_columns(pipeline.build_evaluators(), pipeline.dataset)
+    check_columns(pipeline.built_evaluators, pipeline.dataset)
+    layout = Layout(out)
+    if not resume:
+        if is_first():
+            _check_free(layout, overwrite)
+        return Plan(pipeline, layout, resume, overwrite, None)
+    return Plan(pipeline, layout, resume, overwrite, _resume_point(pipeline, layout))
+
+
+def _check_free(layout: Layout, overwrite: bool) -> None:
+    if layout.folder.exists() and not layout.folder.is_dir():
+        raise RunExists(f"{layout.folder} is a file; a run needs a folder")
+    if not overwrite and (layout.record.exists() or layout.checkpoints.exists()):
+        raise RunExists(
+            f"{layout.folder} already holds a run: --resume (resume=True) continues it, --overwrite"
+            " (overwrite=True) deletes it, another output folder leaves it alone"
+        )
+
+
+def _resume_point(pipeline: Composition, layout: Layout) -> ResumePoint | None:
+    """The checkpoint from which a folder's run can be continued as this pipeline."""
+    from ccl_plugins.training.checkpointing import by_step
+    from ccl_plugins.training.fitting import ResumePoint
+
+    _check_free(layout, overwrite=True)
+    point = ResumePoint.newest(layout.checkpoints) if by_step(layout.checkpoints) else None
+    if point is None and layout.weights.exists():
+        raise RunExists(
+            f"{layout.weights} is of a finished run, which has no checkpoint to continue from"
+        )
+    # The checkpoint says what was trained; the record beside it may be of a later attempt.
+    saved = point.record if point else None
+    if saved is None and layout.record.exists():
+        saved = read_json(layout.record)
+    if saved is not None and (changed := other_run(saved, pipeline.to_dict())):
+        raise ValueError(
+            f"{layout.folder} holds a run of another pipeline, which this one cannot resume:"
+            f" {'; '.join(changed)}"
+        )
+    return point
+
+
+def check_installed(out: Path) -> None:
+    """Check that the plug-ins of the run in a folder are installed; without a run, do nothing.
+
+    Raises:
+        PluginFailed: For a plug-in that is not installed, saying what to install.
+    """
+    record = Layout(out).record
+    if record.is_file():
+        check_plugins(read_json(record).get("plugins", {}))
+
+
+def prepare(plan: Plan, callbacks: Iterable[Any] = ()) -> Prepared:
+    """Build the networks, read the training data and send one sample through both.
+
+    Raises:
+        TypeError: For callbacks that are no Lightning callbacks.
+        ValueError: For a batch or a condition that the method cannot take, and for data that cannot be
+            read or that views and backbone cannot take.
+    """
+    from ccl_plugins.training.randomness import seed_everything
+
+    pipeline = plan.pipeline
     seed_everything(pipeline.settings.seed)
-    parts = pipeline.build()
-    check_method(parts.method, pipeline.settings.batch_size, parts.conditions)
-    hooked = registry().call("ccl_callbacks", pipeline=pipeline)
-    callbacks = _callbacks(callbacks, hooked)
-    record = {**pipeline.to_dict(), "callbacks": versions_of(name for name, _ in hooked)}
-    if is_first():
-        if overwrite:
-            for split in ("train", "test"):
-                parts.dataset(split)  # for data that cannot be read, no run is deleted
-            _delete_run(out)
-        if resume and not begun:
-            _delete_events(out)  # of a run that was killed before its first checkpoint
-        out.mkdir(parents=True, exist_ok=True)
-        write_json(out / RECORD, record)
-        if getattr(parts.method.backbone, "pretrained", False) and not begun:
-            parts.method.to(accelerator())
-            with undisturbed():
-                metrics = measure(parts, pipeline)
-            parts.method.to("cpu")  # as a run that is not measured begins
-            write_json(out / BEFORE, metrics)
-            before(metrics)
-    result = fit(
-        parts,
-        pipeline.settings,
-        out,
-        record,
-        resume=begun,
-        callbacks=callbacks,
-        progress=progress,
+    with naming(pipeline):
+        parts = pipeline.build()
+        check_method(parts.method, pipeline.settings.batch_size, parts.conditions)
+        hooked = registry().call("ccl_callbacks", pipeline=pipeline)
+        listed = _callbacks(callbacks, hooked)
+        record = {**pipeline.to_dict(), "callbacks": versions_of(name for name, _ in hooked)}
+        split = parts.dataset("train")
+        if plan.overwrite:
+            parts.dataset("test")  # no run is deleted for data that cannot be read
+        _try_one(parts, split, pipeline.settings)
+    return Prepared(plan, parts, split, record, listed)
+
+
+def _try_one(parts: Parts, split: Any, settings: FitSettings) -> None:
+    """Send one sample through the views and the backbone, which may not take such data."""
+    import torch
+
+    from ccl_plugins.training.features import evaluating
+    from ccl_plugins.training.loader import Items, collate
+    from ccl_plugins.training.randomness import undisturbed
+
+    if not len(split):
+        return
+    loader = torch.utils.data.DataLoader(
+        Items(split, parts.views, settings.seed),
+        batch_sampler=[[(0, 0, 0)]],
+        collate_fn=collate,
+        # Files that a data set opens when it is first read may not be shared with the workers.
+        num_workers=0 if settings.workers == 0 else 1,
+        generator=torch.Generator(),
     )
+    (batch,) = loader
+    with undisturbed(), evaluating(parts.method), torch.no_grad():
+        parts.method.encode(batch.views[0])
+
+
+def train(
+    prepared: Prepared,
+    *,
+    progress: bool = True,
+    before: Callable[[Mapping[str, float]], None] = lambda metrics: None,
+) -> None:
+    """Train a prepared run into its folder.
+
+    A backbone that begins with trained weights is measured first.
+
+    Args:
+        prepared: The run.
+        progress: Whether a progress bar is shown.
+        before: Called with the metrics before training, where they are measured.
+
+    Raises:
+        RunExists: If a run was written into the folder in the meantime.
+        RunInterrupted: If training was stopped before its end.
+        CannotBegin: If the conditions' tables or the sampler cannot be made.
+        NonFiniteLoss: If the loss becomes NaN or infinite.
+    """
+    from ccl_plugins.training.fitting import fit
+
+    plan, parts = prepared.plan, prepared.parts
+    layout, pipeline = plan.layout, plan.pipeline
+    with naming(pipeline):
+        if is_first():
+            _begin(prepared)
+            if plan.point is None and _pretrained(parts):
+                metrics = _measure_before(prepared)
+                write_json(layout.before, metrics)
+                before(metrics)
+        result = fit(
+            parts,
+            prepared.split,
+            pipeline.settings,
+            prepared.record,
+            events=layout.folder,
+            checkpoints=layout.checkpoints,
+            weights=layout.weights,
+            resume=plan.point,
+            callbacks=prepared.callbacks,
+            progress=progress,
+        )
     if not result.finished:
         raise RunInterrupted(
-            f"stopped at step {result.step}; {out} can be resumed (--resume, or resume=True)"
+            f"stopped at step {result.step}; {layout.folder} can be resumed (--resume, or resume=True)"
         )
-    return Run(out, pipeline)
 
 
-def _callbacks(own: Any, hooked: Iterable[tuple[str, Any]]) -> list[Any]:
+def _begin(prepared: Prepared) -> None:
+    """Clear the folder as the plan says, and write the record."""
+    plan = prepared.plan
+    layout = plan.layout
+    if plan.overwrite:
+        layout.delete()
+    elif not plan.resume:
+        _check_free(layout, overwrite=False)  # it was checked before other runs were trained
+    elif plan.point is None:
+        layout.delete_events()  # of a run that was killed before its first checkpoint
+    layout.folder.mkdir(parents=True, exist_ok=True)
+    write_json(layout.record, prepared.record)
+
+
+def _pretrained(parts: Parts) -> bool:
+    from ccl_plugins.protocols import SupportsPretrained
+
+    backbone = parts.method.backbone
+    return isinstance(backbone, SupportsPretrained) and backbone.pretrained
+
+
+def _measure_before(prepared: Prepared) -> dict[str, float]:
+    from ccl_plugins.networks.devices import accelerator
+    from ccl_plugins.training.randomness import undisturbed
+
+    parts = prepared.parts
+    parts.method.to(accelerator())
+    with undisturbed():
+        metrics = measure(parts, prepared.plan.pipeline, prepared.split, parts.dataset("test"))
+    parts.method.to("cpu")  # where every run starts
+    return metrics
+
+
+def _callbacks(given: Any, hooked: Iterable[tuple[str, Any]]) -> list[Any]:
     """The user's callbacks, and after them those of plug-ins.
 
     Raises:
-        TypeError: For what is no list of callbacks, naming the plug-in.
+        TypeError: For anything else than a list of callbacks, naming the plug-in.
     """
     from pytorch_lightning import Callback
 
     found: list[Any] = []
-    for whose, given in (("", own), *((f"plugin {plugin}: ", answer) for plugin, answer in hooked)):
-        some = list(given) if isinstance(given, Iterable) else [None]
+    sources = [("", given), *((f"plugin {plugin}: ", answer) for plugin, answer in hooked)]
+    for source, answer in sources:
+        some = list(answer) if isinstance(answer, Iterable) else [None]
         if not all(isinstance(each, Callback) for each in some):
             raise TypeError(
-                f"{whose}callbacks must be a list of Lightning callbacks, not {given!r}"
+                f"{source}callbacks must be a list of Lightning callbacks, not {answer!r}"
             )
         found += some
     return found
 
 
 def is_first() -> bool:
-    """Whether this is the process that speaks for all: Lightning starts the same script for each."""
+    """Whether this is the first process; Lightning starts the same script for each of them."""
     from pytorch_lightning.utilities import rank_zero_only
 
     return getattr(rank_zero_only, "rank", 0) == 0
-
-
-def check_folder(out: Path, pipeline: Pipeline, *, resume: bool, overwrite: bool) -> None:
-    """Whether a pipeline can be trained into a folder; nothing is written or deleted.
-
-    Raises:
-        RunExists: If the folder holds a run, and neither ``resume`` nor ``overwrite`` is given.
-        ValueError: If the run to be resumed is of another pipeline, saying what differs.
-    """
-    if resume and overwrite:
-        raise ValueError("resume continues a run and overwrite deletes it: give one of them")
-    if out.exists() and not out.is_dir():
-        raise RunExists(f"{out} is a file; a run needs a folder")
-    if not (out / RECORD).exists() and not (out / CHECKPOINTS).exists():
-        return
-    if not resume and not overwrite:
-        raise RunExists(
-            f"{out} already holds a run: --resume (resume=True) continues it, --overwrite"
-            " (overwrite=True) deletes it, another output folder leaves it alone"
-        )
-    if resume and (out / RECORD).exists():
-        saved = read_json(out / RECORD)
-        if changed := other_run(saved, pipeline.to_dict()):
-            raise ValueError(
-                f"{out} holds a run of another pipeline, which this one cannot resume:"
-                f" {'; '.join(changed)}"
-            )
-
-
-def check_offered(out: Path) -> None:
-    """Whether what the run in a folder was made of is installed; of no effect without a run.
-
-    Raises:
-        PluginFailed: For a plug-in that is not installed, saying what to install.
-    """
-    if (out / RECORD).is_file():
-        check_plugins(Run(out).record.get("plugins", {}))
-
-
-def _delete_run(out: Path) -> None:
-    """What a run wrote, and nothing else that may lie in the folder."""
-    for name in (RECORD, BEFORE, METRICS, WEIGHTS):
-        (out / name).unlink(missing_ok=True)
-    _delete_events(out)
-    for folder in (CHECKPOINTS, FIGURES, EXPORTED):
-        if (out / folder).is_dir():
-            shutil.rmtree(out / folder)
-
-
-def _delete_events(out: Path) -> None:
-    for events in out.glob("events.out.tfevents.*"):
-        events.unlink()

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ccl_plugins.kernels.parts import rank_of
-from ccl_plugins.numerics.logsumexp import as_vectors
-from ccl_plugins.protocols import Kernel, SupportsFeatures, SupportsOneHot, SupportsRadial
+from ccl_plugins.numerics.condition_values import as_vectors
+from ccl_plugins.numerics.kernel_functions import diagonal_of, reads_one_hot
+from ccl_plugins.protocols import Kernel, SupportsRadial
 from ccl_plugins.samplers.by_class import ByClassKernel
 from ccl_plugins.samplers.by_distance import ByDistance
 from ccl_plugins.samplers.partners import Partners
@@ -21,10 +21,6 @@ TOGETHER = 64
 
 CANDIDATES = 8
 """Candidates per anchor at first; with more, anchors that share them have fewer partners in common."""
-
-DIAGONAL = 128
-"""Samples at a time for which a kernel's diagonal is computed from its matrix, and the most features
-from which it is computed instead."""
 
 PART = 2**16
 """Samples at a time whose diagonal is computed."""
@@ -49,7 +45,7 @@ def by_kernel(values: Tensor, own_pair: bool, kernel: Kernel) -> Partners:
     if values.is_floating_point():
         if isinstance(kernel, SupportsRadial) and as_vectors(values).shape[1] <= FEW:
             return ByDistance(values, own_pair, kernel.radial)
-    elif values.ndim == 1 and isinstance(kernel, SupportsOneHot) and kernel.one_hot:
+    elif values.ndim == 1 and reads_one_hot(kernel):
         return ByClassKernel(values, own_pair, kernel)
     return ByKernel(values, own_pair, kernel)
 
@@ -112,10 +108,4 @@ class ByKernel:
 
     def _diagonal(self, values: Tensor) -> Tensor:
         """(n,) the kernel of each value with itself."""
-        kernel = self.kernel
-        if isinstance(kernel, SupportsRadial):
-            return kernel.radial(torch.zeros(len(values)))
-        if isinstance(kernel, SupportsFeatures) and rank_of(kernel, values) <= DIAGONAL:
-            return kernel.features(values).float().square().sum(1)
-        parts = [kernel(some, some).diagonal().float() for some in values.split(DIAGONAL)]
-        return torch.cat(parts)
+        return diagonal_of(self.kernel, values).float()

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics.logsumexp import as_vectors
+from ccl_plugins.numerics.condition_values import as_vectors
 from ccl_plugins.samplers.partners import Partners
 
 FEW = 15

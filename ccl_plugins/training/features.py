@@ -51,7 +51,7 @@ def _forward(
 ) -> Tensor:
     like = next(method.parameters())
     pieces = [samples[i : i + batch_size] for i in range(0, len(samples), batch_size)]
-    with _evaluating(method), torch.no_grad():
+    with evaluating(method), torch.no_grad():
         batches = _plain_batches(split, views, pieces, workers)
         return torch.cat([function(batch.to(like)) for batch in batches])
 
@@ -77,7 +77,7 @@ def _stack(views: Views, samples: Sequence[Any]) -> Tensor:
 
 
 @contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
+def evaluating(module: nn.Module) -> Iterator[None]:
     """Evaluation mode; afterwards every sub-module has the mode that it had."""
     modes = [(each, each.training) for each in module.modules()]
     module.eval()

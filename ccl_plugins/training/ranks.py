@@ -11,7 +11,7 @@ from lightly.utils.dist import world_size as world_size
 from torch import Tensor
 from torch import distributed as dist
 
-from ccl_plugins.numerics.logsumexp import gather
+from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.protocols import Table
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics.logsumexp import at_least_float32, gather
+from ccl_plugins.numerics.distributed import gather
+from ccl_plugins.numerics.precision import at_least_float32
 from ccl_plugins.protocols import Embedded
 from ccl_plugins.training.loader import Batch
 from ccl_plugins.training.micro_batches import embed

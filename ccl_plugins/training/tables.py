@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
-from ccl_plugins.metadata.fitted import Description, describe
-from ccl_plugins.metadata.missing import check_policy, missing_rows
-from ccl_plugins.metadata.values import check_values
+from ccl_plugins.metadata.fitted import TableSummary, summarize
+from ccl_plugins.metadata.values import check_policy, check_values, missing_rows
 from ccl_plugins.protocols import (
     Condition,
     Embedded,
@@ -123,9 +122,9 @@ class Tables:
         self.missing[name] = missing
         return Table(values.cpu(), {k: v.detach().cpu() for k, v in table.extras.items()})
 
-    def describe(self, name: str) -> Description:
+    def describe(self, name: str) -> TableSummary:
         """What a condition's table holds, samples that are left out included."""
-        found = describe(self[name], self.conditions[name].value_type)
+        found = summarize(self[name], self.conditions[name].value_type)
         return replace(found, missing=self.missing.get(name, found.missing))
 
     def left_out(self) -> Tensor:

@@ -22,6 +22,7 @@ import ccl_plugins as ccl
 from ccl_plugins.backbones import Timm
 from ccl_plugins.methods import MoCoV2, SimCLR
 from ccl_plugins.objectives import InfoNCE
+from ccl_plugins.runs.layout import Layout
 from ccl_plugins.samplers import Uniform
 from ccl_plugins.training import FitSettings, Parts, fit
 
@@ -154,7 +155,18 @@ def ours(cell: dict[str, Any], images: Images, views: Any, out: Path, clock: Clo
         workers=0,
         micro_batch=cell.get("micro_batch"),
     )
-    fit(parts, settings, out, {}, callbacks=[clock], progress=False)
+    layout = Layout(out)
+    fit(
+        parts,
+        images("train"),
+        settings,
+        {},
+        events=layout.folder,
+        checkpoints=layout.checkpoints,
+        weights=layout.weights,
+        callbacks=[clock],
+        progress=False,
+    )
 
 
 def by_hand(cell: dict[str, Any], images: Images, views: Any, out: Path, clock: Clock) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 
+from ccl_plugins.cli.docstrings import documentation
 from ccl_plugins.kinds import registry
 
 TARGET = Path(__file__).with_name("components.md")
@@ -26,7 +26,7 @@ def render() -> str:
             if spec.plugin != reg.host:
                 continue
             signature = ", ".join(map(str, reg.schema(spec).parameters))
-            document = inspect.getdoc(spec.load()) or ""
+            document = documentation(spec.load())
             parts.append(
                 f"### {spec.name}\n\n```text\n{spec.name}({signature})\n\n{document}\n```\n"
             )

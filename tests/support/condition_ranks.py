@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 from pytorch_lightning import Callback
-from support.training_fakes import FakeDataset, make_parts
+from support.training_fakes import FakeDataset, fit, make_parts
 from support.training_ranks import as_rank, make_method
 from torch import Tensor
 
 from ccl_plugins.conditions import Clusters
 from ccl_plugins.objectives import InfoNCE
 from ccl_plugins.samplers import SameCondition
-from ccl_plugins.training import FitSettings, fit
+from ccl_plugins.training import FitSettings
 
 
 class Incomplete:

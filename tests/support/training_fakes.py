@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ccl_plugins import training
 from ccl_plugins.protocols import Embedded
-from ccl_plugins.training import Parts
+from ccl_plugins.runs.layout import Layout
+from ccl_plugins.training import FitResult, FitSettings, Parts, ResumePoint
 
 
 class Split(torch.utils.data.Dataset[Any]):
@@ -150,3 +153,26 @@ def make_parts(**changes: Any) -> Parts:
         "sampler": shuffled,
     }
     return Parts(**{**given, **changes})
+
+
+def fit(
+    parts: Parts,
+    settings: FitSettings,
+    folder: Path,
+    record: Mapping[str, Any],
+    resume: bool = False,
+    **options: Any,
+) -> FitResult:
+    """Train into a run's folder, or resume its newest checkpoint."""
+    layout = Layout(folder)
+    return training.fit(
+        parts,
+        parts.dataset("train"),
+        settings,
+        record,
+        events=folder,
+        checkpoints=layout.checkpoints,
+        weights=layout.weights,
+        resume=ResumePoint.newest(layout.checkpoints) if resume else None,
+        **options,
+    )

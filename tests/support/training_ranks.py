@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 from pytorch_lightning import Callback
-from support.training_fakes import FakeDataset, make_parts
+from support.training_fakes import FakeDataset, fit, make_parts
 from torch import Tensor, nn
 
 from ccl_plugins.methods import MoCoV2, SimCLR
 from ccl_plugins.objectives import AlignUniform, InfoNCE
-from ccl_plugins.training import FitSettings, fit
+from ccl_plugins.training import FitSettings
 from ccl_plugins.training.checkpointing import newest
 from ccl_plugins.training.ranks import chunk, gather_rows, on_first, rank
 

@@ -50,7 +50,7 @@ def train(text=TOML, *more):
         ("workers = 0", "optimizer = {name = [1]}", "there is no optimizer [1]"),
         ('"infonce"', "{temperature = 1}", 'objective: an objective needs use = "its name"'),
         ('"infonce"', '{use = "infonce", temperature = -1}', "(while building infonce("),
-        ('["knn"]', '[{use = "knn", k = 0}]', "k must be 1 or more neighbors, not 0 (while"),
+        ('["knn"]', '[{use = "knn", k = 0}]', "k must be 1 or more, not 0 (while"),
         ('["knn"]', '[{use = "regression", column = "aeg"}]', "the column 'aeg', and the data set"),
         ('["knn"]', '[{use = "regression", column = "label"}]', "needs a continuous column"),
         ("in_features = 4", "in_features = 5", "give it in_features=4"),
@@ -65,6 +65,13 @@ def test_a_wrong_file_is_named_in_one_line(right, wrong, message, capsys):
     assert said.startswith("ccl: x.toml: ")
     assert message in said
     assert len(said.splitlines()) == 1
+
+
+def test_a_mistake_that_a_worker_finds_is_one_line_too(capsys):
+    text = TOML.replace("workers = 0", "workers = 1").replace('"noise"', '"simclr"')
+    assert train(text) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("ccl: x.toml: an image must be a PIL image or a uint8 tensor, not ")
 
 
 def test_what_an_evaluator_lacks_is_known_before_training(capsys, tmp_path):
@@ -94,7 +101,7 @@ def test_damaged_files_of_a_run_are_named(tmp_path, capsys):
     capsys.readouterr()
     record = (run / "pipeline.json").read_text()
     for name, text, said in (
-        ("weights.pt", "no weights", "weights.pt is damaged (10 bytes): it holds more than plain"),
+        ("weights.pt", "no weights", "weights.pt is damaged (10 bytes): it does not hold plain"),
         ("pipeline.json", record[:30], "pipeline.json: "),
         ("pipeline.json", "[1]", "pipeline.json: must hold a JSON object, not '[1]'"),
     ):

@@ -114,10 +114,10 @@ def test_of_one_installed_twice_both_places_are_named_and_the_first_counts(insta
 
 def test_one_whose_module_is_gone_is_named_in_the_list_and_by_the_doctor(installed_plugins):
     listed = installed_plugins.ccl("list", "kernel", plugins="half").stdout
-    assert "the module ccl_half is not there" in listed
+    assert "its module ccl_half is missing" in listed
     report = doctor(installed_plugins, "half")
     (text,) = found(report, "problems", "ccl-half")
-    assert "kernel half is offered from the module ccl_half, which is not there" in text
+    assert "kernel half is offered from the module ccl_half, which is missing" in text
     assert "pip install --force-reinstall ccl-half" in text
 
 
@@ -133,7 +133,7 @@ def test_what_an_uninstall_left_behind_is_named(installed_plugins, tmp_path, los
         name = "a plugin without a name"
     report = doctor(installed_plugins, "", PYTHONPATH=str(tmp_path / "site"))
     (text,) = found(report, "problems", name)
-    assert text.endswith(f"left by an uninstall: remove it from {tmp_path / 'site'}")
+    assert text.endswith(f"an uninstall left parts of it: remove them from {tmp_path / 'site'}")
     assert [p["name"] for p in report["plugins"]] == ["ccl-plugins"]
 
 

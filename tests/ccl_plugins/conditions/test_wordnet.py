@@ -102,7 +102,7 @@ def test_dropped_classes_are_left_out_by_default(toy):
     [
         ([("a", "b"), ("b", "c")], ["c", "d"], r"class 'd' \(row 1\) has no synset in .*toy.csv"),
         ([("a", "b"), ("b", "a")], ["b"], "'b' is above itself: b > a > b"),
-        ([("a", "b"), ("a", "b")], ["b"], "row 1: the edge a to b is there twice"),
+        ([("a", "b"), ("a", "b")], ["b"], "row 1: the edge a to b occurs twice"),
         ([("a", "b"), ("a", "")], ["b"], "row 1: an edge needs a parent and a child"),
         ([("a", "b"), ("b", "c")], ["c"], "level 4 is deeper than the tree: .* at level 3"),
     ],
@@ -164,7 +164,7 @@ def test_the_database_gives_what_is_shipped_on_imagenet_100():
 def test_the_database_has_one_root_and_no_circle():
     hierarchy = Hierarchy(read_nouns(DATABASE))
     assert len(hierarchy.parents) == 82115
-    assert {hierarchy.first_path(node)[0] for node in hierarchy.parents} == {"n00001740"}
+    assert {next(hierarchy.paths(node))[0] for node in hierarchy.parents} == {"n00001740"}
 
 
 @needs_wordnet

@@ -90,7 +90,7 @@ def test_in_memory_takes_only_rows_that_belong_together():
     assert len(InMemory(images, targets, {"label": targets, "name": ["a"] * 4})) == 4
     with pytest.raises(ValueError, match="'label', not only"):
         InMemory(images, targets, {"color": targets})
-    with pytest.raises(ValueError, match=r"4 images, but rows in \{'color': 3\}"):
+    with pytest.raises(ValueError, match=r"4 samples, but rows in \{'color': 3\}"):
         InMemory(images, targets, {"label": targets, "color": torch.zeros(3, 3)})
     with pytest.raises(TypeError, match=r"not torch\.float32"):
         InMemory(images.float(), targets, {"label": targets})

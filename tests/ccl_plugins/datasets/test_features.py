@@ -35,7 +35,7 @@ def test_vectors_come_from_arrays_and_from_files_alike(tmp_path):
     assert from_files.schema() == from_arrays.schema() == schema
     for split in ("train", "test"):
         a, b = from_arrays(split), from_files(split)
-        torch.testing.assert_close(a.vectors, b.vectors)
+        torch.testing.assert_close(a.samples, b.samples)
         torch.testing.assert_close(a.metadata, b.metadata)
     assert from_arrays("train").vocabulary == {"group": ["x", "y"]}
     vector, target = from_arrays("train")[4]
@@ -47,14 +47,14 @@ def test_standardized_features_have_the_training_split_s_scale():
     train, test = blobs(), blobs(seed=1)
     train["features"][:, 3] = 1000.1
     dataset = Features(train, test, standardize=True)
-    x = dataset("train").vectors
+    x = dataset("train").samples
     assert not x[:, 3].any()
     torch.testing.assert_close(x.mean(0), torch.zeros(6), atol=1e-5, rtol=0)
     scale = torch.tensor([1.0, 1, 1, 0, 1, 1])
     torch.testing.assert_close(x.std(0, correction=0), scale)
     mean, deviation = train["features"][:, 0].mean(), train["features"][:, 0].std(correction=0)
     expected = (test["features"][:, 0] - mean) / deviation
-    torch.testing.assert_close(dataset("test").vectors[:, 0], expected)
+    torch.testing.assert_close(dataset("test").samples[:, 0], expected)
 
 
 def test_a_fraction_can_be_held_out():
@@ -62,7 +62,7 @@ def test_a_fraction_can_be_held_out():
     train, test = dataset("train"), dataset("test")
     assert train.targets.bincount().tolist() == [16] * 3
     assert test.targets.bincount().tolist() == [4] * 3
-    rows = torch.cat([train.vectors, test.vectors])
+    rows = torch.cat([train.samples, test.samples])
     assert len(rows.unique(dim=0)) == 60
 
 
@@ -72,7 +72,7 @@ def test_a_fraction_can_be_held_out():
         ({"features": torch.full((60, 2), torch.nan)}, "not finite in 60 rows, first in row 0"),
         ({"features": torch.zeros(60)}, r"\(N, f\), not of shape \(60,\)"),
         ({"features": [["a"]] * 60}, "features must hold numbers, not"),
-        ({"features": torch.zeros(59, 6)}, r"59 vectors, but rows in \{'label': 60"),
+        ({"features": torch.zeros(59, 6)}, r"59 samples, but rows in \{'label': 60"),
         ({"features": torch.zeros(60, 5)}, "train has 5 features, test 6"),
         ({"more": [1] * 60}, "train has the columns"),
         ({"group": [1.5, *["x"] * 59]}, "'group' holds words, but 1.5 in row 0"),

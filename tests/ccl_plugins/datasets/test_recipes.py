@@ -41,7 +41,7 @@ def test_the_page_s_code_runs():
     names: dict = {}
     for block in blocks(PAGE, "python"):
         exec(compile(block, "datasets.md", "exec"), names)
-    assert names["pipeline"].dataset("test").vectors.shape == (12, 5)
+    assert names["pipeline"].dataset("test").samples.shape == (12, 5)
 
 
 def test_cub(here):

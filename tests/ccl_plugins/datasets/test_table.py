@@ -157,7 +157,7 @@ def test_a_table_that_is_not_right_is_told_where(path, old, new, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"columns": ["agee"]}, "no column 'agee'; there are has_wing"),
+        ({"columns": ["agee"]}, "no column 'agee'; it has has_wing"),
         ({"blocks": {"b": ["is_*"]}}, r"block 'b': no column is one of \['is_\*'\]"),
         (
             {"blocks": {"b": ["closure"]}},

@@ -57,11 +57,15 @@ def test_a_given_measure_overrides():
     [
         ({"z": ["a", 3]}, {}, "'z' holds words, but 3 in row 1"),
         ({"z": [[1, 2], [3]]}, {}, "2 numbers in row 0, 1 in row 1"),
-        ({"z": [[0, 1], [1, 2]]}, {"z": "multi_label"}, "holds 2 in row 1: multi_label is 0 or 1"),
-        ({"z": [0.0, 0.5]}, {"z": "categorical"}, "holds 0.5 in row 1: class ids"),
+        (
+            {"z": [[0, 1], [1, 2]]},
+            {"z": "multi_label"},
+            r"1 of 2 rows \(1\), such as 2: multi_label",
+        ),
+        ({"z": [0.0, 0.5]}, {"z": "categorical"}, r"1 of 2 rows \(1\), such as 0.5: class ids"),
         ({"z": ["a"]}, {"z": "continuous"}, "holds words: it is categorical"),
         ({"z": [1]}, {"y": "continuous"}, "value_types names 'y'; the columns are z"),
-        ({"z": [1]}, {"z": "ordinal"}, "'z' has value_type 'ordinal'; there are"),
+        ({"z": [1]}, {"z": "ordinal"}, "value_type of 'z' must be one of .*, not 'ordinal'"),
         ({"z": [{}]}, {}, "'z' holds neither numbers nor words"),
     ],
 )

@@ -6,7 +6,7 @@ from support.condition_splits import Split
 
 from ccl_plugins.conditions import Attributes, Clusters, Column, Embedding, Label, Saved
 from ccl_plugins.files.tensors import DamagedFile
-from ccl_plugins.metadata.fitted import describe, fit, load, save
+from ccl_plugins.metadata.fitted import fit, load, save, summarize
 from ccl_plugins.protocols import Table
 
 
@@ -21,19 +21,19 @@ class Images(Split):
 
 def test_a_table_says_what_it_holds():
     ids = torch.tensor([0, 0, 4, -1, 4, 4])
-    found = describe(Table(ids, {"centroids_5": torch.zeros(5, 3)}), "categorical")
+    found = summarize(Table(ids, {"centroids_5": torch.zeros(5, 3)}), "categorical")
     assert str(found) == (
         "categorical (6,); 2 values, 2 to 3 samples each; missing in 1 samples; centroids_5 (5, 3)"
     )
     torch.testing.assert_close(found.counts, (torch.tensor([2, 3]),))
-    levels = describe(Table(torch.stack([ids, torch.zeros(6).long()], 1)), "categorical")
+    levels = summarize(Table(torch.stack([ids, torch.zeros(6).long()], 1)), "categorical")
     assert levels.metrics() == {
         "missing": 1,
         **{"0/values": 2, "0/fewest": 2, "0/most": 3, "1/values": 1, "1/fewest": 6, "1/most": 6},
     }
-    binary = describe(Table(torch.tensor([[1.0, 0], [1, 1], [1, 0]])), "multi_label")
+    binary = summarize(Table(torch.tensor([[1.0, 0], [1, 1], [1, 0]])), "multi_label")
     assert str(binary) == "multi_label (3, 2); 2 columns, 1 to 3 samples with 1 in each"
-    assert str(describe(Table(torch.rand(3, 2)), "continuous")) == "continuous (3, 2)"
+    assert str(summarize(Table(torch.rand(3, 2)), "continuous")) == "continuous (3, 2)"
 
 
 def test_a_saved_condition_is_the_one_that_was_fitted(tmp_path):
@@ -53,7 +53,7 @@ def test_a_saved_condition_of_another_data_set_is_refused(tmp_path):
     save(file, fit(Label(), Images()), "categorical", Images())
     with pytest.raises(ValueError, match="5 rows, and the data set 4 samples"):
         fit(Saved(file), Images(4))
-    with pytest.raises(ValueError, match="fitted on another data set"):
+    with pytest.raises(ValueError, match="belongs to another data set"):
         fit(Saved(file), Images(seed=1))
 
 

@@ -12,14 +12,14 @@ import pytest
 import torch
 from pytorch_lightning import Callback
 from support.sharded_methods import Small
-from support.training_fakes import FakeDataset, FakeViews, make_parts
+from support.training_fakes import FakeDataset, FakeViews, fit, make_parts
 
 from ccl_plugins.conditions import Embedding
 from ccl_plugins.kernels import RBF, Linear
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import FairCCLK, InfoNCE
 from ccl_plugins.samplers import ConditionalPair
-from ccl_plugins.training import FitSettings, Parts, fit
+from ccl_plugins.training import FitSettings, Parts
 from ccl_plugins.training.checkpointing import newest
 
 

@@ -10,6 +10,7 @@ import ccl_plugins as ccl
 from ccl_plugins.kernels import Cosine, Linear, Polynomial, Product, Sum
 from ccl_plugins.numerics.conditional_operator import conditional_columns, conditional_operator
 from ccl_plugins.numerics.gram import RunningGram, exact_features, gram_of
+from ccl_plugins.objectives import FairCCLK, InfoNCE, Mixture
 from ccl_plugins.pairs.pairs import Pairs
 
 KERNELS = [
@@ -107,7 +108,24 @@ def test_a_loss_is_the_same_with_the_queues_gram(name, kernel):
 def test_statistics_are_offered_where_there_are_features_to_make_them_of():
     assert not ccl.create("objective", "fair_cclk", kernel="rbf").statistics()
     assert not ccl.create("objective", "fair_cclk", kernel="linear", form="released").statistics()
-    two = [
-        ccl.create("objective", "fair_cclk", kernel=k).statistics() for k in ("linear", "cosine")
-    ]
-    assert two[0].keys() != two[1].keys()
+
+
+class Stretched(Linear):
+    """A kernel that prints as every other one of its class."""
+
+    def __repr__(self):
+        return "Stretched()"
+
+
+def nested(*scales):
+    fair = [FairCCLK(Stretched(scale)) for scale in scales]
+    return Mixture([fair[0], Mixture({"0": fair[1], "plain": InfoNCE()})])
+
+
+def test_objectives_share_no_statistics_even_if_their_kernels_print_alike():
+    names = [*nested(1.0, 2.0).statistics()]
+    assert len(names) == 2
+    z = normal(30, 5)
+    grams = [gram_of(of.features, z) for of in nested(1.0, 2.0).statistics().values()]
+    torch.testing.assert_close(grams[0], 2 * grams[1])
+    assert [*nested(3.0, 4.0).statistics()] == names, "another process finds them by these names"

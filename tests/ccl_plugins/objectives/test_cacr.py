@@ -72,7 +72,7 @@ def test_what_is_no_negative_does_not_count():
         ({"precision": 0.0}, "precision .* not 0.0"),
         ({"negatives": "queue"}, "'same_view', 'other_view', 'later_view'"),
         ({"tau_plus": 1.0}, "tau_plus .* not 1.0"),
-        ({"tau_plus": 0.1, "cost": "rbf"}, "not rbf"),
+        ({"tau_plus": 0.1, "cost": "rbf"}, 'not "rbf"'),
     ],
 )
 def test_values_out_of_range_are_refused(settings, words):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from support import slow_loops
 
-from ccl_plugins.kernels import RBF, Cosine, Laplacian, Linear, Polynomial
+from ccl_plugins.kernels import RBF, Cosine, Laplacian, Linear, Polynomial, Sum
 from ccl_plugins.objectives import FairCCLK, HardNegCCLK, WeaklySupCCLK
 from ccl_plugins.pairs.pairs import in_batch
 
@@ -116,3 +116,10 @@ def test_an_indefinite_kernel_is_refused():
 
     with pytest.raises(ValueError, match="FairCCLK needs a positive definite kernel"):
         FairCCLK(Indefinite())
+
+
+@pytest.mark.parametrize("kernel", [torch.dot, "rbf"])
+@pytest.mark.parametrize("build", [*OBJECTIVES.values(), lambda kernel: Sum([RBF(), kernel])])
+def test_a_kernel_that_does_not_declare_whether_it_is_positive_definite_is_refused(build, kernel):
+    with pytest.raises(TypeError, match=r"needs a kernel with the member positive_definite"):
+        build(kernel)

@@ -83,7 +83,7 @@ X = torch.randn(6, 5)
         (
             lambda: ClusterCrossEntropy(5, 2).setup({"condition": IDS}),
             ValueError,
-            "there are 2 classes",
+            "the objective has 2 classes",
         ),
     ],
 )

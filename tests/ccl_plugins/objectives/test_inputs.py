@@ -50,7 +50,7 @@ def nan_at(x, row):
         (
             lambda: SupCon()(X, Y, condition=torch.tensor([0, 1, -1, 1, -1, 0])),
             ValueError,
-            r"condition holds class ids below 0 in 2 of 6 rows: \[2, 4\]; .* -1 is a missing one",
+            r"condition holds class ids below 0 in 2 of 6 rows: \[2, 4\]; .* -1 means a missing value",
         ),
         (lambda: FAIR(X, Y, condition=torch.ones(6, 3).long()), TypeError, "float()"),
         (lambda: InfoNCE(temperature=0), ValueError, "temperature .* not 0"),

@@ -139,8 +139,8 @@ def test_likely_false_negatives_are_no_negatives(name):
     assert "label" in objective.conditions
     condition = {"condition": ids * 0, "label": ids}
     views = (torch.cat([view[:5], other[:1], view[6:]]) for view in (x, y))
-    old, weights = objective.terms(objective._seen(in_batch(unit(x, y), condition)))
-    new, _ = objective.terms(objective._seen(in_batch(unit(*views), condition)))
+    old, weights = objective.terms(objective._prepared(in_batch(unit(x, y), condition)))
+    new, _ = objective.terms(objective._prepared(in_batch(unit(*views), condition)))
     torch.testing.assert_close(old[:, [0, 2]], new[:, [0, 2]], rtol=0, atol=0)
     assert (old[:, 1] != new[:, 1]).all()
     assert (weights > 0).all()
@@ -165,7 +165,7 @@ def test_an_anchor_without_any_negative_left_does_not_count():
     (x, y), ids = random_batch()
     pairs = in_batch(unit(x, y), {"condition": ids * 0})
     objective = InfoNCE(exclude=(Linear(), 1.0))
-    _, weights = objective.terms(objective._seen(pairs))
+    _, weights = objective.terms(objective._prepared(pairs))
     assert weights.tolist() == [[0] * 7] * 2
     assert objective.loss(pairs) == 0
 
@@ -175,7 +175,7 @@ def test_an_anchor_whose_draws_are_all_excluded_does_not_count():
     draws = torch.tensor([[0, 2]] * 7)
     pairs = replace(in_batch(unit(x, y), {"condition": ids}), draws=draws)
     objective = ClInfoNCE(0.3, exclude=(Linear(), 1.0))
-    values, weights = objective.terms(objective._seen(pairs))
+    values, weights = objective.terms(objective._prepared(pairs))
     alone = (ids[:, None] == ids[draws]).all(1)
     assert alone.any()
     assert (weights == 0).tolist() == [alone.tolist()] * 2

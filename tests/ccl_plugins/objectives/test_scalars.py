@@ -132,7 +132,7 @@ def test_a_number_can_be_set_anew():
         (
             lambda: ClInfoNCE({"learn": True, "start": 1}, form="released"),
             ValueError,
-            "would also be the factor",
+            "would fall to lower the factor",
         ),
     ],
 )

@@ -45,9 +45,9 @@ def test_a_backbone_with_weights_is_measured_before_and_after(train):
     assert "adapt, before training: knn/top1" in said.err
     assert "ADAPT, BEFORE" in said.out
     untrained = ccl.load(run.path).pipeline.build()
-    from ccl_plugins.runs.run import measure
+    from ccl_plugins.runs.measure import measure
 
-    assert measure(untrained, run.pipeline) == run.before
+    assert measure(untrained, run.pipeline, *run.splits) == run.before
 
     drawn, said = train("", "--overwrite")
     assert drawn.before == {}

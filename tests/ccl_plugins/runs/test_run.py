@@ -10,7 +10,7 @@ import torch
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
-from ccl_plugins.runs.train import RunExists
+from ccl_plugins.runs.train import RunExists, check
 
 TOML = """
 dataset = "color_digits"
@@ -91,6 +91,25 @@ def test_a_folder_with_a_run_is_refused_and_left_alone(finished):
     with pytest.raises(ValueError, match=r"another pipeline.*fit.seed: 0 -> 1"):
         finished.pipeline.fit(out=finished.path, resume=True, seed=1)
     assert {p: p.stat().st_mtime_ns for p in finished.path.rglob("*")} == before
+
+
+def test_the_record_in_the_checkpoint_says_what_may_change(finished, tmp_path):
+    """The record beside it may be of a later attempt, which was stopped before its first checkpoint."""
+    shutil.copytree(finished.path, out := tmp_path / "run")
+    record = dict(finished.record, fit={**finished.record["fit"], "epochs": 9, "seed": 5})
+    (out / "pipeline.json").write_text(json.dumps(record))
+
+    def resume(**settings):
+        return check(finished.pipeline.with_settings(**settings), out, resume=True)
+
+    for name, text in (("batch_size", "256 -> 128"), ("devices", "1 -> 2"), ("seed", "0 -> 1")):
+        with pytest.raises(ValueError, match=rf"another pipeline.*fit\.{name}: {text}"):
+            resume(**{name: int(text.split()[-1])})
+    assert resume(epochs=3, workers=2, log_every=3, keep_last=1).point.step == 5
+    (out / "pipeline.json").unlink()
+    longer = finished.pipeline.with_settings(epochs=2).fit(out=out, resume=True, progress=False)
+    with pytest.raises(ValueError, match=r"fit.epochs: 2 -> 1 \(there may be more epochs"):
+        finished.pipeline.fit(out=longer.path, resume=True)
 
 
 def test_a_batch_larger_than_the_queue_is_refused_before_a_run_is_overwritten(finished):

@@ -263,7 +263,7 @@ COLOR = {"use": "column", "name": "color"}
         (
             "same_condition",
             {"condition": "embedding"},
-            "'condition', Embedding, which is known of embed",
+            "'condition', Embedding, which is computed from embed",
         ),
         ({"use": "conditional_pair"}, {"condition": COLOR}, "needs a categorical condition"),
         (

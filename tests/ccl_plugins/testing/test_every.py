@@ -8,7 +8,7 @@ import pytest
 import torch
 from support.broken import broken_laws
 
-from ccl_plugins.numerics.logsumexp import inner
+from ccl_plugins.numerics.condition_values import inner
 from ccl_plugins.testing import every
 from ccl_plugins.testing.material import SmallBackbone
 

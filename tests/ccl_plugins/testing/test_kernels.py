@@ -6,7 +6,7 @@ import pytest
 import torch
 from support.broken import broken_laws, names
 
-from ccl_plugins.numerics.logsumexp import as_vectors, inner, squared_norm
+from ccl_plugins.numerics.condition_values import as_vectors, inner, squared_norm
 
 
 class Sound:

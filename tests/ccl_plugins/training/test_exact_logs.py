@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 import torch
 from pytorch_lightning import Callback
-from support.training_fakes import FakeDataset, make_parts
+from support.training_fakes import FakeDataset, fit, make_parts
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import nn
 
 from ccl_plugins.conditions import Clusters
-from ccl_plugins.files.checkpoints import WEIGHTS, read_checkpoint
+from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.kernels import Delta
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import FairCCLK, InfoNCE, Mixture
-from ccl_plugins.training import FitSettings, fit
+from ccl_plugins.runs.layout import Layout
+from ccl_plugins.training import FitSettings
 
 
 class KillAfter(Callback):
@@ -93,9 +94,9 @@ def test_a_resumed_run_has_the_weights_and_the_log_of_an_unbroken_one(
     killed.start()
     killed.join(120)
     assert killed.exitcode == (-9 if number == signal.SIGKILL else 0)
-    assert not (tmp_path / WEIGHTS).exists()
+    assert not (Layout(tmp_path).weights).exists()
     assert run(str(tmp_path), resume=True)
-    found, expected = (read_checkpoint(out / WEIGHTS) for out in (tmp_path, whole))
+    found, expected = (read_checkpoint(Layout(out).weights) for out in (tmp_path, whole))
     for name in ("method", "objective"):
         torch.testing.assert_close(found[name], expected[name], rtol=0, atol=0)
     assert any("queue.keys" in name for name in expected["method"])

@@ -7,13 +7,21 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from pytorch_lightning import Callback
-from support.training_fakes import FakeDataset, FakeMethod, FakeObjective, FakeViews, make_parts
+from support.training_fakes import (
+    FakeDataset,
+    FakeMethod,
+    FakeObjective,
+    FakeViews,
+    fit,
+    make_parts,
+)
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import Tensor
 
-from ccl_plugins.files.checkpoints import WEIGHTS, read_checkpoint
+from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.protocols import Embedded, Table
-from ccl_plugins.training import FitSettings, Parts, fit
+from ccl_plugins.runs.layout import Layout
+from ccl_plugins.training import FitSettings, Parts
 from ccl_plugins.training.monitor import NonFiniteLoss
 
 
@@ -53,7 +61,7 @@ def test_loss_rate_and_speed_are_logged_by_step(tmp_path: Path) -> None:
 
 def test_the_final_weights_are_plain_data(tmp_path: Path) -> None:
     parts = run(tmp_path)
-    saved = read_checkpoint(tmp_path / WEIGHTS)
+    saved = read_checkpoint(Layout(tmp_path).weights)
     torch.testing.assert_close(saved["method"], dict(parts.method.state_dict()))
     assert saved["step"] == 4
     assert saved["record"] == "{}"

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from pytorch_lightning import Callback
-from support.training_fakes import make_parts
+from support.training_fakes import fit, make_parts
 
-from ccl_plugins.files.checkpoints import WEIGHTS, read_checkpoint
-from ccl_plugins.training import FitSettings, fit
+from ccl_plugins.files.checkpoints import read_checkpoint
+from ccl_plugins.runs.layout import Layout
+from ccl_plugins.training import FitSettings
 from ccl_plugins.training.checkpointing import Interrupt
 
 
@@ -41,7 +42,7 @@ def test_a_signal_to_a_run_and_its_workers_leaves_a_checkpoint(tmp_path: Path, n
     assert not result.finished
     assert result.step == 4
     assert read_checkpoint(tmp_path / "checkpoints" / "step-00000004.ckpt")["global_step"] == 4
-    assert not (tmp_path / WEIGHTS).exists()
+    assert not (Layout(tmp_path).weights).exists()
     assert set(multiprocessing.active_children()) <= signals.others
 
 

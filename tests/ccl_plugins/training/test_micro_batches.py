@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.training_fakes import FakeDataset, make_parts
+from support.training_fakes import FakeDataset, fit, make_parts
 from torch import Tensor, nn
 
 from ccl_plugins.conditions import Label
-from ccl_plugins.files.checkpoints import WEIGHTS, read_checkpoint
+from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.kernels import Delta
 from ccl_plugins.methods import MoCoV2, SimCLR
 from ccl_plugins.objectives import AlignUniform, FairCCLK, InfoNCE
-from ccl_plugins.training import FitSettings, fit
+from ccl_plugins.runs.layout import Layout
+from ccl_plugins.training import FitSettings
 from ccl_plugins.training.micro_batches import embed
 
 
@@ -137,7 +138,7 @@ def run(out: Path, micro_batch: int | None, **settings: Any) -> tuple[Any, dict[
     )
     given = {"epochs": 2, "batch_size": 8, "workers": 0, "clip": 0.5, **settings}
     fit(parts, FitSettings(micro_batch=micro_batch, **given), out, {}, progress=False)
-    return method, read_checkpoint(out / WEIGHTS)["method"]
+    return method, read_checkpoint(Layout(out).weights)["method"]
 
 
 @pytest.mark.parametrize(

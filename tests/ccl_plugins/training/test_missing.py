@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from support.training_fakes import FakeDataset, FakeObjective, make_parts, shuffled
+from support.training_fakes import FakeDataset, FakeObjective, fit, make_parts, shuffled
 from torch import Tensor
 
-from ccl_plugins.training import FitSettings, fit
+from ccl_plugins.training import FitSettings
 from ccl_plugins.training.sampling import EpochSampler
 from ccl_plugins.training.tables import Tables
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.training_fakes import make_parts
+from support.training_fakes import fit, make_parts
 
-from ccl_plugins.training import FitSettings, fit
+from ccl_plugins.training import FitSettings
 from ccl_plugins.training import progress as module
 
 SETTINGS = FitSettings(2, 8, workers=0, log_every=1)

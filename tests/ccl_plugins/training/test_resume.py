@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 from pytorch_lightning import Callback
-from support.training_fakes import FakeDataset, make_parts
+from support.training_fakes import FakeDataset, fit, make_parts
 
 from ccl_plugins.protocols import Table
-from ccl_plugins.training import FitSettings, Parts, fit
+from ccl_plugins.training import FitSettings, Parts
 
 # 44 samples in batches of 8 are 5 batches in an epoch.
 SETTINGS: dict[str, Any] = {"epochs": 3, "batch_size": 8, "workers": 0, "log_every": 2}

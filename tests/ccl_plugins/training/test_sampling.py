@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from support.training_fakes import FakeDataset, FakeObjective, make_parts
+from support.training_fakes import FakeDataset, FakeObjective, fit, make_parts
 from torch import Tensor
 
 from ccl_plugins.samplers import ConditionalPair, SameCondition, Uniform
-from ccl_plugins.training import FitSettings, fit
+from ccl_plugins.training import FitSettings
 from ccl_plugins.training.sampling import EpochSampler
 from ccl_plugins.training.tables import Tables
 

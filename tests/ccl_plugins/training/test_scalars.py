@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 import torch
-from support.training_fakes import FakeDataset, FakeMethod, make_parts
+from support.training_fakes import FakeDataset, FakeMethod, fit, make_parts
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ccl_plugins.conditions import Label
-from ccl_plugins.files.checkpoints import WEIGHTS, read_checkpoint
+from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.kernels import Linear
 from ccl_plugins.objectives import FairCCLK, InfoNCE, Mixture
 from ccl_plugins.pairs.pairs import Pairs, in_batch
-from ccl_plugins.training import FitSettings, fit
+from ccl_plugins.runs.layout import Layout
+from ccl_plugins.training import FitSettings
 
 
 class PairsMethod(FakeMethod):
@@ -55,7 +56,7 @@ def test_a_learned_temperature_moves_without_weight_decay_and_is_saved(tmp_path:
     objective = InfoNCE({"learn": True, "start": 0.5})
     found = logged(tmp_path, objective)["objective/temperature"]
     assert len(set(found)) == len(found) == 10
-    saved = read_checkpoint(tmp_path / WEIGHTS)["objective"]
+    saved = read_checkpoint(Layout(tmp_path).weights)["objective"]
     torch.testing.assert_close(saved, dict(objective.state_dict()))
     torch.testing.assert_close(found[-1], objective.temperature.item(), rtol=1e-6, atol=0)
 

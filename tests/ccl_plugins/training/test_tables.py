@@ -51,7 +51,7 @@ def fitted(*args: Any) -> Tables:
         (torch.tensor([0, 1, -1, 0, 0, 2]), "categorical", r"missing \(-1\) .*1 of 6 rows \(2\)"),
         (torch.tensor([0, 1, 0.5, 0, 0, 2]), "categorical", r"fractional .* \(2\)"),
         (torch.full((6, 2), 2), "multi_label", r"6 of 6 rows \(0, 1, 2, 3, 4, 5\)"),
-        (torch.zeros(6), "ordinal", "value_type 'ordinal'"),
+        (torch.zeros(6), "ordinal", "value_type of condition .*, not 'ordinal'"),
     ],
 )
 def test_bad_values_are_refused_by_row(values: Any, value_type: str, message: str) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
-from ccl_plugins.files.tables import choose
-from ccl_plugins.metadata import read_rows, sample_names
+from ccl_plugins.metadata import choose, read_rows, sample_names
 from ccl_plugins.protocols import Refresh, Table, ValueType
 from torch import Tensor
 
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 class Text:
     """A vector of each image's caption or tags, by any encoder of sentences.
 
-    Texts come from a column of the data set's metadata, or from a file.  Every different text is
-    encoded once.  Vectors are compared by the kernel ``cosine``, as a rule.
+    Texts come from a column of the data set's metadata, or from a file.  Equal texts are encoded once.
+    The usual kernel to compare the vectors is ``cosine``.
 
     Shape:
         N samples -> (N, c)
@@ -31,19 +30,19 @@ class Text:
     Args:
         column: The column of texts: captions, or tags separated by blanks or commas.
         file: A table with that column, ``.csv`` or ``.parquet``; None: the data set's metadata.
-        key: For a file, its column that names the samples, as the metadata's of the same name does;
-            None: row i is training sample i.
-        encoder: From a list of n texts to (n, c) numbers, as the ``encode`` of a sentence transformer;
-            None: hashed words, which need no model.  A configuration cannot name one: give the pipeline
-            the object, ``condition=Text("caption", encoder=model.encode)``.
-        features: Numbers in a vector of hashed words.
-        components: Their main directions, below ``features``; None: the vectors as they are.
-        missing: What becomes of samples without a text: ``"error"``, or ``"drop"``: left out of training.
+        key: For a file, the column that names the samples, as the metadata column of the same name does;
+            None: row i belongs to training sample i.
+        encoder: A function from a list of n texts to (n, c) numbers, such as the ``encode`` of a sentence
+            transformer; None: hashed words, which need no model.  A configuration cannot name a function:
+            give the pipeline the object, ``condition=Text("caption", encoder=model.encode)``.
+        features: Length of a vector of hashed words.
+        components: How many of the vectors' main directions to keep, below ``features``; None: all.
+        missing: What to do with samples without a text: ``"error"``, or ``"drop"`` (left out of training).
 
     Raises:
         TypeError: For an encoder that cannot be called.
-        ValueError: For a number out of range, and ``key`` without a file; on use, for a column that is
-            not there or holds no texts, a file of another data set, and vectors of another shape.
+        ValueError: For a number out of range, and ``key`` without a file; on use, for a missing column or
+            one without texts, a file of another data set, and vectors of another shape.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"column": "word", "features": 16}
@@ -66,7 +65,7 @@ class Text:
                 " Text(column, encoder=model.encode), an object"
             )
         if key is not None and file is None:
-            raise ValueError(f"key={key!r} is a column of a file: give file=, too")
+            raise ValueError(f"key={key!r} names a column of a file: give file=, too")
         if missing not in ("error", "drop"):
             raise ValueError(f"missing must be 'error' or 'drop', not {missing!r}")
         self.column = column
@@ -83,13 +82,13 @@ class Text:
             rows = read_rows(self.file, self.key, split, words=[self.column])
             texts = choose(rows, [self.column], str(self.file))[self.column]
         self._refuse_numbers(texts)
-        different = sorted({text for text in texts if _is_there(text)})
+        different = sorted({text for text in texts if not _is_missing(text)})
         if not different:
             raise ValueError(f"column {self.column!r} holds no text")
         vectors = torch.as_tensor(self.encoder(different)).detach().float().cpu()
         if vectors.ndim != 2 or len(vectors) != len(different):
             raise ValueError(
-                f"the encoder must give (n, c) numbers for n texts, and gave {tuple(vectors.shape)}"
+                f"the encoder must give (n, c) numbers for n texts, but gave {tuple(vectors.shape)}"
                 f" for {len(different)}"
             )
         places = {text: place for place, text in enumerate(different)}
@@ -98,17 +97,17 @@ class Text:
 
     def _refuse_numbers(self, texts: list[Any]) -> None:
         for row, text in enumerate(texts):
-            if _is_there(text) and not isinstance(text, str):
+            if not _is_missing(text) and not isinstance(text, str):
                 raise ValueError(
                     f"column {self.column!r} holds {text!r} in row {row}, which is no text"
                 )
 
 
-def _is_there(text: Any) -> bool:
+def _is_missing(text: Any) -> bool:
     if isinstance(text, str):
-        return bool(text.strip())
-    return text is not None and not (isinstance(text, float) and math.isnan(text))
+        return not text.strip()
+    return text is None or (isinstance(text, float) and math.isnan(text))
 
 
 if TYPE_CHECKING:
-    _: FittedCondition = Text("caption")  # a type checker says here what a condition lacks
+    _: FittedCondition = Text("caption")  # a type checker names missing members here

@@ -1,17 +1,19 @@
-"""A run: a folder with a pipeline's record, its checkpoints and what was measured."""
+"""A pipeline that can be trained, and the run that training leaves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.arguments import whole
-from ccl_plugins.cli.tables import Table
-from ccl_plugins.files.checkpoints import CHECKPOINTS, WEIGHTS, read_checkpoint
-from ccl_plugins.pipeline.composition import Pipeline
+from ccl_plugins.files.checkpoints import read_checkpoint
+from ccl_plugins.pipeline.composition import Composition
 from ccl_plugins.pipeline.record import check_plugins, read_json, write_json
+from ccl_plugins.runs.layout import Layout
+from ccl_plugins.runs.measure import measure
+from ccl_plugins.runs.train import check, prepare, train
 
 if TYPE_CHECKING:
     import torch
@@ -19,10 +21,42 @@ if TYPE_CHECKING:
 
     from ccl_plugins.training.parts import Parts
 
-RECORD = "pipeline.json"
-METRICS = "metrics.json"
-BEFORE = "before.json"
-"""What was measured before training, where the backbone began with weights of its own."""
+
+class Pipeline(Composition):
+    """A whole experiment as data, which `fit` trains.
+
+    Each part is a choice (`ccl.kernel("rbf", scale=0.1)`), a bare name, a table with ``use``, or an
+    object of your own.  The arguments are those of `ccl_plugins.pipeline.Composition`.
+    """
+
+    def fit(
+        self,
+        *,
+        out: str | Path,
+        resume: bool = False,
+        overwrite: bool = False,
+        callbacks: Iterable[Any] = (),
+        progress: bool = True,
+        **settings: Any,
+    ) -> Run:
+        """Train, and leave a run: record, events, checkpoints.
+
+        Args:
+            out: The run's folder.
+            resume: Continue the run in the folder from its last checkpoint.
+            overwrite: Delete the run in the folder.
+            callbacks: Lightning callbacks beside those of plug-ins.
+            progress: Whether a progress bar is shown.
+            settings: `ccl_plugins.training.FitSettings`, in place of the pipeline's own.
+
+        Raises:
+            RunExists: If the folder holds a run, and neither ``resume`` nor ``overwrite`` is given.
+            RunInterrupted: If training was stopped before its end.
+        """
+        pipeline = self.with_settings(**settings)
+        plan = check(pipeline, Path(out), resume=resume, overwrite=overwrite)
+        train(prepare(plan, callbacks), progress=progress)
+        return Run(out, pipeline)
 
 
 class Run:
@@ -30,27 +64,29 @@ class Run:
 
     Args:
         path: The run's folder.
-        pipeline: What it was trained by, where that is at hand; None: rebuilt from the record, which holds
-            no objects of a session.
+        pipeline: The pipeline that was trained; None: rebuilt from the record, which holds no objects of
+            a session.
 
     Raises:
-        FileNotFoundError: If it holds no run.
+        FileNotFoundError: If the folder holds no run.
         InvalidConfig: If its record cannot be read.
     """
 
     def __init__(self, path: str | Path, pipeline: Pipeline | None = None) -> None:
         self.path = Path(path)
-        if not (self.path / RECORD).is_file():
-            raise FileNotFoundError(f"{self.path} holds no run: there is no {RECORD} in it")
-        self.record: dict[str, Any] = read_json(self.path / RECORD)
+        self.layout = Layout(self.path)
+        record = self.layout.record
+        if not record.is_file():
+            raise FileNotFoundError(f"{self.path} holds no run: it has no {record.name}")
+        self.record: dict[str, Any] = read_json(record)
         if pipeline is not None:
             self.__dict__["pipeline"] = pipeline
 
     @cached_property
     def pipeline(self) -> Pipeline:
-        """The pipeline, from its record."""
+        """The pipeline, rebuilt from its record."""
         check_plugins(self.record.get("plugins", {}))
-        return Pipeline.from_dict(self.record, where=str(self.path / RECORD))
+        return Pipeline.from_dict(self.record, where=str(self.layout.record))
 
     @cached_property
     def parts(self) -> Parts:
@@ -68,7 +104,7 @@ class Run:
         """The networks' weights, of the finished run or of its newest readable checkpoint."""
         from ccl_plugins.training.checkpointing import by_step, file_of, newest
 
-        file, folder = self.path / WEIGHTS, self.path / CHECKPOINTS
+        file, folder = self.layout.weights, self.layout.checkpoints
         latest = next(iter(by_step(folder)), None)
         if file.is_file():
             saved = read_checkpoint(file)
@@ -128,14 +164,20 @@ class Run:
         return self.parts.method.to(accelerator() if device is None else device)
 
     @cached_property
+    def splits(self) -> tuple[Any, Any]:
+        """The training and the test split."""
+        dataset = self.pipeline.dataset
+        return dataset("train"), dataset("test")
+
+    @cached_property
     def metrics(self) -> dict[str, float]:
-        """What was measured last; empty before the first evaluation."""
-        return _read_metrics(self.path / METRICS)
+        """The metrics measured last; empty before the first evaluation."""
+        return _read_metrics(self.layout.metrics)
 
     @cached_property
     def before(self) -> dict[str, float]:
-        """The same before training, of a backbone that began with weights; else empty."""
-        return _read_metrics(self.path / BEFORE)
+        """The metrics before training, of a backbone that began with trained weights; else empty."""
+        return _read_metrics(self.layout.before)
 
     def evaluate(self, device: str | torch.device | None = None) -> dict[str, float]:
         """Measure the frozen features of the un-augmented data set.
@@ -146,8 +188,8 @@ class Run:
             device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
         """
         self._method_on(device)
-        metrics = measure(self.parts, self.pipeline)
-        write_json(self.path / METRICS, metrics)
+        metrics = measure(self.parts, self.pipeline, *self.splits)
+        write_json(self.layout.metrics, metrics)
         self._log(metrics)
         self.__dict__["metrics"] = metrics
         return metrics
@@ -163,42 +205,8 @@ class Run:
         return f"Run({str(self.path)!r})"
 
 
-def measure(parts: Parts, pipeline: Pipeline) -> dict[str, float]:
-    """What a pipeline's evaluators say of the frozen features of its built parts."""
-    from ccl_plugins.training.features import frozen_features
-    from ccl_plugins.training.loader import default_workers
-
-    workers = pipeline.settings.workers
-    if workers is None:
-        workers = default_workers(1, next(parts.method.parameters()).device.type != "cpu")
-    train, test = (
-        frozen_features(parts.method, parts.dataset(split), parts.views, workers=workers)
-        for split in ("train", "test")
-    )
-    metrics: dict[str, float] = {}
-    for evaluator in pipeline.build_evaluators():
-        metrics |= evaluator(train, test)
-    return metrics
-
-
 def _read_metrics(file: Path) -> dict[str, float]:
     return read_json(file) if file.is_file() else {}
-
-
-def side_by_side(runs: Sequence[Run]) -> Table:
-    """The metrics of several runs as one table, a column per run; two where it began with weights."""
-    columns: dict[str, Mapping[str, float]] = {}
-    for run in runs:
-        if run.before:
-            columns[f"{run.path.name}, before"] = run.before
-        columns[run.path.name] = run.metrics
-    names = dict.fromkeys(name for metrics in columns.values() for name in metrics)
-    return Table(
-        [
-            {"metric": name, **{title: metrics.get(name) for title, metrics in columns.items()}}
-            for name in names
-        ]
-    )
 
 
 def load(path: str | Path) -> Run:

@@ -1,55 +1,41 @@
-"""What there is, and what one component is: the answers of ``list`` and ``info``."""
+"""``ccl info``: one component in full."""
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
-from ccl_plugins.cli.tables import Table
-from ccl_plugins.kinds import protocol
+from ccl_plugins.cli.commands import command
+from ccl_plugins.cli.docstrings import documentation
+from ccl_plugins.kinds import KINDS, protocol, registry
+
+if TYPE_CHECKING:
+    from ccl_plugins.cli.commands import Commands
 
 
-def listing(registry: engine.Registry, kind: str | None = None) -> Table:
-    """The components on offer, with plug-ins in trouble below; imports none of them."""
-    rows = [
-        {
-            "kind": spec.kind,
-            "name": spec.name,
-            "plugin": spec.plugin,
-            "version": spec.version,
-            "summary": registry.summary(spec),
-            "note": _note(registry, spec),
-        }
-        for spec in registry.specs(kind)
-    ]
-    notes = []
-    for plugin in registry.plugins:
-        if plugin.state == "failed":
-            notes.append(f"{plugin.name} {plugin.version} failed: {plugin.reason}  (ccl doctor)")
-        elif plugin.state == "disabled":
-            notes.append(f"{plugin.name} {plugin.version} is disabled")
-    return Table(rows, notes)
+def add(commands: Commands) -> None:
+    """Add the sub-command."""
+    parser = command(
+        commands,
+        "info",
+        "Show a component: parameters with defaults, documentation, file and plug-in.",
+        "ccl info kernel rbf",
+    )
+    kinds = ", ".join(kind.name for kind in KINDS)
+    parser.add_argument("kind", metavar="KIND", help=f"one of: {kinds}")
+    parser.add_argument("name", metavar="NAME", help="its name, or PLUGIN/NAME")
+    parser.set_defaults(run=_run)
 
 
-def rivals(registry: engine.Registry, spec: engine.ComponentSpec) -> list[str]:
-    """The plug-ins whose component of that name keeps the bare name from meaning this one."""
-    if registry.short_name(spec) == spec.name:
-        return []
-    same = [s for s in registry.specs(spec.kind) if s.name == spec.name]
-    return [s.plugin for s in same if s.plugin != spec.plugin]
-
-
-def _note(registry: engine.Registry, spec: engine.ComponentSpec) -> str:
-    others = rivals(registry, spec)
-    say = f"say {spec.id}" if registry.host in others else f"ambiguous: say {spec.id}"
-    gone = engine.missing_module(spec.target) if spec.plugin != engine.LOCAL else ""
-    notes = [say if others else "", f"the module {gone} is not there" if gone else ""]
-    return "; ".join(filter(None, notes))
+def _run(options: argparse.Namespace) -> int:
+    print(describe(registry(), options.kind, options.name))
+    return 0
 
 
 @dataclass(frozen=True)
@@ -67,8 +53,9 @@ class Description:
     requires: tuple[str, ...]
     doc: str
     example: str = ""
-    """The parameters that some of what is declared depends on, and is shown for."""
+    """The parameters for which the attributes in `depends` are shown."""
     depends: tuple[str, ...] = ()
+    """The declared attributes that depend on parameters."""
 
     def __str__(self) -> str:
         facts = [f"{self.kind} {self.name}   {self.plugin} {self.version}".rstrip(), self.file, ""]
@@ -95,7 +82,7 @@ def describe(registry: engine.Registry, kind: str, name: str) -> Description:
     """The description of a component; this imports it.
 
     Raises:
-        RegistryError: If it is not found, cannot be imported, or has unnamed parameters.
+        RegistryError: If it is unknown, cannot be imported, or has unnamed parameters.
     """
     spec = registry.find(kind, name)
     schema = registry.schema(spec)
@@ -114,14 +101,14 @@ def describe(registry: engine.Registry, kind: str, name: str) -> Description:
         tuple(parameter.name for parameter in schema.supplied),
         declares,
         _required(registry, spec),
-        inspect.getdoc(target) or "",
+        documentation(target),
         ", ".join(f"{name}={value!r}" for name, value in _example(target).items()),
         depends,
     )
 
 
 def _required(registry: engine.Registry, spec: engine.ComponentSpec) -> tuple[str, ...]:
-    """What a stranger's plug-in requires, but for its extras; what we do is installed with us."""
+    """The requirements of another author's plug-in, without those of its extras."""
     if spec.plugin in (registry.host, engine.LOCAL):
         return ()
     lines = metadata.requires(spec.plugin) or ()
@@ -143,14 +130,13 @@ def _example(target: Any) -> Mapping[str, Any]:
 def _declared(
     registry: engine.Registry, spec: engine.ComponentSpec, target: Any
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """What a class says of the attributes that its kind's protocol asks for.
+    """The attributes of its kind's protocol with their values, and which of them depend on parameters.
 
-    Some depend on parameters, as the conditions that an objective reads: those are a built one's, and
-    are named beside.
+    The latter, such as the conditions that an objective reads, are read from a built component.
     """
-    asked = protocol(spec.kind)
-    names = [*inspect.get_annotations(asked)]
-    names += [n for n, v in vars(asked).items() if isinstance(v, property)]
+    wanted = protocol(spec.kind)
+    names = [*inspect.get_annotations(wanted)]
+    names += [n for n, v in vars(wanted).items() if isinstance(v, property)]
     found = {n: inspect.getattr_static(target, n, None) for n in names}
     depends = tuple(n for n, value in found.items() if isinstance(value, property))
     if depends:
@@ -158,6 +144,6 @@ def _declared(
             built = registry.create(spec.kind, spec.id, **_example(target))
             found |= {n: getattr(built, n, None) for n in depends}
         except (engine.RegistryError, OSError, TypeError, ValueError):
-            pass  # it cannot be built from defaults, or says so from a file that is not there
+            pass  # it cannot be built from defaults, or reads a missing file
     plain = (bool, int, float, str, list, tuple, dict)
     return {n: value for n, value in found.items() if isinstance(value, plain)}, depends

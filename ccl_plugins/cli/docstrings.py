@@ -1,0 +1,60 @@
+"""The documentation of a component, with what its class leaves to its bases."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+_TITLE = re.compile(r"[A-Z][\w ]*:")
+_ENTRY = re.compile(r"(?m)^ {4}(\w+)(?: \(.*?\))?:")
+_LAST = ("Args:", "Raises:", "Source:")
+"""The sections at the end of a composed docstring, in this order."""
+
+
+def documentation(target: Any) -> str:
+    """The docstring of a class or function.
+
+    Constructor arguments that a class does not document itself have the entry of its nearest base that
+    documents them, under ``Args`` or ``Args of subclasses``.  ``Raises`` is inherited as a whole.
+    """
+    doc = inspect.getdoc(target) or ""
+    if not isinstance(target, type):
+        return doc
+    sections, known, raises = _sections(doc), dict[str, str](), ""
+    for each in (sections, *(_sections(base.__doc__ or "") for base in target.__mro__[1:-1])):
+        known = {**dict(_entries(each)), **known}
+        raises = raises or each.get("Raises:", "")
+    names = [name for name in inspect.signature(target).parameters if name in known]
+    sections |= {"Args:": "\n".join(known[name] for name in names), "Raises:": raises}
+    titles = [each for each in sections if each not in _LAST and not each.startswith("Args")]
+    return "\n\n".join(
+        f"{title}\n{text}".lstrip() for title in (*titles, *_LAST) if (text := sections.get(title))
+    )
+
+
+def arguments(doc: str) -> dict[str, str]:
+    """The entries of the arguments that a docstring documents, by name."""
+    return dict(_entries(_sections(doc)))
+
+
+def _sections(doc: str) -> dict[str, str]:
+    """The text of each section by its title line; the text before the first has the title ""."""
+    found: dict[str, str] = {}
+    title, lines = "", inspect.cleandoc(doc).splitlines()
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        if _TITLE.fullmatch(line) and following.startswith("    "):
+            title = line
+        else:
+            found[title] = f"{found.get(title, '')}{line}\n"
+    return {title: text.strip("\n") for title, text in found.items()}
+
+
+def _entries(sections: dict[str, str]) -> Iterator[tuple[str, str]]:
+    for title, text in sections.items():
+        if title.startswith("Args"):
+            found = [*_ENTRY.finditer(text)]
+            ends = [*(each.start() for each in found[1:]), len(text)]
+            for each, end in zip(found, ends, strict=True):
+                yield each[1], text[each.start() : end].rstrip()

@@ -1,0 +1,67 @@
+"""``ccl list``: the components on offer."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from ccl_plugins._engine import engine
+from ccl_plugins.cli.commands import command
+from ccl_plugins.cli.tables import TextTable
+from ccl_plugins.kinds import KINDS, registry
+
+if TYPE_CHECKING:
+    from ccl_plugins.cli.commands import Commands
+
+
+def add(commands: Commands) -> None:
+    """Add the sub-command."""
+    parser = command(commands, "list", "List the components on offer.", "ccl list kernel")
+    kinds = ", ".join(kind.name for kind in KINDS)
+    parser.add_argument("kind", nargs="?", metavar="KIND", help=f"one of: {kinds}")
+    parser.add_argument("--json", action="store_true", help="as a JSON array")
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    table = listing(registry(), options.kind)
+    print(table.json() if options.json else table)
+    return 0
+
+
+def listing(registry: engine.Registry, kind: str | None = None) -> TextTable:
+    """The components on offer, with failed and disabled plug-ins below; no component is imported."""
+    rows = [
+        {
+            "kind": spec.kind,
+            "name": spec.name,
+            "plugin": spec.plugin,
+            "version": spec.version,
+            "summary": registry.summary(spec),
+            "note": _note(registry, spec),
+        }
+        for spec in registry.specs(kind)
+    ]
+    notes = []
+    for plugin in registry.plugins:
+        if plugin.state == "failed":
+            notes.append(f"{plugin.name} {plugin.version} failed: {plugin.reason}  (ccl doctor)")
+        elif plugin.state == "disabled":
+            notes.append(f"{plugin.name} {plugin.version} is disabled")
+    return TextTable(rows, notes)
+
+
+def rivals(registry: engine.Registry, spec: engine.ComponentSpec) -> list[str]:
+    """The plug-ins with a component of the same name, where the bare name does not mean this one."""
+    if registry.short_name(spec) == spec.name:
+        return []
+    same = [s for s in registry.specs(spec.kind) if s.name == spec.name]
+    return [s.plugin for s in same if s.plugin != spec.plugin]
+
+
+def _note(registry: engine.Registry, spec: engine.ComponentSpec) -> str:
+    others = rivals(registry, spec)
+    advice = f"say {spec.id}" if registry.host in others else f"ambiguous: say {spec.id}"
+    module = engine.missing_module(spec.target) if spec.plugin != engine.LOCAL else ""
+    notes = [advice if others else "", f"its module {module} is missing" if module else ""]
+    return "; ".join(filter(None, notes))

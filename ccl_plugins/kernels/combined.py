@@ -1,0 +1,69 @@
+"""What kernels made of kernels have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import cast
+
+from torch import Tensor
+
+from ccl_plugins.numerics.kernel_functions import (
+    SupportsFeatures,
+    SupportsRadial,
+    is_positive_definite,
+    rank_of,
+    reads_one_hot,
+)
+from ccl_plugins.protocols import Kernel
+
+
+class Combined(ABC):
+    """A kernel made of kernels.
+
+    It is positive definite, and reads class ids as one-hot vectors, if all of its kernels do; it has
+    ``features`` if all of them have, and ``radial`` likewise.
+
+    Args:
+        kernels: One or more.
+
+    Raises:
+        TypeError: For a kernel that does not declare ``positive_definite``.
+        ValueError: If no kernels are given.
+    """
+
+    def __init__(self, kernels: Sequence[Kernel]) -> None:
+        name = type(self).__name__
+        if not kernels:
+            raise ValueError(f"{name} needs one or more kernels, not {kernels!r}")
+        self.kernels = list(kernels)
+        self.positive_definite = all([is_positive_definite(kernel, name) for kernel in kernels])
+        self.one_hot = all(reads_one_hot(kernel) for kernel in kernels)
+        if all(isinstance(kernel, SupportsFeatures) for kernel in kernels):
+            self.features, self.rank = self._features, self._rank
+        if all(isinstance(kernel, SupportsRadial) for kernel in kernels):
+            self.radial = self._radial
+
+    @abstractmethod
+    def _features(self, a: Tensor) -> Tensor:
+        """(n, r) features, from those of all kernels."""
+
+    @abstractmethod
+    def _rank(self, a: Tensor) -> int:
+        """r, from the `_ranks` of all kernels."""
+
+    @abstractmethod
+    def _radial(self, square: Tensor) -> Tensor:
+        """Values by squared distance, from those of all kernels."""
+
+    def _ranks(self, a: Tensor) -> list[int]:
+        """The number of features of each kernel that has them."""
+        return [rank for kernel in self.kernels if (rank := rank_of(kernel, a)) is not None]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.kernels!r})"
+
+
+def radial_of(kernel: Kernel, square: Tensor) -> Tensor:
+    """The values of a kernel that has ``radial``, by squared distance."""
+    return cast(SupportsRadial, kernel).radial(square)

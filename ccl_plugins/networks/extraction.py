@@ -1,0 +1,118 @@
+"""Features of images by a frozen model of timm, with the preparation that its weights ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+CHANNELS = {1: "L", 3: "RGB"}
+"""Pillow's name for images of so many channels."""
+
+
+def preprocessing(model: nn.Module, image_size: int | None) -> dict[str, Any]:
+    """The preparation of a model's images: size, crop, interpolation, mean and standard deviation.
+
+    Args:
+        model: Of timm.
+        image_size: Height and width in pixels, in place of the model's own.
+
+    Raises:
+        ValueError: For a model whose images are neither gray nor in color.
+    """
+    from timm.data.config import resolve_data_config
+
+    config: dict[str, Any] = resolve_data_config({}, model=model)
+    channels, *size = config["input_size"]
+    config["input_size"] = (channels, *([image_size] * 2 if image_size else size))
+    if channels not in CHANNELS:
+        raise ValueError(f"the model takes images of {channels} channels; 1 or 3 are right")
+    return config
+
+
+def extract(
+    model: nn.Module,
+    split: Any,
+    config: dict[str, Any],
+    *,
+    device: str,
+    batch_size: int,
+    workers: int,
+    name: str,
+) -> Tensor:
+    """Features (N, f), float32 on the CPU, of images prepared as timm evaluates the model.
+
+    Args:
+        model: In evaluation mode, on ``device``.
+        split: A torch Dataset of ``(image, ...)``; images are Pillow's, or tensors (channels, height,
+            width), uint8 or from 0 to 1.
+        config: As `preprocessing` gives it.
+        device: The model's.
+        batch_size: Images per forward pass.
+        workers: Processes that prepare images.
+        name: Of the model, for the progress bar.
+    """
+    from timm.data.transforms_factory import create_transform
+    from tqdm import tqdm  # type: ignore[import-untyped]  # it ships no types
+
+    transform = create_transform(**config, is_training=False)
+    loader = torch.utils.data.DataLoader(
+        _Prepared(split, transform, CHANNELS[config["input_size"][0]]),
+        batch_size=batch_size,
+        num_workers=workers,
+        # A separate generator: the loader would draw a seed from the run's.
+        generator=torch.Generator(),
+    )
+    found = []
+    # disable=None: no bar if standard error is no terminal.
+    bar = tqdm(total=len(split), desc=f"{name} features", unit="image", disable=None, leave=False)
+    with torch.inference_mode(), bar:
+        for images in loader:
+            features = model(images.to(device))
+            if features.ndim != 2:
+                raise ValueError(
+                    f"the model {name!r} must give (n, f) features, not {tuple(features.shape)}; an"
+                    " option such as global_pool changes that"
+                )
+            found.append(features.float().cpu())
+            bar.update(len(images))
+    return torch.cat(found).clone()
+
+
+class _Prepared(torch.utils.data.Dataset[Tensor]):
+    """A split's images, prepared for a model.
+
+    Args:
+        split: Of ``(image, ...)``.
+        transform: From a Pillow image to a tensor.
+        mode: Pillow's name of the channels.
+    """
+
+    def __init__(self, split: Any, transform: Callable[[Any], Tensor], mode: str) -> None:
+        self.split = split
+        self.transform = transform
+        self.mode = mode
+
+    def __len__(self) -> int:
+        """Number of images."""
+        return len(self.split)
+
+    def __getitem__(self, index: int) -> Tensor:
+        """The prepared image."""
+        image = self.split[index][0]
+        if isinstance(image, Tensor):
+            image = _as_picture(image, index)
+        return self.transform(image.convert(self.mode))
+
+
+def _as_picture(image: Tensor, index: int) -> Any:
+    from torchvision.transforms.functional import to_pil_image
+
+    if image.ndim != 3 or image.shape[0] not in CHANNELS:
+        raise ValueError(
+            f"an encoder needs images of 1 or 3 channels; sample {index} has shape"
+            f" {tuple(image.shape)}: condition column or clusters reads numbers"
+        )
+    return to_pil_image(image)

@@ -1,0 +1,136 @@
+"""Checks of the raw embeddings and conditions that an objective is called on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.protocols import ValueType
+
+Wanted: TypeAlias = Mapping[str, Sequence[ValueType]]
+"""The conditions that an objective reads, and the value types it accepts for each."""
+
+Given: TypeAlias = Tensor | tuple[Tensor, ...] | Mapping[str, Tensor]
+"""What a caller may give as the condition."""
+
+
+def stack_views(name: str, views: Sequence[Tensor], min_views: int) -> Tensor:
+    """Embeddings (b, d) of several views as one tensor (u, b, d).
+
+    Args:
+        name: The objective, for messages.
+        views: What it was called on.
+        min_views: The fewest views that it compares.
+    """
+    if len(views) < min_views:
+        raise ValueError(f"{name} needs at least {min_views} views, not {len(views)}")
+    shapes = [tuple(v.shape) for v in views]
+    if len(set(shapes)) > 1 or len(shapes[0]) != 2:
+        raise ValueError(f"the views must be (b, d) embeddings of one shape, not {shapes}")
+    if others := [view.dtype for view in views if not view.is_floating_point()]:
+        raise TypeError(f"the views must be embeddings of floats, not {others[0]}")
+    if shapes[0][0] < 2 <= min_views:  # an objective of a single view compares no samples
+        raise ValueError(f"{name} compares samples: a batch needs at least 2, not {shapes[0][0]}")
+    for number, view in enumerate(views):
+        _refuse_non_finite(f"view {number}", view)
+    return torch.stack(list(views))
+
+
+def read_condition(
+    name: str, wanted: Wanted, given: Given | None, views: Tensor
+) -> dict[str, Tensor]:
+    """The values of each condition that an objective reads.
+
+    Args:
+        name: The objective, for messages.
+        wanted: The conditions that it reads.
+        given: What was given as the condition.
+        views: (u, b, d).
+    """
+    if given is None:
+        if wanted:
+            raise TypeError(
+                f"{name} needs a condition ({_list(wanted)}): call it with condition=..."
+            )
+        return {}
+    if not wanted:
+        raise TypeError(f"{name} reads no condition, but condition= was given")
+    if isinstance(given, Mapping):
+        named: Mapping[str, object] = given
+    elif len(wanted) > 1:
+        raise TypeError(
+            f"{name} reads several conditions ({_list(wanted)}): give them by name,"
+            " condition={...}"
+        )
+    else:
+        named = {next(iter(wanted)): given}
+    if missing := [key for key in wanted if key not in named]:
+        raise TypeError(f"{name} reads the condition {missing[0]!r}, but got {sorted(named)}")
+    if unread := [key for key in named if key not in wanted]:
+        raise TypeError(f"{name} reads {_list(wanted)}, and not the condition {unread[0]!r}")
+    return {key: _values(name, key, named[key], wanted[key], views) for key in wanted}
+
+
+def value_type_of(z: Tensor) -> ValueType:
+    """The value type of a tensor: floats are continuous, a single dimension of integers is class ids.
+
+    Bool and uint8 columns are 0/1 attributes.  Objectives that take attributes also take floats.
+    """
+    if z.dtype.is_floating_point:
+        return "continuous"
+    return "multi_label" if z.ndim == 2 and z.dtype in (torch.bool, torch.uint8) else "categorical"
+
+
+def _values(name: str, key: str, z: object, accepted: Sequence[ValueType], views: Tensor) -> Tensor:
+    if isinstance(z, tuple | list):
+        if len(z) != len(views):
+            raise ValueError(
+                f"{key} has {len(z)} tensors for {len(views)} views: give one per view"
+            )
+        parts = [_values(name, key, part, accepted, views) for part in z]
+        if parts[0].ndim != 2:
+            raise ValueError(f"{key} given per view must be (b, c), not {tuple(parts[0].shape)}")
+        return torch.stack(parts)
+    if not isinstance(z, Tensor):
+        raise TypeError(f"{key} must be a tensor, not {type(z).__name__}")
+    if z.ndim not in (1, 2) or z.shape[0] != views.shape[1]:
+        raise ValueError(
+            f"{key} must have one row per sample, (b,) or (b, c) with b = {views.shape[1]},"
+            f" not {tuple(z.shape)}"
+        )
+    if value_type_of(z) not in accepted:
+        raise TypeError(
+            f"{name} needs a {' or '.join(accepted)} condition, but {key} is {value_type_of(z)}"
+            f" ({z.dtype}, {tuple(z.shape)})"
+        )
+    if z.dtype.is_floating_point:
+        _refuse_non_finite(key, z)
+    elif not torch.compiler.is_compiling():
+        way_out = "; ids begin at 0, and -1 means a missing value: leave these samples out"
+        _refuse_rows(f"{key} holds class ids below 0", z.reshape(len(z), -1) < 0, way_out)
+    return z
+
+
+def _refuse_non_finite(what: str, x: Tensor) -> None:
+    if not torch.compiler.is_compiling():
+        _refuse_rows(f"{what} holds NaN or inf", ~x.detach().isfinite().reshape(len(x), -1))
+
+
+def _refuse_rows(what: str, entries: Tensor, way_out: str = "") -> None:
+    """Raise an error that lists the rows of (b, ·) with an entry of True; this waits for the device."""
+    if (found := entries.any(1)).any():
+        raise ValueError(f"{what} in {count(found, 'rows')}{way_out}")
+
+
+def count(found: Tensor, what: str) -> str:
+    """How many of the entries (b,) are True, and the numbers of the first eight, for messages."""
+    numbers = found.nonzero().flatten().tolist()
+    more = "..." if len(numbers) > 8 else ""
+    return f"{len(numbers)} of {len(found)} {what}: {numbers[:8]}{more}"
+
+
+def _list(wanted: Wanted) -> str:
+    return "; ".join(f"{key}: {' or '.join(value_types)}" for key, value_types in wanted.items())

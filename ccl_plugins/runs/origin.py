@@ -1,0 +1,46 @@
+"""The origin of an error: the component of a pipeline that raised it."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ccl_plugins.pipeline.composition import Composition
+from ccl_plugins.pipeline.record import nested
+
+
+@contextmanager
+def naming(composition: Composition) -> Iterator[None]:
+    """Add a note with the component's kind and name to an error that a component raises."""
+    try:
+        yield
+    except Exception as error:
+        if choice := origin(error, composition):
+            error.add_note(f"raised by {choice.kind} {choice.spec.id}")
+        raise
+
+
+def origin(error: BaseException, composition: Composition) -> Any:
+    """The choice, nested ones included, whose component raised an error, or its cause; None if none did.
+
+    The innermost frame of the traceback that lies in a method of a component, or in its module, decides.
+    """
+    classes = [(choice, _class_of(choice)) for choice in nested(composition.all_choices)]
+    for raised in (error.__cause__, error):
+        frames = [frame for frame, _ in traceback.walk_tb(raised.__traceback__)] if raised else []
+        for frame in reversed(frames):
+            caller, module = type(frame.f_locals.get("self")), frame.f_globals.get("__name__")
+            found = [choice for choice, cls in classes if cls is caller]
+            found += [choice for choice, cls in classes if cls.__module__ == module]
+            if found:
+                return found[0]
+    return None
+
+
+def _class_of(choice: Any) -> Any:
+    """The class of a choice, or its function."""
+    target = choice.spec.load()
+    return target if inspect.isroutine(target) or isinstance(target, type) else type(target)

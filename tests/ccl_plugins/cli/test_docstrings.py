@@ -1,0 +1,72 @@
+"""Composed documentation: every argument of every component is documented once, somewhere."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from ccl_plugins.cli.docstrings import arguments, documentation
+from ccl_plugins.kinds import registry
+
+COMPONENTS = [spec for spec in registry().specs() if spec.plugin == registry().host]
+
+
+@pytest.mark.parametrize("spec", COMPONENTS, ids=str)
+def test_every_constructor_argument_of_a_built_in_component_is_documented(spec):
+    target = spec.load()
+    found = arguments(documentation(target))
+    assert [*found] == [*inspect.signature(target).parameters]
+
+
+class Base:
+    """A base.
+
+    Args:
+        a: First, in two
+            lines.
+
+    Args of subclasses:
+        b: Second.
+
+    Raises:
+        ValueError: For a mistake.
+    """
+
+
+class Leaf(Base):
+    """A leaf.
+
+    More of it.
+
+    Source:
+        A paper.
+
+    Args:
+        c: Third.
+    """
+
+    def __init__(self, c, b, a, d):
+        pass
+
+
+def test_arguments_come_in_the_order_of_the_signature_and_from_the_nearest_base():
+    class Nearer(Base):
+        """Nearer.
+
+        Args:
+            b: Nearest.
+        """
+
+    class Leaf2(Leaf, Nearer):
+        """A leaf."""
+
+    assert documentation(Leaf) == (
+        "A leaf.\n\nMore of it.\n\nArgs:\n    c: Third.\n    b: Second.\n    a: First, in two\n"
+        "        lines.\n\nRaises:\n    ValueError: For a mistake.\n\nSource:\n    A paper."
+    )
+    assert arguments(documentation(Leaf2))["b"] == "    b: Nearest."
+
+
+def test_a_function_keeps_its_docstring():
+    assert documentation(arguments) == inspect.getdoc(arguments)
