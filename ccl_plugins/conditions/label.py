@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 from ccl_plugins.conditions.column import Column
 from ccl_plugins.protocols import Missing
 
@@ -18,6 +21,8 @@ class Label(Column):
         missing: What to do with samples without a label (-1): ``"error"``, ``"own"`` (a positive of its
             own views only) or ``"drop"`` (left out of training).
     """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, missing: Missing = "error") -> None:
         super().__init__("label", value_type="categorical", missing=missing)
