@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -53,7 +53,7 @@ class SupportsOneHot(Protocol):
 
 
 # The functions below are traced by torch.compile, which in older versions cannot trace ``isinstance``
-# on a protocol.  So they look for the members by ``getattr``.
+# on a protocol, nor ``typing.cast``.  So they look for the members by ``getattr``.
 
 
 def reads_one_hot(kernel: KernelFunction) -> bool:
@@ -63,7 +63,8 @@ def reads_one_hot(kernel: KernelFunction) -> bool:
 
 def features_of(kernel: KernelFunction, a: Tensor) -> Tensor:
     """(n, r) features of float condition values; the kernel must have ``features``."""
-    return cast(SupportsFeatures, kernel).features(a)
+    features: Tensor = kernel.features(a)  # type: ignore[attr-defined]  # it must have them
+    return features
 
 
 def rank_of(kernel: KernelFunction, a: Tensor) -> int | None:
@@ -79,7 +80,8 @@ def diagonal_of(kernel: KernelFunction, a: Tensor) -> Tensor:
     radial: Any = getattr(kernel, "radial", None)
     if radial is not None:
         dtype = a.dtype if a.is_floating_point() else None
-        return cast(Tensor, radial(torch.zeros(len(a), dtype=dtype, device=a.device)))
+        values: Tensor = radial(torch.zeros(len(a), dtype=dtype, device=a.device))
+        return values
     if a.is_floating_point() and (rank_of(kernel, a) or BLOCK + 1) <= BLOCK:
         return features_of(kernel, a).square().sum(1)
     return torch.cat([kernel(some, some).diagonal() for some in a.split(BLOCK)])
