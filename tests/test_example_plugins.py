@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.imports import ROOT
 
-from ccl_plugins.testing.installing import install_package
+from ccl_plugins.testing.fixtures import install_package
 
 PACKAGES = sorted(path.parent.name for path in (ROOT / "examples/plugins").glob("*/pyproject.toml"))
 LEFT_BY_TOOLS = shutil.ignore_patterns("build", "runs", "*.egg-info", ".*_cache", "__pycache__")

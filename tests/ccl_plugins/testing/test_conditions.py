@@ -91,9 +91,9 @@ class Learned(Now):
 BROKEN = {
     Sound: set(),
     Now: set(),
-    Undeclared: {"declares_life_and_measure"},
+    Undeclared: {"declares_refresh_and_value_type"},
     Reading: {"constructor_reads_nothing"},
-    Fractions: {"values_are_of_its_measure"},
+    Fractions: {"values_are_of_its_value_type"},
     Counting: {"is_deterministic"},
     Sorted: {"rows_belong_to_samples"},
     Shifted: {"rows_belong_to_samples"},

@@ -6,11 +6,11 @@ import os
 
 import pytest
 import torch
-from support.broken import broken_laws
+from support.broken import broken_laws, law_names
 
 from ccl_plugins.numerics.logsumexp import inner
-from ccl_plugins.testing import every
-from ccl_plugins.testing.material import SmallBackbone
+from ccl_plugins.testing import every_kind
+from ccl_plugins.testing.inputs import SmallBackbone
 
 
 class Sound:
@@ -124,5 +124,4 @@ def test_what_no_checkpoint_holds_is_named():
 
 def test_every_law_is_broken_once():
     found = set().union(*BROKEN.values(), UNBUILT.values(), {"keeps_its_state_in_its_weights"})
-    laws = {law.__name__.removeprefix("check_") for law in every.CHECKS}
-    assert laws <= found
+    assert law_names(every_kind) <= found
