@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import multiprocessing
 import socket
 from collections.abc import Callable
@@ -27,15 +26,12 @@ def on_two_ranks(function: Callable[..., Any], *args: Any) -> list[Any]:
         TimeoutError: If a rank does not answer within `PATIENCE` seconds.
         Exception: Whatever the function raises.
     """
-    pool = _pool()
-    if not (pool and pool[0].alive):
-        pool[:] = [_TwoRanks()]
-    return pool[0](function, *args)
+    if not (_pool and _pool[0].alive):
+        _pool[:] = [_TwoRanks()]
+    return _pool[0](function, *args)
 
 
-@functools.cache
-def _pool() -> list[_TwoRanks]:
-    return []
+_pool: list[_TwoRanks] = []
 
 
 class _TwoRanks:

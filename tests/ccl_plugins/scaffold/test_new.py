@@ -1,4 +1,4 @@
-"""What `ccl new` writes is a package that installs, lists and passes its own tests."""
+"""`ccl new` writes a package that installs, is listed and passes its own tests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def packages(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def installed(packages, tmp_path_factory):
-    """What runs Python with all of them installed, and nowhere else to find them."""
+    """A function that runs Python with all packages installed."""
     target = tmp_path_factory.mktemp("target")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     options = ["--no-deps", "--no-build-isolation", "--target", str(target)]

@@ -1,4 +1,4 @@
-"""``equals``: an objective beside the code it was ported from."""
+"""``equals`` compares an objective with the code it was ported from."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Incomplete(Sound):
 
 
 class Unhinted(Sound):
-    """Does not say what it takes."""
+    """Has no type hint."""
 
     def __init__(self, scale=1.0) -> None:
         super().__init__(scale)
@@ -67,7 +67,7 @@ class FromNowhere(Sound):
 
 
 class CopiedOtherwise(Sound):
-    """Another when it is copied."""
+    """Changes when it is copied."""
 
     def __deepcopy__(self, memo):
         return type(self)(2 * self.scale)
@@ -105,7 +105,7 @@ UNBUILT = {
     Incomplete: "is_built_from_its_example",
     Variadic: "refuses_unknown_parameters",
 }
-"""Of which nothing else can be examined."""
+"""Components for which no other check can run."""
 
 
 @pytest.mark.parametrize("kernel", BROKEN)

@@ -1,4 +1,4 @@
-"""The encoder that needs no download: hashed counts of words."""
+"""A text encoder that needs no download: hashed counts of words."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Hashing:
-    """Unit vectors of the words in each text; texts are alike as far as they share words.
+    """Unit vectors of the words in each text; texts that share words are similar.
 
     Args:
-        features: Numbers in a vector, 1 or more; words that share one are taken for each other.
-        components: The vectors' main directions, below ``features``; None: the vectors as they are.
+        features: Length of a vector, 1 or more; words that share an entry are not distinguished.
+        components: Number of principal directions, below ``features``, to project on; None: no projection.
 
     Raises:
         ValueError: For a number out of range.
@@ -36,7 +36,7 @@ class Hashing:
         from sklearn.decomposition import TruncatedSVD
         from sklearn.feature_extraction.text import HashingVectorizer
 
-        # Words of one letter too, as the digits of a caption are.
+        # Words of one letter, such as digits, count too.
         counts = HashingVectorizer(n_features=self.features, token_pattern=r"(?u)\b\w+\b")
         vectors = counts.transform(texts)
         if self.components is None:

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
-from ccl_plugins.files.tables import choose
-from ccl_plugins.metadata.matching import read_rows, sample_names
+from ccl_plugins.metadata import read_rows, sample_names
 from ccl_plugins.protocols import Refresh, Table, ValueType
 from torch import Tensor
 
@@ -20,30 +19,31 @@ if TYPE_CHECKING:
 
 
 class Text:
-    """A vector of each image's caption or tags, by any encoder of sentences.
+    """Vectors of the images' captions or tags, from any text encoder.
 
-    Texts come from a column of the data set's metadata, or from a file.  Every different text is
-    encoded once.  Vectors are compared by the kernel ``cosine``, as a rule.
+    Texts come from a metadata column or from a file.  Equal texts are encoded once.  The usual kernel
+    for these vectors is ``cosine``.
 
     Shape:
         N samples -> (N, c)
 
     Args:
-        column: The column of texts: captions, or tags separated by blanks or commas.
-        file: A table with that column, ``.csv`` or ``.parquet``; None: the data set's metadata.
-        key: For a file, its column that names the samples, as the metadata's of the same name does;
-            None: row i is training sample i.
-        encoder: From a list of n texts to (n, c) numbers, as the ``encode`` of a sentence transformer;
-            None: hashed words, which need no model.  A configuration cannot name one: give the pipeline
-            the object, ``condition=Text("caption", encoder=model.encode)``.
-        features: Numbers in a vector of hashed words.
-        components: Their main directions, below ``features``; None: the vectors as they are.
-        missing: What becomes of samples without a text: ``"error"``, or ``"drop"``: left out of training.
+        column: The column of texts: captions, or tags separated by spaces or commas.
+        file: A table with that column, ``.csv`` or ``.parquet``; None: the metadata.
+        key: The file's column of sample names, which the metadata has under the same name; None: row i
+            is training sample i.
+        encoder: A function from a list of n texts to (n, c) numbers, such as ``encode`` of a sentence
+            transformer; None: hashed words, which need no model.  A TOML file cannot name one: pass
+            the pipeline an object, ``condition=Text("caption", encoder=model.encode)``.
+        features: Length of a vector of hashed words.
+        components: Number of principal directions of hashed words, below ``features``, to project on;
+            None: no projection.
+        missing: ``"error"`` refuses samples without a text; ``"drop"`` leaves them out of training.
 
     Raises:
         TypeError: For an encoder that cannot be called.
-        ValueError: For a number out of range, and ``key`` without a file; on use, for a column that is
-            not there or holds no texts, a file of another data set, and vectors of another shape.
+        ValueError: For a number out of range, and ``key`` without a file; in ``fit``, for a missing column
+            or one without texts, a file of another data set, and vectors of another shape.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"column": "word", "features": 16}
@@ -62,11 +62,11 @@ class Text:
     ) -> None:
         if encoder is not None and not callable(encoder):
             raise TypeError(
-                f"encoder must be a function of a list of texts, not {encoder!r}: give the pipeline"
-                " Text(column, encoder=model.encode), an object"
+                f"encoder must be a function of a list of texts, not {encoder!r}: pass the pipeline"
+                " an object, Text(column, encoder=model.encode)"
             )
         if key is not None and file is None:
-            raise ValueError(f"key={key!r} is a column of a file: give file=, too")
+            raise ValueError(f"key={key!r} is a column of a file: give file= too")
         if missing not in ("error", "drop"):
             raise ValueError(f"missing must be 'error' or 'drop', not {missing!r}")
         self.column = column
@@ -76,39 +76,43 @@ class Text:
         self.missing = missing
 
     def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
-        """The vectors of the training split, NaN where there is no text."""
+        """The vectors of the training split, NaN for samples without a text."""
         if self.file is None:
             texts = sample_names(split, self.column)
         else:
-            rows = read_rows(self.file, self.key, split, words=[self.column])
-            texts = choose(rows, [self.column], str(self.file))[self.column]
+            columns = read_rows(self.file, self.key, split, words=[self.column])
+            if self.column not in columns:
+                raise ValueError(
+                    f"{self.file} has no column {self.column!r}; it has {', '.join(columns)}"
+                )
+            texts = columns[self.column]
         self._refuse_numbers(texts)
-        different = sorted({text for text in texts if _is_there(text)})
-        if not different:
+        distinct = sorted({text for text in texts if not _is_missing(text)})
+        if not distinct:
             raise ValueError(f"column {self.column!r} holds no text")
-        vectors = torch.as_tensor(self.encoder(different)).detach().float().cpu()
-        if vectors.ndim != 2 or len(vectors) != len(different):
+        vectors = torch.as_tensor(self.encoder(distinct)).detach().float().cpu()
+        if vectors.ndim != 2 or len(vectors) != len(distinct):
             raise ValueError(
                 f"the encoder must give (n, c) numbers for n texts, and gave {tuple(vectors.shape)}"
-                f" for {len(different)}"
+                f" for {len(distinct)}"
             )
-        places = {text: place for place, text in enumerate(different)}
-        rows = torch.tensor([places.get(text, -1) for text in texts])
+        numbers = {text: number for number, text in enumerate(distinct)}
+        rows = torch.tensor([numbers.get(text, -1) for text in texts])
         return vectors[rows].masked_fill((rows < 0)[:, None], torch.nan)
 
     def _refuse_numbers(self, texts: list[Any]) -> None:
         for row, text in enumerate(texts):
-            if _is_there(text) and not isinstance(text, str):
+            if not (_is_missing(text) or isinstance(text, str)):
                 raise ValueError(
-                    f"column {self.column!r} holds {text!r} in row {row}, which is no text"
+                    f"column {self.column!r} holds {text!r} in row {row}, which is not a text"
                 )
 
 
-def _is_there(text: Any) -> bool:
+def _is_missing(text: Any) -> bool:
     if isinstance(text, str):
-        return bool(text.strip())
-    return text is not None and not (isinstance(text, float) and math.isnan(text))
+        return not text.strip()
+    return text is None or (isinstance(text, float) and math.isnan(text))
 
 
 if TYPE_CHECKING:
-    _: FittedCondition = Text("caption")  # a type checker says here what a condition lacks
+    _: FittedCondition = Text("caption")  # type checkers report here what is missing
