@@ -13,7 +13,7 @@ from ccl_more.supervised import Candidates, Supervised
 
 
 class MulSupCon(Supervised):
-    """Multi-label supervised contrastive loss (MulSupCon), one supervised loss for each label.
+    """Multi-label supervised contrastive loss (MulSupCon): one supervised loss for each label.
 
     ``-(1 / |P_c|) Σ_{p in P_c} log( e_p / Σ_a e_a )`` for each label c of the anchor, averaged over
     all labels of all anchors.  Positives P_c: the anchor's other views, and all views of the other

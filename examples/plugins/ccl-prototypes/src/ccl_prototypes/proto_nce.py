@@ -17,7 +17,7 @@ from ccl_prototypes.concentration import concentration
 
 
 class ProtoNCE(InfoNCE):
-    """Prototypical contrastive loss (ProtoNCE), InfoNCE and attraction to the centroids of clusters.
+    """Prototypical contrastive loss (ProtoNCE): InfoNCE, and attraction to the centroids of clusters.
 
     ``InfoNCE - weight · mean_k log( exp(v·c_s / φ_s) / Σ_j exp(v·c_j / φ_j) )``, where the
     prototypes c_j are unit centroids, c_s that of v's cluster, and φ_j is the concentration of cluster

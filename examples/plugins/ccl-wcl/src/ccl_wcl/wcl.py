@@ -17,7 +17,7 @@ from ccl_wcl.graph import weak_labels
 
 
 class WCL(NTXent):
-    """Weakly supervised contrastive loss (WCL), NT-Xent and SupCon with classes from nearest neighbors.
+    """Weakly supervised contrastive loss (WCL): NT-Xent, and SupCon with classes from nearest neighbors.
 
     ``NT-Xent + weight · mean_ij L(V_i, y_j)`` over views i != j, with SupCon's
     ``L(V, y) = -(1 / |P|) Σ_{p in P} log( exp(v·v_p / τ) / Σ_{a not v} exp(v·v_a / τ) )`` within one
