@@ -1,6 +1,6 @@
-"""The README's picture: what InfoNCE and Fair-CCLK learned from digits on colored grounds.
+"""Draw the README's picture: embeddings of InfoNCE and Fair-CCLK on digits with colored grounds.
 
-After `ccl train examples/color_digits_infonce.toml examples/color_digits_fair.toml`.
+First run `ccl train examples/color_digits_infonce.toml examples/color_digits_fair.toml`.
 """
 
 import sys

@@ -1,6 +1,6 @@
-"""Fair-CCLK in a plain lightly loop: one line differs from lightly's own SimCLR example.
+"""Fair-CCLK in a plain lightly loop: only the criterion differs from lightly's SimCLR example.
 
-Settings do not follow a paper; the point is where the criterion stands.
+The settings do not follow a paper.
 """
 
 import torch

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from support.imports import ROOT
 
-from ccl_plugins.testing.installing import install_package
+from ccl_plugins.testing.fixtures import install_package
 
 PACKAGES = sorted(path.parent.name for path in (ROOT / "examples/plugins").glob("*/pyproject.toml"))
 LEFT_BY_TOOLS = shutil.ignore_patterns("build", "runs", "*.egg-info", ".*_cache", "__pycache__")
 
 
 class Installed:
-    """All of them in one folder, as one environment has them, and copies of their sources."""
+    """All packages installed in one folder, and copies of their sources."""
 
     def __init__(self, root: Path) -> None:
         self.sources = root / "sources"
@@ -29,7 +29,7 @@ class Installed:
             install_package(self.sources / name, self.target)
 
     def python(self, *arguments: str, folder: str = ".") -> str:
-        """What Python says, in the folder of a package; it must succeed."""
+        """The output of Python in the folder of a package; it must succeed."""
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("CCL_", "PYTEST_"))}
         done = subprocess.run(
             [sys.executable, *arguments],

@@ -1,4 +1,4 @@
-"""The commands of the tutorial on plug-ins do what it says, from the first to the last."""
+"""The commands and code of the tutorial on plug-ins work, from first to last."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INSTALL = "pip install -e '.[dev]'"
 
 
 class Reader:
-    """Follows the page in a folder of its own; what it installs goes into another."""
+    """Follows the page in one folder, and installs into another."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "work"
@@ -34,7 +34,7 @@ class Reader:
         }
 
     def type(self, line: str, status: int = 0) -> None:
-        """A line in the terminal."""
+        """Run a line of the terminal."""
         words = shlex.split(line)
         if words[0] == "cd":
             self.folder /= words[1]
@@ -60,13 +60,13 @@ class Reader:
         assert done.returncode == status, f"{words}: {self.said[-3000:]}"
 
     def install(self) -> None:
-        """As an installation from the source folder, but leaving this environment as it is."""
+        """Install the package without changing this environment."""
         options = ["--no-deps", "--no-build-isolation", "--upgrade", "--target", str(self.target)]
         self.run([sys.executable, "-m", "pip", "install", "--quiet", *options, "."])
         self.installed = True
 
     def python(self, code: str) -> None:
-        """A file where the first line names one, else a session."""
+        """Write the file that the first line names, or run the code."""
         named = re.match(r"# (\S+\.py)\n", code)
         if named:
             (self.folder / named[1]).write_text(code[named.end() :])

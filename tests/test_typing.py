@@ -1,4 +1,4 @@
-"""A type checker tells an author what a component lacks."""
+"""A type checker reports which members a component lacks."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ wordy: Evaluator = OfWords()
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory):
-    """What mypy says of the assignments, by the name that is assigned."""
+    """The messages of mypy, by the name that is assigned."""
     folder = tmp_path_factory.mktemp("typing")
     (folder / "mine.py").write_text(SOURCE)
     options = ["--strict", "--follow-imports=silent", "--ignore-missing-imports"]

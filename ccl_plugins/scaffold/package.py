@@ -1,15 +1,21 @@
-"""A complete package around one component: rendered from templates, then written."""
+"""A new package: its names, the text of its files from templates, and writing them."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
-from dataclasses import asdict
+import keyword
+import re
+import sys
+from dataclasses import asdict, dataclass
 from datetime import date
 from importlib import resources
 from pathlib import Path
 from string import Template
 
-from ccl_plugins.scaffold.naming import Names
+from ccl_plugins._engine import engine
+
+PREFIX = "ccl-"
 
 FILES = {
     "pyproject.toml": "pyproject",
@@ -20,18 +26,80 @@ FILES = {
     "src/$module/__init__.py": "package",
     "src/$module/py.typed": "typed",
     "src/$module/$component.py": "$kind",
+    "tests/test_conformance.py": "test_conformance",
     "tests/test_$component.py": "test_$kind",
 }
-"""The files of a package and the templates they are made from."""
+"""The files of a package, and the templates they are made from."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names in a package.
+
+    Args:
+        distribution: For ``pip install``.
+        module: For ``import``.
+        component: For ``ccl.<kind>``.
+        class_name: The component's class.
+        kind: Its kind.
+    """
+
+    distribution: str
+    module: str
+    component: str
+    class_name: str
+    kind: str
+
+
+def read_names(registry: engine.Registry, distribution: str, kind: str) -> Names:
+    """The names in a package: ``ccl-my-ring`` gives ``ccl_my_ring``, ``my_ring`` and ``MyRing``.
+
+    Args:
+        registry: The registry of kinds and built-ins.
+        distribution: Lower-case words and digits with dashes between; a prefix ``ccl-`` is not part of the
+            component's name.
+        kind: The kind of the component.
+
+    Raises:
+        UnknownComponent: For an unknown kind.
+        ValueError: For a name that cannot be a distribution, a module and a component, or is the name of
+            another module or of a built-in.
+    """
+    kind = registry.kind(kind).name
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", distribution) or len(distribution) > 60:
+        near = re.sub(r"[^a-z0-9]+", "-", distribution.lower()).strip("-0123456789")[:60]
+        raise ValueError(
+            f"{distribution!r} cannot name a package: it must be lower-case letters, digits and single"
+            f" dashes, starting with a letter, as in {near.rstrip('-') or 'ccl-ring'!r}"
+        )
+    module = distribution.replace("-", "_")
+    component = distribution.removeprefix(PREFIX).replace("-", "_")
+    if not re.fullmatch(r"[a-z]\w*", component) or keyword.iskeyword(component):
+        raise ValueError(
+            f"{distribution!r} would offer a component called {component!r}, which is not a Python name:"
+            " add a word, as in 'ccl-my-ring'"
+        )
+    if module in sys.stdlib_module_names or importlib.util.find_spec(module) is not None:
+        raise ValueError(
+            f"{distribution!r} would hide the module {module!r}, which already exists: choose another"
+            f" name, as {PREFIX + distribution!r}"
+        )
+    if any(s.name == component and s.plugin == registry.host for s in registry.specs(kind)):
+        raise ValueError(
+            f"{component!r} is a built-in {kind}, and the bare name always means the built-in: choose"
+            f" another name, as {PREFIX + 'my-' + component.replace('_', '-')!r}"
+        )
+    class_name = "".join(word.capitalize() for word in component.split("_"))
+    return Names(distribution, module, component, class_name, kind)
 
 
 def render(names: Names, *, author: str = "", version: str) -> dict[str, str]:
     """The text of every file of a package, by path.
 
     Args:
-        names: What things are called.
-        author: Whose package it is, as the license says; by default ``The <distribution> authors``.
-        version: The version of this library that the package is written for.
+        names: The names in it.
+        author: The author in the license; by default ``The <distribution> authors``.
+        version: The version of ccl-plugins that the package requires.
 
     Raises:
         ValueError: For an author of several lines.
@@ -42,31 +110,31 @@ def render(names: Names, *, author: str = "", version: str) -> dict[str, str]:
     values = {
         **asdict(names),
         "author": author,
-        "author_toml": json.dumps(author, ensure_ascii=False),  # quoted as TOML quotes it
-        "title": names.component.replace("_", " ").capitalize(),
-        "kind_title": names.kind.capitalize(),
+        "author_toml": json.dumps(author, ensure_ascii=False),  # JSON and TOML quote alike
         "year": str(date.today().year),
         "release": ".".join(version.split(".")[:2]),
     }
     folder = resources.files("ccl_plugins.scaffold") / "templates"
-    texts = {}
-    for path, source in FILES.items():
-        template = folder / f"{Template(source).substitute(values)}.txt"
-        filled = Template(template.read_text(encoding="utf-8")).substitute(values)
-        texts[Template(path).substitute(values)] = filled
-    return texts
+
+    def fill(text: str) -> str:
+        return Template(text).substitute(values)
+
+    return {
+        fill(path): fill((folder / f"{fill(name)}.txt").read_text(encoding="utf-8"))
+        for path, name in FILES.items()
+    }
 
 
 def write(folder: Path, texts: dict[str, str]) -> None:
     """Write the files of a package into a new folder.
 
     Raises:
-        FileExistsError: If there is something of that name; it is left as it is.
+        FileExistsError: If the folder, or a file of its name, exists; it is not changed.
     """
     try:
         folder.mkdir(parents=True)
     except FileExistsError:
-        raise FileExistsError(f"{folder} is there already, and nothing was written") from None
+        raise FileExistsError(f"{folder} already exists; nothing was written") from None
     for name, text in texts.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What a piece of code opens: files, folders, connections, programs."""
+"""Records which files, folders, connections and programs a function opens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _seen = threading.local()
 
 
 def what_it_opens(function: Callable[[], Any]) -> list[str]:
-    """The files, folders, connections and programs that a function opens, but for Python's own."""
+    """The audit events of opening while a function runs, except for Python's own modules."""
     _install()
     _seen.events = []
     try:
@@ -26,7 +26,7 @@ def what_it_opens(function: Callable[[], Any]) -> list[str]:
 
 @functools.cache
 def _install() -> None:
-    """Once a process: Python cannot take an audit hook away."""
+    """Add the audit hook once per process: Python cannot remove it."""
     sys.addaudithook(_note)
 
 

@@ -2,75 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ccl_plugins.testing.laws import agree, hold, may_not
-from ccl_plugins.testing.material import SHAPE, random
+from ccl_plugins.testing.assertions import require, require_equal, require_no_error
+from ccl_plugins.testing.inputs import SHAPE, normal
 from ccl_plugins.testing.subject import Subject
 
 
-def given(subject: Subject, n: int = 4) -> Tensor:
-    """(n, *EXAMPLE_SHAPE) numbers."""
-    return random(n, *getattr(subject.target, "EXAMPLE_SHAPE", SHAPE))
+def image_batch(subject: Subject, n: int = 4) -> Tensor:
+    """(n, *EXAMPLE_SHAPE) normal numbers."""
+    return normal(n, *getattr(subject.target, "EXAMPLE_SHAPE", SHAPE))
 
 
 def observe(subject: Subject, backbone: Any) -> Any:
-    """Features in evaluation."""
+    """Features in evaluation mode."""
     with torch.no_grad():
-        return backbone.eval()(given(subject))
+        return backbone.eval()(image_batch(subject))
 
 
 def check_is_a_module(subject: Subject) -> None:
-    """Its weights are learned and saved as a module's are."""
+    """It is an ``nn.Module``, so that its weights are trained and saved."""
     built = subject.build()
     law = "a backbone must be an nn.Module"
-    hold(law, isinstance(built, nn.Module), f"it is a {type(built).__name__}")
+    require(law, isinstance(built, nn.Module), f"it is a {type(built).__name__}")
 
 
 def check_features_are_as_long_as_it_says(subject: Subject) -> None:
-    """``num_features``, by which heads are made."""
-    backbone, x = subject.build(), given(subject)
+    """Features are finite and have ``num_features`` columns; heads are built for these."""
+    backbone, x = subject.build(), image_batch(subject)
     law = (
-        "backbone(x) must be (n, num_features) finite numbers; where x is not (n, 3, 32, 32), say the"
+        "backbone(x) must be (n, num_features) finite numbers; where x is not (n, 3, 32, 32), give the"
         " shape of one input in a class attribute EXAMPLE_SHAPE"
     )
-    with may_not(law):
+    with require_no_error(law):
         features = backbone(x)
-    wanted = (len(x), backbone.num_features)
-    told = f"of {tuple(x.shape)} it gave {tuple(features.shape)}, num_features {wanted[1]}"
-    hold(law, tuple(features.shape) == wanted and bool(features.isfinite().all()), told)
+    shape, width = tuple(features.shape), backbone.num_features
+    found = f"for {tuple(x.shape)} it gave {shape}, with num_features {width}"
+    require(law, shape == (len(x), width) and bool(features.isfinite().all()), found)
 
 
 def check_evaluation_looks_at_each_image_alone(subject: Subject) -> None:
-    """Frozen features do not depend on chance or on the batch."""
-    backbone, x = subject.build().eval(), given(subject)
+    """In evaluation mode, features depend neither on chance nor on the rest of the batch."""
+    backbone, x = subject.build().eval(), image_batch(subject)
     with torch.no_grad():
         together, again = backbone(x), backbone(x)
         alone = torch.cat([backbone(row[None]) for row in x])
-    agree("in evaluation the same images must have the same features", again, together)
-    law = "in evaluation an image's features must not depend on the others of its batch"
-    agree(law, alone, together, rtol=1e-4, atol=1e-5)
+    require_equal("in evaluation mode equal images must have equal features", again, together)
+    law = "in evaluation mode an image's features must not depend on the rest of its batch"
+    require_equal(law, alone, together, rtol=1e-4, atol=1e-5)
 
 
 def check_every_weight_has_a_gradient(subject: Subject) -> None:
-    """A weight that is not used stops training on several processes."""
+    """Every weight has a gradient; DistributedDataParallel stops at unused weights."""
     backbone = subject.build().train()
-    backbone(given(subject)).square().sum().backward()
+    backbone(image_batch(subject)).square().sum().backward()
     unused = [n for n, p in backbone.named_parameters() if p.requires_grad and p.grad is None]
-    hold(
+    require(
         "every weight must have a gradient, or be frozen by requires_grad_(False)",
         not unused,
         f"there is none for {', '.join(unused)}",
     )
-
-
-CHECKS: list[Callable[[Subject], None]] = [
-    check_is_a_module,
-    check_features_are_as_long_as_it_says,
-    check_evaluation_looks_at_each_image_alone,
-    check_every_weight_has_a_gradient,
-]

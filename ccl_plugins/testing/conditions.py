@@ -16,21 +16,43 @@ from ccl_plugins.metadata.values import check_values
 from ccl_plugins.protocols import (
     Embedded,
     Refresh,
+    SupportsMissing,
     SupportsReadsEmbeddings,
     Table,
     ValueType,
 )
+from ccl_plugins.testing.assertions import require, require_equal, require_no_error
 from ccl_plugins.testing.audit import what_it_opens
-from ccl_plugins.testing.laws import agree, hold, may_not
-from ccl_plugins.testing.material import SAMPLES, random, seeded, split
+from ccl_plugins.testing.inputs import SAMPLES, Split, normal, seeded
 from ccl_plugins.testing.subject import Subject
 
-VIEWS = 2
+VIEWS, BATCH_SIZE = 2, 8
+
+
+def observe(subject: Subject, condition: Any) -> Any:
+    """Its values."""
+    if condition.refresh == "batch":
+        return condition(embedded())
+    table = fit(condition)
+    return table.values, dict(table.extras)
+
+
+def fit(
+    condition: Any,
+    reverse: bool = False,
+    previous: Table | None = None,
+    embed: Callable[[], Tensor] | None = None,
+) -> Table:
+    """The table of a fitted condition, for the example split in its order or in reverse."""
+    split = Split(torch.arange(SAMPLES).flip(0) if reverse else None)
+    with seeded(), empty_cache(), torch.no_grad():
+        fitted = condition.fit(split, embed or split.embed, previous)
+    return fitted if isinstance(fitted, Table) else Table(fitted)
 
 
 @contextlib.contextmanager
 def empty_cache() -> Iterator[None]:
-    """What conditions keep for the next run goes to a folder that is deleted."""
+    """Redirect the cache of conditions to a temporary folder."""
     before = os.environ.get("CCL_CACHE")
     with tempfile.TemporaryDirectory(prefix="ccl-check-") as folder:
         os.environ["CCL_CACHE"] = folder
@@ -42,163 +64,128 @@ def empty_cache() -> Iterator[None]:
                 os.environ["CCL_CACHE"] = before
 
 
-def fit(
-    condition: Any,
-    reverse: bool = False,
-    previous: Table | None = None,
-    embed: Callable[[], Tensor] | None = None,
-) -> Table:
-    """The table of a static or refreshed condition, fitted as training does."""
-    samples = split(reverse)
-    with seeded(), empty_cache(), torch.no_grad():
-        fitted = condition.fit(samples, embed or samples.embed, previous)
-    return fitted if isinstance(fitted, Table) else Table(fitted)
-
-
 def embedded(order: Tensor | None = None) -> Embedded:
     """A batch of two views of 8 samples, with gradient."""
-    order = torch.arange(8) if order is None else order
-    parts = [random(VIEWS, 8, width, seed=width)[:, order] for width in (12, 6, 6)]
+    order = torch.arange(BATCH_SIZE) if order is None else order
+    parts = [normal(VIEWS, BATCH_SIZE, width, seed=width)[:, order] for width in (12, 6, 6)]
     features, *unit = [x.requires_grad_() for x in parts]
     return Embedded(features, *(normalize(x, dim=-1) for x in unit))
 
 
-def observe(subject: Subject, condition: Any) -> Any:
-    """Its values."""
-    if condition.refresh == "batch":
-        return condition(embedded())
-    table = fit(condition)
-    return table.values, dict(table.extras)
-
-
 def check_declares_refresh_and_value_type(subject: Subject) -> None:
-    """By which a pipeline knows when it is computed and who may read it."""
+    """``refresh`` and ``value_type`` are legal, and the method that ``refresh`` asks for exists."""
     condition = subject.build()
-    hold(
+    require(
         f"refresh must be one of {get_args(Refresh)}, and value_type one of {get_args(ValueType)}",
         condition.refresh in get_args(Refresh) and condition.value_type in get_args(ValueType),
         f"they are {condition.refresh!r} and {condition.value_type!r}",
     )
-    wanted = "__call__" if condition.refresh == "batch" else "fit"
-    hold(
-        "a static or refreshed condition must have fit(dataset, embed, previous), an online one"
-        " __call__(embedded)",
-        hasattr(condition, wanted),
-        f"it is {condition.refresh} and has no {wanted}",
+    member = "__call__" if condition.refresh == "batch" else "fit"
+    require(
+        'a condition with refresh "never" or "epoch" must have fit(split, embed, previous), one with'
+        ' "batch" must have __call__(embedded)',
+        hasattr(condition, member),
+        f"its refresh is {condition.refresh!r}, and it has no {member}",
     )
 
 
 def check_constructor_reads_nothing(subject: Subject) -> None:
-    """A pipeline is composed, and refused, before any file is read."""
-    subject.build()  # what is imported late is imported now
+    """The constructor opens nothing, because pipelines are checked before any file is read."""
+    subject.build()  # imports that happen late happen now
     opened = what_it_opens(subject.build)
-    hold("the constructor must read nothing: read in fit", not opened, f"it did {opened}")
+    law = "the constructor must open no file or connection: read in fit"
+    require(law, not opened, f"it caused {opened}")
 
 
 def check_values_have_its_value_type(subject: Subject) -> None:
-    """One row per sample; class ids, 0 and 1, or finite numbers."""
+    """Values have one row per sample, and are class ids, 0 and 1, or finite numbers as declared."""
     condition = subject.build()
     if condition.refresh == "batch":
-        values = condition(embedded())
-        shapes = ((8,), (8, *values.shape[1:2]), (VIEWS, 8, *values.shape[2:3]))
-        hold(
+        size, values = BATCH_SIZE, condition(embedded())
+        shapes = ((size,), (size, *values.shape[1:2]), (VIEWS, size, *values.shape[2:3]))
+        require(
             "the values of a batch of u views of n samples must be (n,), (n, c) or (u, n, c)",
             tuple(values.shape) in shapes,
-            f"for u = {VIEWS} and n = 8 they are {tuple(values.shape)}",
+            f"for u = {VIEWS} and n = {size} they are {tuple(values.shape)}",
         )
         values = values[0] if values.ndim == 3 else values
     else:
-        values = fit(condition).values
-    with may_not(f"the values must be right for the value type {condition.value_type!r}"):
-        missing: Any = getattr(condition, "missing", "error")
+        size, values = SAMPLES, fit(condition).values
+    with require_no_error(f"the values must be right for the value type {condition.value_type!r}"):
+        missing = condition.missing if isinstance(condition, SupportsMissing) else "error"
         check_values(str(subject), values, condition.value_type, len(values), missing)
-        size = 8 if condition.refresh == "batch" else SAMPLES
-        hold("there must be one row per sample", len(values) == size, f"{len(values)} of {size}")
+        require("there must be one row per sample", len(values) == size, f"{len(values)} of {size}")
 
 
 def check_is_deterministic(subject: Subject) -> None:
-    """The same samples, the same random numbers: the same values."""
+    """Equal samples and equal seeds give equal values."""
     first, second = subject.build(), subject.build()
     observed = subject.observe(first)
-    agree("a condition fitted twice must be the same", subject.observe(first), observed)
-    agree("two that are built alike must be the same", subject.observe(second), observed)
+    law = "a condition fitted twice must give equal values"
+    require_equal(law, subject.observe(first), observed)
+    law = "two conditions built alike must give equal values"
+    require_equal(law, subject.observe(second), observed)
 
 
 def check_rows_belong_to_samples(subject: Subject) -> None:
-    """Samples in another order, the rows in that order; class ids may have other numbers."""
+    """Rows follow the order of samples; the numbers of class ids may change."""
     condition = subject.build()
-    law = (
-        "row i must be of sample i: with the samples in another order, rows must come in that order"
-    )
+    law = "row i must belong to sample i: samples in another order must give rows in that order"
     if condition.refresh == "batch":
-        order = torch.arange(7, -1, -1)
+        order = torch.arange(BATCH_SIZE).flip(0)
         values, moved = condition(embedded()), condition(embedded(order))
         values = values[:, order] if values.ndim == 3 else values[order]
     else:
         values, moved = fit(condition).values, fit(condition, reverse=True).values.flip(0)
     if condition.value_type == "categorical":
-        values, moved = _together(values), _together(moved)
-    agree(law, moved, values, rtol=1e-4, atol=1e-5)
+        values, moved = _same_class(values), _same_class(moved)
+    require_equal(law, moved, values, rtol=1e-4, atol=1e-5)
 
 
-def _together(ids: Tensor) -> Tensor:
+def _same_class(ids: Tensor) -> Tensor:
     """Which samples share a class: (N, N), for a hierarchy (N, N, L), per view (u, N, N, L)."""
     return ids[:, :, None] == ids[:, None] if ids.ndim == 3 else ids[:, None] == ids[None]
 
 
 def check_fits_again_after_itself(subject: Subject) -> None:
-    """A refreshed condition starts from its last table, and changes neither that nor the data."""
+    """``fit`` accepts its previous table as a warm start, and does not change it."""
     condition = subject.build()
     if condition.refresh == "batch":
         return
     first = fit(condition)
-    kept = first.values.clone()
-    law = "fit(dataset, embed, previous) must take its own last table"
-    with may_not(law):
-        again = fit(condition, previous=first)
-    hold(law, again.values.shape == kept.shape, f"{tuple(kept.shape)}, {tuple(again.values.shape)}")
-    agree("fit must leave the last table as it is", first.values, kept, rtol=0, atol=0)
+    before = first.values.clone()
+    law = "fit(split, embed, previous) must accept its own previous table"
+    with require_no_error(law):
+        again = fit(condition, previous=first).values
+    require(law, again.shape == before.shape, f"{tuple(before.shape)}, {tuple(again.shape)}")
+    law = "fit must not change the previous table"
+    require_equal(law, first.values, before, rtol=0, atol=0)
 
 
 def check_declares_that_it_reads_embeddings(subject: Subject) -> None:
     """All processes compute the embeddings before the first one fits, so training must know."""
     condition = subject.build()
-    if isinstance(condition, SupportsReadsEmbeddings) and condition.reads_embeddings:
+    declared = isinstance(condition, SupportsReadsEmbeddings) and condition.reads_embeddings
+    if declared or condition.refresh == "batch":
         return
-    if condition.refresh != "batch":
-        calls: list[int] = []
+    calls: list[Tensor] = []
 
-        def embed() -> Tensor:
-            calls.append(1)
-            return split().embed()
+    def embed() -> Tensor:
+        calls.append(Split().embed())
+        return calls[-1]
 
-        fit(condition, embed=embed)
-        hold(
-            "a condition whose fit calls embed() must have reads_embeddings = True",
-            not calls,
-            "it calls embed()",
-        )
+    fit(condition, embed=embed)
+    law = "a condition whose fit calls embed() must have reads_embeddings = True"
+    require(law, not calls, "it calls embed()")
 
 
 def check_has_no_gradient(subject: Subject) -> None:
-    """A condition says what is alike; it is not learned through."""
+    """Values that are computed from the embedded batch carry no gradient."""
     condition = subject.build()
     if condition.refresh != "batch":
         return
-    hold(
-        "an online condition must be detached: return values.detach()",
+    require(
+        "the values of a batch must carry no gradient: return values.detach()",
         not condition(embedded()).requires_grad,
-        "its values require a gradient",
+        "they require a gradient",
     )
-
-
-CHECKS: list[Callable[[Subject], None]] = [
-    check_declares_refresh_and_value_type,
-    check_constructor_reads_nothing,
-    check_values_have_its_value_type,
-    check_is_deterministic,
-    check_rows_belong_to_samples,
-    check_fits_again_after_itself,
-    check_declares_that_it_reads_embeddings,
-    check_has_no_gradient,
-]

@@ -1,10 +1,11 @@
-"""Fixtures for the tests of plug-ins; pytest finds them where ccl-plugins is installed.
+"""pytest fixtures that install plug-ins for one test; pytest loads them wherever ccl-plugins is installed.
 
-Nothing slow is imported here: this is read at every start of pytest.
+pytest imports this module at every start, so it imports nothing slow.
 """
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class PluginInstaller:
-    """Installs distributions for the length of a test.
+    """Installs distributions for the duration of a test.
 
     Args:
         folder: A temporary folder.
-        monkeypatch: Of the test.
+        monkeypatch: The patches of the test.
     """
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,59 +37,80 @@ class PluginInstaller:
         files: Mapping[str, str] | None = None,
         version: str = "0.1",
     ) -> Path:
-        """Write a distribution and put it on the path.
+        """Write a distribution with a real ``.dist-info``, and put it on the path.
 
         Args:
             name: Its name.
             entry_points: By group, as ``{"ccl_plugins.kernel": {"ring": "ccl_ring:Ring"}}``.
-            files: Its modules, by path.
+            files: The text of its modules, by path.
             version: Its version.
 
         Returns:
-            The folder that holds it.
+            The folder that it is in.
         """
-        from ccl_plugins.testing.installing import write_distribution
-
-        target = self.folder / name
-        write_distribution(target, name, entry_points, files, version)
-        self._see(target)
-        return target
+        folder = self.folder / name
+        info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+        groups = [
+            "\n".join([f"[{group}]", *(f"{key} = {value}" for key, value in points.items())])
+            for group, points in entry_points.items()
+        ]
+        texts = {
+            info / "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+            info / "entry_points.txt": "\n".join(groups) + "\n",
+            **{folder / path: text for path, text in (files or {}).items()},
+        }
+        for path, text in texts.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        self._add(folder)
+        return folder
 
     def package(self, source: Path) -> Path:
         """Install a package from its sources with pip, and put it on the path.
 
-        Building leaves files in ``source``.
-
         Args:
-            source: The folder of its ``pyproject.toml``.
+            source: The folder of its ``pyproject.toml``; building leaves files in it.
 
         Returns:
-            The folder that holds it.
+            The folder that it is in.
         """
-        from ccl_plugins.testing.installing import install_package
+        folder = self.folder / source.name
+        install_package(source, folder)
+        self._add(folder)
+        return folder
 
-        target = self.folder / source.name
-        install_package(source, target)
-        self._see(target)
-        return target
-
-    def tell(self, registry: engine.Registry) -> None:
-        """Have a registry look again after each installation."""
+    def follow(self, registry: engine.Registry) -> None:
+        """Refresh a registry after each installation, too."""
         self._registries.append(registry)
 
     def refresh(self) -> None:
-        """Have all registries look again."""
+        """Have all registries look for plug-ins again."""
         for registry in self._registries:
             registry.refresh()
 
-    def _see(self, target: Path) -> None:
-        self._monkeypatch.syspath_prepend(str(target))
+    def _add(self, folder: Path) -> None:
+        self._monkeypatch.syspath_prepend(str(folder))
         self.refresh()
+
+
+def install_package(source: Path, target: Path) -> None:
+    """Install a package with pip into a folder, without its dependencies and without network.
+
+    Args:
+        source: The folder of its ``pyproject.toml``; building leaves files in it.
+        target: The folder to install into.
+
+    Raises:
+        subprocess.CalledProcessError: If pip fails.
+    """
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    options = ["--no-deps", "--no-build-isolation", "--target", str(target)]
+    subprocess.run([*pip, *options, str(source)], check=True, timeout=300)
 
 
 @pytest.fixture
 def install_plugin(tmp_path: Path) -> Iterator[PluginInstaller]:
-    """Distributions that are installed, a real ``.dist-info`` each, until the test ends.
+    """A function that installs a distribution until the test ends.
 
     ``install_plugin("ccl-ring", {"ccl_plugins.kernel": {"ring": "ccl_ring:Ring"}}, {"ccl_ring.py":
     source})``, or ``install_plugin.package(folder)`` for sources with a ``pyproject.toml``.
@@ -97,22 +119,22 @@ def install_plugin(tmp_path: Path) -> Iterator[PluginInstaller]:
 
     with pytest.MonkeyPatch.context() as monkeypatch:
         installer = PluginInstaller(tmp_path / "installed", monkeypatch)
-        installer.tell(registry())
+        installer.follow(registry())
         yield installer
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if file is not None and Path(file).is_relative_to(installer.folder):
-            del sys.modules[name]  # another test may install another of its name
+            del sys.modules[name]  # another test may install another module of this name
     installer.refresh()
 
 
 @pytest.fixture
 def ccl_registry(install_plugin: PluginInstaller) -> engine.Registry:
-    """A registry of the built-in components and of what `install_plugin` installs, and of no others."""
+    """A registry of the built-in components and of those that `install_plugin` installs, and no others."""
     from ccl_plugins.kinds import new_registry, registry
 
     found = registry()
-    strangers = [plugin.name for plugin in found.plugins if plugin.name != found.host]
-    isolated = new_registry(disable=strangers)
-    install_plugin.tell(isolated)
+    others = [plugin.name for plugin in found.plugins if plugin.name != found.host]
+    isolated = new_registry(disable=others)
+    install_plugin.follow(isolated)
     return isolated

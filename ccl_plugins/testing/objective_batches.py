@@ -1,4 +1,4 @@
-"""What objectives are examined on: batches, and their loss on one process or on two."""
+"""The batches that objectives are checked on, and their loss on one process or on two."""
 
 from __future__ import annotations
 
@@ -10,21 +10,16 @@ import torch
 from torch import Tensor, distributed
 from torch.nn.functional import normalize
 
-from ccl_plugins.pairs.pairs import Pairs, in_batch
-from ccl_plugins.protocols import Table
-from ccl_plugins.testing.material import SAMPLES, random, seeded, values_of
-from ccl_plugins.testing.subject import Subject
+from ccl_plugins.pairs import Pairs, in_batch
+from ccl_plugins.testing.inputs import condition_values, normal, seeded
 
 WIDTH = 16
-"""Numbers of an embedding."""
-
-EXACT = {"rtol": 1e-9, "atol": 1e-12}
-"""What rounding in float64 allows."""
+"""Numbers in an embedding."""
 
 
 @dataclass(frozen=True)
-class Batch:
-    """A batch of raw embeddings.
+class RawBatch:
+    """A batch of embeddings, not normalized.
 
     Args:
         views: (u, n, d).
@@ -36,122 +31,157 @@ class Batch:
     condition: Mapping[str, Tensor] = field(default_factory=dict)
     extras: Mapping[str, Tensor] = field(default_factory=dict)
 
-    def rows(self, which: Any) -> Batch:
+    def rows(self, which: Any) -> RawBatch:
         """Some of the samples, or all in another order."""
         taken = {k: z[:, which] if z.ndim == 3 else z[which] for k, z in self.condition.items()}
         return replace(self, views=self.views[:, which], condition=taken)
 
-    def to(self, dtype: torch.dtype) -> Batch:
-        """With embeddings, and extras, of another type."""
+    def to(self, dtype: torch.dtype) -> RawBatch:
+        """The same batch with embeddings and extras of another type."""
         extras = {name: tensor.to(dtype) for name, tensor in self.extras.items()}
         return replace(self, views=self.views.to(dtype), extras=extras)
 
 
-def prepared(subject: Subject, dtype: torch.dtype = torch.float64) -> Any:
-    """An objective as training has it before its first step."""
-    return prepare(subject.build(), dtype)
-
-
-def prepare(objective: Any, dtype: torch.dtype = torch.float64) -> Any:
-    """The same of a built one: set up with tables of 24 rows, and of a type."""
-    if hasattr(objective, "setup"):
-        with seeded():  # on each of two processes alike
-            objective.setup({k: Table(z) for k, z in _conditions(objective, SAMPLES).items()})
-    return objective.to(dtype)
-
-
-def batch(objective: Any, n: int = 8, views: int | None = None, seed: int = 3) -> Batch:
-    """Views that are near each other, and the conditions that an objective reads, in float64."""
+def raw_batch(objective: Any, n: int = 8, views: int | None = None, seed: int = 3) -> RawBatch:
+    """Similar views of n samples, with the conditions and extras that an objective reads, in float64."""
     count = objective.min_views if views is None else views
-    shared = random(1, n, WIDTH, seed=seed, dtype=torch.float64)
-    own = random(count, n, WIDTH, seed=seed + 1, dtype=torch.float64)
-    return Batch(shared + own, _conditions(objective, n), _extras(objective))
+    sample = normal(1, n, WIDTH, seed=seed, dtype=torch.float64)
+    noise = normal(count, n, WIDTH, seed=seed + 1, dtype=torch.float64)
+    return RawBatch(sample + noise, conditions(objective, n), _extras(objective))
+
+
+def conditions(objective: Any, n: int) -> dict[str, Tensor]:
+    """The conditions that an objective reads, vectors if it accepts them, in float64."""
+    wanted = enumerate(objective.conditions.items())
+    return {name: _float64(condition_values(types, n, i)) for i, (name, types) in wanted}
 
 
 def _extras(objective: Any) -> dict[str, Tensor]:
-    """Of a class attribute ``EXAMPLE_EXTRAS``: tensors, or shapes of normal numbers, by name."""
-    found = {
-        name: each if isinstance(each, Tensor) else random(*each, seed=5, dtype=torch.float64)
+    """The class attribute ``EXAMPLE_EXTRAS``: tensors, or shapes to fill with normal numbers, by name."""
+    return {
+        name: _float64(
+            each if isinstance(each, Tensor) else normal(*each, seed=5, dtype=torch.float64)
+        )
         for name, each in getattr(objective, "EXAMPLE_EXTRAS", {}).items()
     }
-    return {name: x.double() if x.is_floating_point() else x for name, x in found.items()}
 
 
-def _conditions(objective: Any, n: int) -> dict[str, Tensor]:
-    """Vectors where the objective takes them, in float64 for exact comparisons."""
-    wanted = enumerate(objective.conditions.items())
-    values = {name: values_of(value_types, n, place) for place, (name, value_types) in wanted}
-    return {name: z.double() if z.is_floating_point() else z for name, z in values.items()}
+def _float64(x: Tensor) -> Tensor:
+    return x.double() if x.is_floating_point() else x
 
 
 def projections(objective: Any, views: Tensor) -> Tensor:
-    """Embeddings as the objective wants them."""
+    """Embeddings as the objective reads them."""
     return normalize(views, dim=-1) if objective.embedding == "sphere" else views
 
 
-def pairs_of(objective: Any, given: Batch, gather: bool = False) -> Pairs:
-    """All pairs of a batch, with sample numbers as dataset indices; of all processes if asked."""
-    n = given.views.shape[1]
+def pairs_of(objective: Any, batch: RawBatch, gather: bool = False) -> Pairs:
+    """All pairs of a batch, with sample numbers as dataset indices.
+
+    Args:
+        objective: Says which embeddings it reads.
+        batch: The batch of this process.
+        gather: Whether to compare with the samples of all processes.
+    """
+    n = batch.views.shape[1]
     first = distributed.get_rank() * n if gather else 0
     return in_batch(
-        projections(objective, given.views),
-        given.condition,
+        projections(objective, batch.views),
+        batch.condition,
         torch.arange(first, first + n),
-        given.views,
-        given.extras,
+        batch.views,
+        batch.extras,
         gather_distributed=gather,
     )
 
 
-def loss_of(objective: Any, given: Batch) -> Tensor:
-    """The loss of all pairs of a batch; what is drawn, always the same."""
+def queue_pairs(objective: Any, batch: RawBatch, filled: int, rest: float) -> Pairs:
+    """Pairs with momentum keys and a queue of 6 keys; until it is full, the batch's keys count too.
+
+    Args:
+        objective: Says which embeddings it reads.
+        batch: The batch.
+        filled: How many places of the queue are valid.
+        rest: The number in the others.
+    """
+    count, n, width = batch.views.shape
+    queue = normal(6, width, seed=5, dtype=batch.views.dtype)
+    queue[filled:] = rest
+    noise = 0.1 * normal(count, n, width, seed=6, dtype=batch.views.dtype)
+    earlier = {
+        name: (z[0] if z.ndim == 3 else z)[torch.arange(6) % n].clone()
+        for name, z in batch.condition.items()
+    }
+    for z in earlier.values():
+        z[filled:] = int(rest)
+    return Pairs(
+        anchors=projections(objective, batch.views),
+        keys=projections(objective, (batch.views + noise).detach()),
+        anchor_views=tuple(range(count)),
+        key_views=tuple(range(count)),
+        condition=batch.condition,
+        index=torch.arange(n),
+        queue=projections(objective, queue),
+        queue_valid=torch.arange(6) < filled,
+        queue_condition=earlier,
+        queue_index=torch.tensor([0, 20, 21, 22, 23, 24]),
+        batch_candidates=torch.tensor(filled < 6),
+        features=batch.views,
+        extras=batch.extras,
+    )
+
+
+def loss_of(objective: Any, batch: RawBatch) -> Tensor:
+    """The loss of all pairs of a batch, with seeded random numbers."""
     with seeded():
-        loss: Tensor = objective.loss(pairs_of(objective, given))
+        loss: Tensor = objective.loss(pairs_of(objective, batch))
         return loss
 
 
-def call(objective: Any, given: Batch) -> Tensor:
-    """The loss of raw embeddings, as a loop of one's own takes it."""
-    named = {k: tuple(z) if z.ndim == 3 else z for k, z in given.condition.items()}
-    more = {"extras": given.extras} if given.extras else {}
-    called: Tensor = objective(*given.views, condition=named or None, **more)
-    return called
+def call(objective: Any, batch: RawBatch) -> Tensor:
+    """The loss of a call on raw embeddings, as in a user's own loop."""
+    named = {k: tuple(z) if z.ndim == 3 else z for k, z in batch.condition.items()}
+    more = {"extras": batch.extras} if batch.extras else {}
+    loss: Tensor = objective(*batch.views, condition=named or None, **more)
+    return loss
 
 
-def value_and_gradient(loss: Callable[[Batch], Tensor], given: Batch) -> tuple[Tensor, Tensor]:
+def value_and_gradient(
+    loss: Callable[[RawBatch], Tensor], batch: RawBatch
+) -> tuple[Tensor, Tensor]:
     """A loss, and its gradient by all views."""
-    views = given.views.detach().clone().requires_grad_()
-    value = loss(replace(given, views=views))
+    views = batch.views.detach().clone().requires_grad_()
+    value = loss(replace(batch, views=views))
     if not value.requires_grad:
         return value, torch.zeros_like(views)
-    (gradient,) = torch.autograd.grad(value, views, allow_unused=True)
-    return value.detach(), torch.zeros_like(views) if gradient is None else gradient
+    (gradient,) = torch.autograd.grad(value, views, allow_unused=True, materialize_grads=True)
+    return value.detach(), gradient
 
 
-def on_one_rank(build: Callable[[], Any], given: Batch) -> tuple[Tensor, list[Tensor]]:
-    """The loss of the whole batch, and the gradients by a shared weight and by own parameters.
+def on_one_rank(build: Callable[[], Any], batch: RawBatch) -> tuple[Tensor, list[Tensor]]:
+    """The loss of the whole batch, and its gradients by a shared weight and the objective's parameters.
 
-    The embeddings are ``views @ weight`` with one weight for all samples.
+    The embeddings are ``views @ weight``, with one weight for all samples.
     """
-    value, *gradients = _differentiated(build(), given, False)
+    value, *gradients = _value_and_gradients(build(), batch, False)
     return value, gradients
 
 
-def on_each_rank(build: Callable[[], Any], given: Batch) -> tuple[Tensor, list[Tensor]]:
-    """The same where this rank holds its part, averaged as DistributedDataParallel does."""
+def on_each_rank(build: Callable[[], Any], batch: RawBatch) -> tuple[Tensor, list[Tensor]]:
+    """As `on_one_rank`, for this rank's part of the batch, averaged as DistributedDataParallel does."""
     rank, world = distributed.get_rank(), distributed.get_world_size()
-    n = given.views.shape[1] // world
-    value, *gradients = _differentiated(build(), given.rows(slice(rank * n, (rank + 1) * n)), True)
+    n = batch.views.shape[1] // world
+    part = batch.rows(slice(rank * n, (rank + 1) * n))
+    value, *gradients = _value_and_gradients(build(), part, True)
     for each in (value, *gradients):
         distributed.all_reduce(each)
     return value / world, [gradient / world for gradient in gradients]
 
 
-def _differentiated(objective: Any, given: Batch, gather: bool) -> list[Tensor]:
-    weight = torch.eye(given.views.shape[2], dtype=given.views.dtype, requires_grad=True)
-    seen = replace(given, views=given.views @ weight)
-    loss = objective.loss(pairs_of(objective, seen, gather))
+def _value_and_gradients(objective: Any, batch: RawBatch, gather: bool) -> list[Tensor]:
+    weight = torch.eye(batch.views.shape[2], dtype=batch.views.dtype, requires_grad=True)
+    embedded = replace(batch, views=batch.views @ weight)
+    loss = objective.loss(pairs_of(objective, embedded, gather))
     leaves = [weight, *(p for p in objective.parameters() if p.requires_grad)]
-    gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
-    filled = zip(leaves, gradients, strict=True)
-    return [loss.detach().clone(), *(torch.zeros_like(x) if g is None else g for x, g in filled)]
+    gradients = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
+    return [loss.detach().clone(), *gradients]

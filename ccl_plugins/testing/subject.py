@@ -1,7 +1,8 @@
-"""What is examined: a component with its example parameters, or a whole distribution."""
+"""What a check examines: one component built with example parameters, or a whole distribution."""
 
 from __future__ import annotations
 
+import importlib
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,16 +15,16 @@ from ccl_plugins._engine import engine
 from ccl_plugins.kinds import FOLDERS, registry
 
 Example: TypeAlias = Mapping[str, Any] | Callable[[Path], Mapping[str, Any]]
-"""Parameters, or a function that makes files in an empty folder and gives the parameters."""
+"""Parameters, or a function that writes files into an empty folder and returns the parameters."""
 
 
 class Subject:
-    """A component on offer, built with the parameters in its class attribute ``EXAMPLE``.
+    """A component, built with the parameters in its class attribute ``EXAMPLE``.
 
     Args:
         spec: The component.
         example: Parameters in place of ``EXAMPLE``.
-        choice: The component with its parameters, where it was chosen already.
+        choice: The component with its parameters, in place of either.
     """
 
     def __init__(
@@ -37,7 +38,7 @@ class Subject:
         self._choice = choice
 
     def __str__(self) -> str:
-        return f"{self.spec.kind}/{self.spec.name}"
+        return f"{self.kind}/{self.spec.name}"
 
     @property
     def kind(self) -> str:
@@ -56,39 +57,37 @@ class Subject:
 
     @cached_property
     def params(self) -> Mapping[str, Any]:
-        """What it is built with beside its defaults."""
+        """The example parameters; the others keep their defaults."""
         if self.example is None:
             return dict(getattr(self.target, "EXAMPLE", {}))
-        return self.example(self._folder) if callable(self.example) else dict(self.example)
-
-    @cached_property
-    def _folder(self) -> Path:
-        self._kept = tempfile.TemporaryDirectory(prefix="ccl-check-")  # as long as this object
-        return Path(self._kept.name)
+        if not callable(self.example):
+            return dict(self.example)
+        self._folder = tempfile.TemporaryDirectory(prefix="ccl-check-")  # deleted with this object
+        return self.example(Path(self._folder.name))
 
     def build(self, *, drawn: int = 0, **supplied: Any) -> Any:
-        """A new object; what a pipeline supplies is the kit's.
+        """Build a new object.
 
         Args:
-            drawn: The seed of what the constructor draws.
-            **supplied: What is supplied in place of the kit's.
+            drawn: The seed of random numbers in the constructor.
+            **supplied: What a pipeline supplies, in place of the kit's inputs.
         """
-        from ccl_plugins.testing.material import seeded, supplied_for
+        from ccl_plugins.testing.inputs import seeded, supplied_for
 
         with seeded(drawn):
             return self.choice.build({**supplied_for(self.choice), **supplied})
 
     def observe(self, built: Any) -> Any:
-        """What an object of this component does, as data to compare."""
-        from ccl_plugins.testing.material import seeded
+        """Use a built object and return its results, as data to compare."""
+        from ccl_plugins.testing.inputs import seeded
 
         with seeded():
-            return laws(self.kind).observe(self, built)
+            return kind_module(self.kind).observe(self, built)
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """All that a distribution offers.
+    """All components of a distribution.
 
     Args:
         name: Its normalized name.
@@ -102,8 +101,15 @@ class Distribution:
         return "plugin"
 
 
-def laws(kind: str) -> ModuleType:
-    """The module of a kind's laws: its ``CHECKS``, and ``observe(subject, built)``."""
-    import importlib
-
+def kind_module(kind: str) -> ModuleType:
+    """The module that has a kind's checks and its ``observe(subject, built)``."""
     return importlib.import_module(f"ccl_plugins.testing.{FOLDERS[kind]}")
+
+
+def laws(module: ModuleType) -> list[Callable[[Any], None]]:
+    """The functions ``check_...`` that a module defines, in their order."""
+    return [
+        each
+        for name, each in vars(module).items()
+        if name.startswith("check_") and each.__module__ == module.__name__
+    ]

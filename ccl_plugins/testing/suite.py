@@ -1,22 +1,27 @@
-"""All checks of a distribution, or of one component."""
+"""The checks of a distribution or a component: listed, run, or as parameters of a pytest test."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import SkipTest
 
 from ccl_plugins._engine import engine
 from ccl_plugins.kinds import registry
-from ccl_plugins.testing.subject import Distribution, Example, Subject, laws
+from ccl_plugins.testing.subject import Distribution, Example, Subject, kind_module, laws
+
+if TYPE_CHECKING:
+    import pytest
 
 
 @dataclass(frozen=True)
 class Check:
-    """One law and what it is held against; calling it raises AssertionError where it is broken.
+    """One law applied to one component or distribution; call it to run it.
 
-    ``unittest.SkipTest`` is raised where it cannot be examined, as without a file that is needed.
+    A call raises AssertionError if the law is broken, and ``unittest.SkipTest`` if it cannot be examined,
+    for example because a file does not exist.
 
     Args:
         subject: A component, or a distribution.
@@ -28,28 +33,43 @@ class Check:
 
     @property
     def component(self) -> str:
-        """``"kernel/ring"``, or ``"plugin"`` for what concerns a distribution as a whole."""
+        """``"kernel/ring"``, or ``"plugin"`` for a check of the distribution as a whole."""
         return str(self.subject)
 
     @property
     def name(self) -> str:
-        """``"symmetric"``."""
+        """``"is_symmetric"``, say."""
         return self.law.__name__.removeprefix("check_")
 
     def __str__(self) -> str:
         return f"{self.component}-{self.name}"
 
     def __call__(self) -> None:
-        """Examine it."""
+        """Run the check."""
         try:
             self.law(self.subject)
         except FileNotFoundError as error:
             if isinstance(self.subject, Distribution) or self.subject.example is not None:
                 raise
             raise SkipTest(
-                f"its EXAMPLE names a file that is not there ({error}): give"
+                f"its EXAMPLE names a file that does not exist ({error}): give"
                 f' examples={{"{self.subject}": function of a folder}}'
             ) from error
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a check.
+
+    Args:
+        check: The check.
+        state: ``"passed"``, ``"failed"`` or ``"skipped"``.
+        reason: The broken law and how it was broken, or why the check was skipped.
+    """
+
+    check: Check
+    state: str
+    reason: str = ""
 
 
 def checks(what: str | engine.Choice, examples: Mapping[str, Example] | None = None) -> list[Check]:
@@ -58,21 +78,23 @@ def checks(what: str | engine.Choice, examples: Mapping[str, Example] | None = N
     Args:
         what: The name of an installed distribution; or a choice, as ``ccl.kernel("ring", radius=2)``
             or ``ccl.local("kernel", Ring)``.
-        examples: Parameters in place of a class's ``EXAMPLE``, by ``"kernel/ring"``; a function is
-            given an empty folder and returns the parameters, for components that read files.
+        examples: Parameters in place of a class's ``EXAMPLE``, by ``"kernel/ring"``.  For a component
+            that reads files, give a function that writes them into an empty folder and returns the
+            parameters.
 
     Raises:
-        LookupError: For a distribution that is not installed or offers nothing, and an example of a
-            component that there is not.
+        LookupError: For a distribution that is not installed or has no components, and for an example
+            of an unknown component.
     """
-    from ccl_plugins.testing import every, plugin
+    from ccl_plugins.testing import distributions, every_kind
 
     examples = dict(examples or {})
-    subjects, found = [], list[Check]()
+    found = list[Check]()
     if isinstance(what, str):
-        offered = _distribution(what)
-        found += [Check(offered, law) for law in plugin.CHECKS]
-        subjects = [Subject(s, examples.pop(f"{s.kind}/{s.name}", None)) for s in offered.specs]
+        distribution = _distribution(what)
+        found += [Check(distribution, law) for law in laws(distributions)]
+        specs = distribution.specs
+        subjects = [Subject(s, examples.pop(f"{s.kind}/{s.name}", None)) for s in specs]
     else:
         subjects = [Subject(what.spec, choice=what)]
     if examples:
@@ -81,23 +103,9 @@ def checks(what: str | engine.Choice, examples: Mapping[str, Example] | None = N
             f" {', '.join(map(str, subjects))}"
         )
     for subject in subjects:
-        found += [Check(subject, law) for law in (*every.CHECKS, *laws(subject.kind).CHECKS)]
+        of_kind = laws(kind_module(subject.kind))
+        found += [Check(subject, law) for law in (*laws(every_kind), *of_kind)]
     return found
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What came of a check.
-
-    Args:
-        check: Which.
-        state: ``"passed"``, ``"failed"`` or ``"skipped"``.
-        reason: Which law was broken and how, or why it could not be examined.
-    """
-
-    check: Check
-    state: str
-    reason: str = ""
 
 
 def run(each: Check) -> Outcome:
@@ -108,7 +116,7 @@ def run(each: Check) -> Outcome:
         return Outcome(each, "skipped", str(skipped))
     except AssertionError as broken:
         return Outcome(each, "failed", str(broken))
-    except Exception as error:  # whatever a stranger's component raises is its failure, not ours
+    except Exception as error:  # any exception of a plug-in is a failure of the plug-in
         return Outcome(each, "failed", f"it raised {type(error).__name__}: {error}")
     return Outcome(each, "passed")
 
@@ -121,28 +129,65 @@ def check(what: str | engine.Choice, examples: Mapping[str, Example] | None = No
         examples: As in `checks`.
 
     Raises:
-        AssertionError: For laws that are broken, all in one, each with its reason.
-        LookupError: As `checks`.
+        AssertionError: If laws are broken: one error that lists them all, each with its reason.
+        LookupError: As in `checks`.
     """
     outcomes = [run(each) for each in checks(what, examples)]
-    broken = [outcome for outcome in outcomes if outcome.state == "failed"]
+    broken = [f"{o.check}: {o.reason}" for o in outcomes if o.state == "failed"]
     if broken:
-        told = "\n\n".join(f"{outcome.check}: {outcome.reason}" for outcome in broken)
-        raise AssertionError(f"{len(broken)} of {len(outcomes)} checks failed\n\n{told}")
+        lines = [f"{len(broken)} of {len(outcomes)} checks failed", *broken]
+        raise AssertionError("\n\n".join(lines))
+
+
+def parametrize_with_checks(
+    distribution: str,
+    *,
+    expected_failures: Mapping[tuple[str, str], str] | None = None,
+    examples: Mapping[str, Example] | None = None,
+) -> pytest.MarkDecorator:
+    """Parametrize a test with the checks of a distribution, as ``kernel/ring-is_symmetric``.
+
+    The test function takes one argument, ``check``, and calls it.
+
+    Args:
+        distribution: The name of an installed distribution.
+        expected_failures: Reasons by component and check, as ``("kernel/ring", "is_symmetric")``. These
+            tests are strict xfails: they fail once the check passes.
+        examples: As in `checks`.
+
+    Raises:
+        LookupError: While tests are collected: as in `checks`, and for an expected failure of an unknown
+            component or check.
+    """
+    import pytest
+
+    found = checks(distribution, examples)
+    expected = dict(expected_failures or {})
+    known = {str(each): (each.component, each.name) for each in found}
+    for key in expected:
+        if key not in known.values():
+            near = difflib.get_close_matches("-".join(map(str, key)), known, n=1)
+            hint = f"did you mean {known[near[0]]!r}?" if near else f"there are {', '.join(known)}"
+            raise LookupError(f"expected_failures has the unknown check {key!r}: {hint}")
+    parameters = []
+    for each in found:
+        reason = expected.get((each.component, each.name))
+        marks = [] if reason is None else [pytest.mark.xfail(reason=reason, strict=True)]
+        parameters.append(pytest.param(each, id=str(each), marks=marks))
+    return pytest.mark.parametrize("check", parameters)
 
 
 def _distribution(name: str) -> Distribution:
-    """The components of an installed distribution."""
     found, wanted = registry(), engine.normalize(name)
     plugin = next((p for p in found.plugins if p.name == wanted), None)
     specs = tuple(spec for spec in found.specs() if spec.plugin == wanted)
     if plugin is None:
         groups = ", ".join(f"ccl_plugins.{kind}" for kind in found.kinds)
         raise LookupError(
-            f"{name} is not installed, or has no entry points of ours: pip install -e . in its folder,"
-            f' and a table [project.entry-points."ccl_plugins.<kind>"] ({groups})'
+            f"{name} is not installed, or has no entry points for ccl-plugins: run pip install -e . in"
+            f' its folder, and declare a table [project.entry-points."ccl_plugins.<kind>"] ({groups})'
         )
     if not specs:
-        why = plugin.reason or "it has entry points of ours, and none of them is a component"
+        why = plugin.reason or "none of its entry points is a component"
         raise LookupError(f"{name} offers no component: {plugin.state}: {why}")
     return Distribution(wanted, specs)

@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from ccl_plugins.kinds import KINDS
-from ccl_plugins.testing import every, plugin
-from ccl_plugins.testing.subject import laws
+from ccl_plugins.testing import distributions, every_kind
+from ccl_plugins.testing.subject import kind_module, laws
 
 TARGET = Path(__file__).with_name("checks.md")
 HEAD = """# Checks
 
 <!-- Written by docs/reference/generate_checks.py; run it after a change. -->
 
-What `@parametrize_with_checks` and `ccl check` check of a component, by kind;
-[test a plug-in](../how-to/test-a-plugin.md) shows how to use them. The report of a broken law shows what
-was given and what came out.
+What `@parametrize_with_checks` and `ccl check` check of a component, by kind.
+[Test a plug-in](../how-to/test-a-plugin.md) shows how to use them. The report of a broken law shows the
+input and the result.
 """
 
 
 def render() -> str:
     """The page."""
-    parts = [HEAD, _section("plugin", plugin.CHECKS), _section("every kind", every.CHECKS)]
-    parts += [_section(kind.name, laws(kind.name).CHECKS) for kind in KINDS]
+    parts = [HEAD, _section("plugin", distributions), _section("every kind", every_kind)]
+    parts += [_section(kind.name, kind_module(kind.name)) for kind in KINDS]
     return "\n".join(parts)
 
 
-def _section(title: str, checks: Iterable[Callable[[Any], None]]) -> str:
+def _section(title: str, module: ModuleType) -> str:
     lines = [
         f"- `{law.__name__.removeprefix('check_')}`: {(inspect.getdoc(law) or '').splitlines()[0]}"
-        for law in checks
+        for law in laws(module)
     ]
     return "\n".join([f"## {title}\n", *lines, ""])
 

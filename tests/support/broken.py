@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 from ccl_plugins.kinds import registry
-from ccl_plugins.testing.subject import Subject, laws
+from ccl_plugins.testing.subject import Subject, kind_module, laws
 from ccl_plugins.testing.suite import Check, run
 
 
 def broken_laws(kind: str, target: type) -> set[str]:
     """The names of the checks that fail, of those for every kind and of those for this one."""
-    from ccl_plugins.testing import every
+    from ccl_plugins.testing import every_kind
 
     subject = Subject(registry().define(kind, target))
-    todo = [Check(subject, law) for law in (*every.CHECKS, *laws(kind).CHECKS)]
+    todo = [Check(subject, law) for law in (*laws(every_kind), *laws(kind_module(kind)))]
     return {each.name for each in todo if run(each).state == "failed"}
+
+
+def law_names(module: ModuleType) -> set[str]:
+    """The names of the checks in a module."""
+    return {law.__name__.removeprefix("check_") for law in laws(module)}
 
 
 def names(kind: str) -> set[str]:
     """The names of a kind's checks."""
-    return {law.__name__.removeprefix("check_") for law in laws(kind).CHECKS}
+    return law_names(kind_module(kind))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ccl_plugins.metadata import fitted
 from ccl_plugins.protocols import Table
-from ccl_plugins.testing.material import SAMPLES
+from ccl_plugins.testing.inputs import SAMPLES
 
 STEMS = {"train": "train", "test": "t10k"}
 

@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ccl_plugins.testing.installing import install_package
+from ccl_plugins.testing.fixtures import install_package
 
 SOURCES = Path(__file__).parents[1] / "plugins"
 

@@ -15,8 +15,12 @@ from support import every_objective as every
 from support.every_objective import Case, random_batch
 from torch._dynamo.testing import CompileCounter
 
-from ccl_plugins.testing.objective_batches import Batch, on_each_rank, on_one_rank
-from ccl_plugins.testing.objective_queue import queue_pairs
+from ccl_plugins.testing.objective_batches import (
+    RawBatch,
+    on_each_rank,
+    on_one_rank,
+    queue_pairs,
+)
 
 PLAIN, CHANGING = every.plain_cases(), every.changing_cases()
 VARIANTS = [case for case in PLAIN if case.variant]
@@ -56,7 +60,7 @@ def assert_finite_or_refused(loss, views):
 )
 def test_two_ranks_equal_one_process_in_value_and_all_gradients(two_processes, case):
     views, condition = random_batch(case)
-    whole = Batch(views, condition)
+    whole = RawBatch(views, condition)
     expected = on_one_rank(case.build, whole)
     for found in two_processes(on_each_rank, case.build, whole):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
@@ -160,7 +164,7 @@ def test_a_queue_is_read_as_far_as_it_is_filled(case, filled):
     found = []
     for rest in (0.0, 7.0):
         anchors = views.clone().requires_grad_()
-        pairs = queue_pairs(objective, Batch(anchors, condition), filled, rest)
+        pairs = queue_pairs(objective, RawBatch(anchors, condition), filled, rest)
         loss = objective.loss(pairs)
         found.append((loss.detach(), torch.autograd.grad(loss, anchors)[0]))
     assert all(part.isfinite().all() for part in found[0])

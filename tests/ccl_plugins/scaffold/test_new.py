@@ -1,4 +1,4 @@
-"""What `ccl new` writes is a package that installs, lists and passes its own tests."""
+"""`ccl new` writes a package that installs, is listed and passes its own tests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def packages(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def installed(packages, tmp_path_factory):
-    """What runs Python with all of them installed, and nowhere else to find them."""
+    """A function that runs Python with all packages installed."""
     target = tmp_path_factory.mktemp("target")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     options = ["--no-deps", "--no-build-isolation", "--target", str(target)]
@@ -129,7 +129,7 @@ def test_what_exists_is_left_as_it_is(tmp_path, capsys, there):
     path.parent.mkdir(exist_ok=True)
     path.write_text("mine")
     assert main(["new", "ccl-ring", "--kind", "kernel", "--out", str(tmp_path)]) == 2
-    assert "ccl-ring is there already, and nothing was written" in capsys.readouterr().err
+    assert "ccl-ring already exists; nothing was written" in capsys.readouterr().err
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == [path]
     assert path.read_text() == "mine"
 
@@ -145,10 +145,10 @@ def test_what_exists_is_left_as_it_is(tmp_path, capsys, there):
         ("", "as in 'ccl-ring'"),
         ("ring\n", "cannot name a package"),
         ("r" * 61, "cannot name a package"),
-        ("ccl-class", "a component called 'class', which Python does not take"),
-        ("ccl-9", "a component called '9', which Python does not take"),
+        ("ccl-class", "a component called 'class', which is not a Python name"),
+        ("ccl-9", "a component called '9', which is not a Python name"),
         ("json", "would hide the module 'json'"),
-        ("torch", "would hide the module 'torch', which is there already"),
+        ("torch", "would hide the module 'torch', which already exists"),
         ("ccl-plugins", "would hide the module 'ccl_plugins'"),
         ("ccl-rbf", "'rbf' is a built-in kernel"),
     ],

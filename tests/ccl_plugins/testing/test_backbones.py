@@ -6,7 +6,7 @@ import pytest
 from support.broken import broken_laws, names
 from torch import nn
 
-from ccl_plugins.testing.material import SmallBackbone
+from ccl_plugins.testing.inputs import SmallBackbone
 
 
 class Sound(SmallBackbone):

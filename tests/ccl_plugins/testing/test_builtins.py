@@ -1,4 +1,4 @@
-"""The built-in components under the kit that others use."""
+"""The built-in components pass the conformance kit."""
 
 from __future__ import annotations
 

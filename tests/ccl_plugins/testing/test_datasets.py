@@ -6,11 +6,11 @@ import pytest
 import torch
 from support.broken import broken_laws, names
 
-from ccl_plugins.testing.material import Samples, Split
+from ccl_plugins.testing.inputs import ExampleDataset, Split
 
 
-class Sound(Samples):
-    """The kit's samples."""
+class Sound(ExampleDataset):
+    """The kit's data set."""
 
     split = Split
 

@@ -1,4 +1,4 @@
-"""The fixtures that come with the package."""
+"""The pytest fixtures of the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages on the kit are true."""
+"""The code on the pages about the kit runs, and the list of checks is fresh."""
 
 from __future__ import annotations
 

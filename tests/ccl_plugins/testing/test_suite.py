@@ -1,4 +1,4 @@
-"""What is checked, what is refused, and what is said."""
+"""Which checks a distribution has, what is refused, and the messages."""
 
 from __future__ import annotations
 

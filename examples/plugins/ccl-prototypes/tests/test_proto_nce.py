@@ -134,7 +134,7 @@ def test_what_does_not_go_together_is_said():
         ProtoNCE(6)(x, y, condition=ids[:8, 1])
     with pytest.raises(ValueError, match=r"k=\[7\].*give both the same k"):
         ProtoNCE(7)(x, y, condition=ids[:8], extras=extras)
-    with pytest.raises(ValueError, match=r"1 clusterings, and 'condition' has 2 columns"):
+    with pytest.raises(ValueError, match=r"needs 1 clusterings, and 'condition' has 2 columns"):
         ProtoNCE(6)(x, y, condition=ids[:8], extras=extras)
     with pytest.raises(ValueError, match=r"have 4 columns and embeddings 3: prototypes are"):
         ProtoNCE([5, 6])(x[:, :3], y[:, :3], condition=ids[:8], extras=extras)

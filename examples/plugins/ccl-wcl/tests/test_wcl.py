@@ -10,8 +10,7 @@ import torch
 from ccl_plugins.objectives import SupCon
 from ccl_plugins.pairs import in_batch
 from ccl_plugins.protocols import Embedded
-from ccl_plugins.testing import equals, parametrize_with_checks
-from ccl_plugins.testing.two_ranks import on_two_ranks
+from ccl_plugins.testing import equals, on_two_ranks, parametrize_with_checks
 from torch.nn.functional import normalize
 
 from ccl_wcl import WCL, NeighborGraph

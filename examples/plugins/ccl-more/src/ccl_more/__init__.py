@@ -1,4 +1,4 @@
-"""Objectives of later papers, for ccl-plugins."""
+"""More objectives from the literature, for ccl-plugins."""
 
 from ccl_more.balanced_contrastive import BalancedContrastive as BalancedContrastive
 from ccl_more.decoupled_uniformity import DecoupledUniformity as DecoupledUniformity

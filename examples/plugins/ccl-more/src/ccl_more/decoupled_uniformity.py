@@ -1,4 +1,4 @@
-"""Decoupled uniformity: samples' centroids apart, conditioned on what is known of them."""
+"""Decoupled uniformity: the centroids of samples repel each other, conditioned on a kernel."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from torch import Tensor
 
 
 class DecoupledUniformity(ContrastiveObjective):
-    """Uniformity of centroids, each the mean of a sample's views or, with a kernel, of alike samples.
+    """Uniformity of the samples' mean embeddings, averaged over similar samples with a kernel.
 
-    ``log mean_{i≠j} exp(-t |μ_i - μ_j|²)``, ``μ = (K + λ I)⁻¹ K f̄``, f̄ the mean of a sample's views.
+    ``log mean_{i≠j} exp(-t |μ_i - μ_j|²)``, ``μ = (K + λ I)⁻¹ K f̄``, where f̄ is the mean of a sample's
+    views; without a kernel ``μ = f̄``.
 
     Args:
-        kernel: A positive definite similarity of condition values; None: ``μ = f̄``.
+        kernel: A positive definite kernel of condition values, or None.
         precision: t, above 0; 1 in the paper's equation, 2 in the authors' code.
-        ridge, on: λ, 0 or more; and the name of the condition that is read.
+        ridge: λ, 0 or more.
+        on: The name of the condition that the kernel reads.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Source:
@@ -44,7 +46,7 @@ class DecoupledUniformity(ContrastiveObjective):
 
     @property
     def conditions(self) -> dict[str, tuple[ValueType, ...]]:
-        """One condition of any value type, for a kernel."""
+        """With a kernel, one condition of any value type."""
         return {self.on: ("categorical", "multi_label", "continuous")} if self.kernel else {}
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Epsilon-SupInfoNCE: positives that are nearer than every negative by a margin."""
+"""Epsilon-SupInfoNCE: every positive is closer than every negative by a margin."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ from ccl_plugins.objectives import Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
 from torch import Tensor
 
-from ccl_more.candidates import Candidates
-from ccl_more.supervised import Supervised, mean_over
+from ccl_more.supervised import Candidates, Supervised, mean_over
 
 
 class EpsSupInfoNCE(Supervised):
-    """Supervised InfoNCE with a margin, in which each positive stands alone against the negatives.
+    """Supervised InfoNCE with a margin between each positive and all negatives (epsilon-SupInfoNCE).
 
-    ``-(1 / |P|) Σ_{p in P} log( e_p / (e_p exp(-ε) + Σ_{a in N} e_a) )``.  Positives: the own other
-    views, and all views of the anchor's class.  Negatives: the other classes.  An anchor without
-    positives does not count.
+    ``-(1 / |P|) Σ_{p in P} log( e_p / (e_p exp(-ε) + Σ_{a in N} e_a) )``.  Positives P: the
+    anchor's other views, and all views of the other samples of its class.  Negatives N: all views of
+    the other classes.  Anchors without positives get weight 0.
 
-    Left open: the paper sums over positives, and here they are averaged, as in the authors' code; as
-    there, ε is subtracted after dividing by the temperature.
+    As in the authors' code, and not in the paper: positives are averaged and not summed, and ε is
+    subtracted after division by the temperature.
 
     Args:
         temperature: τ, above 0.
         epsilon: The margin ε, 0 or more.
-        on: The name of the condition that is read, class ids.
+        on: The name of the condition, class ids.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Source:
@@ -46,11 +45,12 @@ class EpsSupInfoNCE(Supervised):
         super().__init__(temperature, on=on, gather_distributed=gather_distributed)
         self.epsilon = epsilon
 
-    def row(self, pairs: Pairs, beside: Candidates) -> tuple[Tensor, Tensor]:
+    def row(self, pairs: Pairs, candidates: Candidates) -> tuple[Tensor, Tensor]:
         """One value per anchor."""
-        alike = pairs.alike(self.on)
-        positives, negatives = beside.with_own(alike), pairs.contrasted(alike) & ~alike
-        logits = beside.sims() / self.temperature
-        against = logsumexp(masked(logits, beside.columns(negatives)))[:, None]
-        values = torch.logaddexp(logits - self.epsilon, against) - logits
+        same_class = pairs.alike(self.on)
+        positives = candidates.with_own(same_class)
+        negatives = candidates.columns(pairs.contrasted(same_class) & ~same_class)
+        logits = candidates.sims() / self.temperature
+        total = logsumexp(masked(logits, negatives))[:, None]
+        values = torch.logaddexp(logits - self.epsilon, total) - logits
         return mean_over(positives, values), positives.any(1)

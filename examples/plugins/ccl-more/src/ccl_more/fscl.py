@@ -1,4 +1,4 @@
-"""FSCL: supervised contrast that learns nothing of a sensitive attribute."""
+"""FSCL: supervised contrastive learning without a sensitive attribute."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import ValueType
 from torch import Tensor
 
-from ccl_more.candidates import Candidates
-from ccl_more.supervised import Supervised, mean_over
+from ccl_more.supervised import Candidates, Supervised, mean_over
 
 
 class FSCL(Supervised):
-    """Fair supervised contrastive loss: negatives are of another class and of the same group.
+    """Fair supervised contrastive loss (FSCL), with negatives from the anchor's sensitive group.
 
-    ``-(1 / |P|) Σ_{p in P} log( e_p / Σ_{a in N} e_a )``.  Positives: the own other views, and all
-    views of the anchor's class, whatever their group.  Negatives: the samples of another class that
-    share the anchor's sensitive attribute.  An anchor that lacks either does not count.
+    ``-(1 / |P|) Σ_{p in P} log( e_p / Σ_{a in N} e_a )``.  Positives P: the anchor's other views, and
+    all views of the other samples of its class, of any group.  Negatives N: all views of the samples of
+    other classes with the anchor's sensitive attribute.  Anchors without positives or without negatives
+    get weight 0.
 
-    Left open: the group-wise normalization of FSCL+ is not in it.
+    The group-wise normalization of FSCL+ is left out.
 
     Args:
         temperature: τ, above 0.
@@ -46,14 +46,16 @@ class FSCL(Supervised):
 
     @property
     def conditions(self) -> Mapping[str, Sequence[ValueType]]:
-        """The class and the group."""
+        """The class and the sensitive attribute."""
         return {self.on: ("categorical",), self.sensitive: ("categorical",)}
 
-    def row(self, pairs: Pairs, beside: Candidates) -> tuple[Tensor, Tensor]:
+    def row(self, pairs: Pairs, candidates: Candidates) -> tuple[Tensor, Tensor]:
         """One value per anchor."""
         label, group = (pairs.everyone(name) for name in self.conditions)
         other = (label[pairs.rows, None] != label) & (group[pairs.rows, None] == group)
-        positives, negatives = beside.with_own(pairs.alike(self.on)), pairs.counted(other)
-        logits, found = beside.sims() / self.temperature, positives.any(1) & negatives.any(1)
-        against = logsumexp(masked(logits, beside.columns(negatives)))
-        return (against - mean_over(positives, logits)).where(found, 0), found
+        positives = candidates.with_own(pairs.alike(self.on))
+        negatives = candidates.columns(pairs.counted(other))
+        counted = positives.any(1) & negatives.any(1)
+        logits = candidates.sims() / self.temperature
+        value = logsumexp(masked(logits, negatives)) - mean_over(positives, logits)
+        return value.where(counted, 0), counted

@@ -1,4 +1,4 @@
-"""Moving averages by dataset index, in logarithms, committed after the step they are of."""
+"""Moving averages by dataset index, as logarithms, updated after each optimizer step."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 
 class MovingAverages(nn.Module):
-    """``u_i ← (1 - γ) u_i + γ g_i``, g_i the mean over views; the first g_i is taken whole.
+    """``u_i ← (1 - γ) u_i + γ g_i``, where g_i is averaged over views; the first ``u_i`` is ``g_i``.
 
-    Without dataset indices, as in a call without ``index``, every g_i is the first.
+    Without dataset indices, as in a call without ``index``, ``u_i`` is always ``g_i``.
 
     Args:
         size: Number of training samples, 1 or more.
@@ -34,26 +34,26 @@ class MovingAverages(nn.Module):
         self.register_buffer("pending", torch.full((size,), torch.nan), persistent=False)
 
     def forward(self, pairs: Pairs, batch: Tensor) -> Tensor:
-        """(n,) log u of the anchors with the batch in it, to be committed: log g (rows, n)."""
+        """(n,) updated log u of the anchors, from log g (rows, n); `commit` stores it."""
         batch = batch.detach().logsumexp(0) - math.log(len(batch))
         if pairs.index is None:
             return batch
         old = self.logs[pairs.index[pairs.rows]].to(batch.dtype)
         new = torch.logaddexp(old + math.log1p(-self.gamma), batch + math.log(self.gamma))
         new = torch.where(old.isnan(), batch, new)
-        known = new.masked_fill(batch <= EMPTY / 2, torch.nan)  # compared with nothing
-        every = gather(known) if pairs.processes > 1 else known
-        self.pending[pairs.index] = every.to(self.pending.dtype)
+        update = new.masked_fill(batch <= EMPTY / 2, torch.nan)  # anchors without negatives
+        updates = gather(update) if pairs.processes > 1 else update
+        self.pending[pairs.index] = updates.to(self.pending.dtype)
         return new
 
     def commit(self) -> None:
-        """Take the averages of all batches since the last time."""
+        """Store the averages of all batches since the last call."""
         self.logs.copy_(self.pending.where(~self.pending.isnan(), self.logs))
         self.pending.fill_(torch.nan)
 
 
 def log_mean_exp(blocks: list[tuple[Tensor, Tensor]], temperature: float) -> Tensor:
-    """(n,) logarithms of the mean of ``exp(s / τ)`` over blocks of products and of which count."""
+    """(n,) logarithms of the mean of ``exp(s / τ)`` over blocks of inner products and their masks."""
     logits = [masked(sims / temperature, keep) for sims, keep in blocks]
     count = sum(keep.sum(1, dtype=sims.dtype) for sims, keep in blocks)
     return logsumexp_blocks(logits) - torch.as_tensor(count).clamp_min(1).log()

@@ -1,4 +1,4 @@
-"""MulSupCon: supervised contrast where a sample has several labels."""
+"""MulSupCon: supervised contrastive learning with several labels per sample."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import ValueType
 from torch import Tensor
 
-from ccl_more.candidates import Candidates
-from ccl_more.supervised import Supervised
+from ccl_more.supervised import Candidates, Supervised
 
 
 class MulSupCon(Supervised):
-    """Multi-label supervised contrastive loss: a supervised contrastive loss for each label.
+    """Multi-label supervised contrastive loss (MulSupCon): one supervised loss for each label.
 
-    ``-(1 / |P_c|) Σ_{p in P_c} log( e_p / Σ_a e_a )`` for each label c of the anchor, and the mean
-    over all labels of all anchors.  Positives: the own other views, and all views of the samples that
-    have the label; one that shares several labels counts for each.  The denominator has all views of
-    all samples but the anchor.  An anchor counts as often as it has labels that another sample has.
+    ``-(1 / |P_c|) Σ_{p in P_c} log( e_p / Σ_a e_a )`` for each label c of the anchor, averaged over
+    all labels of all anchors.  Positives P_c: the anchor's other views, and all views of the other
+    samples with label c.  The denominator has all views of all samples except the anchor.  The weight
+    of an anchor is the number of its labels that have positives.
 
     Args:
         temperature: τ, above 0.
-        on: The name of the condition that is read, 0/1 columns.
+        on: The name of the condition, 0/1 columns.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Source:
@@ -32,16 +31,17 @@ class MulSupCon(Supervised):
 
     value_type: ClassVar[ValueType] = "multi_label"
 
-    def row(self, pairs: Pairs, beside: Candidates) -> tuple[Tensor, Tensor]:
-        """One value per anchor, of the weight of its labels."""
+    def row(self, pairs: Pairs, candidates: Candidates) -> tuple[Tensor, Tensor]:
+        """One value per anchor."""
         positives = pairs.counted(pairs.positive)
-        chosen, shown = beside.with_own(positives), beside.with_own(pairs.contrasted(positives))
-        logits = beside.sims() / self.temperature
+        keep = candidates.with_own(pairs.contrasted(positives))
+        positives = candidates.with_own(positives)
+        logits = candidates.sims() / self.temperature
         labels = as_vectors(pairs.everyone(self.on)).to(logits.dtype)
-        columns = beside.columns(labels.T)
-        count = chosen.to(logits.dtype) @ columns.T  # (n, c) how many samples have each label
+        columns = candidates.columns(labels.T)
+        count = positives.to(logits.dtype) @ columns.T  # (n, c) positives with each label
         mine = labels[pairs.rows] * (count > 0)
-        share = (mine / count.clamp_min(1)) @ columns * chosen
+        share = (mine / count.clamp_min(1)) @ columns * positives
         weights = mine.sum(1)
         mean = (share * logits).sum(1) / weights.clamp_min(1)
-        return (logsumexp(masked(logits, shown)) - mean).where(weights > 0, 0), weights
+        return (logsumexp(masked(logits, keep)) - mean).where(weights > 0, 0), weights

@@ -1,4 +1,4 @@
-"""SigLIP: each pair is classified on its own."""
+"""SigLIP: each pair is classified separately."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from torch.nn.functional import softplus
 
 
 class SigLIP(ContrastiveObjective):
-    """Sigmoid loss: whether two embeddings are of one sample, for every pair of them.
+    """Sigmoid loss (SigLIP), which classifies each pair of embeddings as of one sample or of two.
 
-    ``-Σ_j log σ( y_ij (t s_ij + b) )``, y = 1 for the own key and -1 for others, with a scale t and a
-    bias b that are learned.  Positive: the own key of another view.  Negatives: the other samples'
-    keys of that view, and the queue, of equal weight.
+    ``-Σ_j log σ( y_ij (t s_ij + b) )``, where y is 1 for the own key and -1 for other keys, and the
+    scale t and the bias b are learned.  Positive: the own key of another view.  Negatives: the other
+    samples' keys of that view, and the queue.
 
     Args:
-        scale: Where t starts, above 0; its logarithm is learned.
-        bias: Where b starts.
+        scale: The initial t, above 0; its logarithm is learned.
+        bias: The initial b.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Source:

@@ -1,4 +1,4 @@
-"""SogCLR: contrast with all samples there are, through a moving average for each."""
+"""SogCLR: contrast with the whole data set, through a moving average for each sample."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from ccl_more.moving_averages import MovingAverages, log_mean_exp
 
 
 class SogCLR(ContrastiveObjective):
-    """Global contrastive loss: what an anchor is contrasted with is a moving average of its own.
+    """Global contrastive loss (SogCLR), with a moving average per sample in place of a large batch.
 
-    ``τ log u_i - s_ii'`` with the gradient ``τ ∇g_i / u_i - ∇s_ii'``; u_i is the moving average of
-    g_i, the mean of ``exp(s / τ)`` over the negatives, the other samples of both views and the queue.
+    ``τ log u_i - s_ii'`` with the gradient ``τ ∇g_i / u_i - ∇s_ii'``.  g_i is the mean of ``exp(s / τ)``
+    over the negatives, which are the other samples' keys of both views and the queue; u_i is the moving
+    average of g_i.
 
     Args:
-        size, gamma: As in `MovingAverages`.
+        size: Number of training samples, 1 or more.
         temperature: τ, above 0.
+        gamma: Weight of the new g_i in the average, above 0 and below 1.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Source:
@@ -49,10 +51,11 @@ class SogCLR(ContrastiveObjective):
         cross = list(pairs.cross())
         blocks = [pairs.negatives(i, j, self.within_view) for i, j in cross]
         batch = torch.stack([log_mean_exp(each, self.temperature) for each in blocks])
-        own, u = torch.stack([pairs.own_sim(i, j) for i, j in cross]), self.averages(pairs, batch)
-        share, found = (batch - u).exp(), batch > EMPTY / 2  # the share's gradient is ∇g / u
-        values = self.temperature * (u + share - share.detach()) - own
-        return values.where(found, 0), found.to(own.dtype)
+        own = torch.stack([pairs.own_sim(i, j) for i, j in cross])
+        log_u, counted = self.averages(pairs, batch), batch > EMPTY / 2
+        ratio = (batch - log_u).exp()  # its gradient is ∇g / u
+        values = self.temperature * (log_u + ratio - ratio.detach()) - own
+        return values.where(counted, 0), counted.to(own.dtype)
 
     def after_step(self) -> None:
         """Commit the averages."""

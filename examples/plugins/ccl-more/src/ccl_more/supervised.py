@@ -1,8 +1,9 @@
-"""What objectives share that compare an anchor with all views of all samples at once."""
+"""The base class of supervised objectives, which compare an anchor with all views of all samples."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -12,17 +13,52 @@ from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import ValueType
 from torch import Tensor
 
-from ccl_more.candidates import Candidates
+
+@dataclass(frozen=True)
+class Candidates:
+    """What anchor view ``i`` is compared with: m keys of each of v views, and q keys of the queue.
+
+    Args:
+        pairs: The pairs.
+        i: The anchor view.
+    """
+
+    pairs: Pairs
+    i: int
+
+    def sims(self) -> Tensor:
+        """(n, v m + q) inner products."""
+        blocks = [self.pairs.sim(self.i, j) for j in range(len(self.pairs.key_views))]
+        if self.pairs.queue is not None:
+            blocks.append(self.pairs.sim_queue(self.i))
+        return torch.cat(blocks, 1)
+
+    def distances(self) -> Tensor:
+        """(n, v m + q) Euclidean distances."""
+        keys = self.pairs.keys.flatten(0, 1)
+        keys = keys if self.pairs.queue is None else torch.cat([keys, self.pairs.queue])
+        exact = "donot_use_mm_for_euclid_dist"
+        return torch.cdist(self.pairs.anchors[self.i], keys, compute_mode=exact)
+
+    def columns(self, samples: Tensor) -> Tensor:
+        """Values of samples (..., m + q), repeated for each view: (..., v m + q)."""
+        m = self.pairs.keys.shape[1]
+        return torch.cat([*[samples[..., :m]] * len(self.pairs.key_views), samples[..., m:]], -1)
+
+    def with_own(self, others: Tensor) -> Tensor:
+        """(n, v m + q) True at the own keys of other views, and where ``others`` (n, m + q) holds."""
+        m, own = self.pairs.keys.shape[1], self.pairs.own()
+        mine = self.pairs.anchor_views[self.i]
+        views = [others[:, :m] if k == mine else others[:, :m] | own for k in self.pairs.key_views]
+        return torch.cat([*views, others[:, m:]], 1)
 
 
 class Supervised(ContrastiveObjective):
-    """A temperature, a condition, and a row of terms per anchor view.
-
-    A subclass writes ``row``.
+    """An objective with a temperature and a condition.  Subclasses define ``row``.
 
     Args:
         temperature: τ, above 0.
-        on: The name of the condition that is read.
+        on: The name of the condition.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
     """
 
@@ -47,17 +83,17 @@ class Supervised(ContrastiveObjective):
         return {self.on: (self.value_type,)}
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """One value per anchor, over all views at once."""
+        """One value per anchor and anchor view."""
         self.refuse_draws(pairs)
         rows = [self.row(pairs, Candidates(pairs, i)) for i in range(len(pairs.anchor_views))]
         values, weights = (torch.stack(parts) for parts in zip(*rows, strict=True))
         return values, weights.to(values.dtype)
 
-    def row(self, pairs: Pairs, beside: Candidates) -> tuple[Tensor, Tensor]:
-        """Values and weights (n,) of one anchor view."""
-        raise NotImplementedError(f"{type(self).__name__} must define row(pairs, beside)")
+    def row(self, pairs: Pairs, candidates: Candidates) -> tuple[Tensor, Tensor]:
+        """Values and weights (n,) of the anchors of one view."""
+        raise NotImplementedError(f"{type(self).__name__} must define row(pairs, candidates)")
 
 
 def mean_over(chosen: Tensor, values: Tensor) -> Tensor:
-    """(n,) means of the values (n, k) that are chosen; 0 where none is."""
+    """(n,) means of the chosen values (n, k); 0 for rows without any."""
     return (values * chosen).sum(1) / chosen.sum(1).clamp_min(1)

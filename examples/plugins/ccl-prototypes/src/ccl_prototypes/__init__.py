@@ -1,3 +1,3 @@
-"""Prototypical contrastive learning for ccl-plugins: clusters' centroids as prototypes."""
+"""Prototypical contrastive learning for ccl-plugins: prototypes are centroids of clusters."""
 
 from ccl_prototypes.proto_nce import ProtoNCE as ProtoNCE

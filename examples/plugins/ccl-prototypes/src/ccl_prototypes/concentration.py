@@ -1,4 +1,4 @@
-"""How concentrated a prototype's samples are: its own temperature."""
+"""The concentration of a cluster, which is the temperature of its prototype."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from torch import Tensor
 
 
 def concentration(distances: Tensor, sizes: Tensor, alpha: float, mean: float | Tensor) -> Tensor:
-    """φ (k,) of clusters: small where many samples are close to their centroid.
+    """φ (k,) of clusters: small if many samples are close to their centroid.
 
-    ``φ = Σ |v - c| / (Z log(Z + α))``, brought to a given mean.  What the equation leaves open is done
-    as in the authors' code: a cluster of one sample or none, whose distances say nothing, has the
-    largest φ of all, and φ is kept between its 10th and 90th percentile.
+    ``φ = Σ |v - c| / (Z log(Z + α))``, scaled to a given mean.  As in the authors' code, and not in the
+    paper: clusters of one sample or none have the largest φ of the others, and φ is clamped between its
+    10th and 90th percentile.
 
     Args:
         distances: (k,) mean distance of a cluster's samples to their centroid.
-        sizes: (k,) Z, the number of its samples.
-        alpha: α, 0 or more, which keeps small clusters from having a small φ.
-        mean: Of the result.
+        sizes: (k,) Z, the number of a cluster's samples.
+        alpha: α, 0 or more; keeps φ of small clusters from being small.
+        mean: The mean of the result.
 
     Source:
         Li et al., Prototypical Contrastive Learning of Unsupervised Representations (2021), eq. (12).
     """
     several = sizes > 1
-    # Above 0 throughout: where every cluster is a point, all have the given mean.
+    # Above 0, so that φ is the given mean if every cluster is a single point.
     smallest = torch.finfo(distances.dtype).tiny
     count = sizes.clamp_min(2).to(distances.dtype)
     phi = (distances / (count + alpha).log()).masked_fill(~several, 0).clamp_min(smallest)

@@ -1,4 +1,4 @@
-"""ProtoNCE: every image against its prototypes, beside InfoNCE."""
+"""ProtoNCE: InfoNCE, and a contrast of every image with prototypes."""
 
 from __future__ import annotations
 
@@ -17,37 +17,38 @@ from ccl_prototypes.concentration import concentration
 
 
 class ProtoNCE(InfoNCE):
-    """Prototypical contrastive loss: InfoNCE, and each image drawn to its clusters' prototypes.
+    """Prototypical contrastive loss (ProtoNCE): InfoNCE, and attraction to the centroids of clusters.
 
-    ``InfoNCE - weight · mean_k log( exp(v·c_s / φ_s) / Σ_j exp(v·c_j / φ_j) )``, where c_s is the unit
-    centroid of v's cluster and φ how concentrated each cluster is.  Positives: the own other view; the
-    own prototype among the k of every clustering.  Negatives: those of InfoNCE; the other prototypes,
-    all or some.  While there are no centroids yet, as in the warm-up of ``clusters``, it is InfoNCE.
+    ``InfoNCE - weight · mean_k log( exp(v·c_s / φ_s) / Σ_j exp(v·c_j / φ_j) )``, where the
+    prototypes c_j are unit centroids, c_s that of v's cluster, and φ_j is the concentration of cluster
+    j.  Positives: the own key of another view; the own prototype in each clustering.  Negatives: those
+    of InfoNCE; the other prototypes, all or some.  Without centroids, as in the warm-up of ``clusters``,
+    the loss is InfoNCE.
 
     Shape:
         (b, d), (b, d), condition (b,) or (b, number of k) of cluster ids, extras -> ()
 
     Extras:
-        Of the condition, for every k: ``centroids_<k>``, ``sizes_<k>``, ``distances_<k>``, as ``clusters``
-        has them.
+        ``centroids_<k>``, ``sizes_<k>`` and ``distances_<k>`` of the condition, for every k, as
+        ``clusters`` provides them.
 
     Args:
-        k: How many clusters there are, as the condition ``clusters`` has it: one or several numbers.
-        temperature: τ, above 0; the mean of φ, too.
-        weight: Of the prototypes' part, 0 or more.
-        alpha: α, 0 or more: keeps small clusters from having a small φ.
-        negatives: How many prototypes are drawn as negatives in each step, 1 or more; None: all.
-        symmetric: Every view as anchor once; else only the earlier of two.
-        on: The name of the condition that is read.
+        k: Number of clusters, or several such numbers, equal to ``k`` of the condition ``clusters``.
+        temperature: τ, above 0; also the mean of φ.
+        weight: Weight of the contrast with prototypes, 0 or more.
+        alpha: α, 0 or more; keeps φ of small clusters from being small.
+        negatives: Number of prototypes drawn as negatives in each step, 1 or more; None: all.
+        symmetric: Whether every view is the anchor once, or only the earlier of two.
+        on: The name of the condition.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Raises:
-        ValueError: For a number out of range; on use, for another number of columns or of clusters than
-            ``k`` says, and centroids that are not of the embeddings.
+        ValueError: For a number out of range; in a call, for a number of columns or of clusters other than
+            in ``k``, and for centroids of another dimension than the embeddings.
 
     Source:
         Li et al., Prototypical Contrastive Learning of Unsupervised Representations (2021), eq. (11);
-        there the clusters are of momentum features.
+        the paper clusters momentum features.
     """
 
     hierarchies = True
@@ -86,11 +87,11 @@ class ProtoNCE(InfoNCE):
 
     @property
     def conditions(self) -> Mapping[str, Sequence[ValueType]]:
-        """One of cluster ids."""
+        """One condition, of cluster ids."""
         return self.and_excluded({self.on: ("categorical",)})
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """One value per pair of views."""
+        """One value per anchor and pair of views."""
         values, weights = super().terms(pairs)
         if not self._has_prototypes(pairs):
             return values, weights
@@ -98,7 +99,7 @@ class ProtoNCE(InfoNCE):
         columns = ids[:, None] if ids.ndim == 1 else ids
         if columns.shape[1] != len(self.numbers):
             raise ValueError(
-                f"k={self.numbers} is {len(self.numbers)} clusterings, and {self.on!r} has"
+                f"k={self.numbers} needs {len(self.numbers)} clusterings, and {self.on!r} has"
                 f" {columns.shape[1]} columns: give both the same k"
             )
         levels = list(zip(self.numbers, columns.T, strict=True))
@@ -110,7 +111,7 @@ class ProtoNCE(InfoNCE):
         return values + self.weight * of_anchors, weights
 
     def _prototypical(self, pairs: Pairs, anchors: Tensor, k: int, ids: Tensor) -> Tensor:
-        """(n,) minus the log-probability of the own prototype among k."""
+        """(n,) minus the log-probability of the own prototype among k prototypes."""
         centroids, sizes, distances = (
             pairs.extras[f"{self.on}/{name}_{k}"].to(anchors.dtype)
             for name in ("centroids", "sizes", "distances")
@@ -130,17 +131,17 @@ class ProtoNCE(InfoNCE):
         return logsumexp(torch.cat([own, others], 1)) - own[:, 0]
 
     def _has_prototypes(self, pairs: Pairs) -> bool:
-        there = [name for name in pairs.extras if name.startswith(f"{self.on}/")]
-        if not there:
+        found = [name for name in pairs.extras if name.startswith(f"{self.on}/")]
+        if not found:
             raise ValueError(
                 f"ProtoNCE reads the prototypes of the condition {self.on!r}, which has none: use"
-                f" clusters(k={self.numbers}), or give extras={{...}} in a call"
+                f" clusters(k={self.numbers}), or pass extras={{...}} in a call"
             )
-        if all(f"{self.on}/centroids_{k}" in there for k in self.numbers):
+        if all(f"{self.on}/centroids_{k}" in found for k in self.numbers):
             return True
-        if any("centroids_" in name for name in there):
+        if any("centroids_" in name for name in found):
             raise ValueError(
-                f"ProtoNCE has k={self.numbers}, and {self.on!r} has {', '.join(there)}: give both"
+                f"ProtoNCE has k={self.numbers}, and {self.on!r} has {', '.join(found)}: give both"
                 " the same k"
             )
         return False

@@ -1,6 +1,6 @@
 """Connected components of a nearest-neighbor graph, without a loop over samples.
 
-Every number of rounds is known from a shape, so that a device need not be waited for.
+The number of rounds depends on the shape alone, so that nothing waits for the device.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from torch.nn.functional import normalize
 
 
 def nearest(x: Tensor) -> Tensor:
-    """(..., n) for each of (..., n, d) vectors the position of another of largest cosine."""
+    """For each of (..., n, d) vectors the position (..., n) of the other vector with the largest cosine."""
     x = normalize(x, dim=-1)
     itself = torch.eye(x.shape[-2], dtype=torch.bool, device=x.device)
     return (x @ x.mT).masked_fill(itself, -torch.inf).argmax(-1)
 
 
 def components(neighbor: Tensor) -> Tensor:
-    """Class ids (..., n) of the connected components of the graph of edges i - neighbor[i].
+    """Class ids (..., n): the connected components of the graph with edges i - neighbor[i].
 
-    Whoever goes from sample to neighbor ends on the one cycle of the component: two samples that are
-    each other's nearest, or more where distances are equal.  Paths double in each round, so that after
-    log2(n) of them all have ended.  The id is the least position on the cycle.
+    Every component has one cycle, and paths from sample to neighbor end on it: two samples that are each
+    other's nearest, or more if distances are equal.  Paths double in length in each round, so that all
+    end after log2(n) rounds.  The id is the smallest position on the cycle.
 
     Args:
-        neighbor: (..., n) positions.
+        neighbor: (..., n) the position of each sample's neighbor.
     """
     step = neighbor
     least = torch.arange(neighbor.shape[-1], device=neighbor.device).expand_as(neighbor)
@@ -36,6 +36,6 @@ def components(neighbor: Tensor) -> Tensor:
 
 
 def weak_labels(x: Tensor) -> Tensor:
-    """Class ids (..., n) of (..., n, d) vectors: those joined by nearest neighbors share one."""
+    """Class ids (..., n) of (..., n, d) vectors: the components of their nearest-neighbor graph."""
     with torch.no_grad():
         return components(nearest(x))

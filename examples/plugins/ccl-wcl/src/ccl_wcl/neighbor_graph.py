@@ -1,4 +1,4 @@
-"""Weak labels of a batch: what its nearest-neighbor graph joins."""
+"""Weak labels of a batch: the connected components of its nearest-neighbor graph."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 
 class NeighborGraph:
-    """Images of the batch that nearest neighbors join are of one class.
+    """Classes of the batch from its nearest-neighbor graph, for weakly supervised objectives.
 
-    The connected components of the graph in which each image has an edge to the one nearest to it, of
-    largest cosine, over the batches of all processes.  The ids mean nothing beyond the batch, so a method
-    with a queue is refused.
+    In the graph, each image has an edge to the image with the largest cosine, among the batches of all
+    processes.  A class is a connected component.  Its id has no meaning in other batches, so that methods
+    with a queue are refused.
 
     Shape:
         a batch of u views -> (n,) class ids; with ``views="each"`` (u, n, 1)
 
     Args:
-        of: ``"projection"``: what is compared; ``"backbone"``: the features before the head;
-            ``"key"``: the momentum keys.
-        views: ``"joint"``: one graph, by the mean cosine over views; ``"each"``: one for each view,
-            for objectives that read a class per view, as ``wcl`` does.
+        of: The embeddings: ``"projection"``; ``"backbone"``, the features before the head; or ``"key"``,
+            the momentum keys.
+        views: ``"joint"``: one graph, of the mean cosine over views; ``"each"``: one graph per view, for
+            objectives that read a class per view, such as ``wcl``.
 
     Raises:
-        ValueError: For another word, and for ``"key"`` under a method without keys.
+        ValueError: For another value; in a call, for ``"key"`` with a method without momentum keys.
 
     Source:
         Zheng et al., Weakly Supervised Contrastive Learning (2021).
@@ -66,7 +66,7 @@ class NeighborGraph:
         if x is None:
             raise ValueError(
                 "neighbor_graph(of='key') needs a method with a momentum encoder, as moco_v2;"
-                " of='projection' reads what every method has"
+                " of='projection' works with every method"
             )
         n = x.shape[1]
         mine = slice(dist.rank() * n, (dist.rank() + 1) * n)
@@ -77,4 +77,4 @@ class NeighborGraph:
 
 
 if TYPE_CHECKING:
-    _: BatchCondition = NeighborGraph()  # a type checker says here what a condition lacks
+    _: BatchCondition = NeighborGraph()  # type checkers report here what is missing

@@ -1,4 +1,4 @@
-"""WCL: instance discrimination, and classes that the batch's nearest neighbors make."""
+"""WCL: instance discrimination, and supervised contrast with classes from nearest neighbors."""
 
 from __future__ import annotations
 
@@ -17,36 +17,35 @@ from ccl_wcl.graph import weak_labels
 
 
 class WCL(NTXent):
-    """Weakly supervised contrastive loss: NT-Xent, and samples that neighbors join attract each other.
+    """Weakly supervised contrastive loss (WCL): NT-Xent, and SupCon with classes from nearest neighbors.
 
     ``NT-Xent + weight · mean_ij L(V_i, y_j)`` over views i != j, with SupCon's
     ``L(V, y) = -(1 / |P|) Σ_{p in P} log( exp(v·v_p / τ) / Σ_{a not v} exp(v·v_a / τ) )`` within one
-    view.  The weak labels y_j are the connected components of the nearest-neighbor graph of another
-    view j, so that a view is not told what it says already.  Positives: the other samples of the
-    anchor's class; an anchor without any counts in NT-Xent alone.  Negatives: the rest of the view.  A
-    queue, and masks that a user brings, are read by NT-Xent alone.
-
-    V is what a second head makes of the backbone's features, or, without one, the projections.
+    view.  V is the output of a second head on the backbone's features, or, without one, the projections.
+    The weak labels y_j are the connected components of the nearest-neighbor graph of V_j, another view,
+    so that a view does not confirm its own neighbors.  Positives P: the other samples of the anchor's
+    class in the view; anchors without any have NT-Xent only.  The denominator has all other samples of
+    the view.  NT-Xent alone reads a queue and a user's masks.
 
     Shape:
         (b, d), (b, d) -> (); with ``head`` on pairs that have features (u, n, f)
 
     Args:
-        temperature: τ of both parts, above 0.
-        weight: Of the second part, 0 or more.
-        head: Widths of the second head, from the backbone's features over its hidden layers to V; None:
-            no second head.  It has no batch normalization.
-        on: The name of a condition with classes, (n,) or per view (u, n, 1), in place of the graph of V,
-            as ``neighbor_graph``; None: the graph of V.
+        temperature: τ of both losses, above 0.
+        weight: Weight of the second loss, 0 or more.
+        head: Widths of the second head: the backbone's features, hidden layers, and V; None: no second
+            head.  It has no batch normalization.
+        on: The name of a condition with classes (n,), or per view (u, n, 1), such as
+            ``neighbor_graph``, in place of y; None: y.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Raises:
-        ValueError: For a number out of range; on use, for a second head without features, and a
+        ValueError: For a number out of range; in a call, for a second head without features, and for a
             condition of several columns.
 
     Source:
-        Zheng et al., Weakly Supervised Contrastive Learning (2021), without the neighbors' multi-crops;
-        their heads have batch normalization.
+        Zheng et al., Weakly Supervised Contrastive Learning (2021), without its multi-crops; the
+        paper's heads have batch normalization.
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class WCL(NTXent):
 
     @property
     def conditions(self) -> Mapping[str, Sequence[ValueType]]:
-        """One of classes, where it takes the place of the graph."""
+        """The condition ``on``, if given."""
         return self.and_excluded({} if self.on is None else {self.on: ("categorical",)})
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
@@ -81,36 +80,36 @@ class WCL(NTXent):
 
     def weakly_supervised(self, pairs: Pairs) -> Tensor:
         """(n,) mean of L(V_i, y_j) over views; 0 for an anchor without positives."""
-        own = self._seconds(pairs)
-        everyone = own if pairs.processes == 1 else gather(own, 1)
+        v = self._second_projections(pairs)
+        everyone = v if pairs.processes == 1 else gather(v, 1)
         labels = weak_labels(everyone) if self.on is None else self._classes(pairs, self.on)
-        others, views = ~pairs.own(), range(len(own))
+        others, views = ~pairs.own(), range(len(v))
         rows = []
         for i in views:
-            sims = own[i] @ everyone[i].T / self.temperature
-            log_all = logsumexp(masked(sims, others))
+            sims = v[i] @ everyone[i].T / self.temperature
+            log_total = logsumexp(masked(sims, others))
             for j in views:
-                if j == i and len(own) > 1:
+                if j == i and len(v) > 1:
                     continue
-                alike = (labels[j, pairs.rows, None] == labels[j]) & others
-                number = alike.sum(1)
-                value = log_all - (sims * alike).sum(1) / number.clamp_min(1)
-                rows.append(torch.where(number > 0, value, 0))
+                positives = (labels[j, pairs.rows, None] == labels[j]) & others
+                count = positives.sum(1)
+                value = log_total - (sims * positives).sum(1) / count.clamp_min(1)
+                rows.append(torch.where(count > 0, value, 0))
         return torch.stack(rows).mean(0)
 
-    def _seconds(self, pairs: Pairs) -> Tensor:
+    def _second_projections(self, pairs: Pairs) -> Tensor:
         """V, (u, n, d)."""
         if self.head is None:
             return pairs.anchors
         if pairs.features is None:
             raise ValueError(
-                "the second head of WCL reads the backbone's features, and a call on embeddings has"
-                " none: leave head=None, or give loss() pairs with features"
+                "the second head of WCL reads the backbone's features, which a call on embeddings does"
+                " not have: leave head=None, or call loss(pairs) with features"
             )
         return normalize(self.head(pairs.features), dim=-1)
 
     def _classes(self, pairs: Pairs, on: str) -> Tensor:
-        """(u, m) class ids of the condition, as each view has them."""
+        """(u, m) class ids of the condition for each view."""
         views = range(len(pairs.anchors))
         each = torch.stack([pairs.condition_of(on, i) for i in views])
         if each.ndim == 3 and each.shape[2] > 1:

@@ -1,0 +1,57 @@
+"""The laws of a distribution as a whole."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from ccl_plugins.kinds import HEAVY, registry
+from ccl_plugins.testing.assertions import require
+from ccl_plugins.testing.subject import Distribution
+
+_LIST = """
+import sys
+before = set(sys.modules)
+import ccl_plugins as ccl
+str(ccl.list())
+print()
+print(*(m for m in sys.argv[1:] if m in sys.modules and m not in before))
+"""
+
+
+def check_offers_all_it_declares(distribution: Distribution) -> None:
+    """Every entry point and hook of the distribution is accepted."""
+    reasons = [f.reason for f in registry().failures if f.plugin == distribution.name]
+    require(
+        "every entry point and hook must be accepted; see ccl doctor", not reasons, str(reasons)
+    )
+
+
+def check_is_listed_without_imports(distribution: Distribution) -> None:
+    """`ccl list` imports neither the components' modules nor slow libraries."""
+    modules = {spec.target.partition(":")[0] for spec in distribution.specs}
+    done = subprocess.run(
+        [sys.executable, "-c", _LIST, *HEAVY, *sorted(modules)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    law = (
+        "listing must import no component and no slow library: in a module of hooks, import slow"
+        " libraries inside the functions that use them"
+    )
+    require(law, done.returncode == 0, done.stderr)
+    imported = done.stdout.splitlines()[-1]
+    require(law, not imported, f"listing imported {imported}")
+
+
+def check_hides_no_built_in(distribution: Distribution) -> None:
+    """No component has the name of a built-in of its kind, which a bare name always means."""
+    found = registry()
+    if distribution.name == found.host:
+        return
+    built_in = {(s.kind, s.name) for s in found.specs() if s.plugin == found.host}
+    same = [f"{s.kind}/{s.name}" for s in distribution.specs if (s.kind, s.name) in built_in]
+    require("a component must not have the name of a built-in", not same, ", ".join(same))
