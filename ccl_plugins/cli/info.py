@@ -138,7 +138,9 @@ def _declared(
     names = [*inspect.get_annotations(wanted)]
     names += [n for n, v in vars(wanted).items() if isinstance(v, property)]
     found = {n: inspect.getattr_static(target, n, None) for n in names}
-    depends = tuple(n for n, value in found.items() if isinstance(value, property))
+    depends = tuple(  # properties, and attributes that the constructor sets
+        n for n, value in found.items() if isinstance(value, property) or not hasattr(target, n)
+    )
     if depends:
         try:
             built = registry.create(spec.kind, spec.id, **_example(target))

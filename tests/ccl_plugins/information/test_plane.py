@@ -138,7 +138,7 @@ def test_the_crossing_where_a_quantity_is_the_same_for_all():
     """A hierarchy of the target's classes: H(Z|T) is 0 at every level, and the finest is the best."""
     assert crossing([Information(i, 0.0, i) for i in (1.0, 2.0, 3.0)]) == 2
     assert crossing([Information(1.0, 0.5, 0.5)]) == 0
-    with pytest.raises(ValueError, match="without candidates"):
+    with pytest.raises(ValueError, match="one Information or more"):
         crossing([])
 
 
