@@ -88,9 +88,8 @@ class ContrastiveObjective(nn.Module):
 
         A subclass that reads several conditions calls this; ``super().conditions`` does not compile.
         """
-        return (
-            conditions if self.exclude is None else {self.exclude[2]: ANY_VALUE_TYPE, **conditions}
-        )
+        excluded = {} if self.exclude is None else {self.exclude[2]: ANY_VALUE_TYPE}
+        return {**excluded, **conditions}
 
     def set_place(self, place: str) -> None:
         """Called by the mixture that holds this objective, with a name that is unique in it."""
@@ -218,6 +217,12 @@ class ContrastiveObjective(nn.Module):
     def undefined_hint(self) -> str:
         """The end of the message for an undefined loss: what would define it."""
         return ""
+
+
+def stack_rows(rows: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Values and weights (rows, n), from (n,) values and weights of each row."""
+    values, weights = zip(*rows, strict=True)
+    return torch.stack(values), torch.stack(weights)
 
 
 def own_terms(objective: Any, pairs: Pairs) -> tuple[Tensor, Tensor]:

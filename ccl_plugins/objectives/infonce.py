@@ -11,7 +11,7 @@ from torch import Tensor
 from ccl_plugins.arguments import positive
 from ccl_plugins.numerics.logsumexp import logsumexp_blocks, masked
 from ccl_plugins.numerics.streaming import queue_logsumexp
-from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
+from ccl_plugins.objectives.base import ContrastiveObjective, Exclude, stack_rows
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 
@@ -55,8 +55,7 @@ class InfoNCE(ContrastiveObjective):
         rows = [self.values(batch, i, j, where) for i, j in cross]
         if queue is not None:
             rows = self._with_queue(pairs, queue, cross, where, rows)
-        values, weights = zip(*rows, strict=True)
-        return torch.stack(values), torch.stack(weights)
+        return stack_rows(rows)
 
     def compared(self, pairs: Pairs) -> list[tuple[int, int]]:
         """Anchor and key positions of the views that are compared."""
