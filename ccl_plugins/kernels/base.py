@@ -1,4 +1,4 @@
-"""What kernels that read class ids as one-hot vectors have in common."""
+"""The base class of positive definite kernels that read class ids as one-hot vectors."""
 
 from __future__ import annotations
 
@@ -12,5 +12,6 @@ class OneHotKernel:
     one_hot: bool = True
 
     def __repr__(self) -> str:
-        settings = [f"{name}={getattr(self, name)!r}" for name in signature(type(self)).parameters]
+        names = signature(type(self)).parameters
+        settings = [f"{name}={value!r}" for name, value in vars(self).items() if name in names]
         return f"{type(self).__name__}({', '.join(settings)})"

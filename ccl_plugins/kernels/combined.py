@@ -1,4 +1,4 @@
-"""What kernels made of kernels have in common."""
+"""The base class of sums and products of kernels."""
 
 from __future__ import annotations
 

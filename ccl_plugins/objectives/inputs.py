@@ -14,7 +14,7 @@ Wanted: TypeAlias = Mapping[str, Sequence[ValueType]]
 """The conditions that an objective reads, and the value types it accepts for each."""
 
 Given: TypeAlias = Tensor | tuple[Tensor, ...] | Mapping[str, Tensor]
-"""What a caller may give as the condition."""
+"""The forms in which a caller may give conditions."""
 
 
 def stack_views(name: str, views: Sequence[Tensor], min_views: int) -> Tensor:

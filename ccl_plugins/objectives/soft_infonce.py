@@ -10,10 +10,10 @@ from torch import Tensor
 
 from ccl_plugins.arguments import positive
 from ccl_plugins.numerics.logsumexp import EMPTY, log_weights, logsumexp, masked
-from ccl_plugins.objectives.base import ANY_VALUE_TYPE, ContrastiveObjective, Exclude, stack_rows
+from ccl_plugins.objectives.base import ContrastiveObjective, Exclude, stack_rows
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
-from ccl_plugins.protocols import Kernel
+from ccl_plugins.protocols import VALUE_TYPES, Kernel
 
 
 class SoftInfoNCE(ContrastiveObjective):
@@ -50,7 +50,7 @@ class SoftInfoNCE(ContrastiveObjective):
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"kernel": "rbf"}
-    value_types = ANY_VALUE_TYPE
+    value_types = VALUE_TYPES
     temperature = ScalarAttribute(positive, learnable=True)
     target_temperature = ScalarAttribute(positive, optional=True)
 

@@ -1,7 +1,7 @@
-"""UCL: every other sample is a negative.  Its subclasses weigh negatives by hardness, or choose them.
+"""UCL, in which every other sample is a negative, and the base of H-UCL, HCL, SCL and H-SCL.
 
-With ``g = s/τ``, UCL, H-UCL, SCL, H-SCL and HCL compute ``log(1 + o E_q[e^g] / e^(g⁺))``.  They differ in
-the samples that are negatives, in the weights of the distribution q, and in the positives.
+With ``g = s/τ``, all of them compute ``log(1 + o E_q[e^g] / e^(g⁺))``.  They differ in the samples that
+are negatives, in the weights of the distribution q, and in the positives.
 """
 
 from __future__ import annotations
