@@ -1,4 +1,4 @@
-"""The kernels: similarities of two values of the conditioning variable; nothing else."""
+"""The kernels: similarity functions of two values of the conditioning variable."""
 
 from ccl_plugins.kernels.cosine import Cosine as Cosine
 from ccl_plugins.kernels.delta import Delta as Delta

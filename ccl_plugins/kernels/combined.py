@@ -1,12 +1,14 @@
-"""What kernels made of kernels have in common."""
+"""The base class of sums and products of kernels."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor
 
+from ccl_plugins.kernels.base import OneHotKernel
 from ccl_plugins.numerics.kernel_functions import (
     SupportsFeatures,
     SupportsRadial,
@@ -17,7 +19,7 @@ from ccl_plugins.numerics.kernel_functions import (
 from ccl_plugins.protocols import Kernel
 
 
-class Combined(ABC):
+class Combined(OneHotKernel, ABC):
     """A kernel made of kernels.
 
     It is positive definite, and reads class ids as one-hot vectors, if all of its kernels do; it has
@@ -43,6 +45,14 @@ class Combined(ABC):
         if all(isinstance(kernel, SupportsRadial) for kernel in kernels):
             self.radial = self._radial
 
+    def __call__(self, a: Tensor, b: Tensor) -> Tensor:
+        """(n, m) combined values."""
+        return self._combined([kernel(a, b) for kernel in self.kernels])
+
+    @abstractmethod
+    def _combined(self, values: list[Tensor]) -> Tensor:
+        """The values of this kernel from those of all kernels, of any shape."""
+
     @abstractmethod
     def _features(self, a: Tensor) -> Tensor:
         """(n, r) features, from those of all kernels."""
@@ -51,19 +61,10 @@ class Combined(ABC):
     def _rank(self, a: Tensor) -> int:
         """r, from the `_ranks` of all kernels."""
 
-    @abstractmethod
     def _radial(self, square: Tensor) -> Tensor:
-        """Values by squared distance, from those of all kernels."""
+        kernels: list[Any] = self.kernels  # all of them have ``radial``: see __init__
+        return self._combined([kernel.radial(square) for kernel in kernels])
 
     def _ranks(self, a: Tensor) -> list[int]:
         """The number of features of each kernel that has them."""
         return [rank for kernel in self.kernels if (rank := rank_of(kernel, a)) is not None]
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.kernels!r})"
-
-
-def radial_of(kernel: Kernel, square: Tensor) -> Tensor:
-    """The values of a kernel that has ``radial``, by squared distance."""
-    values: Tensor = kernel.radial(square)  # type: ignore[attr-defined]  # see kernel_functions
-    return values

@@ -20,6 +20,3 @@ class Cosine(Linear):
 
     def __init__(self) -> None:
         super().__init__(normalize=True)
-
-    def __repr__(self) -> str:
-        return "Cosine()"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from ccl_plugins.kernels.base import OneHotKernel
 from ccl_plugins.numerics.condition_values import inner, squared_norm
 
 
-class Jaccard:
+class Jaccard(OneHotKernel):
     """Jaccard similarity of attribute sets: the attributes in both, divided by those in either.
 
     ``k(a, b) = |a ∧ b| / |a ∨ b|`` for 0/1 vectors, 1 where both are empty; for class ids, ``[a = b]``.
@@ -21,15 +22,9 @@ class Jaccard:
         positive definite.
     """
 
-    positive_definite: bool = True
-    one_hot: bool = True
-
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         """(n, m) shares in [0, 1]."""
         both = inner(a, b)
         either = squared_norm(a)[:, None] + squared_norm(b) - both
         empty = either == 0
         return (both + empty) / (either + empty)
-
-    def __repr__(self) -> str:
-        return "Jaccard()"

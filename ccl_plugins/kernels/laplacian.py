@@ -7,11 +7,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ccl_plugins.kernels.base import OneHotKernel
 from ccl_plugins.kernels.scale import read_scale, resolve
 from ccl_plugins.numerics.condition_values import as_vectors, squared_distance
 
 
-class Laplacian:
+class Laplacian(OneHotKernel):
     """Laplacian kernel: similarity falls exponentially with the distance of condition values.
 
     ``k(a, b) = exp(-|a - b| / scale)``, with the Euclidean norm or the sum of absolute differences.
@@ -30,9 +31,6 @@ class Laplacian:
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022); their code has ``norm=2``.
     """
-
-    positive_definite: bool = True
-    one_hot: bool = True
 
     def __init__(self, scale: float | Literal["median"] = 1.0, norm: Literal[1, 2] = 2) -> None:
         self.scale = read_scale(scale)
@@ -58,6 +56,3 @@ class Laplacian:
         if not x.dtype.is_floating_point:
             return squared_distance(a, b)  # for one-hot vectors, both norms give 2 where ids differ
         return torch.cdist(x, y, p=1)
-
-    def __repr__(self) -> str:
-        return f"Laplacian(scale={self.scale!r}, norm={self.norm})"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional
 
+from ccl_plugins.kernels.base import OneHotKernel
 from ccl_plugins.kernels.scale import refuse_median
 from ccl_plugins.numerics.condition_values import as_vectors, inner
 
 
-class Linear:
+class Linear(OneHotKernel):
     """Inner product of condition values: direction and length count.
 
     ``k(a, b) = <a, b> / scale``; for class ids, ``[a = b] / scale``.
@@ -28,9 +29,6 @@ class Linear:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022).  Their code overwrites the
         diagonal with 1, which makes the kernel indefinite; here it is kept, or normalized to 1.
     """
-
-    positive_definite: bool = True
-    one_hot: bool = True
 
     def __init__(self, scale: float = 1.0, *, normalize: bool = False) -> None:
         self.scale = refuse_median(scale, "linear")
@@ -51,6 +49,3 @@ class Linear:
     def rank(self, a: Tensor) -> int:
         """c, the width of the features."""
         return as_vectors(a).shape[1]
-
-    def __repr__(self) -> str:
-        return f"Linear(scale={self.scale}, normalize={self.normalize})"

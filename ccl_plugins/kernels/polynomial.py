@@ -9,11 +9,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from ccl_plugins.arguments import non_negative, whole
+from ccl_plugins.kernels.base import OneHotKernel
 from ccl_plugins.kernels.scale import refuse_median
 from ccl_plugins.numerics.condition_values import as_vectors, inner, squared_norm
 
 
-class Polynomial:
+class Polynomial(OneHotKernel):
     """Polynomial of the inner product of condition values: products of their entries count.
 
     ``k(a, b) = (<a, b> + coef0)^degree / scale``; for class ids, ``<a, b> = [a = b]``.
@@ -37,9 +38,6 @@ class Polynomial:
         coef0 0, and overwrites the diagonal with 1, which makes the kernel indefinite; here it is
         kept, or normalized to 1.
     """
-
-    positive_definite: bool = True
-    one_hot: bool = True
 
     def __init__(
         self, degree: int = 3, coef0: float = 0.0, scale: float = 1.0, *, normalize: bool = False
@@ -82,12 +80,6 @@ class Polynomial:
         """The number of monomials: the width of the features."""
         c = as_vectors(a).shape[1] + (1 if self.coef0 else 0)
         return math.comb(c + self.degree - 1, self.degree)
-
-    def __repr__(self) -> str:
-        return (
-            f"Polynomial(degree={self.degree}, coef0={self.coef0}, scale={self.scale},"
-            f" normalize={self.normalize})"
-        )
 
 
 def _monomials(c: int, degree: int, device: torch.device) -> list[Tensor]:

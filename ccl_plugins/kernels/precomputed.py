@@ -46,7 +46,7 @@ class Precomputed:
             self._loaded = _prepare(torch.as_tensor(matrix))
         elif Path(matrix).suffix not in (".npy", ".npz"):
             raise ValueError(f"matrix must be a tensor, a .npy or a .npz file, not {matrix!r}")
-        self._placed: dict[torch.device, _Dense | _Sparse] = {}
+        self._placed: dict[torch.device, Tensor | _Sparse] = {}
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         """(n, m) entries of the matrix."""
@@ -59,21 +59,13 @@ class Precomputed:
         if self._loaded is None:
             self._loaded = _prepare(_read(Path(str(self.matrix))))
         if a.device not in self._placed:
-            table = _Sparse if self._loaded.is_sparse else _Dense
-            self._placed[a.device] = table(self._loaded.to(a.device))
-        return self._placed[a.device](a.long(), b.long())
+            matrix = self._loaded.to(a.device)
+            self._placed[a.device] = _Sparse(matrix) if matrix.is_sparse else matrix
+        return self._placed[a.device][a.long()[:, None], b.long()]
 
     def __repr__(self) -> str:
         what = repr(self.matrix) if isinstance(self.matrix, str) else "..."
         return f"Precomputed({what}, positive_definite={self.positive_definite})"
-
-
-class _Dense:
-    def __init__(self, matrix: Tensor) -> None:
-        self.matrix = matrix
-
-    def __call__(self, a: Tensor, b: Tensor) -> Tensor:
-        return self.matrix[a[:, None], b]
 
 
 class _Sparse:
@@ -88,8 +80,9 @@ class _Sparse:
         self.column = torch.arange(size, device=matrix.device)
         self.row = self.column * size
 
-    def __call__(self, a: Tensor, b: Tensor) -> Tensor:
-        wanted = self.row[a][:, None] + self.column[b]
+    def __getitem__(self, index: tuple[Tensor, Tensor]) -> Tensor:
+        rows, columns = index
+        wanted = self.row[rows] + self.column[columns]
         found = torch.searchsorted(self.places, wanted)
         return torch.where(self.places[found] == wanted, self.values[found], 0)
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from ccl_plugins.kernels.combined import Combined, radial_of
+from ccl_plugins.kernels.combined import Combined
 from ccl_plugins.numerics.kernel_functions import features_of
 
 
@@ -25,9 +25,8 @@ class Product(Combined):
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"kernels": ["rbf", "linear"]}
 
-    def __call__(self, a: Tensor, b: Tensor) -> Tensor:
-        """(n, m) products."""
-        return reduce(Tensor.mul, [kernel(a, b) for kernel in self.kernels])
+    def _combined(self, values: list[Tensor]) -> Tensor:
+        return reduce(Tensor.mul, values)
 
     def _features(self, a: Tensor) -> Tensor:
         """(n, Π r_p): each feature of one kernel times each of the others."""
@@ -38,6 +37,3 @@ class Product(Combined):
 
     def _rank(self, a: Tensor) -> int:
         return math.prod(self._ranks(a))
-
-    def _radial(self, square: Tensor) -> Tensor:
-        return reduce(Tensor.mul, [radial_of(kernel, square) for kernel in self.kernels])

@@ -6,11 +6,12 @@ from typing import Literal
 
 from torch import Tensor
 
+from ccl_plugins.kernels.base import OneHotKernel
 from ccl_plugins.kernels.scale import read_scale, resolve
 from ccl_plugins.numerics.condition_values import squared_distance
 
 
-class RBF:
+class RBF(OneHotKernel):
     """Gaussian kernel: similarity falls with the squared distance of condition values (RBF).
 
     ``k(a, b) = exp(-|a - b|² / scale)``; for class ids, 1 where equal and ``exp(-2 / scale)`` elsewhere.
@@ -28,9 +29,6 @@ class RBF:
         scale is σ², not 2σ².
     """
 
-    positive_definite: bool = True
-    one_hot: bool = True
-
     def __init__(self, scale: float | Literal["median"] = 1.0) -> None:
         self.scale = read_scale(scale)
         if not isinstance(self.scale, str):
@@ -43,6 +41,3 @@ class RBF:
     def _radial(self, square: Tensor) -> Tensor:
         """The kernel's values at squared distances of any shape."""
         return square.div(-self.scale).exp_()  # type: ignore[operator]  # a number: see __init__
-
-    def __repr__(self) -> str:
-        return f"RBF(scale={self.scale!r})"

@@ -18,11 +18,7 @@ SAMPLES = 512
 
 
 def read_scale(scale: Scale) -> Scale:
-    """``scale``, if it is "median" or a finite number above 0.
-
-    Raises:
-        ValueError: Otherwise.
-    """
+    """``scale``, if it is "median" or a finite number above 0; ValueError otherwise."""
     if isinstance(scale, str):
         if scale != "median":
             raise ValueError(f'scale must be a number above 0 or "median", not {scale!r}')
@@ -31,11 +27,7 @@ def read_scale(scale: Scale) -> Scale:
 
 
 def refuse_median(scale: float, kernel: str) -> float:
-    """``scale``, if it is a number above 0; without distances there is no median.
-
-    Raises:
-        ValueError: Otherwise.
-    """
+    """``scale``, if it is a number above 0; ValueError for "median", which needs distances."""
     if isinstance(scale, str):
         raise ValueError(
             f"scale must be a number above 0, not {scale!r}: the {kernel} kernel has no distances"
@@ -52,11 +44,6 @@ def resolve(
     Taken over at most 512 samples, evenly spaced.  Pairs at a distance of 0, up to rounding, are left
     out, so that repeated values do not make the median 0; if all values are equal it is 1.  For class
     ids it is the distance of two different ids.  Without gradient and without waiting for the device.
-
-    Args:
-        scale: A number or "median".
-        distance: (n, c), (m, c) -> (n, m); the median is in its units.
-        b: (m, c) or (m,) condition values.
     """
     if isinstance(scale, float | int):
         return scale
@@ -67,7 +54,6 @@ def resolve(
         off = distance(b, b)
         least = torch.finfo(off.dtype).tiny ** 0.5  # the least distance that Laplacian returns
         off = off.masked_fill(off <= least, torch.nan)
-        median = (
-            off.flatten().nanmedian(0).values
-        )  # nanmedian() without a dimension waits for a GPU
+        # Without a dimension, nanmedian would wait for a GPU.
+        median = off.flatten().nanmedian(0).values
         return torch.where(median.isnan(), 1.0, median)

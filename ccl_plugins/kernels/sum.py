@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import positive
-from ccl_plugins.kernels.combined import Combined, radial_of
+from ccl_plugins.kernels.combined import Combined
 from ccl_plugins.numerics.kernel_functions import features_of
 from ccl_plugins.protocols import Kernel
 
@@ -43,10 +43,9 @@ class Sum(Combined):
         for place, weight in enumerate(self.weights):
             positive(f"weights[{place}]", weight)
 
-    def __call__(self, a: Tensor, b: Tensor) -> Tensor:
-        """(n, m) weighted sums."""
-        parts = zip(self.weights, self.kernels, strict=True)
-        return reduce(Tensor.add, [weight * kernel(a, b) for weight, kernel in parts])
+    def _combined(self, values: list[Tensor]) -> Tensor:
+        parts = zip(self.weights, values, strict=True)
+        return reduce(Tensor.add, [weight * value for weight, value in parts])
 
     def _features(self, a: Tensor) -> Tensor:
         """(n, Σ r_p): the features of all kernels side by side."""
@@ -55,10 +54,3 @@ class Sum(Combined):
 
     def _rank(self, a: Tensor) -> int:
         return sum(self._ranks(a))
-
-    def _radial(self, square: Tensor) -> Tensor:
-        parts = zip(self.weights, self.kernels, strict=True)
-        return reduce(Tensor.add, [weight * radial_of(kernel, square) for weight, kernel in parts])
-
-    def __repr__(self) -> str:
-        return f"Sum({self.kernels!r}, weights={self.weights})"

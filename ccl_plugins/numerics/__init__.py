@@ -1,4 +1,4 @@
-"""Mathematics on plain tensors that several components share; nothing here knows pairs or components."""
+"""Mathematics on tensors that several components share, independent of pairs and components."""
 
 from ccl_plugins.numerics.condition_values import as_vectors as as_vectors
 from ccl_plugins.numerics.condition_values import equal as equal

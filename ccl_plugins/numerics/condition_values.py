@@ -74,12 +74,7 @@ def replace_invalid(values: Tensor, valid: Tensor, first: int) -> Tensor:
     """Replace invalid values by the first ``first`` values, taken in turn.
 
     So the contents of empty places reach no sum, and a median over all values is close to one over
-    the valid ones.
-
-    Args:
-        values: (k, ...).
-        valid: (k,) True at the values to keep.
-        first: How many values at the start serve as replacements; all of them must be valid.
+    the valid ones.  The first ``first`` values must be valid.
     """
     place = torch.arange(len(values), device=values.device)
     return values[torch.where(valid, place, place % first)]

@@ -104,9 +104,7 @@ def conditional_columns(
             values = batch if queue is None else torch.cat([batch, queue])
             if reads_one_hot(kernel):
                 return _of_classes(kernel, values.long(), ridge, rows, valid, out)
-        if (
-            valid is not None
-        ):  # the contents of an empty place must reach neither a median nor a sum
+        if valid is not None:  # what an empty place holds must reach neither a median nor a sum
             values = replace_invalid(values, valid, 1 if queue is None else len(batch))
         if landmarks is not None and landmarks < len(values):
             noise = torch.nan if is_zero(ridge) else ridge
@@ -197,9 +195,8 @@ def _dual(gram: Tensor, ridge: Number, rows: slice, valid: Tensor | None) -> Ten
         exists = gram.new_ones(len(gram)) if valid is None else valid.to(gram)
         info = torch.linalg.cholesky_ex(gram + torch.diag(1 - exists)).info
         return (torch.diag(exists) * torch.where(info == 0, 1.0, torch.nan))[rows]
-    gram = gram.diagonal_scatter(
-        gram.diagonal() + ridge
-    )  # a copy: the kernel may have kept its matrix
+    # A copy, because the kernel may have kept its matrix.
+    gram = gram.diagonal_scatter(gram.diagonal() + ridge)
     factor, info = torch.linalg.cholesky_ex(gram)
     share = torch.where(info == 0, gram.new_ones(()) * -ridge, torch.nan)
     weights = torch.cholesky_inverse(factor).mul_(share)

@@ -23,7 +23,7 @@ Features = Callable[[Tensor], Tensor]
 
 
 class Statistic(NamedTuple):
-    """A Gram matrix that an objective asks for: the name of a condition, and features of its values."""
+    """A Gram matrix that an objective requests: the name of a condition, and features of its values."""
 
     on: str
     features: Features

@@ -88,15 +88,7 @@ def diagonal_of(kernel: KernelFunction, a: Tensor) -> Tensor:
 
 
 def is_positive_definite(kernel: KernelFunction, user: str) -> bool:
-    """What a kernel declares as ``positive_definite``.
-
-    Args:
-        kernel: Any kernel.
-        user: What takes the kernel, for the message.
-
-    Raises:
-        TypeError: For a kernel that does not declare it.
-    """
+    """What a kernel declares as ``positive_definite``; TypeError, naming ``user``, if it does not."""
     declared = getattr(kernel, "positive_definite", None)
     if declared is None:
         name = repr(kernel) if isinstance(kernel, str) else type(kernel).__name__

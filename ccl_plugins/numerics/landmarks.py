@@ -29,14 +29,8 @@ def columns_by_landmarks(
     ``rest = k(a, a) - |φ|²`` keeps the weight of samples far from all landmarks.  With ν = ridge + rest and
     Ψ = Φ / √ν: ``W_ij = [i = j] rest_i / ν_i + ridge / √(ν_i ν_j) ψ_iᵀ (ΨᵀΨ + I)⁻¹ ψ_j``.
 
-    Args:
-        kernel: A positive definite similarity of condition values.
-        values: (m, c) or (m,), the condition of the m samples, in float64 or class ids.
-        ridge: λ, above 0.
-        rows: The n rows to compute.
-        valid: (m,), False for samples that do not exist, as in empty places of a queue.
-        landmarks: The number of landmarks, evenly spaced among the valid samples.
-        out: The type of the result; the solve is in float64.
+    Arguments as in `ccl_plugins.numerics.conditional_operator.conditional_columns`, with the values (m, c)
+    in float64, or the class ids (m,), of all samples.  ``out`` is the type of the result.
 
     Source:
         Snelson and Ghahramani, Sparse Gaussian Processes using Pseudo-inputs (2006).

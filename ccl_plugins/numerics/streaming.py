@@ -72,7 +72,10 @@ def _streamed(
         products = (flat @ keys.T).view(u, n, -1)
         for k, weigh in enumerate(weighings):
             mine = products if k == len(weighings) - 1 else products.clone()
-            logits = _weigh(mine, weigh(columns))
+            if (weights := weigh(columns)).dtype == torch.bool:
+                logits = mine.masked_fill_(~weights, EMPTY)
+            else:
+                logits = mine.add_(weights)
             top = torch.maximum(tops[k], logits.amax(-1, keepdim=True))
             shares = logits.sub_(top).clamp_min_(floor).exp_()
             shrink = (tops[k] - top).exp()
@@ -84,10 +87,3 @@ def _streamed(
         counts = (top > EMPTY / 2) / total
         found.append(((total.log() + top).squeeze(-1), mean.view(u, n, d) * counts))
     return found
-
-
-def _weigh(products: Tensor, weights: Tensor) -> Tensor:
-    """Turn products into logits, in place."""
-    if weights.dtype == torch.bool:
-        return products.masked_fill_(~weights, EMPTY)
-    return products.add_(weights)

@@ -1,4 +1,4 @@
-"""The objectives: what each pair of samples counts for."""
+"""The objectives: losses on pairs of embeddings."""
 
 from ccl_plugins.objectives.align_uniform import AlignUniform as AlignUniform
 from ccl_plugins.objectives.base import ContrastiveObjective as ContrastiveObjective

@@ -58,9 +58,7 @@ class AlignUniform(ContrastiveObjective):
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per sample: its alignment, and the uniformity of all samples."""
-        both = (
-            pairs.keys is not pairs.anchors
-        )  # in one batch, a pair and its reverse are equally far
+        both = pairs.keys is not pairs.anchors  # in a batch, a pair and its reverse are equally far
         aligned = torch.stack([self._alignment(pairs, i, j) for i, j in pairs.cross(both)]).mean(0)
         views = range(len(pairs.anchors))
         uniform = torch.stack([self._uniformity(pairs, i) for i in views]).mean(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -15,12 +15,10 @@ from ccl_plugins.numerics.precision import at_least_float32
 from ccl_plugins.objectives.inputs import Given, Wanted, count, read_condition, stack_views
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, changing, progress
 from ccl_plugins.pairs.pairs import Pairs, in_batch
-from ccl_plugins.protocols import Kernel, ValueType
+from ccl_plugins.protocols import VALUE_TYPES, Kernel, ValueType
 
 Exclude: TypeAlias = tuple[Kernel, Scalar] | tuple[Kernel, Scalar, str]
 """Likely false negatives: a kernel, a threshold and the name of the condition that the kernel reads."""
-
-ANY_VALUE_TYPE: tuple[ValueType, ...] = get_args(ValueType)
 
 
 class ContrastiveObjective(nn.Module):
@@ -31,8 +29,8 @@ class ContrastiveObjective(nn.Module):
     lightly's losses do: ``objective(z0, z1, condition=z)``.  A parameter or buffer whose size is known
     only in ``setup(tables)`` is registered as None: ``register_parameter(name, None)``.
 
-    A subclass documents the constructor arguments that are its own.  Pages and ``ccl info`` add the
-    entries below for the others.
+    A subclass documents only the constructor arguments that it adds; the reference and ``ccl info``
+    take the others from below.
 
     Args:
         exclude: Likely false negatives: ``(kernel, threshold)``, or ``(kernel, threshold, name)`` with
@@ -65,7 +63,7 @@ class ContrastiveObjective(nn.Module):
     embedding: Literal["sphere", "raw"] = "sphere"
     """Whether embeddings come L2-normalized."""
     distributed: Literal["mean", "replicated"] = "mean"
-    """``"mean"``: a process has the terms of its own anchors; ``"replicated"``: of all anchors."""
+    """``"mean"``: a process computes the terms of its anchors; ``"replicated"``: those of all anchors."""
     hierarchies: bool = False
     """Whether a categorical condition may have several class ids per sample, (b, L)."""
     place: str = ""
@@ -88,9 +86,8 @@ class ContrastiveObjective(nn.Module):
 
         A subclass that reads several conditions calls this; ``super().conditions`` does not compile.
         """
-        return (
-            conditions if self.exclude is None else {self.exclude[2]: ANY_VALUE_TYPE, **conditions}
-        )
+        excluded = {} if self.exclude is None else {self.exclude[2]: VALUE_TYPES}
+        return {**excluded, **conditions}
 
     def set_place(self, place: str) -> None:
         """Called by the mixture that holds this objective, with a name that is unique in it."""
@@ -110,7 +107,7 @@ class ContrastiveObjective(nn.Module):
 
         Args:
             step: The number of optimizer steps taken before.
-            total: That of the whole run; in its last step the schedules have reached their ends.
+            total: The steps of the whole run; in its last step the schedules have reached their ends.
         """
         progress(self, step, total)
 
@@ -129,8 +126,8 @@ class ContrastiveObjective(nn.Module):
         """The weighted mean of the terms of all processes' anchors.
 
         Each process returns its share times the number of processes, so that the mean of gradients
-        that DistributedDataParallel takes is the gradient of the whole mean.  Values are never read:
-        this compiles without graph breaks and does not wait for the device.  Autocast is turned off.
+        that DistributedDataParallel takes is the gradient of the whole mean.  No value is read on the
+        host, so this compiles without graph breaks and never waits for the device.  Autocast is off.
         """
         with torch.autocast(pairs.anchors.device.type, enabled=False):
             return self._mean(pairs, *self.terms(self._prepared(pairs)))
@@ -216,8 +213,14 @@ class ContrastiveObjective(nn.Module):
             )
 
     def undefined_hint(self) -> str:
-        """The end of the message for an undefined loss: what would define it."""
+        """The end of the error message for an undefined loss: a setting that avoids it."""
         return ""
+
+
+def stack_rows(rows: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """Values and weights (rows, n), from (n,) values and weights of each row."""
+    values, weights = zip(*rows, strict=True)
+    return torch.stack(values), torch.stack(weights)
 
 
 def own_terms(objective: Any, pairs: Pairs) -> tuple[Tensor, Tensor]:

@@ -110,9 +110,7 @@ class CACR(ContrastiveObjective):
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per sample: attraction and repulsion, each averaged over the queries' views."""
         attracted, costs = self._attraction(pairs)
-        repelled = torch.stack([self._repulsion(*block) for block in self._negatives(pairs)]).mean(
-            0
-        )
+        repelled = torch.stack([self._repulsion(*each) for each in self._negatives(pairs)]).mean(0)
         if not is_zero(self.tau_plus):
             repelled = (repelled + self.tau_plus * costs) / (1 - self.tau_plus)
         values = self.attraction_weight * attracted + self.repulsion_weight * repelled
@@ -168,9 +166,7 @@ class CACR(ContrastiveObjective):
 def _side_by_side(
     pairs: Pairs, i: int, products: Tensor, keep: Tensor, constant: bool
 ) -> tuple[Tensor, Tensor, int]:
-    (products, keep), *queue = transport.with_queue(pairs, i, products, keep)
-    attached = 0 if constant else products.shape[1]
-    if not queue:
-        return products, keep, attached
-    queued, in_queue = queue[0]
-    return torch.cat([products, queued], 1), torch.cat([keep, in_queue], 1), attached
+    blocks = transport.with_queue(pairs, i, products, keep)
+    attached = 0 if constant else blocks[0][0].shape[1]
+    products, keep = (torch.cat(x, 1) if len(x) > 1 else x[0] for x in zip(*blocks, strict=True))
+    return products, keep, attached

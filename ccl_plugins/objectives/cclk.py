@@ -1,4 +1,4 @@
-"""CCL-K, conditional contrastive learning with kernels: what its three objectives share.
+"""CCL-K, conditional contrastive learning with kernels: the base class of its three objectives.
 
 ``c_i = Σ_j W_ji exp(s_ij)`` is the conditional expectation of eq. (6), with the conditional operator W.
 The objectives differ in whether it takes the place of the positives or of the negatives.
@@ -33,10 +33,10 @@ from ccl_plugins.numerics.logsumexp import (
     masked,
 )
 from ccl_plugins.numerics.streaming import Weigh, queue_logsumexp
-from ccl_plugins.objectives.base import ANY_VALUE_TYPE, ContrastiveObjective, Exclude
+from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
-from ccl_plugins.protocols import Kernel
+from ccl_plugins.protocols import VALUE_TYPES, Kernel
 
 LEAST_WEIGHT = 1e-6
 """The released code drops weights below this."""
@@ -64,7 +64,7 @@ class CCLK(ContrastiveObjective, ABC):
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"kernel": "rbf"}
-    value_types = ANY_VALUE_TYPE
+    value_types = VALUE_TYPES
     temperature = ScalarAttribute(positive, learnable=True)
     ridge = ScalarAttribute(non_negative)
 
@@ -266,7 +266,7 @@ class CCLK(ContrastiveObjective, ABC):
         return logsumexp_blocks(blocks)
 
     def undefined_hint(self) -> str:
-        """What would define the loss, with ``ridge=0`` or literal weights."""
+        """The setting to change, with ``ridge=0`` or literal weights."""
         if self.ridge == 0:
             return ": the kernel matrix is singular, and ridge is 0; use a ridge above 0"
         if self.negative_weights == "keep":

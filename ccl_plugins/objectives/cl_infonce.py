@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ccl_plugins.arguments import one_of, positive
 from ccl_plugins.numerics.logsumexp import logsumexp_blocks, masked
-from ccl_plugins.objectives.base import Exclude
+from ccl_plugins.objectives.base import Exclude, stack_rows
 from ccl_plugins.objectives.scalars import Learned, Scalar, ScalarAttribute
 from ccl_plugins.objectives.supcon import SupCon
 from ccl_plugins.pairs.pairs import Pairs
@@ -72,12 +72,11 @@ class ClInfoNCE(SupCon):
         return values, weights
 
     def _printed(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        values, weights = [], []
+        rows = []
         for i, j in pairs.cross():
             blocks = pairs.negatives(i, j, within_view=False)
             logits = [masked(sims / self.temperature, keep) for sims, keep in blocks]
             own, number = pairs.own_sim(i, j) / self.temperature, blocks[0][1].sum(1)
             value = logsumexp_blocks(logits) - number.clamp_min(1).to(own.dtype).log() - own
-            values.append(torch.where(number > 0, value, 0))
-            weights.append((number > 0).to(own.dtype))
-        return torch.stack(values), torch.stack(weights)
+            rows.append((torch.where(number > 0, value, 0), (number > 0).to(own.dtype)))
+        return stack_rows(rows)

@@ -39,13 +39,9 @@ class FairInfoNCE(InfoNCE):
         exclude: Exclude | None = None,
         gather_distributed: bool = False,
     ) -> None:
-        super().__init__(
-            temperature,
-            within_view=within_view,
-            symmetric=symmetric,
-            exclude=exclude,
-            gather_distributed=gather_distributed,
-        )
+        super().__init__(temperature, exclude=exclude, gather_distributed=gather_distributed)
+        self.within_view = within_view
+        self.symmetric = symmetric
         self.on = on
 
     def where(self, pairs: Pairs) -> Tensor | None:

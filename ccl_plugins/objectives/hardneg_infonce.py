@@ -43,13 +43,9 @@ class HardNegInfoNCE(InfoNCE):
         exclude: Exclude | None = None,
         gather_distributed: bool = False,
     ) -> None:
-        super().__init__(
-            temperature,
-            within_view=within_view,
-            symmetric=symmetric,
-            exclude=exclude,
-            gather_distributed=gather_distributed,
-        )
+        super().__init__(temperature, exclude=exclude, gather_distributed=gather_distributed)
+        self.within_view = within_view
+        self.symmetric = symmetric
         self.nearest = whole("nearest", nearest, 1)
 
     def values(self, pairs: Pairs, i: int, j: int, where: Tensor | None) -> tuple[Tensor, Tensor]:

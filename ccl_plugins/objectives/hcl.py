@@ -8,11 +8,11 @@ from torch import Tensor
 from ccl_plugins.arguments import below_one
 from ccl_plugins.numerics.numbers import Number, is_zero, log
 from ccl_plugins.objectives.base import Exclude
-from ccl_plugins.objectives.hardness import HardnessObjective
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
+from ccl_plugins.objectives.ucl import UCL
 
 
-class HCL(HardnessObjective):
+class HCL(UCL):
     """Hard negatives by importance weights, debiased for false negatives (HCL).
 
     ``log(1 + N E / e^(g⁺))`` with ``g = s/τ`` and
@@ -48,13 +48,9 @@ class HCL(HardnessObjective):
         exclude: Exclude | None = None,
         gather_distributed: bool = False,
     ) -> None:
-        super().__init__(
-            temperature,
-            o="negatives",
-            within_view=within_view,
-            exclude=exclude,
-            gather_distributed=gather_distributed,
-        )
+        super().__init__(temperature, exclude=exclude, gather_distributed=gather_distributed)
+        self.o = "negatives"
+        self.within_view = within_view
         self.beta = beta
         self.tau_plus = tau_plus
         self.weight_gradient = weight_gradient

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Literal
 
 from ccl_plugins.objectives.base import Exclude
-from ccl_plugins.objectives.hardness import HardnessObjective
 from ccl_plugins.objectives.scalars import Scalar
+from ccl_plugins.objectives.ucl import UCL
 
 
-class HUCL(HardnessObjective):
+class HUCL(UCL):
     """NT-Xent with hard negatives by importance weights (H-UCL).
 
     ``log(1 + o E_q[e^g] / e^(g⁺))`` with ``g = s/τ``.  Positive: the own other view.  Negatives: the
@@ -39,13 +39,9 @@ class HUCL(HardnessObjective):
         exclude: Exclude | None = None,
         gather_distributed: bool = False,
     ) -> None:
-        super().__init__(
-            temperature,
-            o=o,
-            within_view=within_view,
-            exclude=exclude,
-            gather_distributed=gather_distributed,
-        )
+        super().__init__(temperature, exclude=exclude, gather_distributed=gather_distributed)
+        self.o = o
+        self.within_view = within_view
         self.beta = beta
         self.threshold = threshold
         self.weight_gradient = weight_gradient

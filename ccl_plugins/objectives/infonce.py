@@ -11,7 +11,7 @@ from torch import Tensor
 from ccl_plugins.arguments import positive
 from ccl_plugins.numerics.logsumexp import logsumexp_blocks, masked
 from ccl_plugins.numerics.streaming import queue_logsumexp
-from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
+from ccl_plugins.objectives.base import ContrastiveObjective, Exclude, stack_rows
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 
@@ -53,10 +53,20 @@ class InfoNCE(ContrastiveObjective):
         queue = pairs.queue if self.streams_queue and pairs.draws is None else None
         batch = pairs if queue is None else replace(pairs, queue=None, queue_valid=None)
         rows = [self.values(batch, i, j, where) for i, j in cross]
-        if queue is not None:
-            rows = self._with_queue(pairs, queue, cross, where, rows)
-        values, weights = zip(*rows, strict=True)
-        return torch.stack(values), torch.stack(weights)
+        if queue is None:
+            return stack_rows(rows)
+        counted, views = pairs.in_queue(where), sorted({i for i, _ in cross})
+        if pairs.negative is not None:
+            counted = counted & pairs.in_queue(pairs.negative)
+        some = counted.any(1)
+        queries = torch.stack([pairs.anchors[i] for i in views]) / self.temperature
+        (sums,) = queue_logsumexp(queries, queue, lambda columns: counted[:, columns])
+        queued = dict(zip(views, sums, strict=True))
+        joined = []
+        for (i, j), (values, weights) in zip(cross, rows, strict=True):
+            negatives = queued[i] - pairs.own_sim(i, j) / self.temperature
+            joined.append((torch.logaddexp(values, negatives), torch.where(some, 1, weights)))
+        return stack_rows(joined)
 
     def compared(self, pairs: Pairs) -> list[tuple[int, int]]:
         """Anchor and key positions of the views that are compared."""
@@ -73,27 +83,3 @@ class InfoNCE(ContrastiveObjective):
         values = logsumexp_blocks(logits) - pairs.own_sim(i, j) / self.temperature
         compared = sum(s.shape[1] if keep is None else keep.sum(1) for s, keep in blocks)
         return values, torch.ones_like(values) * (compared > 1)
-
-    def _with_queue(
-        self,
-        pairs: Pairs,
-        queue: Tensor,
-        cross: list[tuple[int, int]],
-        where: Tensor | None,
-        rows: list[tuple[Tensor, Tensor]],
-    ) -> list[tuple[Tensor, Tensor]]:
-        """Values and weights of the pairs of views with the queue, from those without."""
-        counted, views = pairs.in_queue(where), sorted({i for i, _ in cross})
-        if pairs.negative is not None:
-            counted = counted & pairs.in_queue(pairs.negative)
-        queries = torch.stack([pairs.anchors[i] for i in views]) / self.temperature
-        some = counted.any(1)
-        (sums,) = queue_logsumexp(queries, queue, lambda columns: counted[:, columns])
-        queued = dict(zip(views, sums, strict=True))
-        return [
-            (
-                torch.logaddexp(values, queued[i] - pairs.own_sim(i, j) / self.temperature),
-                torch.where(some, 1, weights),
-            )
-            for (i, j), (values, weights) in zip(cross, rows, strict=True)
-        ]

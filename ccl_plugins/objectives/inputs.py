@@ -14,17 +14,11 @@ Wanted: TypeAlias = Mapping[str, Sequence[ValueType]]
 """The conditions that an objective reads, and the value types it accepts for each."""
 
 Given: TypeAlias = Tensor | tuple[Tensor, ...] | Mapping[str, Tensor]
-"""What a caller may give as the condition."""
+"""The forms in which a caller may give conditions."""
 
 
 def stack_views(name: str, views: Sequence[Tensor], min_views: int) -> Tensor:
-    """Embeddings (b, d) of several views as one tensor (u, b, d).
-
-    Args:
-        name: The objective, for messages.
-        views: What it was called on.
-        min_views: The fewest views that it compares.
-    """
+    """Embeddings (b, d) of several views as one tensor (u, b, d); ``name`` is the objective's."""
     if len(views) < min_views:
         raise ValueError(f"{name} needs at least {min_views} views, not {len(views)}")
     shapes = [tuple(v.shape) for v in views]
@@ -42,14 +36,7 @@ def stack_views(name: str, views: Sequence[Tensor], min_views: int) -> Tensor:
 def read_condition(
     name: str, wanted: Wanted, given: Given | None, views: Tensor
 ) -> dict[str, Tensor]:
-    """The values of each condition that an objective reads.
-
-    Args:
-        name: The objective, for messages.
-        wanted: The conditions that it reads.
-        given: What was given as the condition.
-        views: (u, b, d).
-    """
+    """The values of each condition that an objective reads; ``name`` is the objective's."""
     if given is None:
         if wanted:
             raise TypeError(

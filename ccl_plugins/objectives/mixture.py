@@ -1,4 +1,4 @@
-"""A mixture: several objectives on the same pairs, each with its own condition."""
+"""A mixture: the weighted sum of several objectives on the same pairs."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Mixture(ContrastiveObjective):
             member.after_step()
 
     def check_condition(self, condition: Mapping[str, Tensor]) -> None:
-        """Let the objectives refuse condition values of a call."""
+        """Let the objectives check the condition values of a call."""
         for member in self._members(ContrastiveObjective):
             member.check_condition(condition)
 

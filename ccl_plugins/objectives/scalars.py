@@ -68,18 +68,7 @@ class Learned(nn.Module):
 def read_scalar(
     name: str, given: Scalar | str | None, check: Check, learnable: bool = False
 ) -> float | Scheduled | Learned:
-    """Read a `Scalar` and check its range, at both ends if it is scheduled.
-
-    Args:
-        name: The parameter, for messages.
-        given: A number; or ``schedule`` with ``start`` and ``end``; or ``learn`` with ``start``.
-        check: Checks the range.
-        learnable: Whether the number may be learned.
-
-    Raises:
-        TypeError: For anything else.
-        ValueError: For a number out of range, or one to learn that may not be learned.
-    """
+    """Read a `Scalar` and check its range, at both ends if it is scheduled."""
     if not isinstance(given, Mapping):
         return check(name, _number(name, given))
     match dict(given):
@@ -158,13 +147,7 @@ def changing(objective: nn.Module) -> dict[str, Scheduled | Learned]:
 
 
 def progress(objective: nn.Module, step: int, total: int) -> None:
-    """Set the scheduled numbers of an objective, not those of its members, to their values at a step.
-
-    Args:
-        objective: The module with the numbers.
-        step: The number of optimizer steps taken before.
-        total: That of the whole run; in its last step the schedules have reached their ends.
-    """
+    """As `ContrastiveObjective.progress`, for any module with scheduled numbers of its own."""
     done = min(step / max(total - 1, 1), 1.0)
     for scalar in changing(objective).values():
         if isinstance(scalar, Scheduled):

@@ -9,13 +9,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from ccl_plugins.arguments import one_of
-from ccl_plugins.objectives.base import Exclude
-from ccl_plugins.objectives.hardness import Blocks, HardnessObjective
+from ccl_plugins.objectives.base import Exclude, stack_rows
 from ccl_plugins.objectives.scalars import Scalar
+from ccl_plugins.objectives.ucl import UCL, Blocks
 from ccl_plugins.pairs.pairs import Pairs
 
 
-class SCL(HardnessObjective):
+class SCL(UCL):
     """Supervised contrast in which only samples of other classes are negatives (SCL).
 
     ``log(1 + o E_q[e^g] / e^(g⁺))`` with ``g = s/τ``.  Positive: the own other view, or, each in a
@@ -54,13 +54,9 @@ class SCL(HardnessObjective):
         exclude: Exclude | None = None,
         gather_distributed: bool = False,
     ) -> None:
-        super().__init__(
-            temperature,
-            o=o,
-            within_view=within_view,
-            exclude=exclude,
-            gather_distributed=gather_distributed,
-        )
+        super().__init__(temperature, exclude=exclude, gather_distributed=gather_distributed)
+        self.o = o
+        self.within_view = within_view
         self.positives = one_of("positives", positives, ("one", "all"))
         self.average = one_of("average", average, ("pairs", "anchors"))
         self.on = on
@@ -69,7 +65,7 @@ class SCL(HardnessObjective):
         """One value per anchor and pair of views; weight 0 for anchors without negatives."""
         alike = pairs.alike(self.on)
         different = pairs.counted() & ~alike
-        values, weights = [], []
+        rows = []
         for i, j in pairs.cross():
             log_negatives, own, some = self.contrast(pairs, i, j, different)
             value, number = functional.softplus(log_negatives - own), torch.ones_like(own)
@@ -78,9 +74,8 @@ class SCL(HardnessObjective):
                     each = functional.softplus(log_negatives[:, None] - sims / self.temperature)
                     value = value + (each * keep).sum(1)
                     number = number + keep.sum(1)
-            values.append(value / number)
-            weights.append(some * number if self.average == "pairs" else some)
-        return torch.stack(values), torch.stack(weights)
+            rows.append((value / number, some * number if self.average == "pairs" else some))
+        return stack_rows(rows)
 
     def _more_positives(self, pairs: Pairs, i: int, j: int, alike: Tensor) -> Blocks:
         """The other samples' keys of the anchor's class, in blocks as in `Pairs.negatives`."""

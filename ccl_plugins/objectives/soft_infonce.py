@@ -10,10 +10,10 @@ from torch import Tensor
 
 from ccl_plugins.arguments import positive
 from ccl_plugins.numerics.logsumexp import EMPTY, log_weights, logsumexp, masked
-from ccl_plugins.objectives.base import ANY_VALUE_TYPE, ContrastiveObjective, Exclude
+from ccl_plugins.objectives.base import ContrastiveObjective, Exclude, stack_rows
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
-from ccl_plugins.protocols import Kernel
+from ccl_plugins.protocols import VALUE_TYPES, Kernel
 
 
 class SoftInfoNCE(ContrastiveObjective):
@@ -43,9 +43,6 @@ class SoftInfoNCE(ContrastiveObjective):
             with the name of the condition that the kernel reads, by default ``"condition"``.  Samples
             whose similarity to the anchor is at or above the threshold are left out.
 
-    Raises:
-        ValueError: For a value out of range.
-
     Source:
         Dufumier et al., Contrastive Learning with Continuous Proxy Meta-Data for 3D MRI Classification
         (2021); Sobal et al., X-Sample Contrastive Loss (2024); Zheng et al., ReSSL: Relational
@@ -53,7 +50,7 @@ class SoftInfoNCE(ContrastiveObjective):
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"kernel": "rbf"}
-    value_types = ANY_VALUE_TYPE
+    value_types = VALUE_TYPES
     temperature = ScalarAttribute(positive, learnable=True)
     target_temperature = ScalarAttribute(positive, optional=True)
 
@@ -92,8 +89,7 @@ class SoftInfoNCE(ContrastiveObjective):
             return known[view]
 
         rows = [self.values(pairs, i, j, targets_of) for i, j in pairs.cross(self.symmetric)]
-        values, weights = zip(*rows, strict=True)
-        return torch.stack(values), torch.stack(weights)
+        return stack_rows(rows)
 
     def target_logits(self, pairs: Pairs, j: int) -> Tensor:
         """(n, m + q) logits of the targets over all samples, candidates or not."""

@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 from ccl_plugins.arguments import positive
 from ccl_plugins.numerics.logsumexp import EMPTY, in_order_of, least_exponent
 from ccl_plugins.numerics.numbers import Number
-from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
+from ccl_plugins.objectives.base import ContrastiveObjective, Exclude, stack_rows
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 
@@ -66,8 +66,7 @@ class SupCon(ContrastiveObjective):
             if pairs.queue is not None:
                 blocks.append((pairs.sim_queue(i), compared[:, m:], alike[:, m:]))
             rows.append(log_share(blocks, self.temperature))
-        values, weights = zip(*rows, strict=True)
-        return torch.stack(values), torch.stack(weights)
+        return stack_rows(rows)
 
 
 def log_share(
@@ -75,9 +74,7 @@ def log_share(
 ) -> tuple[Tensor, Tensor]:
     """(n,) minus the mean log-probability of the positives, and weights: 1 for anchors with positives.
 
-    Args:
-        blocks: Inner products (n, ·), and masks: True at those that count, True at the positives.
-        temperature: τ.
+    Blocks are inner products (n, ·), and two masks, True at those that count and at the positives.
     """
     scale = 1.0
     if isinstance(temperature, Tensor):

@@ -27,24 +27,19 @@ def squared_distances(products: Tensor) -> Tensor:
 
 
 def positive_weights(costs: Tensor, t_plus: Number | None) -> Tensor:
-    """π⁺ (K, n): far positives weigh more; equal weights if ``t_plus`` is None.
-
-    Args:
-        costs: (K, n) squared distances of n queries to their K positives.
-        t_plus: Above 0, or None.
-    """
+    """π⁺ (K, n) from squared distances of n queries to K positives; equal weights if t⁺ is None."""
     if t_plus is None:
         return torch.full_like(costs, 1 / len(costs))
     return (t_plus * costs).softmax(0)
 
 
 def log_negative_weights(products: Tensor, keep: Tensor, t_minus: Number | None) -> Tensor:
-    """``log π⁻`` (n, m): near negatives weigh more; equal weights if ``t_minus`` is None.
+    """``log π⁻`` (n, m) from the inner products of n queries and m negatives.
 
     Args:
-        products: (n, m) inner products of n queries and m negatives.
+        products: (n, m) inner products.
         keep: (n, m) True at the negatives that count.
-        t_minus: Above 0, or None.
+        t_minus: t⁻, above 0; None: equal weights.
     """
     # softmax(-t⁻ (2 - 2s)) = softmax(2 t⁻ s)
     logits = torch.zeros_like(products) if t_minus is None else (2 * t_minus) * products
@@ -54,11 +49,7 @@ def log_negative_weights(products: Tensor, keep: Tensor, t_minus: Number | None)
 def repulsion(products: Tensor, keep: Tensor, t_minus: Number | None, attached: int) -> Tensor:
     """Minus the expected squared distance to the negatives under π⁻ (n,); 0 without negatives.
 
-    Args:
-        products: (n, m) inner products of n queries and m negatives.
-        keep: (n, m) True at the negatives that count.
-        t_minus: Above 0; None: equal weights.
-        attached: The number of columns, from the first, with gradient through their weights too.
+    Arguments as in `log_negative_weights`; in the first ``attached`` columns, weights carry gradient.
     """
     result: Tensor = _Repulsion.apply(products, keep, t_minus, attached)  # type: ignore[no-untyped-call]  # torch's
     return result
@@ -91,14 +82,7 @@ class _Repulsion(torch.autograd.Function):
 
 
 def rbf_repulsion(products: Tensor, log_weights: Tensor, keep: Tensor, precision: Number) -> Tensor:
-    """``ln( 1/n Σ_i Σ_j π⁻_ij exp(-t d²_ij) )``, a scalar; eq. (14), second line.
-
-    Args:
-        products: (n, m).
-        log_weights: (n, m) ``log π⁻``.
-        keep: (n, m) True at the negatives that count.
-        precision: t, above 0.
-    """
+    """``ln( 1/n Σ_i Σ_j π⁻_ij exp(-t d²_ij) )``, a scalar; t is ``precision``; eq. (14), second line."""
     some = keep.any(1)
     per_query = (log_weights - precision * squared_distances(products)).logsumexp(1)
     mean = masked(per_query, some).logsumexp(0) - some.sum(dtype=products.dtype).clamp_min(1).log()

@@ -1,4 +1,4 @@
-"""Pairs: which embeddings are compared, and what is known of each sample; no loss and no network."""
+"""Pairs: the embeddings to compare, with the conditions and the index of each sample."""
 
 from ccl_plugins.pairs.pairs import Pairs as Pairs
 from ccl_plugins.pairs.pairs import in_batch as in_batch

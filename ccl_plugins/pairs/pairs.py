@@ -1,4 +1,4 @@
-"""Pairs: the embeddings that are compared, and what is known of each sample.
+"""The class of pairs: embeddings to compare, with the conditions and the index of each sample.
 
 A method builds pairs; an objective turns each comparison into a term of its loss.  Pairs are kept as
 views x samples: nothing of size (views · samples)² is stored, masks are built only when an objective
@@ -20,7 +20,7 @@ from ccl_plugins.numerics.precision import at_least_float32
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Anchors, the keys they are compared with, and what is known of each sample.
+    """Anchors, the keys they are compared with, and the conditions and the index of each sample.
 
     Anchor sample ``i`` is key sample ``offset + i``: its *own* keys are those at that position, never
     those of an equal dataset index.  Embeddings are unit-norm unless the objective asks for raw ones,
@@ -32,7 +32,7 @@ class Pairs:
         anchor_views: The number of each anchor view.
         key_views: The number of each key view; two entries of equal number are the same image.
         queue: (q, d) earlier keys, without gradient.
-        features: (u, n, f) backbone features, for objectives that ask for them.
+        features: (u, n, f) backbone features, for objectives that read them.
         shared: Whether the keys are the anchors of all processes, with gradient.
         extras: Further tensors by name (the centroids of clusters, say).
         offset: The position of the first anchor among the keys.
@@ -180,7 +180,7 @@ class Pairs:
     def everyone(self, on: str, i: int = 0) -> Tensor:
         """(m + q, ...) values of a condition: the batch's in view ``i``, then the queue's.
 
-        In empty places of the queue, whatever they hold, values of the batch are returned.
+        Empty places of the queue have values of the batch.
         """
         values, valid = self.condition_of(on, i), self.valid()
         if valid is None:
@@ -228,7 +228,7 @@ class Pairs:
             only = where & self.negative
         own_view = self.within(i) if within_view else None
         if self.draws is not None:
-            return self._drawn(self.draws, [(i, j), (i, own_view)], only)
+            return self._drawn(self.draws, i, [j] if own_view is None else [j, own_view], only)
         others = self.others(only)
         blocks = [(self.sim(i, j), others)]
         if own_view is not None:
@@ -240,7 +240,7 @@ class Pairs:
     def contrast(
         self, i: int, j: int, within_view: bool, where: Tensor | None = None
     ) -> list[tuple[Tensor, Tensor | None]]:
-        """Own keys of view ``j`` and `negatives`, in blocks; a mask of None: all of the block count."""
+        """Own keys of view ``j`` and `negatives`, in blocks; mask None: all entries of a block count."""
         (sims, keep), *more = self.negatives(i, j, within_view, where)
         if self.draws is not None:
             return [(self.own_sim(i, j)[:, None], None), (sims, keep), *more]
@@ -248,12 +248,10 @@ class Pairs:
         return [(sims, None if all(m is None for m in masks) else keep | self.own()), *more]
 
     def _drawn(
-        self, draws: Tensor, views: list[tuple[int, int | None]], only: Tensor | None
+        self, draws: Tensor, i: int, views: list[int], only: Tensor | None
     ) -> list[tuple[Tensor, Tensor]]:
         blocks = []
-        for i, j in views:
-            if j is None:
-                continue
+        for j in views:
             keep = torch.ones_like(draws, dtype=torch.bool)
             if self.anchor_views[i] == self.key_views[j]:  # a drawn anchor is no negative of itself
                 keep = ~self.own().gather(1, draws)
@@ -346,9 +344,8 @@ def in_batch(
     views = tuple(range(projections.shape[0]))
     condition = {k: at_least_float32(z) for k, z in (condition or {}).items()}
     processes = dist.world_size() if gather_distributed else 1
-    if processes == 1:
-        keys, offset = projections, 0
-    else:
+    keys, offset = projections, 0
+    if processes > 1:
         keys, offset = gather(projections, 1), dist.rank() * projections.shape[1]
         condition = {k: gather(z, 1 if z.ndim == 3 else 0) for k, z in condition.items()}
         index = None if index is None else gather(index)
