@@ -101,8 +101,8 @@ def test_heads_are_the_references(heads, norms):
     method = make(heads=heads)
     found = []
     for head in (method.head, method.predictor):
-        norms = [m for m in head.modules() if isinstance(m, nn.BatchNorm1d)]
-        found += [sum(m.affine for m in norms), len(norms)]
+        layers = [m for m in head.modules() if isinstance(m, nn.BatchNorm1d)]
+        found += [sum(m.affine for m in layers), len(layers)]
         assert all(m.bias is None for m in head.modules() if isinstance(m, nn.Linear))
     assert found == norms
 
