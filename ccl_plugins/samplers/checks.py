@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 def require_rows(condition: Tensor, size: int) -> None:
-    """Refuse a condition that has not one row for each sample."""
+    """Refuse a condition without exactly one row per sample."""
     if len(condition) != size:
         raise ValueError(
             f"condition must have a row for each of {size} samples, not {len(condition)}"

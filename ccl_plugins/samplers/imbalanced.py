@@ -36,8 +36,8 @@ class Imbalanced(Uniform):
 
     Args:
         rule: ``"linear"``, ``"exponential"`` or ``"geometric"``.
-        steps: S, 1 or more; at most the number of classes counts.  With 10, each ten successive classes of
-            CIFAR-100 keep the same part, as released.
+        steps: S, 1 or more; more than one step per class has no effect.  With 10, each ten successive
+            classes of CIFAR-100 keep the same part, as released.
         ratio: The part of the first class that ``"geometric"`` keeps, above 0 and at most 1.
         selection: The seed of the released code's shuffling, which decides which samples are kept.
         condition: (size,) class ids; supplied by the pipeline.

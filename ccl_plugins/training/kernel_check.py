@@ -1,4 +1,4 @@
-"""How much of the other samples a kernel sees on a condition."""
+"""A check of how much weight a kernel gives to other samples, by their condition."""
 
 from __future__ import annotations
 

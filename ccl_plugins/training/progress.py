@@ -20,9 +20,6 @@ class Progress(TQDMProgressBar):
 
     Where standard error is not a terminal it writes a line every half minute and one at the end,
     since a bar that redraws itself makes a log unreadable.
-
-    Args:
-        monitor: Has the latest loss and speed.
     """
 
     def __init__(self, monitor: Monitor) -> None:

@@ -30,8 +30,7 @@ class LightlyViews:
         size: Height and width of a view in pixels, 1 or more.
         mean: Of each channel, for pixels in [0, 1].
         std: Of each channel, above 0, for pixels in [0, 1].
-        count: Number of views, 1 or more, of which each takes the next kind, in turn; by default, one of
-            each kind.
+        count: Number of views, 1 or more; they take the kinds in turn.  By default one of each kind.
 
     Args of subclasses:
         min_scale: Smallest part of the image's area that a crop keeps, above 0 and at most 1.
