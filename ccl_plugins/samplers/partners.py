@@ -1,4 +1,4 @@
-"""The contract of what draws a partner for an anchor."""
+"""The protocol of the classes that draw a partner for each anchor."""
 
 from __future__ import annotations
 

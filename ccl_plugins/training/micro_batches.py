@@ -34,7 +34,7 @@ def embed(method: Any, views: Sequence[Tensor], size: int | None) -> Embedded:
             method.embed,
             [view[first : first + size] for view in views],
             use_reentrant=False,
-            # Of the first and the second pass; torch restores its own generators.
+            # The contexts of the first and the second pass; torch restores its own generators.
             context_fn=lambda: (nullcontext(), _second_pass(method, cpu_states())),
         )
         for first in range(0, n, size)

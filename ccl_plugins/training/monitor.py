@@ -60,7 +60,7 @@ class Monitor(Callback):
                 self.flush(trainer, pl_module)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Log what is left at the end of the run; a stopped run logs it when it is resumed."""
+        """Log the unfinished interval at the end of the run; a stopped run logs it once it is resumed."""
         self.check(trainer)
         if trainer.global_step >= pl_module.total_steps:
             self.flush(trainer, pl_module)

@@ -113,7 +113,7 @@ class Tables:
         return Table(values.cpu(), {k: v.detach().cpu() for k, v in table.extras.items()})
 
     def describe(self, name: str) -> TableSummary:
-        """What a condition's table holds, samples that are left out included."""
+        """A summary of a condition's table, including samples that are left out."""
         found = summarize(self[name], self.conditions[name].value_type)
         return replace(found, missing=self.missing.get(name, found.missing))
 

@@ -66,7 +66,7 @@ def make_trainer(
 
 
 def _several_processes() -> DDPStrategy:
-    # Buffers are equal on all processes (queues) or each process has its own (norms).
+    # Not copied from the first process: queues are equal on all, batch statistics differ on purpose.
     options = inspect.signature(DistributedDataParallel.__init__).parameters
     name = "forward_sync_buffers" if "forward_sync_buffers" in options else "broadcast_buffers"
     passed: dict[str, Any] = {name: False}
