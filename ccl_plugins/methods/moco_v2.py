@@ -27,18 +27,14 @@ class MoCoV2(MomentumMethod):
         with ``symmetric`` (u, n, dim) each
 
     Args:
-        hidden: Width of the heads' hidden layers.
-        dim: Dimension of queries and keys.
         layers: Linear layers of a head.
         batch_norm: Whether heads have batch normalization.
         queue_size: Keys that the queue holds, at least as many as a batch has.
-        momentum: Of the momentum encoder per optimizer step, from 0 to below 1.
         symmetric: Whether every view is a query.
         shuffle: Whether images are exchanged between processes before keys are computed, so that batch
             statistics do not reveal which images belong together; no effect on one process.
         own_in_queue: ``"ignore"`` leaves out keys in the queue that are of the anchor's own image;
             ``"negative"`` uses them as negatives, as the paper does.
-        backbone: Images to features; supplied by the pipeline.
 
     Raises:
         TypeError: For a size that is not a whole number.

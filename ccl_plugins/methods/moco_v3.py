@@ -28,18 +28,11 @@ class MoCoV3(MomentumMethod):
         u views (n, channels, height, width) -> projections (u, n, dim), keys (u, n, dim)
 
     Args:
-        hidden: Width of the heads' hidden layers.
-        dim: Dimension of predictions and keys.
         heads: As in the reference; ``"vit"``: a projector of three layers and a normalized predictor,
             or ``"resnet"``: a projector of two layers and a predictor that is not normalized.
         batch_norm: Whether heads have batch normalization, as in the reference.
-        momentum: Of the momentum encoder in the first step, from 0 to below 1; the reference has 0.99,
+        momentum: Momentum of the key encoder in the first step, from 0 to below 1; the reference has 0.99,
             and 0.996 for 1000 epochs.
-        backbone: Images to features; supplied by the pipeline.
-
-    Raises:
-        TypeError: For a size that is not a whole number.
-        ValueError: For a value out of range.
 
     Source:
         Chen, Xie and He, An Empirical Study of Training Self-Supervised Vision Transformers (2021).

@@ -1,4 +1,4 @@
-"""What MoCo v2 and v3 share: a momentum encoder, and pairs of queries with its keys."""
+"""The base of MoCo v2 and v3: a momentum encoder, and pairs of queries with its keys."""
 
 from __future__ import annotations
 
@@ -62,11 +62,19 @@ class MomentumMethod(nn.Module):
     """A method that compares queries with the keys of a momentum encoder.
 
     Args:
-        backbone: Images to features.
+        backbone: Images to features; supplied by the pipeline.
         head: Features to projections.
-        momentum: Of the momentum encoder, from 0 to below 1.
+        momentum: Momentum of the key encoder in each optimizer step, from 0 to below 1.
         symmetric: Whether every view gives queries and keys; else the first gives queries, the others
             keys.
+
+    Args of subclasses:
+        hidden: Width of the heads' hidden layers.
+        dim: Dimension of queries (or predictions) and keys.
+
+    Raises:
+        TypeError: For a size that is not a whole number.
+        ValueError: For a value out of range.
     """
 
     def __init__(

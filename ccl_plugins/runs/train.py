@@ -20,8 +20,8 @@ from ccl_plugins.runs.measure import measure
 from ccl_plugins.runs.origin import naming
 
 if TYPE_CHECKING:
-    from ccl_plugins.training.fitting import ResumePoint
     from ccl_plugins.training.parts import Parts
+    from ccl_plugins.training.resume_point import ResumePoint
     from ccl_plugins.training.settings import FitSettings
 
 
@@ -110,7 +110,7 @@ def _check_free(layout: Layout, overwrite: bool) -> None:
 def _resume_point(pipeline: Composition, layout: Layout) -> ResumePoint | None:
     """The checkpoint from which a folder's run can be continued as this pipeline."""
     from ccl_plugins.training.checkpointing import by_step
-    from ccl_plugins.training.fitting import ResumePoint
+    from ccl_plugins.training.resume_point import ResumePoint
 
     _check_free(layout, overwrite=True)
     point = ResumePoint.newest(layout.checkpoints) if by_step(layout.checkpoints) else None

@@ -14,12 +14,11 @@ class OfClass:
     """A partner of the same class, each with the same probability.
 
     Args:
-        ids: (N,) class ids, or (N, L) for a hierarchy, whose partners are equal in all levels.
-        own_pair: Whether a sample may be its own partner; it always is if it is alone in its class.
+        values: (N,) class ids, or (N, L) for a hierarchy, whose partners are equal in all levels.
     """
 
-    def __init__(self, ids: Tensor, own_pair: bool) -> None:
-        self.groups = Groups(ids)
+    def __init__(self, values: Tensor, own_pair: bool) -> None:
+        self.groups = Groups(values)
         self.own_pair = own_pair
 
     def draw(self, anchors: Tensor, draws: np.random.Generator) -> Tensor:
@@ -40,17 +39,16 @@ class ByClassKernel:
     between classes.
 
     Args:
-        ids: (N,) class ids.
-        own_pair: Whether a sample may be its own partner; it always is if the kernel is 0 for all others.
+        values: (N,) class ids.
         kernel: One with ``one_hot``.
     """
 
-    def __init__(self, ids: Tensor, own_pair: bool, kernel: Kernel) -> None:
+    def __init__(self, values: Tensor, own_pair: bool, kernel: Kernel) -> None:
         two = torch.arange(2)
         within, between = kernel(two[:1], two)[0].clamp_min(0).tolist()
-        self._same = OfClass(ids, own_pair)
+        self._same = OfClass(values, own_pair)
         count = self._same.groups.count.numpy()
-        mass = within * (count - (not own_pair)), between * (len(ids) - count)
+        mass = within * (count - (not own_pair)), between * (len(values) - count)
         total = mass[0] + mass[1]
         self._within = np.divide(mass[0], total, out=np.ones(len(count)), where=total > 0)
         self._alone = total == 0

@@ -34,8 +34,6 @@ class ByDistance:
     candidates are all rejected.
 
     Args:
-        values: (N,) or (N, c) numbers.
-        own_pair: Whether a sample may be its own partner; it always is if no other sample has weight.
         radial: The kernel by squared distance; it never increases.
     """
 

@@ -29,11 +29,6 @@ PART = 2**16
 def by_kernel(values: Tensor, own_pair: bool, kernel: Kernel) -> Partners:
     """Partners in proportion to a kernel, by the fastest way that the kernel and the values allow.
 
-    Args:
-        values: (N,) or (N, c).
-        own_pair: Whether a sample may be its own partner; it always is if the kernel is 0 for all others.
-        kernel: A positive definite one, whose diagonal bounds it.
-
     Raises:
         ValueError: For a kernel that is not positive definite.
     """
@@ -58,8 +53,6 @@ class ByKernel:
     taken.  Anchors without one get four times as many candidates, and in the end all samples.
 
     Args:
-        values: (N,) or (N, c).
-        own_pair: Whether a sample may be its own partner; it always is if the kernel is 0 for all others.
         kernel: A positive definite one, whose diagonal bounds it.
     """
 

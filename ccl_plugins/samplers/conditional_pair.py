@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,14 +16,13 @@ from ccl_plugins.samplers.by_kernel import by_kernel
 from ccl_plugins.samplers.checks import require_rows
 from ccl_plugins.samplers.nearest import among_nearest
 from ccl_plugins.samplers.partners import Partners
-from ccl_plugins.samplers.seeding import stream
 from ccl_plugins.samplers.uniform import Uniform
 
 TOGETHER = 4096
 """Anchors at most, of whole batches, whose partners are drawn at once: many share the cost of calls."""
 
 
-class ConditionalPair:
+class ConditionalPair(Uniform):
     """Positive pairs of two images with the same, or a similar, value of the condition.
 
     z ~ P_Z, then x, y ~ P(.|z): an anchor x and its partner y.  Every sample is the anchor once per epoch,
@@ -40,10 +40,6 @@ class ConditionalPair:
             over the candidates that a call compares.
         nearest: Makes P(.|z) uniform over this many nearest samples, for a multi-label or continuous
             condition.
-        on: Name of the condition to read.
-        size: Number of samples; supplied by the pipeline.
-        batch_size: Pairs in a global batch; supplied by the pipeline.
-        seed: Supplied by the pipeline.
         condition: (size,) or (size, c) values; supplied by the pipeline.
 
     Raises:
@@ -76,9 +72,7 @@ class ConditionalPair:
                 f" {condition.dtype}: conditional_pair draws partners among numbers by kernel= or"
                 " nearest=, among class ids without nearest="
             )
-        self.batch_size = batch_size
-        self.seed = seed
-        self._anchors = Uniform(size=size, batch_size=batch_size, seed=seed)
+        super().__init__(size=size, batch_size=batch_size, seed=seed)
         self._partners: Partners
         if kernel is not None:
             self._partners = by_kernel(condition, own_pair, kernel)
@@ -97,17 +91,15 @@ class ConditionalPair:
             return ("categorical", "multi_label", "continuous")
         return ("categorical",) if nearest is None else ("multi_label", "continuous")
 
-    def __len__(self) -> int:
-        return len(self._anchors)
-
     def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
         """The epoch's batches of anchors and partners, (batch_size, 2), from batch ``start`` on."""
         together = max(1, TOGETHER // self.batch_size)
         number = start - start % together
-        left = self._anchors.batches(epoch, number)
+        left = super().batches(epoch, number)
         while some := [*islice(left, together)]:
             anchors = torch.cat(some)
-            partners = self._partners.draw(anchors, stream(self.seed, epoch, number))
+            draws = np.random.default_rng((self.seed, epoch, number))
+            partners = self._partners.draw(anchors, draws)
             pairs = torch.stack([anchors, partners], 1).split(self.batch_size)
             yield from pairs[max(start - number, 0) :]
             number += together

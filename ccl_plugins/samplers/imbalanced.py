@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -13,14 +13,15 @@ from torch import Tensor
 
 from ccl_plugins.arguments import fraction, one_of, whole
 from ccl_plugins.protocols import ValueType
-from ccl_plugins.samplers.checks import require_batch_size, require_classes, require_rows
+from ccl_plugins.samplers.checks import require_classes
 from ccl_plugins.samplers.groups import Groups
 from ccl_plugins.samplers.uniform import Uniform
 
-RULES = ("linear", "exponential", "geometric")
+Rule = Literal["linear", "exponential", "geometric"]
+"""How the part that is kept grows with the class."""
 
 
-class Imbalanced:
+class Imbalanced(Uniform):
     """Imbalanced classes: a fixed part of each class, more of later ones, in shuffled batches.
 
     Class i of C, in the order of class ids, is at step ``s = floor(i * S / C) + 1`` of S steps.  Of its n
@@ -35,15 +36,10 @@ class Imbalanced:
 
     Args:
         rule: ``"linear"``, ``"exponential"`` or ``"geometric"``.
-        steps: S, 1 or more; at most the number of classes counts.  With 10, each ten successive classes of
-            CIFAR-100 keep the same part, as released.
+        steps: S, 1 or more; more than one step per class has no effect.  With 10, each ten successive
+            classes of CIFAR-100 keep the same part, as released.
         ratio: The part of the first class that ``"geometric"`` keeps, above 0 and at most 1.
         selection: The seed of the released code's shuffling, which decides which samples are kept.
-        drop_last: Whether to leave out an epoch's last batch if it is not full.
-        on: Name of the condition that holds the classes.
-        size: Number of samples; supplied by the pipeline.
-        batch_size: Samples in a global batch; supplied by the pipeline.
-        seed: Supplied by the pipeline.
         condition: (size,) class ids; supplied by the pipeline.
 
     Raises:
@@ -58,7 +54,7 @@ class Imbalanced:
 
     def __init__(
         self,
-        rule: Literal["linear", "exponential", "geometric"] = "linear",
+        rule: Rule = "linear",
         steps: int = 10,
         ratio: float = 0.01,
         selection: int = 2021,
@@ -70,11 +66,10 @@ class Imbalanced:
         seed: int,
         condition: Tensor,
     ) -> None:
-        require_classes(condition, "imbalanced")
+        require_classes(condition, size, "imbalanced")
         if condition.ndim != 1:
             raise ValueError(f"imbalanced needs one class per sample, not {tuple(condition.shape)}")
-        require_rows(condition, size)
-        require_batch_size(batch_size, size)
+        super().__init__(drop_last, size=size, batch_size=batch_size, seed=seed)
         groups = Groups(condition)
         counts = kept_counts(groups.count.tolist(), rule, steps, ratio)
         self.kept = torch.cat(
@@ -90,39 +85,29 @@ class Imbalanced:
                 " class empty",
                 stacklevel=2,
             )
-        require_batch_size(batch_size, len(self.kept), f"the samples that are kept of {size}")
-        self._order = Uniform(drop_last, size=len(self.kept), batch_size=batch_size, seed=seed)
+        self.size = len(self.kept)
+        if batch_size > self.size:
+            raise ValueError(
+                f"batch_size must be 1 to {self.size}, the samples that are kept of {size}, not"
+                f" {batch_size}"
+            )
 
     @staticmethod
     def value_types(parameters: Mapping[str, Any]) -> tuple[ValueType, ...]:
         """The value types that the condition may have."""
         return ("categorical",)
 
-    def __len__(self) -> int:
-        return len(self._order)
-
     def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
         """The epoch's batches of sample indices from batch ``start`` on."""
-        for batch in self._order.batches(epoch, start):
+        for batch in super().batches(epoch, start):
             yield self.kept[batch]
 
 
 def kept_counts(
-    counts: Sequence[int], rule: str, steps: int = 10, ratio: float = 0.01
+    counts: Sequence[int], rule: Rule, steps: int = 10, ratio: float = 0.01
 ) -> list[int]:
-    """How many samples of each class are kept; see `Imbalanced`.
-
-    Args:
-        counts: Samples of each class, in the order of class ids.
-        rule: ``"linear"``, ``"exponential"`` or ``"geometric"``.
-        steps: 1 or more.
-        ratio: Above 0 and at most 1.
-
-    Raises:
-        ValueError: For another rule, or a number out of its range.
-        TypeError: For ``steps`` that are not a whole number.
-    """
-    one_of("rule", rule, RULES)
+    """How many of the ``counts`` samples of each class are kept, by the rules of `Imbalanced`."""
+    one_of("rule", rule, get_args(Rule))
     whole("steps", steps, 1)
     fraction("ratio", ratio)
     classes = len(counts)

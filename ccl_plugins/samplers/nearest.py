@@ -18,10 +18,7 @@ FEW = 15
 def among_nearest(values: Tensor, own_pair: bool, k: int) -> Partners:
     """Partners among the k nearest samples by Euclidean distance, each with the same probability.
 
-    Args:
-        values: (N,) or (N, c) numbers.
-        own_pair: Whether a sample is one of its k nearest.
-        k: 1 to the number of samples, without the sample itself unless it counts.
+    With ``own_pair`` a sample is one of its k nearest.
 
     Raises:
         ValueError: For ``k`` out of range.
@@ -36,13 +33,8 @@ def among_nearest(values: Tensor, own_pair: bool, k: int) -> Partners:
 class NearestOnLine:
     """The k nearest samples by one number.
 
-    They stand side by side in the order of the values; bisection finds where they begin.  Of two samples
+    They are neighbors in the order of the (N, 1) values; bisection finds where they begin.  Of two samples
     at equal distance, the first in that order counts as nearer.
-
-    Args:
-        values: (N, 1) numbers.
-        own_pair: Whether a sample is one of its k nearest.
-        k: 1 to the number of candidates.
     """
 
     def __init__(self, values: Tensor, own_pair: bool, k: int) -> None:
@@ -79,13 +71,7 @@ class NearestOnLine:
 
 
 class Nearest:
-    """The k nearest samples by several numbers, which are remembered once they are found.
-
-    Args:
-        values: (N, c) numbers.
-        own_pair: Whether a sample is one of its k nearest.
-        k: 1 to the number of candidates.
-    """
+    """The k nearest samples by several numbers, which are remembered once they are found."""
 
     def __init__(self, values: Tensor, own_pair: bool, k: int) -> None:
         self.values = values.numpy()

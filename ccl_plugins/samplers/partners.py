@@ -1,4 +1,4 @@
-"""What draws a partner for an anchor."""
+"""The protocol of the classes that draw a partner for each anchor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from torch import Tensor
 
 
 class Partners(Protocol):
-    """The distribution P(.|z) of samples given an anchor's condition z."""
+    """The distribution P(.|z) of samples given an anchor's condition z.
+
+    Constructors take ``values``, (N,) or (N, c) of the condition, and ``own_pair``, whether a sample may be
+    its own partner; it always is if there is no other candidate.
+    """
 
     def draw(self, anchors: Tensor, draws: np.random.Generator) -> Tensor:
         """(n,) a partner for each of (n,) anchors, with random numbers from ``draws``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -12,14 +12,15 @@ from torch import Tensor
 
 from ccl_plugins.arguments import one_of
 from ccl_plugins.protocols import ValueType
-from ccl_plugins.samplers.checks import require_batch_size, require_classes, require_rows
+from ccl_plugins.samplers.checks import require_classes
 from ccl_plugins.samplers.groups import Groups
-from ccl_plugins.samplers.seeding import stream
+from ccl_plugins.samplers.uniform import Uniform
 
-SMALL = ("error", "repeat", "leave_out")
+Small = Literal["error", "repeat", "leave_out"]
+"""What to do with values that have fewer samples than a batch."""
 
 
-class SameCondition:
+class SameCondition(Uniform):
     """Batches of samples with one condition value, so that negatives share the anchor's condition.
 
     Each value gets a share of an epoch's ``size // batch_size`` batches in proportion to its samples,
@@ -31,10 +32,6 @@ class SameCondition:
         small: What to do with values that have fewer samples than a batch: ``"error"``; ``"repeat"``: a
             sample comes several times in its batch, as a negative of itself; or ``"leave_out"``: their
             samples are not drawn, and a warning counts them.
-        on: Name of the condition to read.
-        size: Number of samples; supplied by the pipeline.
-        batch_size: Samples in a global batch; supplied by the pipeline.
-        seed: Supplied by the pipeline.
         condition: (size,) or (size, levels) class ids; supplied by the pipeline.
 
     Raises:
@@ -48,7 +45,7 @@ class SameCondition:
 
     def __init__(
         self,
-        small: Literal["error", "repeat", "leave_out"] = "error",
+        small: Small = "error",
         on: str = "condition",
         *,
         size: int,
@@ -56,13 +53,9 @@ class SameCondition:
         seed: int,
         condition: Tensor,
     ) -> None:
-        self.small = one_of("small", small, SMALL)
-        require_classes(condition, "same_condition")
-        require_rows(condition, size)
-        require_batch_size(batch_size, size)
-        self.size = size
-        self.batch_size = batch_size
-        self.seed = seed
+        self.small = one_of("small", small, get_args(Small))
+        require_classes(condition, size, "same_condition")
+        super().__init__(size=size, batch_size=batch_size, seed=seed)
         self.groups = Groups(condition)
         self._count = self._sampled(self.groups.count.numpy())
 
@@ -71,15 +64,12 @@ class SameCondition:
         """The value types that the condition may have."""
         return ("categorical",)
 
-    def __len__(self) -> int:
-        return self.size // self.batch_size
-
     def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
         """The epoch's batches of sample indices, (batch_size,), from batch ``start`` on."""
         share = self._share(epoch)
         groups = np.repeat(np.arange(len(share)), share)
         numbers = np.arange(len(groups)) - np.repeat(share.cumsum() - share, share)
-        shuffled = stream(self.seed, epoch, 0).permutation(len(groups))
+        shuffled = np.random.default_rng((self.seed, epoch, 0)).permutation(len(groups))
         passes: dict[tuple[int, int], Tensor] = {}
         for i in shuffled[start:].tolist():
             group, number = int(groups[i]), int(numbers[i])
@@ -114,13 +104,13 @@ class SameCondition:
         By systematic sampling in whole numbers: shares are exact on average, their sum is always exact.
         """
         total = int(self._count.sum())
-        offset = int(stream(self.seed, epoch, 1).integers(total))
+        offset = int(np.random.default_rng((self.seed, epoch, 1)).integers(total))
         bounds = (self._count.cumsum() * len(self) + offset) // total
         return np.diff(bounds, prepend=0)
 
     def _in_random_order(self, epoch: int, group: int, number: int) -> Tensor:
         members = self.groups.members(group)
-        draws = stream(self.seed, epoch, 2, group, number)
+        draws = np.random.default_rng((self.seed, epoch, 2, group, number))
         return members[torch.from_numpy(draws.permutation(len(members)))]
 
     def _cut(self, members: Tensor, number: int) -> Tensor:

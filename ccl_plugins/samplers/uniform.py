@@ -1,13 +1,11 @@
-"""The usual sampler: shuffled batches."""
+"""The usual sampler, shuffled batches, on which the others are built."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
 from torch import Tensor
-
-from ccl_plugins.samplers.checks import require_batch_size
-from ccl_plugins.samplers.seeding import permutation
 
 
 class Uniform:
@@ -17,15 +15,21 @@ class Uniform:
         drop_last: Whether to leave out an epoch's last batch if it is not full, as objectives that compare
             samples, and batch normalization, prefer.
         size: Number of samples; supplied by the pipeline.
-        batch_size: Samples in a global batch; supplied by the pipeline.
+        batch_size: Samples, or pairs, in a global batch; supplied by the pipeline.
         seed: Supplied by the pipeline.
+
+    Args of subclasses:
+        on: Name of the condition to read.
 
     Raises:
         ValueError: For a batch larger than the data set.
     """
 
     def __init__(self, drop_last: bool = True, *, size: int, batch_size: int, seed: int) -> None:
-        require_batch_size(batch_size, size)
+        if not 1 <= batch_size <= size:
+            raise ValueError(
+                f"batch_size must be 1 to {size}, the number of samples, not {batch_size}"
+            )
         self.drop_last = drop_last
         self.size = size
         self.batch_size = batch_size
@@ -37,6 +41,9 @@ class Uniform:
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
         """The epoch's batches of sample indices from batch ``start`` on."""
-        order = permutation(self.size, self.seed, epoch)
+        # Mixed, so that seed 0 in epoch 1 and seed 1 in epoch 0 are different orders.
+        mixed = (self.seed * 0x9E3779B1 + epoch) & 0x7FFF_FFFF_FFFF_FFFF
+        # Torch's permutation is fast for millions.
+        order = torch.randperm(self.size, generator=torch.Generator().manual_seed(mixed))
         for number in range(start, len(self)):
             yield order[number * self.batch_size : (number + 1) * self.batch_size]

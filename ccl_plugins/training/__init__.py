@@ -6,7 +6,7 @@ Lightning is imported when a run starts, not here.
 from ccl_plugins.training.features import frozen_features as frozen_features
 from ccl_plugins.training.fitting import CannotBegin as CannotBegin
 from ccl_plugins.training.fitting import FitResult as FitResult
-from ccl_plugins.training.fitting import ResumePoint as ResumePoint
 from ccl_plugins.training.fitting import fit as fit
 from ccl_plugins.training.parts import Parts as Parts
+from ccl_plugins.training.resume_point import ResumePoint as ResumePoint
 from ccl_plugins.training.settings import FitSettings as FitSettings

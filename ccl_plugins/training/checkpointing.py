@@ -31,7 +31,7 @@ from ccl_plugins.training.settings import FitSettings
 logger = logging.getLogger(__name__)
 
 OURS = "ccl_plugins"
-"""The key of what this library adds to Lightning's checkpoints."""
+"""The key of this library's part of Lightning's checkpoints."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -39,7 +39,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Interrupt:
     """A context that records a request to stop; a second Ctrl-C stops at once.
 
-    It does nothing in a thread other than the main one, where python has no signal handlers.
+    It does nothing outside the main thread, where Python cannot set signal handlers.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Interrupt:
         self._former = {}
 
     def listen(self) -> None:
-        """Install the handlers; again once Lightning has started, which installs its own for SIGTERM."""
+        """Install the handlers; called again after Lightning has replaced the one for SIGTERM."""
         for number in self._former:
             signal.signal(number, self._request)
 
@@ -99,10 +99,9 @@ def by_step(folder: Path) -> list[Path]:
 
 
 def leave_newest(folder: Path, written: Path, keep: int) -> None:
-    """Delete the checkpoints that one just written replaces.
+    """Delete all but the ``keep`` newest checkpoints up to the one just written, and unfinished files.
 
-    These are all but the ``keep`` newest, those of later steps, which are damaged, since the run would
-    have resumed from them otherwise, and unfinished files.
+    Checkpoints of later steps go too: they are damaged, or the run would have resumed from them.
     """
     files = by_step(folder)
     place = files.index(written)
@@ -111,15 +110,7 @@ def leave_newest(folder: Path, written: Path, keep: int) -> None:
 
 
 def newest(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """The newest readable checkpoint in a folder: its file and its content.
-
-    Raises:
-        FileNotFoundError: If there is none.
-        DamagedCheckpoint: If none can be read.
-
-    Warns:
-        UserWarning: With the name of the damaged file, if an older one is used.
-    """
+    """The newest readable checkpoint in a folder, its file and its content; see `ResumePoint.newest`."""
     if not (paths := by_step(folder)):
         raise FileNotFoundError(f"there is no checkpoint to resume from in {folder}")
     damage: DamagedCheckpoint | None = None
@@ -150,14 +141,8 @@ def last_good(folder: Path) -> str:
 class Checkpointing(Checkpoint):
     """Writes checkpoints every few epochs or steps, at the end, and when a stop is requested.
 
-    It writes between optimizer steps only: checkpoints have no accumulated gradients.
-
-    Args:
-        folder: The folder of the checkpoints.
-        settings: When they are written, and how many are kept.
-        record: The record of the run, as plain data.
-        interrupt: Whether a stop is requested.
-        monitor: Checks that losses are finite before a checkpoint is written.
+    It writes between optimizer steps only: checkpoints have no accumulated gradients.  The monitor first
+    checks that losses are finite.
     """
 
     def __init__(
@@ -209,7 +194,7 @@ class Checkpointing(Checkpoint):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: Any, checkpoint: dict[str, Any]
     ) -> None:
-        """Add what Lightning does not save itself."""
+        """Add the state that Lightning does not save."""
         states: list[Any] = [generator_states()]
         if ranks.world_size() > 1:
             states = [None] * ranks.world_size()

@@ -1,4 +1,4 @@
-"""Passes over a split without augmentation: frozen features, and the embeddings conditions read."""
+"""Features and embeddings of a whole split, computed without augmentation."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _stack(views: Views, samples: Sequence[Any]) -> Tensor:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode; afterwards every sub-module has the mode that it had."""
+    """Switch to evaluation mode; afterwards restore the mode of every sub-module."""
     modes = [(each, each.training) for each in module.modules()]
     module.eval()
     try:

@@ -1,4 +1,4 @@
-"""A run from its start, or its checkpoint, to its end."""
+"""Training of a pipeline's parts, from the start or a checkpoint to the end."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.training.parts import Parts
+from ccl_plugins.training.resume_point import ResumePoint
 from ccl_plugins.training.settings import FitSettings
 
 if TYPE_CHECKING:
-    from ccl_plugins.training.loader import Loader
-    from ccl_plugins.training.module import TrainingModule
+    from ccl_plugins.training.monitor import Monitor
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class FitResult:
     """How a run ended.
 
     Args:
-        finished: False where it was stopped on request and can be resumed.
+        finished: False if it was stopped on request and can be resumed.
         step: Optimizer steps taken, those before a resume too.
     """
 
@@ -30,48 +30,8 @@ class FitResult:
     step: int
 
 
-@dataclass(frozen=True)
-class ResumePoint:
-    """The checkpoint that a run continues from, with everything in it that Lightning does not restore.
-
-    Args:
-        path: The checkpoint's file.
-        step: Optimizer steps taken until then.
-        record: The record of the run, as plain data.
-        consumed: Global batches consumed until then.
-        tables: The state of the conditions' tables.
-        generators: The states of the random generators of each process.
-    """
-
-    path: Path
-    step: int
-    record: Mapping[str, Any]
-    consumed: int
-    tables: Mapping[str, Any]
-    generators: Sequence[Mapping[str, Any]]
-
-    @classmethod
-    def newest(cls, folder: Path) -> ResumePoint:
-        """The newest readable checkpoint in a folder.
-
-        Raises:
-            FileNotFoundError: If there is none.
-            DamagedCheckpoint: If none can be read.
-
-        Warns:
-            UserWarning: Naming the damaged file where an older one is used.
-        """
-        from ccl_plugins.training.checkpointing import OURS, newest
-
-        path, saved = newest(folder)
-        state = saved[OURS]
-        names = ("consumed", "tables", "generators")
-        record = json.loads(state["record"])
-        return cls(path, saved["global_step"], record, **{name: state[name] for name in names})
-
-
 class CannotBegin(ValueError):
-    """Training cannot begin: data, tables or settings do not go together; the message says why."""
+    """Training cannot begin, since data, tables or settings do not match; the message says why."""
 
 
 def fit(
@@ -108,37 +68,24 @@ def fit(
             fitted and the sampler is made.
         NonFiniteLoss: If the loss becomes NaN or infinite, naming step, samples and last checkpoint.
     """
-    from pytorch_lightning.callbacks import LambdaCallback
-
-    from ccl_plugins.files.checkpoints import write_checkpoint
+    from ccl_plugins.files.checkpoints import versions, write_checkpoint
     from ccl_plugins.training.checkpointing import Checkpointing, Interrupt, last_good
     from ccl_plugins.training.loader import beside_workers
     from ccl_plugins.training.module import TrainingModule
     from ccl_plugins.training.monitor import Monitor, NonFiniteLoss
     from ccl_plugins.training.randomness import seed_everything
-    from ccl_plugins.training.sampling import Consumed
-    from ccl_plugins.training.tables import Tables
     from ccl_plugins.training.trainer import make_trainer, quiet
 
-    begun: list[bool] = []
-    begin = LambdaCallback(on_train_start=lambda *_: begun.append(True))
     monitor = Monitor(settings.log_every, settings.batch_size)
-    with _until(begun), Interrupt() as interrupt, quiet():
-        tables, consumed = Tables(parts.conditions, len(split), settings.seed), Consumed()
-        step, generators, path = None, [], None
-        if resume is not None:
-            tables.load_state_dict(resume.tables)
-            consumed.batches, generators = resume.consumed, list(resume.generators)
-            step, path = resume.step, str(resume.path)
+    with _until_begun(monitor), Interrupt() as interrupt, quiet():
         seed_everything(settings.seed)
-        module = TrainingModule(parts, split, tables, settings, _make_loader, consumed, generators)
+        module = TrainingModule(parts, split, settings, resume)
         writer = Checkpointing(checkpoints, settings, record, interrupt, monitor)
-        trainer = make_trainer(
-            settings, events, monitor, [begin, *callbacks, writer], progress, step
-        )
+        done = resume.step if resume else None
+        trainer = make_trainer(settings, events, monitor, [*callbacks, writer], progress, done)
         try:
             with beside_workers(settings, trainer):
-                trainer.fit(module, ckpt_path=path)
+                trainer.fit(module, ckpt_path=str(resume.path) if resume else None)
         except NonFiniteLoss as error:
             raise NonFiniteLoss(f"{error}. {last_good(checkpoints)}") from error
         except SystemExit as error:
@@ -149,41 +96,18 @@ def fit(
     steps = trainer.global_step
     finished = not writer.stopped or steps >= module.total_steps
     if finished and trainer.is_global_zero:
-        write_checkpoint(weights, _final_state(parts, record, steps))
+        networks = {name: network.state_dict() for name, network in parts.networks.items()}
+        about = {"step": steps, "record": json.dumps(record), "versions": versions()}
+        write_checkpoint(weights, {**networks, **about})
     return FitResult(finished, steps)
 
 
 @contextmanager
-def _until(begun: Sequence[bool]) -> Iterator[None]:
-    """Report a ValueError as `CannotBegin` while ``begun`` is empty."""
+def _until_begun(monitor: Monitor) -> Iterator[None]:
+    """Report a ValueError before the first step as `CannotBegin`."""
     try:
         yield
     except ValueError as error:
-        if begun:
+        if monitor.begun:
             raise
         raise CannotBegin(str(error)) from error
-
-
-def _final_state(parts: Parts, record: Mapping[str, Any], step: int) -> dict[str, Any]:
-    """The weights of the networks with the record and the versions of the libraries."""
-    from ccl_plugins.files.checkpoints import versions
-
-    networks = {name: network.state_dict() for name, network in parts.networks.items()}
-    return {**networks, "step": step, "record": json.dumps(record), "versions": versions()}
-
-
-def _make_loader(module: TrainingModule) -> Loader:
-    from ccl_plugins.training.loader import Items, Loader, count_workers
-    from ccl_plugins.training.sampling import Batches, EpochSampler
-
-    settings, parts, trainer = module.settings, module.parts, module.trainer
-    batches = Batches(
-        EpochSampler(parts, module.tables, settings),
-        module.consumed,
-        settings.batch_size,
-        trainer.global_rank,
-        trainer.world_size,
-    )
-    items = Items(module.split, parts.views, settings.seed)
-    on_gpu = trainer.strategy.root_device.type == "cuda"
-    return Loader(items, batches, count_workers(settings, trainer), pin_memory=on_gpu)

@@ -1,4 +1,4 @@
-"""How much of the other samples a kernel sees on a condition."""
+"""A check of how much weight a kernel gives to other samples, by their condition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def check_kernel(kernel: Any, table: Table, name: str) -> dict[str, float]:
 
     Warns:
         UserWarning: If the surviving weight is near 0, and with it any kernel-weighted loss; not for
-            class ids, of which few samples of many may be equal.
+            class ids, which few of many samples may share.
     """
     size = len(table.values)
     if size < 2:

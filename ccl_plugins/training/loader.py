@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytorch_lightning import Trainer
 
 Augmented = tuple[list[Tensor], list[int]]
-"""The views of one sample, and its index, after which its partner's may follow."""
+"""The views of one sample and its index, followed by its partner's index if it has one."""
 
 
 class Batch(NamedTuple):
@@ -40,13 +40,8 @@ class Items(Dataset[Augmented]):
     """The views of each sample of a split, by its key.
 
     Each view's random numbers are seeded by (seed, epoch, position, view): a sample comes out the same
-    in any process, whatever the number of workers, and training's generators are left alone.
-
-    Args:
-        split: A torch Dataset of ``(image, ...)``.
-        views: The augmentations; with `SupportsTransforms` each view is seeded by itself, else the
-            views of an image are seeded together.
-        seed: The run's seed.
+    in any process, whatever the number of workers, and training's generators are left alone.  Views
+    without `SupportsTransforms` are seeded together.
     """
 
     def __init__(self, split: Any, views: Views, seed: int) -> None:
@@ -92,12 +87,6 @@ class Loader:
 
     An iterable around a ``DataLoader``, so that Lightning neither replaces the sampler nor seeds the
     workers; ``state_dict`` makes it resumable for Lightning.
-
-    Args:
-        items: The augmented samples.
-        batches: The keys of each batch.
-        workers: Processes that load; 0 loads in this one.
-        pin_memory: Whether batches go to page-locked memory, from which copies to a GPU are quick.
     """
 
     def __init__(self, items: Items, batches: Batches, workers: int, pin_memory: bool) -> None:
@@ -129,7 +118,7 @@ class Loader:
         self._loader._iterator = None
 
     def state_dict(self) -> dict[str, int]:
-        """The number of batches consumed; the checkpoint restores it by another way."""
+        """The number of batches consumed, for Lightning; a resumed run does not read it from here."""
         return {"consumed": self.batches.consumed.batches}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
@@ -145,13 +134,6 @@ def _init_worker(_: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Only the first SIGTERM is ignored: the main process ends its workers with a second one.
     signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))
-
-
-def count_workers(settings: FitSettings, trainer: Trainer) -> int:
-    """Loader processes for each training process."""
-    if settings.workers is not None:
-        return settings.workers
-    return default_workers(settings.devices, trainer.strategy.root_device.type != "cpu")
 
 
 def default_workers(devices: int, on_gpu: bool) -> int:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -26,11 +25,6 @@ def embed(method: Any, views: Sequence[Tensor], size: int | None) -> Embedded:
     The second pass of a piece draws the same random numbers from python, numpy and torch as the first
     and changes no running statistics.  It ends at the last tensor that the gradient needs, so whatever
     a method computes last and without gradient, such as momentum keys, is computed once.
-
-    Args:
-        method: A `ccl_plugins.protocols.Method` and ``nn.Module``.
-        views: u tensors (n, channels, height, width).
-        size: Samples of a piece; the last may have fewer.
     """
     n = len(views[0])
     if size is None or size >= n:
@@ -40,7 +34,8 @@ def embed(method: Any, views: Sequence[Tensor], size: int | None) -> Embedded:
             method.embed,
             [view[first : first + size] for view in views],
             use_reentrant=False,
-            context_fn=partial(_contexts, method),
+            # The contexts of the first and the second pass; torch restores its own generators.
+            context_fn=lambda: (nullcontext(), _second_pass(method, cpu_states())),
         )
         for first in range(0, n, size)
     ]
@@ -50,13 +45,6 @@ def embed(method: Any, views: Sequence[Tensor], size: int | None) -> Embedded:
         projections=torch.cat([piece.projections for piece in pieces], 1),
         keys=torch.cat(keys, 1) if keys else None,
     )
-
-
-def _contexts(
-    method: nn.Module,
-) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
-    """The contexts of a piece's first and second pass; torch restores its own generators."""
-    return nullcontext(), _second_pass(method, cpu_states())
 
 
 @contextmanager
@@ -79,13 +67,7 @@ def _second_pass(method: nn.Module, states: Any) -> Iterator[None]:
 
 
 def warn_about_statistics(method: nn.Module, size: int | None, n: int) -> None:
-    """Warn if batch normalizations take their statistics from pieces of a batch.
-
-    Args:
-        method: The method whose modules are examined.
-        size: Samples of a piece; None: all.
-        n: Samples of the batch on this process.
-    """
+    """Warn if batch normalizations see pieces of ``size`` samples of this process's ``n``; None: all."""
     norms = [m for m in method.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
     if size is not None and size < n and norms:
         warnings.warn(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,13 +21,14 @@ from ccl_plugins.protocols import (
 from ccl_plugins.training import ranks
 from ccl_plugins.training.features import embed_split
 from ccl_plugins.training.kernel_check import check_kernel
-from ccl_plugins.training.loader import Batch, Loader
+from ccl_plugins.training.loader import Batch, Items, Loader, default_workers
 from ccl_plugins.training.micro_batches import warn_about_statistics
 from ccl_plugins.training.monitor import refuse_non_finite
 from ccl_plugins.training.optimizers import make_optimizer, make_schedule, parameter_groups
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.randomness import restore_generators, seed_everything
-from ccl_plugins.training.sampling import Consumed
+from ccl_plugins.training.resume_point import ResumePoint
+from ccl_plugins.training.sampling import Batches, Consumed, EpochSampler
 from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.training.step import take_step
 from ccl_plugins.training.tables import Tables
@@ -39,35 +40,32 @@ class TrainingModule(LightningModule):
     Args:
         parts: The pipeline's parts.
         split: The training split.
-        tables: The conditions' tables; those loaded from a checkpoint are not fitted again.
         settings: The run's settings.
-        make_loader: Makes the loader; called when the processes exist and the tables are fitted.
-        consumed: Counts the batches.
-        generators: The random generators' states of each process in a resumed run.
+        resume: The checkpoint to continue from; its tables are not fitted again.
     """
 
     def __init__(
         self,
         parts: Parts,
         split: Any,
-        tables: Tables,
         settings: FitSettings,
-        make_loader: Callable[[TrainingModule], Loader],
-        consumed: Consumed,
-        generators: list[Mapping[str, Any]],
+        resume: ResumePoint | None,
     ) -> None:
         super().__init__()
         self.method = parts.method
         self.objective = parts.objective
         self.parts = parts
         self.split = split
-        self.tables = tables
         self.settings = settings
-        self.consumed = consumed
+        self.tables = Tables(parts.conditions, len(split), settings.seed)
+        self.consumed = Consumed()
+        self._generators: Sequence[Mapping[str, Any]] = ()
+        if resume is not None:
+            self.tables.load_state_dict(resume.tables)
+            self.consumed.batches = resume.consumed
+            self._generators = resume.generators
         self.used_lr = 0.0
         """The learning rate of the last optimizer step."""
-        self._generators = generators
-        self._make_loader = make_loader
         self._loader: Loader | None = None
         self._pairs: Any = None
         self._sizes_compared = False
@@ -95,9 +93,21 @@ class TrainingModule(LightningModule):
         self._loss = _prepare(self.method, self.objective, self.settings)
 
     def train_dataloader(self) -> Loader:
-        """The loader of this process's batches."""
+        """The loader of this process's batches, made once the tables are fitted."""
         if self._loader is None:
-            self._loader = self._make_loader(self)
+            settings, device = self.settings, self.trainer.strategy.root_device.type
+            workers = settings.workers
+            if workers is None:
+                workers = default_workers(settings.devices, device != "cpu")
+            batches = Batches(
+                EpochSampler(self.parts, self.tables, settings),
+                self.consumed,
+                settings.batch_size,
+                self.trainer.global_rank,
+                self.trainer.world_size,
+            )
+            items = Items(self.split, self.parts.views, settings.seed)
+            self._loader = Loader(items, batches, workers, pin_memory=device == "cuda")
         return self._loader
 
     def close(self) -> None:
@@ -132,7 +142,7 @@ class TrainingModule(LightningModule):
             restore_generators(self._generators[self.global_rank])
         else:
             seed_everything(self.settings.seed, self.consumed.batches, self.global_rank)
-        self._generators = []
+        self._generators = ()
 
     def on_train_epoch_start(self) -> None:
         """Refresh the tables, and the queue's condition values from them."""

@@ -25,16 +25,14 @@ class Monitor(Callback):
     """Logs loss, learning rate, speed and the objective's scalars; stops a run with a non-finite loss.
 
     Losses stay on the device until they are logged or a checkpoint is written, so that the processor
-    waits for the device once per interval.
-
-    Args:
-        log_every: Optimizer steps between logged values.
-        batch_size: Samples in a global batch.
+    waits for the device once per interval of ``log_every`` optimizer steps.
     """
 
     def __init__(self, log_every: int, batch_size: int) -> None:
         self.log_every = log_every
         self.batch_size = batch_size
+        self.begun = False
+        """Whether training has reached its first step."""
         self.latest: dict[str, float] = {}
         """The values logged last."""
         self._unchecked: list[tuple[int, Tensor, Tensor]] = []
@@ -47,6 +45,7 @@ class Monitor(Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Start the clock."""
+        self.begun = True
         self._step = trainer.global_step
         self._since = time.perf_counter()
 
@@ -61,7 +60,7 @@ class Monitor(Callback):
                 self.flush(trainer, pl_module)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Log what is left at the end of the run; a stopped run logs it when it is resumed."""
+        """Log the unfinished interval at the end of the run; a stopped run logs it once it is resumed."""
         self.check(trainer)
         if trainer.global_step >= pl_module.total_steps:
             self.flush(trainer, pl_module)
@@ -137,14 +136,7 @@ def _some(index: Tensor) -> str:
 
 
 def refuse_non_finite(loss: Tensor, objective: Any, pairs: Any, index: Tensor, step: int) -> None:
-    """Refuse a loss that is not finite, before its gradient is computed.
-
-    Args:
-        loss: The scalar.
-        objective: Its ``terms(pairs)`` show which anchors are at fault.
-        pairs: The pairs that the loss was computed on.
-        index: (n,) or (n, 2) dataset indices of the anchors.
-        step: The present optimizer step, from 1.
+    """Refuse a loss of ``pairs`` that is not finite, before its gradient is computed.
 
     Raises:
         NonFiniteLoss: On all processes, with the step and the samples whose terms are not finite.

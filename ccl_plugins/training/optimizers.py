@@ -24,20 +24,14 @@ NORMS = (
 def make_optimizer(
     groups: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], samples: int
 ) -> torch.optim.Optimizer:
-    """The optimizer that ``FitSettings.optimizer`` describes.
-
-    Args:
-        groups: From `parameter_groups`.
-        settings: ``FitSettings.optimizer``.
-        samples: Samples in each optimizer step, over all devices.
-    """
+    """The optimizer of ``FitSettings.optimizer``, for steps of ``samples`` samples over all devices."""
     from lightly.utils.lars import LARS
 
     makers: dict[str, Any] = {
         "adam": torch.optim.Adam,
         "adamw": torch.optim.AdamW,
         "sgd": torch.optim.SGD,
-        # It scales no group without weight decay, as 1-D parameters should not be.
+        # It does not scale the steps of groups without weight decay, such as 1-D parameters.
         "lars": LARS,
     }
     lr = settings["lr"] * (samples / settings["lr_per"] if settings["lr_per"] else 1)
@@ -119,13 +113,7 @@ def make_schedule(
     """The factor of the learning rate as a function of the optimizer step, from 0 on.
 
     It is a function, so that the number of steps is not part of the scheduler's state: a resumed run
-    may be longer.
-
-    Args:
-        settings: ``FitSettings.schedule``.
-        epochs: Epochs of the run.
-        steps_per_epoch: Optimizer steps in each.
-        warmup_epochs: Epochs, or parts of one, in which the factor rises linearly.
+    may be longer.  ``settings`` are ``FitSettings.schedule``.
     """
     per = steps_per_epoch if settings["per"] == "epoch" else 1
     total = epochs * steps_per_epoch // per

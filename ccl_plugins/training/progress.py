@@ -1,4 +1,4 @@
-"""The progress bar, and the lines that replace it where there is no terminal."""
+"""The progress bar, and the lines that replace it without a terminal."""
 
 from __future__ import annotations
 
@@ -18,11 +18,8 @@ SECONDS_BETWEEN_LINES = 30.0
 class Progress(TQDMProgressBar):
     """Lightning's bar on standard error, one for the whole run, with loss and images per second.
 
-    Where standard error is not a terminal it writes a line every half minute and one at the end,
+    If standard error is not a terminal it writes a line every half minute and one at the end,
     since a bar that redraws itself makes a log unreadable.
-
-    Args:
-        monitor: Has the latest loss and speed.
     """
 
     def __init__(self, monitor: Monitor) -> None:

@@ -31,7 +31,7 @@ def on_first(fit: Callable[[], Table]) -> Table:
             tensors = {"": table.values, **{f"/{k}": v for k, v in table.extras.items()}}
             shapes = [[(k, tuple(v.shape), v.dtype) for k, v in tensors.items()]]
     finally:
-        # After a failure too, where it is None: the other processes are waiting.
+        # After a failure too, with None: the other processes are waiting.
         dist.broadcast_object_list(shapes, src=0, device=_device())
     if shapes[0] is None:
         raise RuntimeError("a condition could not be fitted: the first process says why")
@@ -50,14 +50,7 @@ def all_of(flag: bool) -> bool:
 
 
 def require_equal(count: int) -> None:
-    """Refuse batches of different sizes, with which processes would wait for each other for ever.
-
-    Args:
-        count: Samples in this process's batch.
-
-    Raises:
-        ValueError: On all processes, with two of the sizes.
-    """
+    """Refuse batches of different sizes, with which processes would wait for each other for ever."""
     counts: list[int] = gather(torch.tensor([count], device=_device())).tolist()
     if len(set(counts)) > 1:
         odd = next(i for i, each in enumerate(counts) if each != counts[0])
@@ -74,12 +67,7 @@ def chunk(size: int) -> range:
 
 
 def gather_rows(rows: Tensor, size: int) -> Tensor:
-    """Join the processes' rows on every process.
-
-    Args:
-        rows: This process's rows, those of ``chunk(size)``.
-        size: Rows in all.
-    """
+    """Join the rows of all processes, ``size`` in all, on every process; each has those of its `chunk`."""
     if world_size() == 1:
         return rows
     part = -(-size // world_size())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,15 +29,8 @@ class Batches:
     """The sample keys of one process's part of every global batch.
 
     Epoch and first batch follow from the batches consumed, so that each epoch has its own order and
-    a run stopped within one continues with exactly the samples that come next.
-
-    Args:
-        make_sampler: Makes the sampler; called when an epoch starts, since its condition may have been
-            refreshed.
-        consumed: Counted by the training loop.
-        batch_size: Samples in a global batch.
-        rank: This process.
-        world_size: Number of processes.
+    a run stopped within one continues with exactly the samples that come next.  ``make_sampler`` is called
+    when an epoch starts, since the sampler's condition may have been refreshed.
 
     Raises:
         ValueError: For an epoch without batches, one whose last batch the processes cannot share, or
@@ -101,22 +93,14 @@ class Batches:
 
 
 def rank_slice(batch: Tensor, rank: int, world_size: int) -> Tensor:
-    """Process ``rank``'s part of a global batch: (B,) or (B, 2) -> (B / world_size,) or (.., 2).
-
-    Raises:
-        ValueError: For a batch that the processes cannot share evenly.
-    """
+    """Process ``rank``'s part of a global batch: (B,) or (B, 2) -> (B / world_size,) or (.., 2)."""
     check_divisible(len(batch), world_size)
     part = len(batch) // world_size
     return batch[rank * part : (rank + 1) * part]
 
 
 def check_divisible(size: int, world_size: int) -> None:
-    """Refuse a batch that the processes cannot share evenly.
-
-    Raises:
-        ValueError: With the nearest sizes that they can share.
-    """
+    """Refuse a batch that the processes cannot share evenly."""
     if size % world_size:
         below = size - size % world_size
         near = f"{below} or {below + world_size}" if below else f"{world_size}"
@@ -150,11 +134,6 @@ class EpochSampler:
     """Makes the sampler, and makes it again when the table that it reads was refreshed.
 
     A sampler of millions of class ids takes a second to build, so it is kept while it is valid.
-
-    Args:
-        parts: The parts of the pipeline.
-        tables: The tables of its conditions.
-        settings: Batch size and seed.
     """
 
     def __init__(self, parts: Parts, tables: Tables, settings: FitSettings) -> None:
@@ -173,20 +152,15 @@ class EpochSampler:
         name = self.parts.sampler_on
         table = None if name is None else self.tables[name]
         if self._made is None or table is not self._table:
-            self._made, self._table = self._make(name), table
+            kept = (~self.tables.left_out()).nonzero().flatten()
+            read = {} if name is None else {"condition": self.tables.present(name).values}
+            size, settings = len(kept), self.settings
+            made = self.parts.sampler(
+                size=size, batch_size=settings.batch_size, seed=settings.seed, **read
+            )
+            self._made = made if size == self.tables.size else _Kept(made, kept)
+            self._table = table
         return self._made
-
-    def _make(self, condition: str | None) -> Sampler:
-        kept = (~self.tables.left_out()).nonzero().flatten()
-        supplied: dict[str, Any] = {
-            "size": len(kept),
-            "batch_size": self.settings.batch_size,
-            "seed": self.settings.seed,
-        }
-        if condition is not None:
-            supplied["condition"] = self.tables.present(condition).values
-        sampler = self.parts.sampler(**supplied)
-        return sampler if len(kept) == self.tables.size else _Kept(sampler, kept)
 
 
 class _Kept:

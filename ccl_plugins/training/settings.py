@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
@@ -35,21 +35,8 @@ SCHEDULES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 _CHOICES = {"decay": ("matrices", "all"), "per": ("step", "epoch")}
 
-_LEAST = {
-    "epochs": 1,
-    "batch_size": 1,
-    "seed": 0,
-    "workers": 0,
-    "devices": 1,
-    "nodes": 1,
-    "accumulate": 1,
-    "micro_batch": 1,
-    "checkpoint_every": 1,
-    "checkpoint_every_steps": 1,
-    "keep_last": 1,
-    "log_every": 1,
-}
-"""The smallest value of each whole number."""
+_FROM_ZERO = ("seed", "workers")
+"""The whole numbers that may be 0; the others are 1 or more."""
 
 
 @dataclass(frozen=True)
@@ -117,10 +104,12 @@ class FitSettings:
     detect_anomaly: bool = False
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if value is not None or getattr(FitSettings, name) is not None:
-                whole(name, value, least)
+        for each in fields(self):
+            name, value = each.name, getattr(self, each.name)
+            if each.type == "bool":
+                _check_bool(name, value)
+            elif each.type == "int" or (each.type == "int | None" and value is not None):
+                whole(name, value, 0 if name in _FROM_ZERO else 1)
         non_negative("warmup_epochs", number("warmup_epochs", self.warmup_epochs))
         if self.warmup_epochs > self.epochs:
             raise ValueError(
@@ -128,8 +117,6 @@ class FitSettings:
             )
         if self.clip is not None:
             positive("clip", number("clip", self.clip))
-        _check_bool("channels_last", self.channels_last)
-        _check_bool("detect_anomaly", self.detect_anomaly)
         if not isinstance(self.compile, bool | str):
             raise TypeError(
                 "compile must be true, false or the name of a backend of torch.compile, not"

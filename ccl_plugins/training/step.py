@@ -28,14 +28,8 @@ def take_step(
     """The loss of a batch, and the pairs that it was computed on.
 
     No state changes and no value is inspected.  After ``backward`` the caller gives the pairs to
-    ``method.enqueue``, and after the optimizer's step it calls ``method.after_step``.
-
-    Args:
-        parts: The pipeline's parts; under mixed precision ``embed`` runs in the ambient autocast.
-        tables: The fitted conditions.
-        batch: Views and indices on the method's device.
-        micro_batch: Samples that are embedded at a time; None: all.
-        loss: Computes ``objective.loss``, for example compiled.
+    ``method.enqueue``, and after the optimizer's step it calls ``method.after_step``.  ``embed`` runs in
+    the ambient autocast, if any.  ``loss`` is ``objective.loss``, for example compiled.
     """
     method, objective = parts.method, parts.objective
     index, partner = batch.index, None

@@ -31,12 +31,8 @@ class Tables:
     """The tables of all conditions of a run, the same on all processes.
 
     The first process fits them, once or at the start of each epoch, as their ``refresh`` says.
-    Conditions with ``refresh = "batch"`` have no table.
-
-    Args:
-        conditions: By name.
-        size: Number of training samples.
-        seed: A condition's fit draws random numbers from the stream (seed, epoch, its place).
+    Conditions with ``refresh = "batch"`` have no table.  A condition's fit draws random numbers from the
+    stream (seed, epoch, its place).
 
     Raises:
         ValueError: For an unknown ``refresh`` or policy for missing values.
@@ -64,15 +60,9 @@ class Tables:
         return iter(self.tables)
 
     def refresh(self, epoch: int, split: Any, embed: Callable[[], Tensor]) -> list[str]:
-        """Fit the conditions that are due in ``epoch``; called by all processes.
+        """Fit the conditions that are due in ``epoch``, and return their names; called by all processes.
 
-        Args:
-            epoch: The epoch about to start.
-            split: The training split.
-            embed: Gives the (N, d) unit-norm projections; all processes take part in each call.
-
-        Returns:
-            The names of the conditions that were fitted.
+        ``embed`` gives the (N, d) unit-norm projections; all processes take part in each call.
 
         Raises:
             RuntimeError: For a condition that calls ``embed`` and does not declare it.
@@ -123,7 +113,7 @@ class Tables:
         return Table(values.cpu(), {k: v.detach().cpu() for k, v in table.extras.items()})
 
     def describe(self, name: str) -> TableSummary:
-        """What a condition's table holds, samples that are left out included."""
+        """A summary of a condition's table, including samples that are left out."""
         found = summarize(self[name], self.conditions[name].value_type)
         return replace(found, missing=self.missing.get(name, found.missing))
 
@@ -142,10 +132,7 @@ class Tables:
         return Table(table.values[~out], table.extras) if out.any() else table
 
     def look_up(self, index: Tensor) -> dict[str, Tensor]:
-        """The values of a batch, by condition.
-
-        Args:
-            index: (n,) dataset indices, on the device that the values are put on.
+        """The values of a batch, by condition, on the device of its dataset indices (n,).
 
         Raises:
             RuntimeError: For a condition that is not fitted yet.

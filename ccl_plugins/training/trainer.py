@@ -34,13 +34,8 @@ def make_trainer(
 ) -> pl.Trainer:
     """Build the Trainer from the settings; Lightning's automatic behavior is off.
 
-    Args:
-        settings: How to train.
-        out: The folder that events are written to.
-        monitor: Has the loss; called before the other callbacks.
-        callbacks: Further callbacks; a progress bar among them replaces the default one.
-        progress: Whether to show the default progress bar.
-        done: The step of the checkpoint to resume from; None in a new run.
+    The monitor is called before the other callbacks; a progress bar among these replaces the default one.
+    ``done`` is the step of the checkpoint to resume from, None in a new run.
     """
     shown = any(isinstance(each, ProgressBar) for each in callbacks)
     if progress and not shown:
@@ -71,7 +66,7 @@ def make_trainer(
 
 
 def _several_processes() -> DDPStrategy:
-    # Buffers are equal on all processes (queues) or each process has its own (norms).
+    # Not copied from the first process: queues are equal on all, batch statistics differ on purpose.
     options = inspect.signature(DistributedDataParallel.__init__).parameters
     name = "forward_sync_buffers" if "forward_sync_buffers" in options else "broadcast_buffers"
     passed: dict[str, Any] = {name: False}
@@ -79,12 +74,9 @@ def _several_processes() -> DDPStrategy:
 
 
 class Events(TensorBoardLogger):
-    """Lightning's TensorBoard logger, which writes to the folder itself and no ``hparams.yaml``.
+    """Lightning's TensorBoard logger, without sub-folders and without ``hparams.yaml``.
 
-    Args:
-        folder: The run's folder.
-        done: The step of the checkpoint to resume from; events of later steps are hidden.  None in a
-            new run.
+    Events after ``done``, the step of the checkpoint to resume from, are hidden.
     """
 
     def __init__(self, folder: Path, done: int | None = None) -> None:

@@ -19,20 +19,8 @@ class BYOLViews(LightlyViews):
 
     Args:
         count: Number of views, 1 or more.
-        size: Height and width of a view in pixels, 1 or more.
-        min_scale: Smallest part of the image's area that a crop keeps, above 0 and at most 1.
-        flip: Probability of a horizontal flip.
-        jitter: Strength of the color jitter, applied with probability 0.8; 0 turns it off, 5 is the
-            most.
-        grey: Probability of losing the color.
         blur: Probabilities of a Gaussian blur of 0.1 to 2 pixels, in the two kinds of view.
         solarize: Probabilities of inverting the brighter half of the pixel range, in the two kinds of view.
-        mean: Of each channel, for pixels in [0, 1].
-        std: Of each channel, above 0, for pixels in [0, 1].
-
-    Raises:
-        ValueError: If a parameter is out of its range; on use, for a wrong shape or mode.
-        TypeError: On use, for an image that is neither PIL's nor a uint8 tensor.
 
     Source:
         Grill et al., Bootstrap Your Own Latent (2020), appendix B; Chen et al., An Empirical Study of

@@ -27,11 +27,18 @@ class LightlyViews:
     Args:
         transforms: One or more kinds of view: for each, the steps of a lightly transform, from its random
             resized crop to its last step before the conversion to a tensor.
-        size: Height and width of views in pixels, 1 or more.
+        size: Height and width of a view in pixels, 1 or more.
         mean: Of each channel, for pixels in [0, 1].
         std: Of each channel, above 0, for pixels in [0, 1].
-        count: Number of views, 1 or more, of which each takes the next kind, in turn; by default, one of
-            each kind.
+        count: Number of views, 1 or more; they take the kinds in turn.  By default one of each kind.
+
+    Args of subclasses:
+        min_scale: Smallest part of the image's area that a crop keeps, above 0 and at most 1.
+        flip: Probability of a horizontal flip.
+        jitter: Strength of the color jitter, applied with probability 0.8; 0 turns it off, 0.5 is usual
+            for small images.  The most is 2.5 for SimCLR's views and 5 for MoCo v2's and BYOL's.
+        grey: Probability of losing the color.
+        blur: Probability of a Gaussian blur of 0.1 to 2 pixels.
 
     Attributes:
         transforms: For each view, a function from an image to the view, so that training can seed each
@@ -39,7 +46,7 @@ class LightlyViews:
 
     Raises:
         ValueError: If a parameter is out of its range; on use, for a wrong shape or mode.
-        TypeError: On use, for an image of another type.
+        TypeError: On use, for an image that is neither PIL's nor a uint8 tensor.
     """
 
     def __init__(

@@ -15,19 +15,6 @@ class MoCoV2Views(LightlyViews):
 
     Args:
         count: Number of views, all drawn alike, 1 or more.
-        size: Height and width of a view in pixels, 1 or more.
-        min_scale: Smallest part of the image's area that a crop keeps, above 0 and at most 1.
-        flip: Probability of a horizontal flip.
-        jitter: Strength of the color jitter, applied with probability 0.8; 0 turns it off, 5 is the
-            most.
-        grey: Probability of losing the color.
-        blur: Probability of a Gaussian blur of 0.1 to 2 pixels.
-        mean: Of each channel, for pixels in [0, 1].
-        std: Of each channel, above 0, for pixels in [0, 1].
-
-    Raises:
-        ValueError: If a parameter is out of its range; on use, for a wrong shape or mode.
-        TypeError: On use, for an image that is neither PIL's nor a uint8 tensor.
 
     Source:
         Chen et al., Improved Baselines with Momentum Contrastive Learning (2020), as in lightly.

@@ -14,20 +14,9 @@ class MultiViews(LightlyViews):
 
     Args:
         count: Number of views, 1 or more.
-        size: Height and width of a view in pixels, 1 or more.
-        min_scale: Smallest part of the image's area that a crop keeps, above 0 and at most 1.
-        flip: Probability of a horizontal flip.
         jitter: Strength of the color jitter, 0 to 2.5; 0 turns it off.  Or four numbers, as in
             torchvision: for brightness, contrast, saturation, and hue, at most 0.5.
         jitter_chance: Probability of the color jitter.
-        grey: Probability of losing the color.
-        blur: Probability of a Gaussian blur.
-        mean: Of each channel, for pixels in [0, 1].
-        std: Of each channel, above 0, for pixels in [0, 1].
-
-    Raises:
-        ValueError: If a parameter is out of its range; on use, for a wrong shape or mode.
-        TypeError: On use, for an image that is neither PIL's nor a uint8 tensor.
 
     Source:
         The 1 + K views of Zheng et al., Contrastive Attraction and Contrastive Repulsion for

@@ -1,4 +1,4 @@
-"""Views of vectors, by noise."""
+"""Views of vectors by random noise."""
 
 from __future__ import annotations
 

@@ -31,16 +31,8 @@ def view_steps(
 ) -> list[Any]:
     """The steps of lightly's transform of one view, up to the conversion to a tensor.
 
-    Args:
-        size: Height and width in pixels.
-        min_scale: Smallest part of the image's area that a crop keeps.
-        flip: Probability of a horizontal flip.
-        jitter: Strength of the color jitter; 0 turns it off.
-        grey: Probability of losing the color.
-        blur: Probability of a Gaussian blur of 0.1 to 2 pixels.
-        like: The range at strength 1.
-        chance: Probability of the color jitter.
-        solarize: Probability of inverting the brighter half of the pixel range.
+    The arguments are those of `LightlyViews` and its subclasses; ``like`` is the range of the color jitter
+    at strength 1, and ``chance`` its probability.
 
     Raises:
         ValueError: If a parameter is out of its range.
@@ -49,14 +41,8 @@ def view_steps(
     from lightly.transforms.byol_transform import BYOLView2Transform
 
     fraction("min_scale", min_scale)
-    given = {
-        "flip": flip,
-        "grey": grey,
-        "blur": blur,
-        "solarize": solarize,
-        "jitter_chance": chance,
-    }
-    for name, probability in given.items():
+    given = {"flip": flip, "grey": grey, "blur": blur, "solarize": solarize}
+    for name, probability in {**given, "jitter_chance": chance}.items():
         if not 0 <= probability <= 1:
             raise ValueError(f"{name} must be a probability, 0 to 1, not {probability!r}")
     most = 0.5 / like.hue if like.hue > 0 else math.inf  # the circle of hues is 1

@@ -16,7 +16,6 @@ import torch
 from ccl_plugins.datasets import InMemory
 from ccl_plugins.kernels import RBF
 from ccl_plugins.samplers import Uniform
-from ccl_plugins.samplers.seeding import stream
 
 
 class Ring(RBF):
@@ -32,7 +31,8 @@ class Bootstrap(Uniform):
 
     def batches(self, epoch, start=0):
         for number in range(start, len(self)):
-            drawn = stream(self.seed, epoch, number).integers(self.total[0], size=self.total[1])
+            draws = np.random.default_rng((self.seed, epoch, number))
+            drawn = draws.integers(self.total[0], size=self.total[1])
             yield torch.from_numpy(drawn)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from support.broken import broken_laws, names
 
 from ccl_plugins.samplers import Uniform
-from ccl_plugins.samplers.seeding import stream
 
 
 class Sound(Uniform):
@@ -61,7 +61,9 @@ class Replacing(Sound):
 
     def batches(self, epoch, start=0):
         for number in range(start, len(self)):
-            yield torch.from_numpy(stream(self.seed, epoch, number).integers(60, size=8))
+            yield torch.from_numpy(
+                np.random.default_rng((self.seed, epoch, number)).integers(60, size=8)
+            )
 
 
 BROKEN = {

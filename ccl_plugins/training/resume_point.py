@@ -1,0 +1,52 @@
+"""The checkpoint that a run continues from.
+
+Lightning is imported when a checkpoint is read, not here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ResumePoint:
+    """The checkpoint that a run continues from, and the part of it that Lightning does not restore.
+
+    Args:
+        path: The checkpoint's file.
+        step: Optimizer steps taken until then.
+        record: The record of the run, as plain data.
+        consumed: Global batches consumed until then.
+        tables: The state of the conditions' tables.
+        generators: The states of the random generators of each process.
+    """
+
+    path: Path
+    step: int
+    record: Mapping[str, Any]
+    consumed: int
+    tables: Mapping[str, Any]
+    generators: Sequence[Mapping[str, Any]]
+
+    @classmethod
+    def newest(cls, folder: Path) -> ResumePoint:
+        """The newest readable checkpoint in a folder.
+
+        Raises:
+            FileNotFoundError: If there is none.
+            DamagedCheckpoint: If none can be read.
+
+        Warns:
+            UserWarning: If a damaged file is passed over for an older one; names the damaged file.
+        """
+        from ccl_plugins.training.checkpointing import OURS, newest
+
+        path, saved = newest(folder)
+        state = saved[OURS]
+        names = ("consumed", "tables", "generators")
+        record = json.loads(state["record"])
+        return cls(path, saved["global_step"], record, **{name: state[name] for name in names})
