@@ -13,7 +13,7 @@ from pathlib import Path
 
 from timm.data.imagenet_info import ImageNetInfo
 
-from ccl_plugins.conditions.wordnet import NOUNS, SHIPPED, Hierarchy, read_nouns
+from ccl_plugins.conditions.wordnet import NOUNS, SHIPPED, read_nouns
 
 OUT = Path(__file__).with_name(f"{SHIPPED}.tsv")
 
@@ -27,19 +27,19 @@ HEADER = """\
 
 
 def table(folder: Path) -> str:
-    """The table's text.
-
-    Args:
-        folder: Holds WordNet's ``data.noun``.
-    """
+    """The table's text, from a folder with WordNet's ``data.noun``."""
     classes = ImageNetInfo("imagenet-1k").label_names()
-    hierarchy = Hierarchy(read_nouns(folder))
-    missing = [name for name in classes if name not in hierarchy]
+    parents = read_nouns(folder)
+    missing = [name for name in classes if name not in parents]
     if missing:
         raise SystemExit(f"{folder} is not WordNet 3.0: it lacks {', '.join(missing[:8])}")
-    found = hierarchy.above(classes)
-    rows = [f"class\t{name}\t{' '.join(found.pop(name))}" for name in classes]
-    rows += [f"above\t{name}\t{' '.join(above)}" for name, above in sorted(found.items())]
+    above, todo = set[str](), [*classes]
+    while todo:
+        found = {*parents[todo.pop()]} - above
+        above |= found
+        todo += found
+    rows = [f"class\t{name}\t{' '.join(parents[name])}" for name in classes]
+    rows += [f"above\t{name}\t{' '.join(parents[name])}" for name in sorted(above - {*classes})]
     return HEADER + _license(folder) + "\n".join(rows) + "\n"
 
 
