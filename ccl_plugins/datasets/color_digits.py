@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ccl_plugins.arguments import whole
-from ccl_plugins.datasets.in_memory import InMemory
+from ccl_plugins.datasets.annotated import InMemory
 from ccl_plugins.datasets.splitting import check_fraction, check_split, hold_out
 from ccl_plugins.protocols import ValueType
 
@@ -46,7 +46,7 @@ class ColorDigits:
         size: Height and width of the images in pixels, 1 or more.
 
     Raises:
-        ValueError: If a parameter is out of its range.
+        ValueError: If a parameter is out of its range; on use, if a class would have no image in a split.
 
     Source:
         The colored backgrounds follow ColorMNIST in Tsai et al., Conditional Contrastive Learning with
@@ -61,11 +61,7 @@ class ColorDigits:
         self.size = whole("size", size, 1)
 
     def __call__(self, split: str) -> InMemory:
-        """The ``"train"`` or ``"test"`` split.
-
-        Raises:
-            ValueError: For another split, or a fraction that leaves a class without an image.
-        """
+        """The ``"train"`` or ``"test"`` split."""
         check_split(split)
         # Late: composing a pipeline does not need scikit-learn.
         from sklearn.datasets import load_digits

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of, whole
-from ccl_plugins.datasets.in_memory import InMemory
+from ccl_plugins.datasets.annotated import InMemory
 from ccl_plugins.datasets.splitting import check_split
 from ccl_plugins.protocols import ValueType
 
@@ -74,12 +74,7 @@ class ColorMNIST:
         self.seed = whole("seed", seed, 0)
 
     def __call__(self, split: str) -> InMemory:
-        """The ``"train"`` or ``"test"`` split.
-
-        Raises:
-            ValueError: For another split, or a damaged file.
-            FileNotFoundError: If a file is missing.
-        """
+        """The ``"train"`` or ``"test"`` split."""
         stem = STEMS[check_split(split)]
         pixels = read_idx(find_idx(self.root, f"{stem}-images", 3))
         label = read_idx(find_idx(self.root, f"{stem}-labels", 1)).long()

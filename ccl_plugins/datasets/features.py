@@ -72,11 +72,7 @@ class Features:
         self.value_types = dict(value_types or {})
 
     def __call__(self, split: str) -> Annotated:
-        """The ``"train"`` or ``"test"`` split.
-
-        Raises:
-            ValueError: For another split, and for invalid files and columns.
-        """
+        """The ``"train"`` or ``"test"`` split."""
         return self._splits[check_split(split)]
 
     def schema(self) -> Mapping[str, ValueType]:

@@ -64,11 +64,7 @@ class TorchDataset:
         }
 
     def __call__(self, split: str) -> Annotated:
-        """The ``"train"`` or ``"test"`` split.
-
-        Raises:
-            ValueError: For another split.
-        """
+        """The ``"train"`` or ``"test"`` split."""
         return self.splits[check_split(split)]
 
     def schema(self) -> Mapping[str, ValueType]:
