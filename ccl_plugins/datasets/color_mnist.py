@@ -17,8 +17,6 @@ from ccl_plugins.datasets.annotated import InMemory
 from ccl_plugins.datasets.splitting import check_split
 from ccl_plugins.protocols import ValueType
 
-UNSIGNED_BYTES = 8
-
 PALETTE = (
     (31, 119, 180),
     (255, 127, 14),
@@ -151,8 +149,9 @@ def read_idx(path: str | Path) -> Tensor:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path} cannot be unpacked: {error}") from error
-    # Two zeros, the type of the values, the number of dimensions; then each as 4 bytes, large first.
-    if len(content) < 4 or content[:2] != b"\0\0" or content[2] != UNSIGNED_BYTES:
+    # Two zeros, the type of the values (8: bytes), the number of dimensions; then each in 4 bytes, the
+    # highest first.
+    if len(content) < 4 or content[:3] != b"\0\0\x08":
         raise ValueError(f"{path} is no idx file of bytes: it begins with {content[:4].hex(' ')}")
     start = 4 + 4 * content[3]
     shape = [int.from_bytes(content[i : i + 4], "big") for i in range(4, start, 4)]

@@ -135,11 +135,7 @@ def _read(source: Any) -> dict[str, Any]:
 
 
 def _as_vectors(features: Any) -> Tensor:
-    """The features (N, f) as float32.
-
-    Raises:
-        ValueError: For another shape, and numbers that are not finite, naming the row.
-    """
+    """The features (N, f), all finite, as float32."""
     vectors = as_numbers(features, "features")
     if vectors.ndim != 2 or not vectors.numel():
         raise ValueError(f"features must be (N, f), not of shape {tuple(vectors.shape)}")

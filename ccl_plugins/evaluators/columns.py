@@ -14,9 +14,10 @@ from ccl_plugins.protocols import Frozen, ValueType
 logger = logging.getLogger(__name__)
 
 
-def metric_prefix(name: str, column: str) -> str:
-    """``name`` for the label, ``name-column`` for another column."""
-    return name if column == "label" else f"{name}-{column}"
+def top1(name: str, column: str, predicted: Tensor, ids: Tensor) -> dict[str, float]:
+    """The fraction of right predictions: ``"name/top1"``, or ``"name-column/top1"`` if not of the label."""
+    prefix = name if column == "label" else f"{name}-{column}"
+    return {f"{prefix}/top1": (predicted == ids).double().mean().item()}
 
 
 def with_classes(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
@@ -68,11 +69,7 @@ def _column(frozen: Frozen, column: str) -> Tensor:
 def _without_missing(
     frozen: Frozen, column: str, values: Tensor, value_type: ValueType
 ) -> tuple[Tensor, Tensor]:
-    """Features (n, f) in float64 and values of the samples with a value; how many lack one is logged.
-
-    Raises:
-        ValueError: If no sample has a value; if features are no matrix, empty or not finite.
-    """
+    """Features (n, f) in float64 and values of the samples with a value; how many lack one is logged."""
     x = frozen.features
     if x.ndim != 2 or len(x) == 0:
         raise ValueError(f"features must be (N, f) with N > 0, not of shape {tuple(x.shape)}")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import positive, whole
-from ccl_plugins.evaluators.columns import metric_prefix, with_classes
+from ccl_plugins.evaluators.columns import top1, with_classes
 from ccl_plugins.protocols import Frozen
 
 logger = logging.getLogger(__name__)
@@ -60,8 +60,7 @@ class LinearProbe:
                 self.reg,
             )
         x, ids = with_classes(test, self.column)
-        right = fit.predict(x) == ids
-        return {f"{metric_prefix('linear', self.column)}/top1": right.double().mean().item()}
+        return top1("linear", self.column, fit.predict(x), ids)
 
 
 @dataclass(frozen=True)
@@ -96,9 +95,6 @@ def softmax_regression(
         reg: Weight of the penalty, above 0.
         max_iter: Most steps of L-BFGS.
         tol: Largest entry of the gradient at which the minimum counts as reached.
-
-    Raises:
-        ValueError: If there is one class only.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression

@@ -98,6 +98,18 @@ def require_rows(count: int, split: Any, file: str) -> None:
         )
 
 
+def require_matrix(array: Tensor, split: Any, file: str) -> Tensor:
+    """``array``, if it is (N, c) with a row for each sample.
+
+    Raises:
+        ValueError: With its shape.
+    """
+    if array.ndim != 2:
+        raise ValueError(f"{file} must be (N, c), not of shape {tuple(array.shape)}")
+    require_rows(len(array), split, file)
+    return array
+
+
 def require_images(file: Path, split: Any) -> None:
     """Refuse a safetensors file whose metadata says that it belongs to other images.
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccl_plugins.protocols import Kernel, ValueType
+from ccl_plugins.protocols import VALUE_TYPES, Kernel, ValueType
 from ccl_plugins.samplers.by_class import OfClass
 from ccl_plugins.samplers.by_kernel import by_kernel
 from ccl_plugins.samplers.checks import require_rows
@@ -94,7 +94,7 @@ class ConditionalPair:
         if kernel is not None and nearest is not None:
             raise ValueError("conditional_pair takes kernel= or nearest=, not both")
         if kernel is not None:
-            return ("categorical", "multi_label", "continuous")
+            return VALUE_TYPES
         return ("categorical",) if nearest is None else ("multi_label", "continuous")
 
     def __len__(self) -> int:
