@@ -1,4 +1,4 @@
-"""Make the table of the WordNet hierarchy above the ImageNet classes that the package ships.
+"""A script that makes the package's table of WordNet nouns above the ImageNet classes.
 
     apt-get install wordnet-base
     python ccl_plugins/conditions/make_imagenet_hierarchy.py /usr/share/wordnet
@@ -44,10 +44,10 @@ def table(folder: Path) -> str:
 
 
 def _license(folder: Path) -> str:
-    """The notice that WordNet asks for on every copy, from its own file."""
+    """WordNet's license, which every copy must include, as comment lines."""
     with (folder / NOUNS).open(encoding="utf-8") as file:
         lines = [line.strip() for line in file if line.startswith("  ")]
-    # Each line is numbered.
+    # Each line begins with its number.
     return "".join(f"# {line.partition(' ')[2].strip()}".rstrip() + "\n" for line in lines)
 
 

@@ -50,8 +50,8 @@ class WordNet:
         parents: What to do with a class that has several paths to a root: ``"prune"`` keeps each node's
             edge to the parent that is listed first; ``"drop"`` leaves the class out, as the released code
             does; ``"error"`` refuses it.
-        missing: What to do with samples without a class (-1, an empty word), and of classes left out;
-            None: ``"drop"`` if ``parents="drop"``, else ``"error"``.
+        missing: What to do with samples without a class (-1, an empty word), and with those of classes
+            that are left out; None: ``"drop"`` if ``parents="drop"``, else ``"error"``.
 
     Raises:
         ValueError: For a level that is below 1 or deeper than the tree, a class that is not in the
@@ -134,7 +134,7 @@ class WordNet:
         return names
 
     def _paths(self, names: Sequence[str | None]) -> dict[str, Lineage]:
-        """One path from a root to each class that a sample has; classes left out have none."""
+        """One path from a root to each class of the samples, except for classes that are left out."""
         parents = read_hierarchy(self.source)
         classes = sorted({name for name in names if name is not None})
         for name in classes:
@@ -239,7 +239,7 @@ def _parse(line: str) -> tuple[str, tuple[str, ...]]:
 
 
 def shipped() -> tuple[Parents, list[str]]:
-    """The hypernyms of the 1,000 ImageNet classes and of all above, and the classes in their order."""
+    """The hypernyms of the 1,000 ImageNet classes and their ancestors, and the classes in their order."""
     text = resources.files(__package__).joinpath(f"{SHIPPED}.tsv").read_text(encoding="utf-8")
     parents: dict[str, tuple[str, ...]] = {}
     classes = []

@@ -1,4 +1,4 @@
-"""The data sets: images with a table of what is known about them."""
+"""The data sets: images with a table of metadata."""
 
 from ccl_plugins.datasets.annotated import InMemory as InMemory
 from ccl_plugins.datasets.color_digits import ColorDigits as ColorDigits

@@ -1,4 +1,4 @@
-"""Samples with metadata: a split made of any torch Dataset, tensor or list."""
+"""Splits: samples with metadata, from any torch Dataset, list or tensor of images."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ class InMemory(Annotated):
 def find_labels(samples: Any) -> Any:
     """The labels of a Dataset, if it has them without reading images; else None.
 
-    They are where torchvision's data sets have them: in ``targets`` or ``labels``, or second in each
-    pair of ``samples``; in a ``Subset``, those of its rows.
+    They are read where torchvision keeps them: ``targets`` or ``labels``, or the second of each pair in
+    ``samples``; for a ``Subset``, those of its rows.
     """
     if isinstance(samples, data.Subset):
         found = find_labels(samples.dataset)

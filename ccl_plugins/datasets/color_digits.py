@@ -69,7 +69,7 @@ class ColorDigits:
         digits = load_digits()
         label = torch.from_numpy(digits.target).long()
         rows = hold_out(label, self.test_fraction, self.seed)[split]
-        # Colors are drawn before the split, which so does not change them.
+        # Colors are drawn for all images, so that the split does not change them.
         generator = torch.Generator().manual_seed(self.seed)
         color = torch.rand(len(digits.target), 3, generator=generator)[rows]
         ink = torch.from_numpy(digits.images).float()[rows] / 16

@@ -136,10 +136,7 @@ def find_idx(folder: str | Path, stem: str, ndim: int) -> Path:
 
 
 def read_idx(path: str | Path) -> Tensor:
-    """The array of bytes in an idx file, uint8.
-
-    Args:
-        path: The file; if it ends in ``.gz``, it is decompressed.
+    """The uint8 array in an idx file, which is decompressed if it ends in ``.gz``.
 
     Raises:
         ValueError: If the file is not idx of bytes, is empty, truncated or too long.

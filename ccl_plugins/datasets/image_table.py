@@ -29,7 +29,7 @@ class ImageTable(ImageFileDataset):
         image: The column of image files.
         label: The column of labels; its name in the metadata is ``label``.
         root: The folder that files are relative to; None: the table's own.
-        split: The column that says ``train`` or ``test`` of each row; other rows are not used.
+        split: The column that holds ``train`` or ``test`` in each row; other rows are not used.
         test: A table of the test images, with the same columns.
         columns: The columns that are metadata besides the label; None: all.
         blocks: Columns to put side by side, under the new column's name; names or patterns, as
@@ -64,8 +64,8 @@ class ImageTable(ImageFileDataset):
         given = {"split": split, "test": test, "test_fraction": test_fraction}
         if sum(value is not None for value in given.values()) != 1:
             raise ValueError(
-                "say which rows are for testing by exactly one of split (a column), test (another"
-                f" table) and test_fraction, not by {given}"
+                "give exactly one of split (a column), test (another table) and test_fraction, not"
+                f" {given}"
             )
         tables = [Path(each) for each in (path, test) if each is not None]
         super().__init__(tables, test_fraction, seed, mode, on_error)
@@ -136,7 +136,7 @@ def _check_rows(path: Path, table: Mapping[str, Any], image: str, label: str) ->
     for row, value in enumerate(table[image]):
         if first.setdefault(value, row) != row:
             raise ValueError(
-                f"{path}: {value!r} stands in the rows {first[value]} and {row} (from 0): an image must"
+                f"{path}: {value!r} is in the rows {first[value]} and {row} (from 0): an image must"
                 " have one row"
             )
 

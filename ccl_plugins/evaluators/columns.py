@@ -1,4 +1,4 @@
-"""The features and column values that an evaluator reads, checked and without missing samples."""
+"""The features and column values that evaluators read: checked, without missing samples, in float64."""
 
 from __future__ import annotations
 
@@ -21,12 +21,7 @@ def top1(name: str, column: str, predicted: Tensor, ids: Tensor) -> dict[str, fl
 
 
 def with_classes(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
-    """Features (n, f) in float64 and ids (n,) of the samples with a class in a categorical column.
-
-    Raises:
-        ValueError: If there is no such column, it has another number of rows, holds no class ids or no
-            class at all, or a feature is not finite.
-    """
+    """Features (n, f) in float64 and ids (n,) of the samples with a class in a categorical column."""
     values = _column(frozen, column)
     if values.is_floating_point() or values.ndim != 1:
         raise ValueError(
@@ -38,12 +33,7 @@ def with_classes(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
 
 
 def with_numbers(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
-    """Features (n, f) and values (n, c), in float64, of the samples with a value in a continuous column.
-
-    Raises:
-        ValueError: If there is no such column, it has another number of rows, holds integers, an infinite
-            value or no value at all, or a feature is not finite.
-    """
+    """Features (n, f) and values (n, c), in float64, of the samples with a value in a continuous column."""
     values = _column(frozen, column)
     if not values.is_floating_point() or values.ndim not in (1, 2):
         raise ValueError(

@@ -24,8 +24,8 @@ class LinearProbe:
     whose class it predicts; for another column, ``"linear-<column>/top1"``.
 
     Args:
-        reg: Weight of the penalty, above 0.  Papers use 1e-5 and 1e-6, with which the minimum takes many
-            steps to reach and, on a small training set, is worse on the test set.
+        reg: Weight of the penalty, above 0.  Papers use 1e-5 and 1e-6; these take many more
+            steps and, on a small training set, give a lower test accuracy.
         max_iter: The most L-BFGS steps, 1 or more.  If they do not suffice, a warning is logged.
         column: Categorical column of the metadata that is predicted; samples without a class are left
             out, and a warning counts them.
@@ -36,7 +36,7 @@ class LinearProbe:
 
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), section 4; their code also takes
-        the best of several penalties and epochs by test accuracy, which this does not.
+        the best of several penalties and epochs by test accuracy; this evaluator does not.
     """
 
     value_types = ("categorical",)

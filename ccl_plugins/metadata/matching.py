@@ -86,7 +86,7 @@ def sample_names(split: Any, column: str) -> list[Any]:
 
 
 def require_rows(count: int, split: Any, file: str) -> None:
-    """Refuse a file that has not as many rows as the split has samples.
+    """Refuse a file with more or fewer rows than the split has samples.
 
     Raises:
         ValueError: With both numbers.

@@ -19,8 +19,8 @@ def test_the_pages_code_runs_as_one_session(capsys, monkeypatch, tmp_path):
     for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL):
         exec(compile(block, "page", "exec"), names)
     printed = capsys.readouterr().out.splitlines()
-    assert printed[1].split()[:2] == ["condition", "8"]
-    assert printed[2] in PAGE
+    assert printed[0].split()[:2] == ["condition", "8"]
+    assert printed[-1] in PAGE
 
 
 def test_the_pages_commands_run(monkeypatch, tmp_path):
