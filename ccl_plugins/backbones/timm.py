@@ -13,7 +13,7 @@ from ccl_plugins.networks import timm_models
 
 
 class Timm(nn.Module):
-    """A model of timm without its classifier, pooled to one feature vector.
+    """A model of timm (PyTorch Image Models) without its classifier, pooled to one feature vector.
 
     Args:
         name: As in ``timm.list_models()``, with or without a tag of weights: ``resnet18``,

@@ -22,7 +22,7 @@ Mode = Literal["RGB", "L"]
 OnError = Literal["error", "skip"]
 
 NAMED = 5
-"""How many files a warning names."""
+"""The number of files that a warning names."""
 
 
 class UnreadableImage(OSError):
@@ -38,7 +38,7 @@ class Skipped(NamedTuple):
 
 
 class ImageFiles(Annotated):
-    """Images in files, with their metadata; an image is read when it is indexed.
+    """Images in files, read when they are indexed, with metadata and vocabulary as `Annotated` takes them.
 
     Args:
         paths: N files.
@@ -82,9 +82,7 @@ class ImageFiles(Annotated):
         """This split, with its files checked before training.
 
         Args:
-            on_error: ``"error"``: every file must exist; decoding errors are raised when the image is
-                read.  ``"skip"``: every file is decoded once, which takes its time; files that cannot be
-                decoded are left out with a warning and listed in ``skipped``.
+            on_error: As `ImageFileDataset` takes it.
 
         Raises:
             UnreadableImage: For missing files, naming the first; or if no image can be read.

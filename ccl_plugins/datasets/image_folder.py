@@ -12,7 +12,7 @@ from ccl_plugins.protocols import ValueType
 
 
 class ImageFolder(ImageFileDataset):
-    """Images in folders: ``root/train/cat/1.jpg``, ``root/test/cat/2.jpg``.
+    """Images in a folder per class: ``root/train/cat/1.jpg``, ``root/test/cat/2.jpg``.
 
     Each class is a folder in the folder of a split, with images at any depth; hidden files and those whose
     names do not end like an image's are skipped.  Columns: ``label``, the place of the class's name in
