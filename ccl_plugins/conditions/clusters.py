@@ -47,7 +47,7 @@ class Clusters:
         warmup: Epochs before the first clustering, in which every sample is a class of its own.
         warm_start: Start from the centroids of the epoch before, instead of from ``restarts`` random ones.
         iterations: The most Lloyd steps.
-        restarts: Random starts, of which the best is kept.
+        restarts: Random starts; the best is kept.
         seed: Of the random starts.
         backend: ``"auto"``: faiss where it is installed, else scikit-learn.
 

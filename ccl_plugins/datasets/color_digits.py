@@ -34,7 +34,7 @@ class ColorDigits:
 
     scikit-learn's 1797 digits of 8x8 pixels, enlarged, in black: ``pixel = ground * (1 - ink)``.  The
     color is uniform in the RGB cube, independent of the digit, and drawn once for each image: a sensitive
-    attribute that says nothing about the class.  By default 1437 images train and 360 test.
+    attribute without information about the class.  By default 1437 images train and 360 test.
 
     Columns: ``label`` and ``digit``, 0 to 9 (the same; one to evaluate on, one to condition on);
     ``color``, (N, 3) float32 in [0, 1]; and weak labels, 0 to 2, measured on the stroke:
