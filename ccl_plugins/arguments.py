@@ -1,4 +1,7 @@
-"""Checks of constructor arguments; their errors quote the value and say what is right."""
+"""Checks of constructor arguments: each returns the argument, or raises an error that quotes it.
+
+A value out of range is a ``ValueError``, a value of another type a ``TypeError``.
+"""
 
 from __future__ import annotations
 
@@ -9,91 +12,51 @@ from typing import Any
 
 
 def positive(name: str, value: float) -> float:
-    """``value`` if it is a finite number above 0.
-
-    Raises:
-        ValueError: Otherwise.
-    """
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{name} must be a finite number above 0, not {value!r}")
-    return value
+    """A finite number above 0."""
+    return _require(math.isfinite(value) and value > 0, name, "a finite number above 0", value)
 
 
 def non_negative(name: str, value: float) -> float:
-    """``value`` if it is a finite number, 0 or more.
-
-    Raises:
-        ValueError: Otherwise.
-    """
-    if not (math.isfinite(value) and value >= 0):
-        raise ValueError(f"{name} must be a finite number, 0 or more, not {value!r}")
-    return value
+    """A finite number, 0 or more."""
+    return _require(math.isfinite(value) and value >= 0, name, "a finite number, 0 or more", value)
 
 
 def below_one(name: str, value: float) -> float:
-    """``value`` if it is a number from 0 to below 1.
-
-    Raises:
-        ValueError: Otherwise.
-    """
-    if not 0 <= value < 1:
-        raise ValueError(f"{name} must be from 0 to below 1, not {value!r}")
-    return value
+    """A number from 0 to below 1."""
+    return _require(0 <= value < 1, name, "from 0 to below 1", value)
 
 
 def fraction(name: str, value: float) -> float:
-    """``value`` if it is a number above 0 and at most 1.
-
-    Raises:
-        ValueError: Otherwise.
-    """
-    if not 0 < value <= 1:
-        raise ValueError(f"{name} must be above 0 and at most 1, not {value!r}")
-    return value
+    """A number above 0 and at most 1."""
+    return _require(0 < value <= 1, name, "above 0 and at most 1", value)
 
 
 def finite(name: str, value: float) -> float:
-    """``value`` if it is a finite number.
-
-    Raises:
-        ValueError: Otherwise.
-    """
-    if not math.isfinite(value):
-        raise ValueError(f"{name} must be a finite number, not {value!r}")
-    return value
+    """A finite number."""
+    return _require(math.isfinite(value), name, "a finite number", value)
 
 
 def one_of(name: str, value: str, choices: Sequence[str]) -> str:
-    """``value`` if it is one of ``choices``.
-
-    Raises:
-        ValueError: Otherwise.
-    """
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
-    return value
+    """One of ``choices``."""
+    return _require(value in choices, name, f"one of {', '.join(map(repr, choices))}", value)
 
 
 def whole(name: str, value: Any, least: int) -> int:
-    """``value`` as an int if it is a whole number, ``least`` or more; numpy's integers count.
-
-    Raises:
-        TypeError: For a value of another type, and for a truth value.
-        ValueError: For a smaller number.
-    """
-    if not isinstance(value, Integral) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a whole number, not {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be {least} or more, not {value!r}")
-    return int(value)
+    """A whole number, ``least`` or more, as an int; numpy's integers count, truth values do not."""
+    integral = isinstance(value, Integral) and not isinstance(value, bool)
+    _require(integral, name, "a whole number", value, TypeError)
+    return int(_require(value >= least, name, f"{least} or more", value))
 
 
 def number(name: str, value: Any) -> float:
-    """``value`` if it is a number; numpy's numbers count.
+    """A number; numpy's numbers count, truth values do not."""
+    real = isinstance(value, Real) and not isinstance(value, bool)
+    return _require(real, name, "a number", value, TypeError)
 
-    Raises:
-        TypeError: For a value of another type, and for a truth value.
-    """
-    if not isinstance(value, Real) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a number, not {value!r}")
-    return value  # type: ignore[return-value]  # a Real
+
+def _require(
+    fits: bool, name: str, right: str, value: Any, error: type[Exception] = ValueError
+) -> Any:
+    if not fits:
+        raise error(f"{name} must be {right}, not {value!r}")
+    return value

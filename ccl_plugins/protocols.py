@@ -288,6 +288,9 @@ class Dataset(Protocol):
 
         Splits are ``"train"`` and ``"test"``.  Columns of words come as class ids, the same in both; their
         ``vocabulary`` has the words, by column.
+
+        Raises:
+            ValueError: For another split.
         """
         ...
 

@@ -13,7 +13,7 @@ from ccl_plugins.networks import timm_models
 
 
 class Timm(nn.Module):
-    """A model of timm without its classifier, pooled to one feature vector.
+    """A model of timm (PyTorch Image Models) without its classifier, pooled to one feature vector.
 
     Args:
         name: As in ``timm.list_models()``, with or without a tag of weights: ``resnet18``,
@@ -68,7 +68,8 @@ class Timm(nn.Module):
         if stem == "cifar":
             _cifar_stem(self.model, name)
         self._load(checkpoint_path)
-        self.num_features = _num_features(self.model)
+        # Some models (MobileNetV3) widen the features after pooling.
+        self.num_features = int(getattr(self.model, "head_hidden_size", self.model.num_features))
         self._frozen = self._freeze(freeze, name) if freeze else []
         self.train()  # except frozen layers
 
@@ -132,11 +133,6 @@ class Timm(nn.Module):
             ValueError: If timm does not group this model's parameters into layers.
         """
         return {f"model.{name}": depth for name, depth in timm_models.layers(self.model).items()}
-
-
-def _num_features(model: Any) -> int:
-    # Some models (MobileNetV3) widen the features after pooling.
-    return int(getattr(model, "head_hidden_size", model.num_features))
 
 
 def _cifar_stem(model: nn.Module, name: str) -> None:

@@ -24,11 +24,6 @@ class ViTMoCoV3(Timm):
         name: A ViT as in ``timm.list_models("vit_*")``, with a class token.
         heads: Attention heads of each block; they must divide its width.
         freeze_patches: Whether the patch embedding keeps its initial values.
-        checkpoint_path: A file of weights for this architecture, loaded last.
-        options: Further arguments of the model, as ``{"img_size": 96, "depth": 6}``.
-
-    Attributes:
-        num_features: f, the length of a feature vector.
 
     Raises:
         ValueError: If timm has no model of this name, or it is no ViT with a class token and positions.

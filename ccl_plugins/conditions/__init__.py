@@ -1,4 +1,4 @@
-"""The conditions: what is known about each sample besides its image; each is one file."""
+"""The conditions: values known about each sample besides its image."""
 
 from ccl_plugins.conditions.attributes import Attributes as Attributes
 from ccl_plugins.conditions.clip import CLIP as CLIP

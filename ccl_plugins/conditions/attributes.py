@@ -14,7 +14,7 @@ from ccl_plugins.files.arrays import as_numbers, read_array
 from ccl_plugins.files.tables import choose
 from ccl_plugins.information.entropies import crossing, entropy, information
 from ccl_plugins.metadata.columns import class_ids, encode
-from ccl_plugins.metadata.matching import read_rows, require_rows
+from ccl_plugins.metadata.matching import read_rows, require_matrix
 from ccl_plugins.metadata.values import check_policy, missing_entries
 from ccl_plugins.protocols import Missing, Refresh, Table, ValueType
 
@@ -103,25 +103,14 @@ class Attributes:
 
     def _read(self, split: Any) -> dict[str, Any]:
         """The chosen attributes by name, one row per sample."""
-        place, columns = "the data set", split.metadata
-        if self.array is not None:
-            place = "the array"
-            columns = _array_columns(as_numbers(self.array, "array"), split, place)
-        elif self.file is not None:
-            place = str(self.file)
-            if self.file.suffix in (".npy", ".safetensors"):
-                columns = _array_columns(read_array(self.file), split, place)
-            else:
-                columns = read_rows(self.file, self.key, split)
-        return choose(columns, self.columns, place)
-
-
-def _array_columns(array: Tensor, split: Any, place: str) -> dict[str, Any]:
-    """The columns of an array (N, A), called ``"0"``, ``"1"``, ..."""
-    if array.ndim != 2:
-        raise ValueError(f"{place} must be (N, A), not of shape {tuple(array.shape)}")
-    require_rows(len(array), split, place)
-    return {str(i): column for i, column in enumerate(array.T)}
+        if self.array is None and self.file is None:
+            return choose(split.metadata, self.columns, "the data set")
+        place = "the array" if self.file is None else str(self.file)
+        if self.file is not None and self.file.suffix not in (".npy", ".safetensors"):
+            return choose(read_rows(self.file, self.key, split), self.columns, place)
+        array = as_numbers(self.array, "array") if self.file is None else read_array(self.file)
+        columns = require_matrix(array, split, place).T
+        return choose({str(i): c for i, c in enumerate(columns)}, self.columns, place)
 
 
 def _binary_columns(
@@ -129,9 +118,8 @@ def _binary_columns(
 ) -> dict[str, Tensor]:
     """Discrete attributes as 0/1 columns (N,) float32, NaN where a value is missing.
 
-    A column of 0 and 1 stays as it is.  Any other column becomes one column per value, in sorted order,
-    called ``name=value``.  A column of vectors (N, c) is taken as c columns, called ``name[i]``.
-    ``vocabulary`` has the words of columns of class ids.
+    Columns of 0 and 1 stay; others become one column per value, ``name=value``.  A column of vectors (N, c)
+    counts as c columns, ``name[i]``.  ``vocabulary`` has the words of columns of class ids.
     """
     found: dict[str, Tensor] = {}
     for name, values in attributes.items():
@@ -173,15 +161,7 @@ def _by_entropy(columns: Tensor) -> Tensor:
 
 
 def _choose_k(columns: Tensor, target: Tensor) -> int:
-    """The number of (N, A) columns to cluster by, where I(Z;T) and -H(Z|T) cross.
-
-    Args:
-        columns: From the highest entropy to the lowest.
-        target: (N,) T, class ids; -1 where missing, which is not counted.
-
-    Source:
-        Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), section 4.3.
-    """
+    """How many of the (N, A) columns, of falling entropy, to cluster by; target (N,) has -1 for none."""
     found = []
     for ids in _equal_values(columns):
         valid = (ids >= 0) & (target >= 0)
@@ -194,10 +174,7 @@ def _choose_k(columns: Tensor, target: Tensor) -> int:
 
 
 def _equal_values(columns: Tensor) -> Iterator[Tensor]:
-    """Class ids (N,) of equal values in the first column, the first two, and so on.
-
-    Ids are numbered from 0; a sample that lacks one of the values has -1 from that column on.
-    """
+    """Class ids (N,) of equal values in the first column, the first two, ...; -1 from a missing one on."""
     ids = torch.zeros(len(columns), dtype=torch.long)
     for column in columns.T:
         values = torch.unique(column.nan_to_num(), return_inverse=True)[1]

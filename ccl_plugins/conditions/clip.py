@@ -13,26 +13,14 @@ from ccl_plugins.protocols import Missing
 class CLIP(Encoder):
     """The embedding of each image by CLIP (contrastive language-image pre-training), of timm.
 
-    A preset of `Encoder`: an image tower with its projection into the space that images and texts share;
-    512 numbers for OpenAI's ViT-B/32.
+    A preset of the condition ``encoder``: an image tower with its projection into the space that images and
+    texts share; 512 numbers for OpenAI's ViT-B/32.
 
     Shape:
         N samples -> (N, f)
 
     Args:
         name: A CLIP image tower of timm, with a tag of weights.
-        pretrained: Download timm's weights for it.
-        checkpoint_path: A file of weights, loaded last.
-        normalize: Scale the features to unit length.
-        options: Further arguments of the model.
-        file: Features, (N, f), to use instead of a model: ``.npy``, ``.safetensors`` or ``.parquet``.
-        key: For ``.parquet``, the column that names the sample; None: row i is sample i.
-        missing: What to do with samples that the file has no features for: ``"error"`` or ``"drop"``.
-        cache: The folder where extracted features are kept; None: ``$CCL_CACHE``, else the user's
-            cache.
-        batch_size: Images per forward pass.
-        workers: Processes that prepare images.
-        device: Where the model runs; None: an accelerator if there is one.
 
     Raises:
         ValueError: For a model that timm does not have or that is not a CLIP tower, and for a file of

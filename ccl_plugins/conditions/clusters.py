@@ -23,7 +23,7 @@ from ccl_plugins.protocols import (
 )
 
 FITS = "fits"
-"""The extra that counts how often a table was fitted: a fit is a pure function of the one before."""
+"""The extra that counts the fits, which the next fit reads: the condition itself has no state."""
 
 
 class Clusters:
@@ -47,7 +47,7 @@ class Clusters:
         warmup: Epochs before the first clustering, in which every sample is a class of its own.
         warm_start: Start from the centroids of the epoch before, instead of from ``restarts`` random ones.
         iterations: The most Lloyd steps.
-        restarts: Random starts, of which the best is kept.
+        restarts: Random starts; the best is kept.
         seed: Of the random starts.
         backend: ``"auto"``: faiss where it is installed, else scikit-learn.
 
@@ -97,12 +97,12 @@ class Clusters:
 
     @property
     def refresh(self) -> Refresh:
-        """Before every epoch for embeddings, else as often as the other condition."""
+        """``"epoch"`` for embeddings, else the other condition's."""
         return "epoch" if isinstance(self.of, str) else self.of.refresh
 
     @property
     def reads_embeddings(self) -> bool:
-        """Whether the model's embeddings are clustered, or read by the condition that is."""
+        """Whether it, or the condition that it clusters, reads the model's embeddings."""
         if isinstance(self.of, str):
             return True
         return isinstance(self.of, SupportsReadsEmbeddings) and self.of.reads_embeddings
@@ -114,7 +114,7 @@ class Clusters:
 
     @property
     def missing(self) -> Missing:
-        """What to do with samples without a value to cluster: as the other condition says."""
+        """The other condition's policy for samples without a value."""
         return self.of.missing if isinstance(self.of, SupportsMissing) else "error"
 
     def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Table:

@@ -15,7 +15,7 @@ from ccl_plugins.files.arrays import read_array
 from ccl_plugins.files.cache import cached, default_folder
 from ccl_plugins.files.fingerprints import of_split, of_tensors
 from ccl_plugins.metadata.columns import encode
-from ccl_plugins.metadata.matching import read_rows, require_images, require_rows
+from ccl_plugins.metadata.matching import read_rows, require_images, require_matrix
 from ccl_plugins.metadata.values import check_policy
 from ccl_plugins.networks import timm_models
 from ccl_plugins.networks.devices import accelerator
@@ -43,7 +43,7 @@ class Encoder:
         file: Features, (N, f), to use instead of a model: ``.npy``, ``.safetensors`` or ``.parquet``.
         key: For ``.parquet``, the column that names the sample, as the data set's column of the same
             name does; None: row i is sample i.
-        missing: What to do with samples that the file has no features for: ``"error"`` or ``"drop"``.
+        missing: What to do with samples without features in the file: ``"error"`` or ``"drop"``.
         cache: The folder where extracted features are kept; None: ``$CCL_CACHE``, else the user's
             cache.
         batch_size: Images per forward pass.
@@ -102,7 +102,7 @@ class Encoder:
     def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """The features of the training split."""
         if self.name is None:
-            features = read_features(Path(self.file or ""), self.key, split)
+            features = _read_features(Path(self.file or ""), self.key, split)
         else:
             features = self._extracted(self.name, split)
         return functional.normalize(features, dim=1) if self.normalize else features
@@ -139,17 +139,8 @@ class Encoder:
         )
 
 
-def read_features(path: Path, key: str | None, split: Any) -> Tensor:
-    """Features (N, f) of a split's samples, NaN for those that a table does not name.
-
-    Args:
-        path: ``.npy``, ``.safetensors`` or ``.parquet``.
-        key: The column of a table that names the samples.
-        split: A torch Dataset with ``metadata``.
-
-    Raises:
-        ValueError: For a file of another data set, and for columns of words.
-    """
+def _read_features(path: Path, key: str | None, split: Any) -> Tensor:
+    """Features (N, f) of a split's samples, NaN for those that a table does not name."""
     if path.suffix not in (".npy", ".safetensors", ".parquet"):
         raise ValueError(
             f"a file of features ends in .npy, .safetensors or .parquet, not as {path.name!r}"
@@ -167,7 +158,4 @@ def read_features(path: Path, key: str | None, split: Any) -> Tensor:
     features = read_array(path)
     if path.suffix == ".safetensors":
         require_images(path, split)
-    if features.ndim != 2:
-        raise ValueError(f"{path} must hold (N, f) features, not {tuple(features.shape)}")
-    require_rows(len(features), split, str(path))
-    return features.float()
+    return require_matrix(features, split, str(path)).float()

@@ -12,7 +12,7 @@ from ccl_plugins.protocols import Refresh, Table, ValueType
 
 
 class Instance:
-    """Every sample is a class of its own.
+    """Instance discrimination: every sample is a class of its own.
 
     This is the finest condition: with clusters of one image each, Cl-InfoNCE is InfoNCE.
 

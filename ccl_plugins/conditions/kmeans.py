@@ -30,7 +30,7 @@ def kmeans(
         k: Clusters, up to n.
         start: (k, d) centroids to start from, once, in place of random ones.
         iterations: The most Lloyd steps.
-        restarts: Random starts, of which the one with the least squared distances is kept.
+        restarts: Random starts; the one with the least sum of squared distances is kept.
         seed: Of the random starts.
         backend: ``"auto"``: faiss where it is installed, else scikit-learn.
 

@@ -16,10 +16,6 @@ class Label(Column):
 
     Shape:
         N samples -> (N,) class ids
-
-    Args:
-        missing: What to do with samples without a label (-1): ``"error"``, ``"own"`` (a positive of its
-            own views only) or ``"drop"`` (left out of training).
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""Make the table of the WordNet hierarchy above the ImageNet classes that the package ships.
+"""A script that makes the package's table of WordNet nouns above the ImageNet classes.
 
     apt-get install wordnet-base
     python ccl_plugins/conditions/make_imagenet_hierarchy.py /usr/share/wordnet
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from timm.data.imagenet_info import ImageNetInfo
 
-from ccl_plugins.conditions.wordnet import NOUNS, SHIPPED, Hierarchy, read_nouns
+from ccl_plugins.conditions.wordnet import NOUNS, SHIPPED, read_nouns
 
 OUT = Path(__file__).with_name(f"{SHIPPED}.tsv")
 
@@ -27,27 +27,27 @@ HEADER = """\
 
 
 def table(folder: Path) -> str:
-    """The table's text.
-
-    Args:
-        folder: Holds WordNet's ``data.noun``.
-    """
+    """The table's text, from a folder with WordNet's ``data.noun``."""
     classes = ImageNetInfo("imagenet-1k").label_names()
-    hierarchy = Hierarchy(read_nouns(folder))
-    missing = [name for name in classes if name not in hierarchy]
+    parents = read_nouns(folder)
+    missing = [name for name in classes if name not in parents]
     if missing:
         raise SystemExit(f"{folder} is not WordNet 3.0: it lacks {', '.join(missing[:8])}")
-    found = hierarchy.above(classes)
-    rows = [f"class\t{name}\t{' '.join(found.pop(name))}" for name in classes]
-    rows += [f"above\t{name}\t{' '.join(above)}" for name, above in sorted(found.items())]
+    above, todo = set[str](), [*classes]
+    while todo:
+        found = {*parents[todo.pop()]} - above
+        above |= found
+        todo += found
+    rows = [f"class\t{name}\t{' '.join(parents[name])}" for name in classes]
+    rows += [f"above\t{name}\t{' '.join(parents[name])}" for name in sorted(above - {*classes})]
     return HEADER + _license(folder) + "\n".join(rows) + "\n"
 
 
 def _license(folder: Path) -> str:
-    """The notice that WordNet asks for on every copy, from its own file."""
+    """WordNet's license, which every copy must include, as comment lines."""
     with (folder / NOUNS).open(encoding="utf-8") as file:
         lines = [line.strip() for line in file if line.startswith("  ")]
-    # Each line is numbered.
+    # Each line begins with its number.
     return "".join(f"# {line.partition(' ')[2].strip()}".rstrip() + "\n" for line in lines)
 
 

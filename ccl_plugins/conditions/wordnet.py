@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -23,6 +23,9 @@ HYPERNYMS = ("@", "@i")
 
 Lineage = tuple[str, ...]
 """The nodes from a root, which is level 1, down to a class."""
+
+Parents = Mapping[str, tuple[str, ...]]
+"""A hierarchy: the parents of each node, in their order; a root has none."""
 
 
 class WordNet:
@@ -47,8 +50,8 @@ class WordNet:
         parents: What to do with a class that has several paths to a root: ``"prune"`` keeps each node's
             edge to the parent that is listed first; ``"drop"`` leaves the class out, as the released code
             does; ``"error"`` refuses it.
-        missing: What to do with samples without a class (-1, an empty word), and of classes left out;
-            None: ``"drop"`` if ``parents="drop"``, else ``"error"``.
+        missing: What to do with samples without a class (-1, an empty word), and with those of classes
+            that are left out; None: ``"drop"`` if ``parents="drop"``, else ``"error"``.
 
     Raises:
         ValueError: For a level that is below 1 or deeper than the tree, a class that is not in the
@@ -131,17 +134,17 @@ class WordNet:
         return names
 
     def _paths(self, names: Sequence[str | None]) -> dict[str, Lineage]:
-        """One path from a root to each class that a sample has; classes left out have none."""
-        hierarchy = read_hierarchy(self.source)
+        """One path from a root to each class of the samples, except for classes that are left out."""
+        parents = read_hierarchy(self.source)
         classes = sorted({name for name in names if name is not None})
         for name in classes:
-            if name not in hierarchy:
+            if name not in parents:
                 raise ValueError(
                     f"the class {name!r} (row {names.index(name)}) has no synset in {self.source}"
                 )
         if self.parents == "prune":
-            return {name: next(hierarchy.paths(name)) for name in classes}
-        paths = {name: [*hierarchy.paths(name)] for name in classes}
+            return {name: next(lineages(parents, name)) for name in classes}
+        paths = {name: [*lineages(parents, name)] for name in classes}
         several = {name: found for name, found in paths.items() if len(found) > 1}
         if several and self.parents == "error":
             name, (one, other, *_) = next(iter(several.items()))
@@ -153,77 +156,51 @@ class WordNet:
         return {name: found[0] for name, found in paths.items() if name not in several}
 
 
-class Hierarchy:
-    """Nodes with their parents.
+def lineages(parents: Parents, node: str, below: Lineage = ()) -> Iterator[Lineage]:
+    """All paths from a root to a node, the one along first parents first.
 
     Args:
-        parents: The parents of each node, in their order; a root has none.  A node that is named only as
-            a parent is a root.
+        parents: The hierarchy.
+        node: The node.
+        below: The path from the node's child down, which every path ends with.
 
     Raises:
-        ValueError: On use, if a node is above itself.
+        ValueError: If the node is its own ancestor.
     """
-
-    def __init__(self, parents: Mapping[str, Sequence[str]]) -> None:
-        self.parents = parents
-        self._above = {parent for above in parents.values() for parent in above}
-
-    def __contains__(self, node: object) -> bool:
-        return node in self.parents or node in self._above
-
-    def paths(self, node: str, below: Lineage = ()) -> Iterator[Lineage]:
-        """All paths from a root to a node, the one along first parents first.
-
-        Args:
-            node: The node.
-            below: The path from the node's child down, which every path ends with.
-        """
-        path = (node, *below)
-        if node in below:
-            raise ValueError(f"{node!r} is above itself: {' > '.join(path)}")
-        above = self.parents.get(node, ())
-        if not above:
-            yield path
-        for parent in above:
-            yield from self.paths(parent, path)
-
-    def above(self, nodes: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        """The parents of some nodes and of all nodes above them."""
-        found: dict[str, tuple[str, ...]] = {}
-        todo = [*nodes]
-        while todo:
-            node = todo.pop(0)
-            if node not in found:
-                found[node] = tuple(self.parents.get(node, ()))
-                todo += found[node]
-        return found
+    path = (node, *below)
+    if node in below:
+        raise ValueError(f"{node!r} is above itself: {' > '.join(path)}")
+    above = parents.get(node, ())
+    if not above:
+        yield path
+    for parent in above:
+        yield from lineages(parents, parent, path)
 
 
-def read_hierarchy(source: str) -> Hierarchy:
-    """Read a hierarchy.
-
-    Args:
-        source: ``"imagenet1k"``; a folder with WordNet's ``data.noun``; or a ``.csv`` or ``.parquet``
-            table with the columns ``parent`` and ``child``.
+def read_hierarchy(source: str) -> Parents:
+    """The hierarchy of a ``source`` of `WordNet`; nodes that are named only as parents are roots.
 
     Raises:
         FileNotFoundError: If there is no such file or folder.
         ValueError: If it holds no hierarchy, naming the row.
     """
-    if source == SHIPPED:
-        return Hierarchy(shipped()[0])
     path = Path(source)
-    if path.is_dir():
-        return Hierarchy(read_nouns(path))
-    if path.suffix not in (".csv", ".parquet"):
+    if source == SHIPPED:
+        parents = shipped()[0]
+    elif path.is_dir():
+        parents = read_nouns(path)
+    elif path.suffix in (".csv", ".parquet"):
+        parents = _read_edges(path)
+    else:
         raise FileNotFoundError(
             f"there is no hierarchy {source!r}: give {SHIPPED!r}, a folder with WordNet's {NOUNS}, or a"
             " table (.csv, .parquet) with the columns parent and child"
         )
-    return Hierarchy(_read_edges(path))
+    roots: Parents = {parent: () for above in parents.values() for parent in above}
+    return {**roots, **parents}
 
 
-def read_nouns(folder: Path) -> dict[str, tuple[str, ...]]:
+def read_nouns(folder: Path) -> Parents:
     """The hypernyms of each noun synset of a WordNet database, in its order; synsets as ``n01440764``.
 
     Raises:
@@ -261,8 +238,8 @@ def _parse(line: str) -> tuple[str, tuple[str, ...]]:
     return f"n{offset}", tuple(above)
 
 
-def shipped() -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """The hypernyms of the 1,000 ImageNet classes and of all above, and the classes in their order."""
+def shipped() -> tuple[Parents, list[str]]:
+    """The hypernyms of the 1,000 ImageNet classes and their ancestors, and the classes in their order."""
     text = resources.files(__package__).joinpath(f"{SHIPPED}.tsv").read_text(encoding="utf-8")
     parents: dict[str, tuple[str, ...]] = {}
     classes = []
@@ -276,7 +253,7 @@ def shipped() -> tuple[dict[str, tuple[str, ...]], list[str]]:
     return parents, classes
 
 
-def _read_edges(path: Path) -> dict[str, tuple[str, ...]]:
+def _read_edges(path: Path) -> Parents:
     columns = ("parent", "child")
     edges = choose(read_table(path, words=columns), columns, str(path))
     found: dict[str, tuple[str, ...]] = {}

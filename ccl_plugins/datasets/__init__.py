@@ -1,10 +1,10 @@
-"""The data sets: images with a table of what is known about them."""
+"""The data sets: images with a table of metadata."""
 
+from ccl_plugins.datasets.annotated import InMemory as InMemory
 from ccl_plugins.datasets.color_digits import ColorDigits as ColorDigits
 from ccl_plugins.datasets.color_mnist import ColorMNIST as ColorMNIST
 from ccl_plugins.datasets.features import Features as Features
 from ccl_plugins.datasets.image_folder import ImageFolder as ImageFolder
 from ccl_plugins.datasets.image_table import ImageTable as ImageTable
-from ccl_plugins.datasets.in_memory import InMemory as InMemory
 from ccl_plugins.datasets.torch import TorchDataset as TorchDataset
 from ccl_plugins.datasets.torchvision import TorchVision as TorchVision

@@ -1,4 +1,4 @@
-"""Samples with metadata: a split made of any torch Dataset, tensor or list."""
+"""Splits: samples with metadata, from any torch Dataset, list or tensor of images."""
 
 from __future__ import annotations
 
@@ -49,11 +49,43 @@ class Annotated(data.Dataset[tuple[Any, int]]):
         return image, int(self.targets[index])
 
 
+class InMemory(Annotated):
+    """Images in one tensor, with their targets and metadata.
+
+    Args:
+        images: (N, channels, height, width) uint8.
+        targets: (N,) class ids, long.
+        metadata: Columns with one row per image, (N,) or (N, c) tensors or lists of N strings; always
+            with ``label``.
+
+    Raises:
+        TypeError: If images are not uint8, or targets not long.
+        ValueError: If a shape or a number of rows is wrong, or ``label`` is missing.
+    """
+
+    def __init__(
+        self, images: Tensor, targets: Tensor, metadata: Mapping[str, Tensor | list[str]]
+    ) -> None:
+        if images.dtype != torch.uint8 or targets.dtype != torch.long:
+            raise TypeError(
+                "images must be torch.uint8 and targets torch.int64, "
+                f"not {images.dtype} and {targets.dtype}"
+            )
+        if images.ndim != 4 or targets.shape != images.shape[:1]:
+            raise ValueError(
+                "images must be (N, channels, height, width) and targets (N,), "
+                f"not {tuple(images.shape)} and {tuple(targets.shape)}"
+            )
+        super().__init__(images, metadata)
+        self.images = images
+        self.targets = targets
+
+
 def find_labels(samples: Any) -> Any:
     """The labels of a Dataset, if it has them without reading images; else None.
 
-    They are where torchvision's data sets have them: in ``targets`` or ``labels``, or second in each
-    pair of ``samples``; in a ``Subset``, those of its rows.
+    They are read where torchvision keeps them: ``targets`` or ``labels``, or the second of each pair in
+    ``samples``; for a ``Subset``, those of its rows.
     """
     if isinstance(samples, data.Subset):
         found = find_labels(samples.dataset)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ccl_plugins.arguments import whole
-from ccl_plugins.datasets.in_memory import InMemory
+from ccl_plugins.datasets.annotated import InMemory
 from ccl_plugins.datasets.splitting import check_fraction, check_split, hold_out
 from ccl_plugins.protocols import ValueType
 
@@ -34,7 +34,7 @@ class ColorDigits:
 
     scikit-learn's 1797 digits of 8x8 pixels, enlarged, in black: ``pixel = ground * (1 - ink)``.  The
     color is uniform in the RGB cube, independent of the digit, and drawn once for each image: a sensitive
-    attribute that says nothing about the class.  By default 1437 images train and 360 test.
+    attribute without information about the class.  By default 1437 images train and 360 test.
 
     Columns: ``label`` and ``digit``, 0 to 9 (the same; one to evaluate on, one to condition on);
     ``color``, (N, 3) float32 in [0, 1]; and weak labels, 0 to 2, measured on the stroke:
@@ -46,7 +46,7 @@ class ColorDigits:
         size: Height and width of the images in pixels, 1 or more.
 
     Raises:
-        ValueError: If a parameter is out of its range.
+        ValueError: If a parameter is out of its range; on use, if a class would have no image in a split.
 
     Source:
         The colored backgrounds follow ColorMNIST in Tsai et al., Conditional Contrastive Learning with
@@ -61,11 +61,7 @@ class ColorDigits:
         self.size = whole("size", size, 1)
 
     def __call__(self, split: str) -> InMemory:
-        """The ``"train"`` or ``"test"`` split.
-
-        Raises:
-            ValueError: For another split, or a fraction that leaves a class without an image.
-        """
+        """The ``"train"`` or ``"test"`` split."""
         check_split(split)
         # Late: composing a pipeline does not need scikit-learn.
         from sklearn.datasets import load_digits
@@ -73,7 +69,7 @@ class ColorDigits:
         digits = load_digits()
         label = torch.from_numpy(digits.target).long()
         rows = hold_out(label, self.test_fraction, self.seed)[split]
-        # Colors are drawn before the split, which so does not change them.
+        # Colors are drawn for all images, so that the split does not change them.
         generator = torch.Generator().manual_seed(self.seed)
         color = torch.rand(len(digits.target), 3, generator=generator)[rows]
         ink = torch.from_numpy(digits.images).float()[rows] / 16

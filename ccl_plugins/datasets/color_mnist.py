@@ -13,11 +13,9 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of, whole
-from ccl_plugins.datasets.in_memory import InMemory
+from ccl_plugins.datasets.annotated import InMemory
 from ccl_plugins.datasets.splitting import check_split
 from ccl_plugins.protocols import ValueType
-
-UNSIGNED_BYTES = 8
 
 PALETTE = (
     (31, 119, 180),
@@ -74,12 +72,7 @@ class ColorMNIST:
         self.seed = whole("seed", seed, 0)
 
     def __call__(self, split: str) -> InMemory:
-        """The ``"train"`` or ``"test"`` split.
-
-        Raises:
-            ValueError: For another split, or a damaged file.
-            FileNotFoundError: If a file is missing.
-        """
+        """The ``"train"`` or ``"test"`` split."""
         stem = STEMS[check_split(split)]
         pixels = read_idx(find_idx(self.root, f"{stem}-images", 3))
         label = read_idx(find_idx(self.root, f"{stem}-labels", 1)).long()
@@ -143,10 +136,7 @@ def find_idx(folder: str | Path, stem: str, ndim: int) -> Path:
 
 
 def read_idx(path: str | Path) -> Tensor:
-    """The array of bytes in an idx file, uint8.
-
-    Args:
-        path: The file; if it ends in ``.gz``, it is decompressed.
+    """The uint8 array in an idx file, which is decompressed if it ends in ``.gz``.
 
     Raises:
         ValueError: If the file is not idx of bytes, is empty, truncated or too long.
@@ -156,8 +146,9 @@ def read_idx(path: str | Path) -> Tensor:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path} cannot be unpacked: {error}") from error
-    # Two zeros, the type of the values, the number of dimensions; then each as 4 bytes, large first.
-    if len(content) < 4 or content[:2] != b"\0\0" or content[2] != UNSIGNED_BYTES:
+    # Two zeros, the type of the values (8: bytes), the number of dimensions; then each in 4 bytes, the
+    # highest first.
+    if len(content) < 4 or content[:3] != b"\0\0\x08":
         raise ValueError(f"{path} is no idx file of bytes: it begins with {content[:4].hex(' ')}")
     start = 4 + 4 * content[3]
     shape = [int.from_bytes(content[i : i + 4], "big") for i in range(4, start, 4)]

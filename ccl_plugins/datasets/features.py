@@ -72,11 +72,7 @@ class Features:
         self.value_types = dict(value_types or {})
 
     def __call__(self, split: str) -> Annotated:
-        """The ``"train"`` or ``"test"`` split.
-
-        Raises:
-            ValueError: For another split, and for invalid files and columns.
-        """
+        """The ``"train"`` or ``"test"`` split."""
         return self._splits[check_split(split)]
 
     def schema(self) -> Mapping[str, ValueType]:
@@ -139,11 +135,7 @@ def _read(source: Any) -> dict[str, Any]:
 
 
 def _as_vectors(features: Any) -> Tensor:
-    """The features (N, f) as float32.
-
-    Raises:
-        ValueError: For another shape, and numbers that are not finite, naming the row.
-    """
+    """The features (N, f), all finite, as float32."""
     vectors = as_numbers(features, "features")
     if vectors.ndim != 2 or not vectors.numel():
         raise ValueError(f"features must be (N, f), not of shape {tuple(vectors.shape)}")

@@ -1,4 +1,4 @@
-"""A split whose images are files."""
+"""Data sets whose images are files, and their splits."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from PIL import Image
@@ -14,12 +15,14 @@ from torch import Tensor
 
 from ccl_plugins.arguments import one_of
 from ccl_plugins.datasets.annotated import Annotated
+from ccl_plugins.datasets.splitting import check_fraction, check_split, hold_out
+from ccl_plugins.metadata.columns import Encoded
 
 Mode = Literal["RGB", "L"]
 OnError = Literal["error", "skip"]
 
 NAMED = 5
-"""How many files a warning names."""
+"""The number of files that a warning names."""
 
 
 class UnreadableImage(OSError):
@@ -35,12 +38,10 @@ class Skipped(NamedTuple):
 
 
 class ImageFiles(Annotated):
-    """Images in files, with their metadata; an image is read when it is indexed.
+    """Images in files, read when they are indexed, with metadata and vocabulary as `Annotated` takes them.
 
     Args:
         paths: N files.
-        metadata: Columns with one row per image, always with ``label``, class ids.
-        vocabulary: For columns of words, the word of each id.
         mode: ``"RGB"``, or ``"L"`` for gray images of one channel; images are converted.
         source: The table or folder that lists the images, for messages.
 
@@ -81,9 +82,7 @@ class ImageFiles(Annotated):
         """This split, with its files checked before training.
 
         Args:
-            on_error: ``"error"``: every file must exist; decoding errors are raised when the image is
-                read.  ``"skip"``: every file is decoded once, which takes its time; files that cannot be
-                decoded are left out with a warning and listed in ``skipped``.
+            on_error: As `ImageFileDataset` takes it.
 
         Raises:
             UnreadableImage: For missing files, naming the first; or if no image can be read.
@@ -137,14 +136,62 @@ class ImageFiles(Annotated):
         return ""
 
 
-def check_reading(mode: str, on_error: str) -> None:
-    """Refuse another ``mode`` or ``on_error`` than `ImageFiles` takes.
+class ImageFileDataset:
+    """A data set of image files, listed in one source for each split or one for both.
 
-    Raises:
-        ValueError: For either.
+    Args:
+        sources: The folder or table of both splits, or those of train and test.
+
+    Args of subclasses:
+        test_fraction: The part of each class that is kept for testing, between 0 and 1.
+        seed: Of that choice.
+        mode: ``"RGB"``, or ``"L"`` for gray images of one channel; images are converted.
+        on_error: What to do with images that are missing, unreadable or truncated: ``"error"``: an error,
+            before training for missing ones, else when one is read.  ``"skip"``: every image is decoded
+            once before training; those that cannot be are left out with a warning, and listed in the
+            split's ``skipped``.
     """
-    one_of("mode", mode, get_args(Mode))
-    one_of("on_error", on_error, get_args(OnError))
+
+    def __init__(
+        self,
+        sources: Sequence[Path],
+        test_fraction: float | None,
+        seed: int,
+        mode: Mode,
+        on_error: OnError,
+    ) -> None:
+        check_fraction(test_fraction, seed)
+        one_of("mode", mode, get_args(Mode))
+        one_of("on_error", on_error, get_args(OnError))
+        self.sources = sources
+        self.test_fraction = test_fraction
+        self.seed = seed
+        self.mode: Mode = mode
+        self.on_error: OnError = on_error
+
+    def __call__(self, split: str) -> ImageFiles:
+        """The ``"train"`` or ``"test"`` split."""
+        check_split(split)
+        place = int(split == "test" and len(self.sources) > 1)
+        paths, encoded = self._read()
+        files = ImageFiles(
+            paths[place],
+            encoded.tables[place],
+            encoded.vocabulary,
+            mode=self.mode,
+            source=str(self.sources[place]),
+        )
+        if len(self.sources) == 1:
+            files = files.select(self._rows(split, files.targets))
+        return files.checked(self.on_error)
+
+    def _read(self) -> tuple[list[list[str]], Encoded]:
+        """The files of each source, and their metadata."""
+        raise NotImplementedError
+
+    def _rows(self, split: str, label: Tensor) -> list[int]:
+        """The rows of a split in the source of both."""
+        return hold_out(label, self.test_fraction or 0.0, self.seed)[split].tolist()
 
 
 def read_image(path: str, mode: Mode) -> Image.Image:

@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ccl_plugins.datasets.image_files import ImageFiles, Mode, OnError, check_reading
-from ccl_plugins.datasets.splitting import check_fraction, check_split, hold_out
-from ccl_plugins.metadata.columns import encode
+from ccl_plugins.datasets.image_files import ImageFileDataset, Mode, OnError
+from ccl_plugins.metadata.columns import Encoded, encode
 from ccl_plugins.protocols import ValueType
 
 
-class ImageFolder:
-    """Images in folders: ``root/train/cat/1.jpg``, ``root/test/cat/2.jpg``.
+class ImageFolder(ImageFileDataset):
+    """Images in a folder per class: ``root/train/cat/1.jpg``, ``root/test/cat/2.jpg``.
 
     Each class is a folder in the folder of a split, with images at any depth; hidden files and those whose
     names do not end like an image's are skipped.  Columns: ``label``, the place of the class's name in
@@ -25,11 +24,6 @@ class ImageFolder:
         test: The folder in it to test on; often called ``val``.
         test_fraction: The part of each class that is kept for testing, between 0 and 1, if one folder holds
             both splits: ``root/cat/1.jpg``.  ``train`` and ``test`` are then ignored.
-        seed: Of that choice.
-        mode: ``"RGB"``, or ``"L"`` for gray images of one channel; images are converted.
-        on_error: What to do with images that are unreadable or truncated: ``"error"``: an error when one is
-            read.  ``"skip"``: every image is decoded once before training; those that cannot be are left
-            out with a warning, and listed in the split's ``skipped``.
 
     Raises:
         ValueError: If a parameter is out of its range.
@@ -48,43 +42,18 @@ class ImageFolder:
         mode: Mode = "RGB",
         on_error: OnError = "error",
     ) -> None:
-        check_fraction(test_fraction, seed)
-        check_reading(mode, on_error)
-        self.root = Path(root)
-        self.folders = [self.root / train, self.root / test]
-        if test_fraction is not None:
-            self.folders = [self.root]
-        self.test_fraction = test_fraction
-        self.seed = seed
-        self.mode: Mode = mode
-        self.on_error: OnError = on_error
-
-    def __call__(self, split: str) -> ImageFiles:
-        """The ``"train"`` or ``"test"`` split.
-
-        Raises:
-            ValueError: For another split.
-            FileNotFoundError: If there is no such folder, or a class has no images.
-        """
-        check_split(split)
-        place = int(split == "test" and self.test_fraction is None)
-        found = [find_images(folder) for folder in self.folders]
-        encoded = encode(*({"label": [name for _, name in images]} for images in found))
-        files = ImageFiles(
-            [path for path, _ in found[place]],
-            encoded.tables[place],
-            encoded.vocabulary,
-            mode=self.mode,
-            source=str(self.folders[place]),
-        )
-        if self.test_fraction is not None:
-            held = hold_out(files.targets, self.test_fraction, self.seed)
-            files = files.select(held[split].tolist())
-        return files.checked(self.on_error)
+        root = Path(root)
+        folders = [root / train, root / test] if test_fraction is None else [root]
+        super().__init__(folders, test_fraction, seed, mode, on_error)
 
     def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold."""
         return {"label": "categorical"}
+
+    def _read(self) -> tuple[list[list[str]], Encoded]:
+        found = [find_images(folder) for folder in self.sources]
+        paths = [[path for path, _ in images] for images in found]
+        return paths, encode(*({"label": [name for _, name in images]} for images in found))
 
 
 def find_images(folder: Path) -> list[tuple[str, str]]:

@@ -10,14 +10,13 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from ccl_plugins.datasets.image_files import ImageFiles, Mode, OnError, check_reading
-from ccl_plugins.datasets.splitting import check_fraction, check_split, hold_out
+from ccl_plugins.datasets.image_files import ImageFileDataset, Mode, OnError
 from ccl_plugins.files.tables import choose, read_table
 from ccl_plugins.metadata.columns import Encoded, encode
 from ccl_plugins.protocols import ValueType
 
 
-class ImageTable:
+class ImageTable(ImageFileDataset):
     """A CSV or Parquet table with a row per image: its file, its label, its attributes.
 
     Every other column is metadata under its name.  Words become class ids, in sorted order; words, whole
@@ -30,19 +29,12 @@ class ImageTable:
         image: The column of image files.
         label: The column of labels; its name in the metadata is ``label``.
         root: The folder that files are relative to; None: the table's own.
-        split: The column that says ``train`` or ``test`` of each row; other rows are not used.
+        split: The column that holds ``train`` or ``test`` in each row; other rows are not used.
         test: A table of the test images, with the same columns.
-        test_fraction: The part of each class that is kept for testing, between 0 and 1.
-        seed: Of that choice.
         columns: The columns that are metadata besides the label; None: all.
         blocks: Columns to put side by side, under the new column's name; names or patterns, as
             ``{"attributes": ["has_*"]}``, in the table's order.
         value_types: The value type of columns whose values do not show it.
-        mode: ``"RGB"``, or ``"L"`` for gray images of one channel; images are converted.
-        on_error: What to do with images that are missing, unreadable or truncated: ``"error"``: an error,
-            before training for missing ones, else when one is read.  ``"skip"``: every image is decoded
-            once before training; those that cannot be are left out with a warning, and listed in the
-            split's ``skipped``.
 
     Raises:
         ValueError: If a parameter is out of its range, or not exactly one of ``split``, ``test`` and
@@ -72,52 +64,26 @@ class ImageTable:
         given = {"split": split, "test": test, "test_fraction": test_fraction}
         if sum(value is not None for value in given.values()) != 1:
             raise ValueError(
-                "say which rows are for testing by exactly one of split (a column), test (another"
-                f" table) and test_fraction, not by {given}"
+                "give exactly one of split (a column), test (another table) and test_fraction, not"
+                f" {given}"
             )
-        check_fraction(test_fraction, seed)
-        check_reading(mode, on_error)
-        self.path = Path(path)
+        tables = [Path(each) for each in (path, test) if each is not None]
+        super().__init__(tables, test_fraction, seed, mode, on_error)
         self.image = image
         self.label = label
-        self.root = self.path.parent if root is None else Path(root)
+        self.root = tables[0].parent if root is None else Path(root)
         self.split = split
-        self.test = None if test is None else Path(test)
-        self.test_fraction = test_fraction
-        self.seed = seed
         self.columns = columns
         self.blocks = dict(blocks or {})
         self.value_types = dict(value_types or {})
-        self.mode: Mode = mode
-        self.on_error: OnError = on_error
-
-    def __call__(self, split: str) -> ImageFiles:
-        """The ``"train"`` or ``"test"`` split.
-
-        Raises:
-            ValueError: For another split, or an invalid table.
-        """
-        check_split(split)
-        place = int(split == "test" and self.test is not None)
-        table, columns = self._tables[place], self._encoded.tables[place]
-        files = ImageFiles(
-            [str(self.root / name) for name in table[self.image]],
-            columns,
-            self._encoded.vocabulary,
-            mode=self.mode,
-            source=str(self._paths[place]),
-        )
-        if self.test is None:
-            files = files.select(self._rows(split, files.targets))
-        return files.checked(self.on_error)
 
     def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold; reads the table."""
         return self._encoded.schema
 
-    @property
-    def _paths(self) -> list[Path]:
-        return [self.path] if self.test is None else [self.path, self.test]
+    def _read(self) -> tuple[list[list[str]], Encoded]:
+        paths = [[str(self.root / name) for name in table[self.image]] for table in self._tables]
+        return paths, self._encoded
 
     @cached_property
     def _tables(self) -> list[dict[str, Any]]:
@@ -125,8 +91,8 @@ class ImageTable:
             name for name, value_type in self.value_types.items() if value_type == "categorical"
         ]
         words += [self.label] if self.value_types.get("label") == "categorical" else []
-        tables = [read_table(path, [self.image, *words]) for path in self._paths]
-        for path, table in zip(self._paths, tables, strict=True):
+        tables = [read_table(path, [self.image, *words]) for path in self.sources]
+        for path, table in zip(self.sources, tables, strict=True):
             _check_rows(path, table, self.image, self.label)
         return tables
 
@@ -146,15 +112,14 @@ class ImageTable:
         return {"label": table[self.label], **chosen}
 
     def _rows(self, split: str, label: Tensor) -> list[int]:
-        """The rows of a split that is a part of the table."""
-        if self.test_fraction is not None:
-            held: list[int] = hold_out(label, self.test_fraction, self.seed)[split].tolist()
-            return held
-        (values,) = choose(self._tables[0], [str(self.split)], str(self.path)).values()
+        if self.split is None:
+            return super()._rows(split, label)
+        (path,), (table,) = self.sources, self._tables
+        values = choose(table, [self.split], str(path))[self.split]
         rows = [row for row, value in enumerate(values) if value == split]
         if not rows:
             listed = ", ".join(sorted({repr(value) for value in values}))
-            raise ValueError(f"{self.path}: no row has {split!r} in {self.split!r}, but {listed}")
+            raise ValueError(f"{path}: no row has {split!r} in {self.split!r}, but {listed}")
         return rows
 
 
@@ -171,7 +136,7 @@ def _check_rows(path: Path, table: Mapping[str, Any], image: str, label: str) ->
     for row, value in enumerate(table[image]):
         if first.setdefault(value, row) != row:
             raise ValueError(
-                f"{path}: {value!r} stands in the rows {first[value]} and {row} (from 0): an image must"
+                f"{path}: {value!r} is in the rows {first[value]} and {row} (from 0): an image must"
                 " have one row"
             )
 

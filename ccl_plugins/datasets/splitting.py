@@ -10,20 +10,12 @@ SPLITS = ("train", "test")
 
 
 def check_split(split: str) -> str:
-    """``split``, if it is ``"train"`` or ``"test"``.
-
-    Raises:
-        ValueError: Otherwise.
-    """
+    """``split``, if it is ``"train"`` or ``"test"``; else a ValueError."""
     return one_of("split", split, SPLITS)
 
 
 def check_fraction(test_fraction: float | None, seed: int) -> None:
-    """Refuse a test fraction, unless None, or a seed that is out of range.
-
-    Raises:
-        ValueError: For either.
-    """
+    """Refuse a test fraction, unless None, or a seed that is out of range, with a ValueError."""
     if test_fraction is not None and not 0 < test_fraction < 1:
         raise ValueError(f"test_fraction must lie between 0 and 1, not {test_fraction!r}")
     if not 0 <= seed < 2**32:  # what scikit-learn accepts

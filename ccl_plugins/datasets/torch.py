@@ -1,4 +1,4 @@
-"""Torch Datasets of the user."""
+"""A data set of the user's own torch Datasets."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class TorchDataset:
     ``ccl.create("dataset", "torch", train=..., ...)`` makes to the pipeline, whose record calls it local.
 
     Args:
-        train: A map-style Dataset of images, or of tuples that begin with one: PIL images, or whatever
-            else the views take.  Its transform, if it has one, must not augment.
+        train: A map-style Dataset of images, or of tuples that begin with one: PIL images, or other
+            inputs that the views take.  Its transform, if it has one, must not augment.
         test: Likewise.
         metadata: Columns of the training samples by name, as a mapping or a data frame: numbers, words,
-            or one vector per row.  Without a column ``label``, the labels are those that ``train`` has as
-            ``targets``, ``labels`` or ``samples``.
+            or one vector per row.  Without a column ``label``, the labels are read from the
+            ``targets``, ``labels`` or ``samples`` of ``train``.
         test_metadata: The same columns of the test samples.
         value_types: Value types of columns whose values do not show them.  By default words, whole numbers
             and truth values are ``"categorical"``, 0 and 1 side by side ``"multi_label"``, other numbers
@@ -64,11 +64,7 @@ class TorchDataset:
         }
 
     def __call__(self, split: str) -> Annotated:
-        """The ``"train"`` or ``"test"`` split.
-
-        Raises:
-            ValueError: For another split.
-        """
+        """The ``"train"`` or ``"test"`` split."""
         return self.splits[check_split(split)]
 
     def schema(self) -> Mapping[str, ValueType]:

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ccl_plugins.datasets.annotated import Annotated, find_labels
-from ccl_plugins.datasets.in_memory import InMemory
+from ccl_plugins.datasets.annotated import Annotated, InMemory, find_labels
 from ccl_plugins.datasets.splitting import check_split
 from ccl_plugins.protocols import ValueType
 
@@ -80,12 +79,7 @@ class TorchVision:
         self.download = download
 
     def __call__(self, split: str) -> InMemory | Annotated:
-        """The ``"train"`` or ``"test"`` split.
-
-        Raises:
-            ValueError: For another split.
-            FileNotFoundError: If the data is missing or incomplete.
-        """
+        """The ``"train"`` or ``"test"`` split."""
         train, test = SPLITS[self.name]
         options = train if check_split(split) == "train" else test
         samples = self._open(dict(options))

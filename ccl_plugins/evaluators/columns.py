@@ -1,4 +1,4 @@
-"""The features and column values that an evaluator reads, checked and without missing samples."""
+"""The features and column values that evaluators read: checked, without missing samples, in float64."""
 
 from __future__ import annotations
 
@@ -14,18 +14,14 @@ from ccl_plugins.protocols import Frozen, ValueType
 logger = logging.getLogger(__name__)
 
 
-def metric_prefix(name: str, column: str) -> str:
-    """``name`` for the label, ``name-column`` for another column."""
-    return name if column == "label" else f"{name}-{column}"
+def top1(name: str, column: str, predicted: Tensor, ids: Tensor) -> dict[str, float]:
+    """The fraction of right predictions: ``"name/top1"``, or ``"name-column/top1"`` if not of the label."""
+    prefix = name if column == "label" else f"{name}-{column}"
+    return {f"{prefix}/top1": (predicted == ids).double().mean().item()}
 
 
 def with_classes(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
-    """Features (n, f) in float64 and ids (n,) of the samples with a class in a categorical column.
-
-    Raises:
-        ValueError: If there is no such column, it has another number of rows, holds no class ids or no
-            class at all, or a feature is not finite.
-    """
+    """Features (n, f) in float64 and ids (n,) of the samples with a class in a categorical column."""
     values = _column(frozen, column)
     if values.is_floating_point() or values.ndim != 1:
         raise ValueError(
@@ -37,12 +33,7 @@ def with_classes(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
 
 
 def with_numbers(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
-    """Features (n, f) and values (n, c), in float64, of the samples with a value in a continuous column.
-
-    Raises:
-        ValueError: If there is no such column, it has another number of rows, holds integers, an infinite
-            value or no value at all, or a feature is not finite.
-    """
+    """Features (n, f) and values (n, c), in float64, of the samples with a value in a continuous column."""
     values = _column(frozen, column)
     if not values.is_floating_point() or values.ndim not in (1, 2):
         raise ValueError(
@@ -68,11 +59,7 @@ def _column(frozen: Frozen, column: str) -> Tensor:
 def _without_missing(
     frozen: Frozen, column: str, values: Tensor, value_type: ValueType
 ) -> tuple[Tensor, Tensor]:
-    """Features (n, f) in float64 and values of the samples with a value; how many lack one is logged.
-
-    Raises:
-        ValueError: If no sample has a value; if features are no matrix, empty or not finite.
-    """
+    """Features (n, f) in float64 and values of the samples with a value; how many lack one is logged."""
     x = frozen.features
     if x.ndim != 2 or len(x) == 0:
         raise ValueError(f"features must be (N, f) with N > 0, not of shape {tuple(x.shape)}")

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ccl_plugins.arguments import whole
-from ccl_plugins.evaluators.columns import metric_prefix, with_classes
+from ccl_plugins.evaluators.columns import top1, with_classes
 from ccl_plugins.protocols import Frozen
 
 
@@ -48,12 +48,11 @@ class KNN:
         if self.k > len(bank):
             raise ValueError(f"k={self.k} neighbors of only {len(bank)} training samples")
         x, ids = with_classes(test, self.column)
-        right = nearest(x, bank, known, self.k, self.temperature) == ids
-        return {f"{metric_prefix('knn', self.column)}/top1": right.double().mean().item()}
+        return top1("knn", self.column, nearest(x, bank, known, self.k, self.temperature), ids)
 
 
 def nearest(x: Tensor, bank: Tensor, ids: Tensor, k: int, temperature: float) -> Tensor:
-    """The class that wins the vote of the k nearest rows of the bank.
+    """(n,) the class that wins the vote of the k nearest rows of the bank.
 
     Args:
         x: (n, f) features to classify.
@@ -61,9 +60,6 @@ def nearest(x: Tensor, bank: Tensor, ids: Tensor, k: int, temperature: float) ->
         ids: (N,) their class ids.
         k: Neighbors, at most N.
         temperature: Of the votes.
-
-    Returns:
-        (n,) class ids.
     """
     # Late, since this package of lightly imports Lightning.
     from lightly.utils.benchmarking.knn import knn_predict

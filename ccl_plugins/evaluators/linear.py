@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import positive, whole
-from ccl_plugins.evaluators.columns import metric_prefix, with_classes
+from ccl_plugins.evaluators.columns import top1, with_classes
 from ccl_plugins.protocols import Frozen
 
 logger = logging.getLogger(__name__)
@@ -24,8 +24,8 @@ class LinearProbe:
     whose class it predicts; for another column, ``"linear-<column>/top1"``.
 
     Args:
-        reg: Weight of the penalty, above 0.  Papers use 1e-5 and 1e-6, with which the minimum takes many
-            steps to reach and, on a small training set, is worse on the test set.
+        reg: Weight of the penalty, above 0.  Papers use 1e-5 and 1e-6; these take many more
+            steps and, on a small training set, give a lower test accuracy.
         max_iter: The most L-BFGS steps, 1 or more.  If they do not suffice, a warning is logged.
         column: Categorical column of the metadata that is predicted; samples without a class are left
             out, and a warning counts them.
@@ -36,7 +36,7 @@ class LinearProbe:
 
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), section 4; their code also takes
-        the best of several penalties and epochs by test accuracy, which this does not.
+        the best of several penalties and epochs by test accuracy; this evaluator does not.
     """
 
     value_types = ("categorical",)
@@ -60,8 +60,7 @@ class LinearProbe:
                 self.reg,
             )
         x, ids = with_classes(test, self.column)
-        right = fit.predict(x) == ids
-        return {f"{metric_prefix('linear', self.column)}/top1": right.double().mean().item()}
+        return top1("linear", self.column, fit.predict(x), ids)
 
 
 @dataclass(frozen=True)
@@ -96,9 +95,6 @@ def softmax_regression(
         reg: Weight of the penalty, above 0.
         max_iter: Most steps of L-BFGS.
         tol: Largest entry of the gradient at which the minimum counts as reached.
-
-    Raises:
-        ValueError: If there is one class only.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression

@@ -18,7 +18,7 @@ class Regression:
 
     Gives, on the test samples, ``"<column>/mse"`` in the column's units squared, averaged over samples
     and columns, ``"<column>/r2"``, the explained variance averaged over columns, and for colors
-    ``"<column>/mse255"``.  A high error says that the features hide the attribute.
+    ``"<column>/mse255"``.  A high error means that the features hide the attribute.
 
     Args:
         column: Continuous column of the metadata that is predicted; samples without a value are left

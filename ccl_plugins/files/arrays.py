@@ -11,6 +11,9 @@ from torch import Tensor
 
 from ccl_plugins.files.tensors import read_tensors
 
+NUMBERS = "biuf"
+"""numpy's kinds of types that hold numbers."""
+
 
 def read_array(path: Path) -> Tensor:
     """The array of a ``.npy`` file; or a ``.safetensors`` file's ``values``, or its only tensor.
@@ -46,10 +49,6 @@ def read_npy(path: str | Path) -> Tensor:
     if array.dtype.kind not in NUMBERS:
         raise ValueError(f"{path} is no array of numbers: its values are of type {array.dtype}")
     return from_numpy(array)
-
-
-NUMBERS = "biuf"
-"""numpy's kinds of types that hold numbers."""
 
 
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:

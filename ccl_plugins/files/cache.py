@@ -1,4 +1,4 @@
-"""A cache of tensors on the disk: what was computed once is read the next time."""
+"""A cache of tensors on the disk: results that were computed once are read the next time."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def write_checkpoint(path: Path, data: Mapping[str, Any]) -> None:
         try:
             torch.save(data, file)
         except RuntimeError as error:
-            # torch's writer replaces the error of a failed write by one of its own.
+            # torch's writer hides the system's error of a failed write.
             if isinstance(error.__context__, OSError):
                 raise error.__context__ from None
             raise

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 SAMPLED = 256
-"""How many images are read of a split that is neither in memory nor in files of known paths."""
+"""The number of images read from a split that is neither in memory nor in files of known paths."""
 
 
 def of_tensors(tensors: Mapping[str, Tensor]) -> str:
@@ -25,9 +25,9 @@ def of_tensors(tensors: Mapping[str, Tensor]) -> str:
 def of_split(split: Any) -> str:
     """The SHA-256 that identifies the images of a split, in their order.
 
-    If the split has a method ``fingerprint``, that of the split itself.  Else, of a split in memory
-    (``images``) it covers every pixel; of one in files (``paths``, or ``samples`` as in torchvision)
-    every file's path, size and time of change; of any other 256 images, evenly spaced and read once.
+    It is what the split's method ``fingerprint`` returns, if it has one.  Else it covers every pixel of a
+    split in memory (``images``); path, size and time of change of every file of a split in files
+    (``paths``, or ``samples`` as in torchvision); and 256 evenly spaced images of any other.
     """
     if hasattr(split, "fingerprint"):
         return str(split.fingerprint())

@@ -1,4 +1,4 @@
-"""The information plane: what conditioning variables tell about a target, and how much beyond it."""
+"""The information plane: how much conditioning variables say about a target, and beyond it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def best(points: Sequence[Point]) -> Point:
 
 
 def plot(points: Sequence[Point], path: str | Path, parameter: str, against: str = "T") -> None:
-    """Draw a sweep: in bits, and brought to 0 to 1 with the crossing.
+    """Draw a sweep twice: in bits, and scaled to 0 to 1 with the crossing.
 
     Args:
         points: In the order of the parameter.
@@ -75,17 +75,15 @@ def plot(points: Sequence[Point], path: str | Path, parameter: str, against: str
     names, crossed = [point.name for point in points], points.index(best(points))
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     bits, unit = figure.subplots(1, 2)
-    bits.plot(names, [each.mutual for each in about], marker="o", label=f"I(Z;{against})")
-    bits.plot(
-        names, [each.conditional_entropy for each in about], marker="s", label=f"H(Z|{against})"
-    )
-    bits.plot(names, [each.entropy for each in about], color="0.6", ls="--", label="H(Z)")
+    bits.plot(names, [i.mutual for i in about], marker="o", label=f"I(Z;{against})")
+    bits.plot(names, [i.conditional_entropy for i in about], marker="s", label=f"H(Z|{against})")
+    bits.plot(names, [i.entropy for i in about], color="0.6", ls="--", label="H(Z)")
     bits.set_ylabel("bits")
     unit.plot(names, to_unit(about, "mutual").numpy(), marker="o", label=f"I(Z;{against})")
     fallen = 1 - to_unit(about, "conditional_entropy").numpy()
     unit.plot(names, fallen, marker="s", label=f"-H(Z|{against})")
     unit.axvline(crossed, color="0.6", ls=":", label=f"{parameter} = {names[crossed]}")
-    unit.set_ylabel("brought to 0 to 1")
+    unit.set_ylabel("scaled to 0 to 1")
     for panel in (bits, unit):
         panel.set_xlabel(parameter)
         panel.legend()

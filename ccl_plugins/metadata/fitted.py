@@ -134,13 +134,7 @@ def load(path: str | Path) -> tuple[Table, ValueType]:
 
 
 def read_kind(path: str | Path) -> tuple[ValueType, tuple[int, ...]]:
-    """The value type and shape of the table in a file of `save`; its values are not read.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        DamagedFile: If it is damaged.
-        ValueError: If it holds no table.
-    """
+    """The value type and shape of the table that `load` would read; its values are not read."""
     shapes, metadata = read_header(Path(path))
     value_type: Any = metadata.get("value_type")
     if value_type is None or "values" not in shapes:

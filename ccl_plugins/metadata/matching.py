@@ -86,7 +86,7 @@ def sample_names(split: Any, column: str) -> list[Any]:
 
 
 def require_rows(count: int, split: Any, file: str) -> None:
-    """Refuse a file that has not as many rows as the split has samples.
+    """Refuse a file with more or fewer rows than the split has samples.
 
     Raises:
         ValueError: With both numbers.
@@ -96,6 +96,18 @@ def require_rows(count: int, split: Any, file: str) -> None:
             f"{file} has {count} rows, and the data set {len(split)} samples: it is of another data"
             " set or split, or needs key=, the column that names the samples"
         )
+
+
+def require_matrix(array: Tensor, split: Any, file: str) -> Tensor:
+    """``array``, if it is (N, c) with a row for each sample.
+
+    Raises:
+        ValueError: With its shape.
+    """
+    if array.ndim != 2:
+        raise ValueError(f"{file} must be (N, c), not of shape {tuple(array.shape)}")
+    require_rows(len(array), split, file)
+    return array
 
 
 def require_images(file: Path, split: Any) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -58,9 +59,11 @@ def extract(
     from tqdm import tqdm  # type: ignore[import-untyped]  # it ships no types
 
     transform = create_transform(**config, is_training=False)
+    rows: Any = range(len(split))
     loader = torch.utils.data.DataLoader(
-        _Prepared(split, transform, CHANNELS[config["input_size"][0]]),
+        rows,
         batch_size=batch_size,
+        collate_fn=partial(_prepare, split, transform, CHANNELS[config["input_size"][0]]),
         num_workers=workers,
         # A separate generator: the loader would draw a seed from the run's.
         generator=torch.Generator(),
@@ -81,33 +84,16 @@ def extract(
     return torch.cat(found).clone()
 
 
-class _Prepared(torch.utils.data.Dataset[Tensor]):
-    """A split's images, prepared for a model.
-
-    Args:
-        split: Of ``(image, ...)``.
-        transform: From a Pillow image to a tensor.
-        mode: Pillow's name of the channels.
-    """
-
-    def __init__(self, split: Any, transform: Callable[[Any], Tensor], mode: str) -> None:
-        self.split = split
-        self.transform = transform
-        self.mode = mode
-
-    def __len__(self) -> int:
-        """Number of images."""
-        return len(self.split)
-
-    def __getitem__(self, index: int) -> Tensor:
-        """The prepared image."""
-        image = self.split[index][0]
-        if isinstance(image, Tensor):
-            image = _as_picture(image, index)
-        return self.transform(image.convert(self.mode))
+def _prepare(
+    split: Any, transform: Callable[[Any], Tensor], mode: str, rows: Sequence[int]
+) -> Tensor:
+    """(n, channels, height, width): the images of some rows of a split, prepared for a model."""
+    return torch.stack([transform(_as_picture(split[i][0], i).convert(mode)) for i in rows])
 
 
-def _as_picture(image: Tensor, index: int) -> Any:
+def _as_picture(image: Any, index: int) -> Any:
+    if not isinstance(image, Tensor):
+        return image
     from torchvision.transforms.functional import to_pil_image
 
     if image.ndim != 3 or image.shape[0] not in CHANNELS:

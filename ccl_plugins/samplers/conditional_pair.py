@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ccl_plugins.protocols import Kernel, ValueType
+from ccl_plugins.protocols import VALUE_TYPES, Kernel, ValueType
 from ccl_plugins.samplers.by_class import OfClass
 from ccl_plugins.samplers.by_kernel import by_kernel
 from ccl_plugins.samplers.checks import require_rows
@@ -88,7 +88,7 @@ class ConditionalPair(Uniform):
         if kernel is not None and nearest is not None:
             raise ValueError("conditional_pair takes kernel= or nearest=, not both")
         if kernel is not None:
-            return ("categorical", "multi_label", "continuous")
+            return VALUE_TYPES
         return ("categorical",) if nearest is None else ("multi_label", "continuous")
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:

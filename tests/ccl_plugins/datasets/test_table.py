@@ -137,7 +137,7 @@ def test_a_truncated_image_names_its_row_in_the_table(path, ending):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("c.png", "a.png", r"'a\.png' stands in the rows 0 and 2"),
+        ("c.png", "a.png", r"'a\.png' is in the rows 0 and 2"),
         ("c.png", "", r"row 2 \(from 0\): 'image' is empty"),
         (",crow", ",", r"row 2 \(from 0\): 'species' is empty"),
         ("species", "kind", r"has no column 'species'; it has image, kind"),
@@ -167,8 +167,8 @@ def test_a_table_that_is_not_right_is_told_where(path, old, new, message):
         ({"value_types": {"attributes": "categorical"}}, None),
         ({"value_types": {"closure": "continuous"}}, "'closure' holds words"),
         ({"value_types": {"tail": "continuous"}}, "value_types names 'tail'"),
-        ({"test_fraction": 0.5}, "by exactly one of split"),
-        ({"split": None}, "by exactly one of split"),
+        ({"test_fraction": 0.5}, "give exactly one of split"),
+        ({"split": None}, "give exactly one of split"),
         ({"on_error": "ignore"}, "'error', 'skip', not 'ignore'"),
     ],
 )

@@ -8,7 +8,7 @@ from ccl_plugins.arguments import non_negative, positive
 from ccl_plugins.numerics import EMPTY, conditional_operator, logsumexp, squared_distance
 from ccl_plugins.objectives import ContrastiveObjective, Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
-from ccl_plugins.protocols import Kernel, ValueType
+from ccl_plugins.protocols import VALUE_TYPES, Kernel, ValueType
 from torch import Tensor
 
 
@@ -47,7 +47,7 @@ class DecoupledUniformity(ContrastiveObjective):
     @property
     def conditions(self) -> dict[str, tuple[ValueType, ...]]:
         """With a kernel, one condition of any value type."""
-        return {self.on: ("categorical", "multi_label", "continuous")} if self.kernel else {}
+        return {self.on: VALUE_TYPES} if self.kernel else {}
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """The same value for every sample."""
