@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -45,7 +44,7 @@ class Composition:
         fit: Settings of training, as the ``[fit]`` table of a configuration.
 
     Raises:
-        RegistryError: For wrong names, parameters and configurations; see its tree.
+        RegistryError: For wrong names, parameters and configurations.
         ValueError: For parts that do not go together.
     """
 
@@ -124,16 +123,15 @@ class Composition:
         """New networks, with weights drawn from torch's global generator, and the parts built before."""
         from ccl_plugins.training.parts import Parts
 
-        supplied: dict[str, Any] = {"dataset": self.dataset}
         cache: dict[Any, Any] = {}
-        supplied["backbone"] = self.choices["backbone"].build(cache=cache)
+        supplied = {"backbone": self.choices["backbone"].build(cache=cache)}
         return Parts(
             dataset=self.dataset,
             views=self.views,
             method=self.choices["method"].build(supplied, cache=cache),
             objective=self.choices["objective"].build(cache=cache),
             conditions=self.built_conditions,
-            sampler=partial(_make_sampler, self.choices["sampler"]),
+            sampler=lambda **given: self.choices["sampler"].build(given),
             sampler_on=self.sampler_on,
         )
 
@@ -216,10 +214,6 @@ class Composition:
         parts = [f"{kind}={choice!r}" for kind, choice in self.choices.items()]
         parts += [f"conditions={self.conditions!r}"] if self.conditions else []
         return f"{type(self).__name__}(\n    " + ",\n    ".join(parts) + ",\n)"
-
-
-def _make_sampler(choice: Any, **supplied: Any) -> Any:
-    return choice.build(supplied)
 
 
 def _place(name: str, conditions: Mapping[str, Any]) -> str:
