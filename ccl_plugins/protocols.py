@@ -32,7 +32,7 @@ class Embedded:
 
     Args:
         features: (u, n, f) backbone features of u views.
-        projections: (u, n, d) what the objective's anchors are made of.
+        projections: (u, n, d) the embeddings that become the objective's anchors.
         keys: (v, n, d) momentum keys, or None where the projections are the keys.
     """
 
@@ -186,8 +186,9 @@ class BatchCondition(Condition, Protocol):
 class Sampler(Protocol):
     """The order of samples: a pure function of its settings, the seed and the epoch.
 
-    The pipeline supplies ``size``, ``batch_size``, ``seed`` and, where asked for, ``condition`` (a row
-    per sample) by keyword.  A parameter ``on`` names it; ``value_types(parameters)`` says what it may hold.
+    The pipeline supplies ``size``, ``batch_size``, ``seed`` and ``condition`` (a row per sample) by keyword
+    to a constructor that takes them.  A parameter ``on`` names the condition; the static method
+    ``value_types(parameters)``, if it exists, gives the value types that are accepted.
     """
 
     def __len__(self) -> int:
@@ -268,7 +269,7 @@ class Dataset(Protocol):
         """
 
     def schema(self) -> Mapping[str, ValueType]:
-        """The metadata columns and what they hold, without reading an image."""
+        """The metadata columns and their value types, without reading an image."""
 
 
 class Evaluator(Protocol):
@@ -297,8 +298,7 @@ class ComposedPipeline(Protocol):
         """The record."""
 
 
-# What a component may have beside its kind's protocol.  Whoever uses such a member asks
-# ``isinstance(component, Supports...)``; nothing else is looked for.
+# Optional members of components.  Whoever uses one tests ``isinstance(component, Supports...)``.
 
 
 @runtime_checkable
@@ -463,7 +463,7 @@ class SupportsPretrained(Protocol):
 
 @runtime_checkable
 class SupportsColumn(Protocol):
-    """An evaluator that reads one metadata column; it is refused where the data set lacks that."""
+    """An evaluator that reads one metadata column; a data set without it is refused."""
 
     @property
     def column(self) -> str:

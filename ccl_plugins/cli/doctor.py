@@ -156,7 +156,7 @@ def _side_effects(registry: engine.Registry) -> Iterator[Finding]:
             yield Finding(name, f"installed more than once, the first counts: {copies}")
         if plugin.seconds > SLOW:
             seconds = f"{plugin.seconds:.1f} s"
-            yield Finding(name, f"its hooks took {seconds}, for which all commands wait")
+            yield Finding(name, f"its hooks took {seconds}, and every command waits for them")
         if heavy := ", ".join(sorted({*HEAVY} & {*plugin.modules})):
             advice = "import it in the hook that needs it"
             yield Finding(name, f"its hooks module imports {heavy} at its top: {advice}")

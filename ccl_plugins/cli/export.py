@@ -23,5 +23,5 @@ COMMAND = Command(
     "ccl export runs/cacr_large --format timm --out exported",
     argument("run_folder", metavar="RUN", help="a folder that `ccl train` wrote"),
     argument("--format", default="timm", help="timm, the only format"),
-    argument("--out", metavar="DIR", help="the folder to write (RUN/timm)"),
+    argument("--out", metavar="DIR", help="the folder to write (default: RUN/timm)"),
 )

@@ -22,9 +22,9 @@ def _run(options: argparse.Namespace) -> int:
 COMMAND = Command(
     _run,
     "ccl information examples/weak_labels.toml --sweep k=1,2,3 --plot information.png",
-    argument("file", metavar="FILE.toml", help="a pipeline"),
-    argument("--against", default="label", metavar="COLUMN", help="the target T (%(default)s)"),
-    argument("--sweep", metavar="PARAMETER=V,V,...", help="a condition for each value"),
+    argument("file", metavar="FILE.toml", help="a configuration file"),
+    argument("--against", default="label", metavar="COLUMN", help="the target T (default: label)"),
+    argument("--sweep", metavar="PARAMETER=V,V,...", help="values of one parameter of a condition"),
     argument("--on", metavar="NAME", help="the condition to sweep"),
     argument("--plot", metavar="FILE.png", help="draw the sweep into this file"),
     JSON,

@@ -29,8 +29,10 @@ def _run(options: argparse.Namespace) -> int:
 COMMAND = Command(
     _run,
     "ccl new ccl-ring --kind kernel",
-    argument("name", metavar="DIST", help="the name for pip install"),
+    argument("name", metavar="DIST", help="the name of the package, for pip install"),
     argument("--kind", required=True, metavar="KIND", help=f"one of: {KIND_NAMES}"),
-    argument("--out", default=".", metavar="FOLDER", help="write FOLDER/DIST (%(default)s)"),
+    argument(
+        "--out", default=".", metavar="FOLDER", help="write FOLDER/DIST (default: %(default)s)"
+    ),
     argument("--author", default="", metavar="NAME", help="the name in the package's license"),
 )

@@ -42,7 +42,7 @@ def _run(options: argparse.Namespace) -> int:
     if len(files) < len(options.files):
         raise Mistake(f"two files of one name would be one run: {', '.join(options.files)}")
     folders = {name: Path(options.out) / name for name in files}
-    # All files and folders are checked before the first is trained: a mistake costs no hour.
+    # All files and folders are checked before the first is trained, which may take hours.
     if options.resume:
         for folder in folders.values():
             check_installed(folder)
@@ -95,8 +95,10 @@ def _train(pipeline: Pipeline, plan: Plan, name: str, file: str, quiet: bool) ->
 COMMAND = Command(
     _run,
     "ccl train examples/color_digits_infonce.toml examples/color_digits_fair.toml",
-    argument("files", nargs="+", metavar="FILE.toml", help="a pipeline"),
-    argument("--out", default="runs", metavar="DIR", help="the folder of the runs (%(default)s)"),
+    argument("files", nargs="+", metavar="FILE.toml", help="a configuration file"),
+    argument(
+        "--out", default="runs", metavar="DIR", help="the folder of the runs (default: %(default)s)"
+    ),
     argument("--resume", action="store_true", help="continue runs that were stopped"),
     argument("--overwrite", action="store_true", help="delete runs in these folders"),
     *(

@@ -117,7 +117,7 @@ def _resume_point(pipeline: Composition, layout: Layout) -> ResumePoint | None:
         raise RunExists(
             f"{layout.weights} is of a finished run, which has no checkpoint to continue from"
         )
-    # The checkpoint says what was trained; the record beside it may be of a later attempt.
+    # The checkpoint has the record of its run; the folder's may be of a later attempt.
     saved = point.record if point else None
     if saved is None and layout.record.exists():
         saved = read_json(layout.record)
@@ -197,7 +197,7 @@ def train(
     Args:
         prepared: The run.
         progress: Whether a progress bar is shown.
-        before: Called with the metrics before training, where they are measured.
+        before: Called with the metrics before training, if they are measured.
 
     Raises:
         RunExists: If a run was written into the folder in the meantime.
