@@ -66,7 +66,7 @@ def list(kind: str | None = None) -> TextTable:
 
 
 def info(kind: str, name: str) -> Description:
-    """A component's parameters with their defaults, its docstring, and where it comes from.
+    """A component's parameters with their defaults, its docstring, its file and its plug-in.
 
     Args:
         kind: Its kind.

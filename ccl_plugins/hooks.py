@@ -27,10 +27,11 @@ from ccl_plugins._engine import engine
 if TYPE_CHECKING:
     from ccl_plugins.protocols import ComposedPipeline
 
-PROJECT = "ccl_plugins"
+NAME = "ccl_plugins"
+"""The project's name in pluggy and in groups of entry points."""
 
-hookspec = pluggy.HookspecMarker(PROJECT)
-hookimpl = pluggy.HookimplMarker(PROJECT)
+hookspec = pluggy.HookspecMarker(NAME)
+hookimpl = pluggy.HookimplMarker(NAME)
 
 
 class Hooks:

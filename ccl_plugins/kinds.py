@@ -6,20 +6,16 @@ import functools
 from collections.abc import Iterable
 
 from ccl_plugins._engine import engine
-from ccl_plugins.hooks import Hooks
+from ccl_plugins.hooks import NAME, Hooks
 
 _P = "ccl_plugins.protocols:"
+_BATCHES = ("size", "batch_size", "seed", "condition")
 
 KINDS = (
     engine.Kind("objective", "A loss on pairs.", f"{_P}Objective"),
     engine.Kind("kernel", "A similarity on the conditioning variable.", f"{_P}Kernel"),
     engine.Kind("condition", "A conditioning variable.", f"{_P}Condition", ("dataset",)),
-    engine.Kind(
-        "sampler",
-        "The order of samples.",
-        f"{_P}Sampler",
-        ("size", "batch_size", "seed", "condition"),
-    ),
+    engine.Kind("sampler", "The order of samples.", f"{_P}Sampler", _BATCHES),
     engine.Kind("views", "The augmentations.", f"{_P}Views"),
     engine.Kind(
         "method", "A backbone, its heads and how they make pairs.", f"{_P}Method", ("backbone",)
@@ -32,8 +28,7 @@ KINDS = (
 FOLDERS = {kind.name: kind.name.removesuffix("s") + "s" for kind in KINDS}
 """The sub-package of each kind's components, and the module of its laws in ``testing``."""
 
-
-PROJECT = engine.Project("ccl_plugins", "ccl", KINDS, Hooks, host="ccl-plugins")
+PROJECT = engine.Project(NAME, "ccl", KINDS, Hooks, host="ccl-plugins")
 
 HEAVY = ("torch", "torchvision", "lightly", "timm", "pytorch_lightning", "sklearn", "matplotlib")
 """Modules that `ccl list` must not wait for: a hooks module imports them where it uses them."""

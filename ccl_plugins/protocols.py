@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, runtime_checkable
 
-from torch import Tensor
-from torch.nn import functional
+from torch import Tensor, nn
 
 from ccl_plugins.numerics.gram import Statistic
 from ccl_plugins.numerics.kernel_functions import SupportsFeatures as SupportsFeatures
@@ -33,7 +32,7 @@ class Embedded:
 
     Args:
         features: (u, n, f) backbone features of u views.
-        projections: (u, n, d) what the objective's anchors are made of.
+        projections: (u, n, d) the embeddings that become the objective's anchors.
         keys: (v, n, d) momentum keys, or None where the projections are the keys.
     """
 
@@ -51,7 +50,7 @@ class Embedded:
 
 
 def _unit(x: Tensor) -> Tensor:
-    return functional.normalize(at_least_float32(x), dim=-1)
+    return nn.functional.normalize(at_least_float32(x), dim=-1)
 
 
 @dataclass(frozen=True)
@@ -105,35 +104,28 @@ class Objective(Protocol):
     @property
     def conditions(self) -> Mapping[str, Sequence[ValueType]]:
         """The conditions that it reads, and the value types it accepts for each."""
-        ...
 
     @property
     def within_view(self) -> bool:
         """Whether keys of an anchor's own view are compared with it."""
-        ...
 
     @property
     def min_views(self) -> int:
         """The fewest views it can compare."""
-        ...
 
     @property
     def embedding(self) -> Literal["sphere", "raw"]:
         """Whether embeddings come L2-normalized."""
-        ...
 
     @property
     def distributed(self) -> Literal["mean", "replicated"]:
         """Whether each process has its own anchors' terms, or all have all."""
-        ...
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """Values and weights, (rows, n) each, whose weighted mean is the loss."""
-        ...
 
     def loss(self, pairs: Pairs) -> Tensor:
         """The scalar to minimize."""
-        ...
 
 
 class Kernel(Protocol):
@@ -146,11 +138,9 @@ class Kernel(Protocol):
     @property
     def positive_definite(self) -> bool:
         """Whether no eigenvalue of k(z, z) is below 0."""
-        ...
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         """(n, c), (m, c) -> (n, m); (n,), (m,) for class ids and scalars."""
-        ...
 
 
 class Condition(Protocol):
@@ -164,12 +154,10 @@ class Condition(Protocol):
     @property
     def refresh(self) -> Refresh:
         """When it is computed."""
-        ...
 
     @property
     def value_type(self) -> ValueType:
         """What the values are."""
-        ...
 
 
 class FittedCondition(Condition, Protocol):
@@ -186,7 +174,6 @@ class FittedCondition(Condition, Protocol):
                 condition with ``reads_embeddings = True``.
             previous: The table of the epoch before, for a warm start; None at first.
         """
-        ...
 
 
 class BatchCondition(Condition, Protocol):
@@ -194,23 +181,21 @@ class BatchCondition(Condition, Protocol):
 
     def __call__(self, embedded: Embedded) -> Tensor:
         """(n,), (n, c) or, where it differs per view, (u, n, c); without gradient."""
-        ...
 
 
 class Sampler(Protocol):
     """The order of samples: a pure function of its settings, the seed and the epoch.
 
-    The pipeline supplies ``size``, ``batch_size``, ``seed`` and, where asked for, ``condition`` (a row
-    per sample) by keyword.  A parameter ``on`` names it; ``value_types(parameters)`` says what it may hold.
+    The pipeline supplies ``size``, ``batch_size``, ``seed`` and ``condition`` (a row per sample) by keyword
+    to a constructor that takes them.  A parameter ``on`` names the condition; the static method
+    ``value_types(parameters)``, if it exists, gives the value types that are accepted.
     """
 
     def __len__(self) -> int:
         """Batches per epoch, whatever values a condition has."""
-        ...
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
         """Global batches of sample indices, (B,) or, for partners, (B, 2), from batch ``start`` on."""
-        ...
 
 
 class Views(Protocol):
@@ -219,15 +204,12 @@ class Views(Protocol):
     @property
     def count(self) -> int:
         """The number of views."""
-        ...
 
     def __call__(self, image: Any) -> list[Tensor]:
         """``count`` views of one image, each (channels, height, width)."""
-        ...
 
     def plain(self, image: Any) -> Tensor:
         """The image, or a batch, without augmentation, as features are computed from it."""
-        ...
 
 
 class Method(Protocol):
@@ -237,31 +219,29 @@ class Method(Protocol):
     method with a queue does.
     """
 
+    @property
+    def backbone(self) -> nn.Module:
+        """The network from images to features, a `Backbone`."""
+
     def encode(self, x: Tensor) -> Tensor:
         """Backbone features (n, f) of images (n, channels, height, width)."""
-        ...
 
     def project(self, x: Tensor) -> Tensor:
         """Projections (n, d) of images, as ``embed()`` of a condition needs them."""
-        ...
 
     def embed(self, views: Sequence[Tensor]) -> Embedded:
         """Features, projections and keys of a batch of views, each (n, channels, height, width)."""
-        ...
 
     def pairs(
         self, embedded: Embedded, condition: Mapping[str, Tensor], index: Tensor | None
     ) -> Pairs:
         """The pairs an objective sees, gathered over processes."""
-        ...
 
     def enqueue(self, pairs: Pairs) -> None:
         """Put the batch's keys into the queue, if there is one; called once, after all losses."""
-        ...
 
     def after_step(self, step: int, total: int) -> None:
         """Called after each optimizer step (momentum updates)."""
-        ...
 
 
 class Backbone(Protocol):
@@ -273,11 +253,9 @@ class Backbone(Protocol):
     @property
     def num_features(self) -> int:
         """The length f of a feature vector."""
-        ...
 
     def __call__(self, x: Tensor) -> Tensor:
         """(n, channels, height, width) -> (n, num_features)."""
-        ...
 
 
 class Dataset(Protocol):
@@ -292,11 +270,9 @@ class Dataset(Protocol):
         Raises:
             ValueError: For another split.
         """
-        ...
 
     def schema(self) -> Mapping[str, ValueType]:
-        """The metadata columns and what they hold, without reading an image."""
-        ...
+        """The metadata columns and their value types, without reading an image."""
 
 
 class Evaluator(Protocol):
@@ -304,7 +280,6 @@ class Evaluator(Protocol):
 
     def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
         """Metrics by name, as ``"linear/top1"``."""
-        ...
 
 
 class ComposedPipeline(Protocol):
@@ -313,25 +288,20 @@ class ComposedPipeline(Protocol):
     @property
     def choices(self) -> Mapping[str, Any]:
         """The choice of each kind that a pipeline has once, as ``"objective"``."""
-        ...
 
     @property
     def conditions(self) -> Mapping[str, Any]:
         """The choices of its conditions, by name."""
-        ...
 
     @property
     def settings(self) -> Any:
         """Its `ccl_plugins.training.FitSettings`."""
-        ...
 
     def to_dict(self) -> dict[str, Any]:
         """The record."""
-        ...
 
 
-# What a component may have beside its kind's protocol.  Whoever uses such a member asks
-# ``isinstance(component, Supports...)``; nothing else is looked for.
+# Optional members of components.  Whoever uses one tests ``isinstance(component, Supports...)``.
 
 
 @runtime_checkable
@@ -340,7 +310,6 @@ class SupportsSetup(Protocol):
 
     def setup(self, tables: Mapping[str, Table]) -> None:
         """Create them: called once, after the tables are fitted and before the optimizer exists."""
-        ...
 
 
 @runtime_checkable
@@ -349,7 +318,6 @@ class SupportsProgress(Protocol):
 
     def progress(self, step: int, total: int) -> None:
         """Set them for optimizer step ``step`` (from 0) of ``total``; called before each step."""
-        ...
 
 
 @runtime_checkable
@@ -358,7 +326,6 @@ class SupportsAfterStep(Protocol):
 
     def after_step(self) -> None:
         """Change it; called after each optimizer step."""
-        ...
 
 
 @runtime_checkable
@@ -367,7 +334,6 @@ class SupportsScalars(Protocol):
 
     def scalars(self) -> Mapping[str, Tensor]:
         """Their present values by name, without gradient."""
-        ...
 
 
 @runtime_checkable
@@ -376,7 +342,6 @@ class SupportsStatistics(Protocol):
 
     def statistics(self) -> Mapping[str, Statistic]:
         """The statistics by the name under which they reach ``Pairs.extras``."""
-        ...
 
 
 @runtime_checkable
@@ -386,7 +351,6 @@ class SupportsHierarchies(Protocol):
     @property
     def hierarchies(self) -> bool:
         """Whether it does."""
-        ...
 
 
 @runtime_checkable
@@ -396,7 +360,6 @@ class StopsGradient(Protocol):
     @property
     def stops_gradient(self) -> bool:
         """Whether this is so."""
-        ...
 
 
 @runtime_checkable
@@ -406,7 +369,6 @@ class SupportsReadsEmbeddings(Protocol):
     @property
     def reads_embeddings(self) -> bool:
         """Whether it does; all processes then compute the embeddings before the first one fits."""
-        ...
 
 
 @runtime_checkable
@@ -416,7 +378,6 @@ class SupportsMissing(Protocol):
     @property
     def missing(self) -> Missing:
         """The policy; a condition without this member has ``"error"``."""
-        ...
 
 
 @runtime_checkable
@@ -426,7 +387,6 @@ class SupportsHierarchy(Protocol):
     @property
     def hierarchy(self) -> bool:
         """Whether its values are (N, L) class ids of L levels."""
-        ...
 
 
 @runtime_checkable
@@ -436,7 +396,6 @@ class SupportsWithinBatch(Protocol):
     @property
     def within_batch(self) -> bool:
         """Whether values of different batches cannot be compared, as in a queue."""
-        ...
 
 
 @runtime_checkable
@@ -446,7 +405,6 @@ class SupportsTransforms(Protocol):
     @property
     def transforms(self) -> Sequence[Callable[[Any], Tensor]]:
         """For each view the function that makes it from an image."""
-        ...
 
 
 @runtime_checkable
@@ -459,7 +417,6 @@ class SupportsBatchCheck(Protocol):
         Raises:
             ValueError: Saying which sizes would do.
         """
-        ...
 
 
 @runtime_checkable
@@ -472,7 +429,6 @@ class SupportsReadConditions(Protocol):
         Args:
             look_up: From dataset indices (k,) to the rows of every fitted condition by name.
         """
-        ...
 
 
 @runtime_checkable
@@ -481,7 +437,6 @@ class SupportsKeepStatistics(Protocol):
 
     def keep_statistics(self, statistics: Mapping[str, Statistic]) -> None:
         """Keep those; called once, after the objective's ``setup``."""
-        ...
 
 
 @runtime_checkable
@@ -490,7 +445,6 @@ class SupportsNoWeightDecay(Protocol):
 
     def no_weight_decay(self) -> set[str]:
         """Their names."""
-        ...
 
 
 @runtime_checkable
@@ -499,7 +453,6 @@ class SupportsLayerNumbers(Protocol):
 
     def layer_numbers(self) -> dict[str, int]:
         """The layer of each parameter by name, 0 nearest to the image."""
-        ...
 
 
 @runtime_checkable
@@ -509,19 +462,16 @@ class SupportsPretrained(Protocol):
     @property
     def pretrained(self) -> bool:
         """Whether it does; it is then measured before training too."""
-        ...
 
 
 @runtime_checkable
 class SupportsColumn(Protocol):
-    """An evaluator that reads one metadata column; it is refused where the data set lacks that."""
+    """An evaluator that reads one metadata column; a data set without it is refused."""
 
     @property
     def column(self) -> str:
         """The column's name."""
-        ...
 
     @property
     def value_types(self) -> Sequence[ValueType]:
         """The value types that the column may have."""
-        ...

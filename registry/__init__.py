@@ -4,9 +4,9 @@ Uses the standard library and pluggy alone; the project that uses it says which 
 """
 
 from .catalog import Namespace as Namespace
+from .catalog import Offer as Offer
 from .catalog import Registry as Registry
 from .choice import Choice as Choice
-from .choice import Offer as Offer
 from .config import from_json as from_json
 from .config import known_keys as known_keys
 from .config import read_toml as read_toml

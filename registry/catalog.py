@@ -7,11 +7,10 @@ import numbers
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from types import ModuleType
 from typing import Any
 
-from .choice import Choice, Offer
+from .choice import Choice
 from .discovery import Discovery, Failure, Plugin
 from .errors import AmbiguousName, InvalidConfig, InvalidParameter, RegistryError, UnknownComponent
 from .params import Schema, fill, schema
@@ -30,7 +29,7 @@ from .spec import (
 
 
 class Registry:
-    """The components of a project, of installed plugins and of the running session.
+    """The components of a project: those of installed plugins and of the running session.
 
     Plugins are read at the first look-up, and a component is imported when it is chosen.
 
@@ -334,8 +333,7 @@ class Namespace:
             if hasattr(self.shadowed, name):
                 return getattr(self.shadowed, name)
             raise AttributeError(str(error)) from None
-        choose = partial(self._registry.choose, self._kind, spec.id)
-        return Offer(choose, partial(self._signature, spec))
+        return Offer(self._registry, spec)
 
     def __dir__(self) -> list[str]:
         return sorted({spec.name for spec in self._registry.specs(self._kind)})
@@ -343,9 +341,20 @@ class Namespace:
     def __repr__(self) -> str:
         return f"<{self._kind}: {', '.join(dir(self))}>"
 
-    def _signature(self, spec: ComponentSpec) -> str:
-        parameters = ", ".join(map(str, self._registry.schema(spec).parameters))
-        return f"{self._registry.short_name(spec)}({parameters})"
+
+class Offer:
+    """A component on offer: call it with parameters to choose it; it prints with its parameters."""
+
+    def __init__(self, registry: Registry, spec: ComponentSpec) -> None:
+        self._registry, self._spec = registry, spec
+
+    def __call__(self, **params: Any) -> Choice:
+        """The choice with these parameters."""
+        return self._registry.choose(self._spec.kind, self._spec.id, **params)
+
+    def __repr__(self) -> str:
+        parameters = ", ".join(map(str, self._registry.schema(self._spec).parameters))
+        return f"{self._registry.short_name(self._spec)}({parameters})"
 
 
 def _is_object(spec: ComponentSpec) -> bool:

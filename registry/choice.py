@@ -114,26 +114,6 @@ class Choice:
         return f"{self._name}({', '.join(f'{k}={v!r}' for k, v in self.params.items())})"
 
 
-class Offer:
-    """A component on offer: call it with parameters to choose it.
-
-    Args:
-        choose: Returns the choice with the parameters that it is called with.
-        signature: Returns the parameters as text.
-    """
-
-    def __init__(self, choose: Callable[..., Choice], signature: Callable[[], str]) -> None:
-        self._choose = choose
-        self._signature = signature
-
-    def __call__(self, **params: Any) -> Choice:
-        """The choice with these parameters."""
-        return self._choose(**params)
-
-    def __repr__(self) -> str:
-        return self._signature()
-
-
 def _built(
     value: Any, supplied: Mapping[str, Any], cache: dict[Any, Any] | None, where: str
 ) -> Any:

@@ -1,15 +1,4 @@
-"""The errors of the registry, as one tree.
-
-```
-RegistryError
-├── UnknownComponent   (KeyError)     no component, kind or plugin has this name
-├── AmbiguousName                     several plugins offer the name; qualify it
-├── InvalidSpec        (ValueError)   a plugin declares something that cannot be offered
-├── PluginFailed       (ImportError)  a plugin or one of its components cannot be imported
-├── InvalidParameter   (TypeError)    a component does not accept this parameter or value
-└── InvalidConfig      (ValueError)   a file or record cannot be read or written
-```
-"""
+"""The errors of the registry: `RegistryError` and its subclasses."""
 
 from __future__ import annotations
 

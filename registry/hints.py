@@ -28,15 +28,12 @@ class Reader(Protocol):
 
     def kind_of(self, hint: object) -> str | None:
         """The kind whose protocol a hint is or inherits from."""
-        ...
 
     def read(self, kind: str, data: Any, where: str) -> Any:
         """The choice of this kind that a value stands for."""
-        ...
 
     def read_unhinted(self, data: Any, where: str) -> Any:
         """The choice that a value names with its kind; any other value unchanged."""
-        ...
 
 
 def accept(value: Any, hint: Any, reader: Reader, where: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -43,12 +43,8 @@ class Schema:
     supplied: tuple[Parameter, ...] = ()
 
 
-def schema(target: Callable[..., Any], supplied: Iterable[str] = ()) -> Schema:
-    """The schema of a class or function.
-
-    Args:
-        target: The class or function.
-        supplied: Names of parameters that a pipeline supplies.
+def schema(target: Callable[..., Any], supplied: Collection[str] = ()) -> Schema:
+    """The schema of a class or function; a pipeline supplies the parameters named in ``supplied``.
 
     Raises:
         InvalidSpec: If it takes ``*args`` or ``**kwargs``, whose names cannot be checked.
@@ -67,18 +63,13 @@ def schema(target: Callable[..., Any], supplied: Iterable[str] = ()) -> Schema:
             f"the constructor of {target.__name__} takes '{stars}{variadic[0].name}'; "
             "every parameter must be named, for names and types to be checked"
         )
-    names = set(supplied)
-    parameters = [_parameter(p, _globals(target)) for p in found]
-    return Schema(
-        tuple(p for p in parameters if p.name not in names),
-        tuple(p for p in parameters if p.name in names),
-    )
-
-
-def _globals(target: Callable[..., Any]) -> dict[str, Any]:
     init = inspect.getattr_static(target, "__init__") if isinstance(target, type) else target
-    function = inspect.unwrap(init)
-    return getattr(function, "__globals__", {})
+    names = getattr(inspect.unwrap(init), "__globals__", {})
+    parameters = [_parameter(p, names) for p in found]
+    return Schema(
+        tuple(p for p in parameters if p.name not in supplied),
+        tuple(p for p in parameters if p.name in supplied),
+    )
 
 
 def _parameter(found: inspect.Parameter, names: dict[str, Any]) -> Parameter:
@@ -100,20 +91,16 @@ def fill(
 ) -> dict[str, Any]:
     """Every parameter with its value, checked; parameters that are not given have their defaults.
 
-    Args:
-        schema: The component's parameters.
-        given: Values by name; a component may be a name, a table, a choice or an object.
-        reader: Turns those into choices.
-        label: The component's name in messages.
-        where: The place in a config, for messages.
+    Messages begin with ``where``, the place in a config, and ``label``, the component's name.
 
     Raises:
         InvalidParameter: For an unknown name, a missing value, or a value of the wrong type.
     """
     prefix = f"{where}: {label}" if where else label
     names = [parameter.name for parameter in schema.parameters]
+    supplied = [parameter.name for parameter in schema.supplied]
     for name in given:
-        if name in (parameter.name for parameter in schema.supplied):
+        if name in supplied:
             raise InvalidParameter(f"{prefix}: {name!r} is supplied when it is built, not chosen")
         if name not in names:
             near = did_you_mean(name, names, "It takes")

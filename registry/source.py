@@ -1,4 +1,4 @@
-"""Read a component's source without importing it: its summary, and whether its module exists."""
+"""What is known of a component without importing it: its summary, and whether its module exists."""
 
 from __future__ import annotations
 
@@ -9,11 +9,7 @@ from importlib.util import find_spec
 
 
 def summary(target: str) -> str:
-    """The first line of a docstring; empty if it cannot be read.
-
-    Args:
-        target: ``"module:Class"``; neither the module nor a package above it is imported.
-    """
+    """The first line of the docstring of ``"module:Class"``; empty if it cannot be read."""
     module, _, path = target.partition(":")
     try:
         spec = _locate(module)
@@ -28,11 +24,7 @@ def summary(target: str) -> str:
 
 
 def missing_module(target: str) -> str:
-    """The module of a target if it does not exist; empty if it exists or that is unknown.
-
-    Args:
-        target: ``"module:Class"``; nothing is imported.
-    """
+    """The module of ``"module:Class"`` if it does not exist; empty if it exists or that is unknown."""
     module = target.partition(":")[0]
     try:
         return "" if _locate(module) else module

@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ccl_plugins._engine import engine
-from ccl_plugins.cli import check, doctor, evaluate, export, info, information, new, train
-from ccl_plugins.cli import list as list_command
+from ccl_plugins.cli import check, doctor, evaluate, export, info, information, list, new, train
 from ccl_plugins.cli.commands import Mistake, message
 from ccl_plugins.kinds import registry
 
-COMMANDS = (list_command, info, doctor, train, evaluate, check, export, information, new)
+COMMANDS = (list, info, doctor, train, evaluate, check, export, information, new)
 """The modules of the commands, in the order of the help."""
 
 
@@ -57,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for module in COMMANDS:
-        module.add(commands)
+        module.COMMAND.add_to(commands)
     return parser
 
 

@@ -1,32 +1,70 @@
-"""Shared by the sub-commands: adding a parser, and reporting a user's mistake in one line."""
+"""Shared by the sub-commands: their parsers, their output, and one line for a user's mistake."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from typing import Any
 
 from ccl_plugins._engine import engine
+from ccl_plugins.kinds import KINDS
 
-if TYPE_CHECKING:
-    # argparse has no public name for what `add_subparsers` returns.
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+Argument = tuple[tuple[str, ...], dict[str, Any]]
 
 
 class Mistake(ValueError):
     """A mistake in the call or in a file that it names; the message says what would be right."""
 
 
-def command(commands: Commands, name: str, doc: str, example: str) -> argparse.ArgumentParser:
-    """Add a sub-command whose help ends with an example."""
-    return commands.add_parser(
-        name,
-        help=doc,
-        description=doc,
-        epilog=f"example:\n  {example}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+class Command:
+    """A sub-command.
+
+    Args:
+        run: Runs it and returns the exit status; its docstring is the help.
+        example: A call, shown at the end of the help.
+        arguments: Its arguments.
+    """
+
+    def __init__(
+        self, run: Callable[[argparse.Namespace], int], example: str, *arguments: Argument
+    ) -> None:
+        self.run, self.example, self.arguments = run, example, arguments
+
+    def add_to(self, commands: Any) -> None:
+        """Add its parser to those that ``add_subparsers`` returned."""
+        doc = " ".join((self.run.__doc__ or "").split())
+        parser = commands.add_parser(
+            self.example.split()[1],
+            help=doc,
+            description=doc,
+            epilog=f"example:\n  {self.example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        for names, options in self.arguments:
+            parser.add_argument(*names, **options)
+        parser.set_defaults(run=self.run)
+
+
+def argument(*names: str, **options: Any) -> Argument:
+    """An argument of a command, as ``ArgumentParser.add_argument`` takes it."""
+    return names, options
+
+
+JSON = argument("--json", action="store_true", help="print JSON")
+KIND_NAMES = ", ".join(kind.name for kind in KINDS)
+
+
+def show(options: argparse.Namespace, work: Callable[[], Any]) -> Any:
+    """Print what ``work`` returns, as JSON if ``--json`` is given, and return it.
+
+    The standard output has nothing else: what components print meanwhile goes to the standard error.
+    """
+    with redirect_stdout(sys.stderr):
+        result = work()
+    print(result.json() if options.json else result)
+    return result
 
 
 @contextmanager

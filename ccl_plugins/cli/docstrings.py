@@ -1,4 +1,4 @@
-"""The documentation of a component, with what its class leaves to its bases."""
+"""The documentation of a component, completed from the docstrings of its base classes."""
 
 from __future__ import annotations
 

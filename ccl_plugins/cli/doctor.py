@@ -3,44 +3,32 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
-from typing import TYPE_CHECKING
 
 from ccl_plugins._engine import engine
-from ccl_plugins.cli.commands import command
+from ccl_plugins.cli.commands import JSON, Command, argument, show
 from ccl_plugins.cli.list import rivals
 from ccl_plugins.cli.tables import TextTable
 from ccl_plugins.kinds import HEAVY, registry
-
-if TYPE_CHECKING:
-    from ccl_plugins.cli.commands import Commands
 
 LIBRARIES = ("torch", "torchvision", "lightly", "pytorch-lightning", "timm", "pluggy")
 SLOW = 0.2
 """Seconds; a hooks module that takes longer to import is reported."""
 
 
-def add(commands: Commands) -> None:
-    """Add the sub-command."""
-    parser = command(
-        commands,
-        "doctor",
-        "Show plug-ins, what failed and why, and library versions; exit with 1 if something failed.",
-        "ccl doctor --load",
-    )
-    parser.add_argument("--load", action="store_true", help="import every component too")
-    parser.add_argument("--json", action="store_true", help="as a JSON object")
-    parser.set_defaults(run=_run)
-
-
 def _run(options: argparse.Namespace) -> int:
-    report = examine(registry(), load=options.load)
-    print(report.json() if options.json else report)
-    return 0 if report.healthy else 1
+    """Show plug-ins, what failed and why, and library versions; exit with 1 if something failed."""
+    return 0 if show(options, lambda: examine(registry(), load=options.load)).healthy else 1
+
+
+COMMAND = Command(
+    _run,
+    "ccl doctor --load",
+    argument("--load", action="store_true", help="import every component too"),
+    JSON,
+)
 
 
 @dataclass(frozen=True)
@@ -106,8 +94,7 @@ def examine(registry: engine.Registry, *, load: bool = False) -> Report:
     failures = [*registry.failures]
     for spec in registry.specs() if load else ():
         try:
-            with contextlib.redirect_stdout(sys.stderr):  # the output may be JSON
-                registry.schema(spec)
+            registry.schema(spec)
         except engine.RegistryError as error:
             failures.append(engine.Failure.of(spec.plugin, spec.version, error))
     return Report(
@@ -143,15 +130,13 @@ def _unmet(registry: engine.Registry) -> Iterator[Finding]:
             except InvalidRequirement:
                 yield Finding(name, f"it needs {line!r}, which is no requirement")
                 continue
+            version, needs = _version(wanted.name), f"{wanted.name}{wanted.specifier}"
             if wanted.marker and not wanted.marker.evaluate({"extra": ""}):
                 continue
-            version = _version(wanted.name)
             if not version:
                 yield Finding(name, f"it needs {wanted}, which is not installed")
             elif not wanted.specifier.contains(version, prereleases=True):
-                yield Finding(
-                    name, f"it needs {wanted.name}{wanted.specifier}, and {version} is installed"
-                )
+                yield Finding(name, f"it needs {needs}, and {version} is installed")
 
 
 def _names(registry: engine.Registry) -> Iterator[Finding]:
@@ -166,24 +151,17 @@ def _names(registry: engine.Registry) -> Iterator[Finding]:
 def _side_effects(registry: engine.Registry) -> Iterator[Finding]:
     """Second copies of plug-ins, and side effects of importing their hooks."""
     for plugin in registry.plugins:
-        if plugin.copies:
-            yield Finding(
-                plugin.name,
-                f"installed more than once, the first counts: {', '.join(plugin.copies)}",
-            )
+        name, copies = plugin.name, ", ".join(plugin.copies)
+        if copies:
+            yield Finding(name, f"installed more than once, the first counts: {copies}")
         if plugin.seconds > SLOW:
-            yield Finding(
-                plugin.name, f"its hooks took {plugin.seconds:.1f} s, for which all commands wait"
-            )
-        heavy = sorted({*HEAVY} & {*plugin.modules})
-        if heavy:
-            yield Finding(
-                plugin.name,
-                f"its hooks module imports {', '.join(heavy)} at its top; a hook imports what it"
-                " needs when it is called",
-            )
+            seconds = f"{plugin.seconds:.1f} s"
+            yield Finding(name, f"its hooks took {seconds}, and every command waits for them")
+        if heavy := ", ".join(sorted({*HEAVY} & {*plugin.modules})):
+            advice = "import it in the hook that needs it"
+            yield Finding(name, f"its hooks module imports {heavy} at its top: {advice}")
         if plugin.printed:
-            yield Finding(plugin.name, f"its hooks module prints when imported: {plugin.printed!r}")
+            yield Finding(name, f"its hooks module prints when imported: {plugin.printed!r}")
 
 
 def _version(distribution: str) -> str:

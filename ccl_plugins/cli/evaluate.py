@@ -6,42 +6,42 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ccl_plugins.cli.commands import command, reporting_mistakes
+from ccl_plugins.cli.commands import JSON, Command, argument, reporting_mistakes, show
 from ccl_plugins.cli.tables import TextTable
 
 if TYPE_CHECKING:
-    from ccl_plugins.cli.commands import Commands
     from ccl_plugins.runs.pipeline import Run
 
 
-def add(commands: Commands) -> None:
-    """Add the sub-command."""
-    parser = command(
-        commands,
-        "evaluate",
-        "Measure the frozen features of finished runs again, and show all in one table.",
-        "ccl evaluate runs/color_digits_fair",
-    )
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="a folder that `ccl train` wrote")
-    parser.add_argument("--json", action="store_true", help="as a JSON array")
-    parser.set_defaults(run=_run)
-
-
 def _run(options: argparse.Namespace) -> int:
-    from ccl_plugins.runs.pipeline import load
-
-    with reporting_mistakes():
-        runs = [load(folder) for folder in options.runs]
-    while runs:  # and no longer than it is measured, since its networks may be on a GPU
-        _measure(runs.pop(0))
-    table = side_by_side([load(folder) for folder in options.runs])
-    print(table.json() if options.json else table)
+    """Measure the frozen features of finished runs again, and show all in one table."""
+    show(options, lambda: _measured(options.runs))
     return 0
 
 
-def _measure(run: Run) -> None:
+COMMAND = Command(
+    _run,
+    "ccl evaluate runs/color_digits_fair",
+    argument("runs", nargs="+", metavar="RUN", help="a folder that `ccl train` wrote"),
+    JSON,
+)
+
+
+def _measured(folders: Sequence[str]) -> TextTable:
+    """The new metrics of runs."""
+    from ccl_plugins.runs.pipeline import load
+
     with reporting_mistakes():
-        _ = run.parts, run.splits  # reads weights and data
+        runs = [load(folder) for folder in folders]
+    while runs:
+        measure_run(runs.pop(0))  # and let go of its networks, which may be on a GPU
+    return side_by_side([load(folder) for folder in folders])
+
+
+def measure_run(run: Run, file: str = "") -> None:
+    """Evaluate a run; errors of reading its weights and data are mistakes of the user, in ``file``."""
+    with reporting_mistakes(file):
+        _ = run.parts, run.splits
     run.evaluate()
 
 

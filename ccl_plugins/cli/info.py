@@ -8,34 +8,26 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ccl_plugins._engine import engine
-from ccl_plugins.cli.commands import command
+from ccl_plugins.cli.commands import KIND_NAMES, Command, argument
 from ccl_plugins.cli.docstrings import documentation
-from ccl_plugins.kinds import KINDS, protocol, registry
-
-if TYPE_CHECKING:
-    from ccl_plugins.cli.commands import Commands
-
-
-def add(commands: Commands) -> None:
-    """Add the sub-command."""
-    parser = command(
-        commands,
-        "info",
-        "Show a component: parameters with defaults, documentation, file and plug-in.",
-        "ccl info kernel rbf",
-    )
-    kinds = ", ".join(kind.name for kind in KINDS)
-    parser.add_argument("kind", metavar="KIND", help=f"one of: {kinds}")
-    parser.add_argument("name", metavar="NAME", help="its name, or PLUGIN/NAME")
-    parser.set_defaults(run=_run)
+from ccl_plugins.kinds import protocol, registry
 
 
 def _run(options: argparse.Namespace) -> int:
+    """Show a component: parameters with defaults, documentation, file and plug-in."""
     print(describe(registry(), options.kind, options.name))
     return 0
+
+
+COMMAND = Command(
+    _run,
+    "ccl info kernel rbf",
+    argument("kind", metavar="KIND", help=f"one of: {KIND_NAMES}"),
+    argument("name", metavar="NAME", help="its name, or PLUGIN/NAME"),
+)
 
 
 @dataclass(frozen=True)

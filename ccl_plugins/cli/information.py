@@ -6,36 +6,32 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.cli.commands import Mistake, command, reporting_mistakes
+from ccl_plugins.cli.commands import JSON, Command, Mistake, argument, reporting_mistakes, show
 from ccl_plugins.cli.tables import TextTable
 
 if TYPE_CHECKING:
-    from ccl_plugins.cli.commands import Commands
     from ccl_plugins.information.plane import Point
 
 
-def add(commands: Commands) -> None:
-    """Add the sub-command."""
-    parser = command(
-        commands,
-        "information",
-        "Show what a pipeline's static categorical conditions tell about a column, in bits.",
-        "ccl information examples/weak_labels.toml --sweep k=1,2,3 --plot information.png",
-    )
-    parser.add_argument("file", metavar="FILE.toml", help="a pipeline")
-    parser.add_argument(
-        "--against", default="label", metavar="COLUMN", help="the target T (%(default)s)"
-    )
-    parser.add_argument(
-        "--sweep", metavar="PARAMETER=V,V,...", help="a condition for each value of a parameter"
-    )
-    parser.add_argument("--on", metavar="NAME", help="the condition to sweep")
-    parser.add_argument("--plot", metavar="FILE.png", help="a picture of the sweep")
-    parser.add_argument("--json", action="store_true", help="as a JSON array")
-    parser.set_defaults(run=_run)
-
-
 def _run(options: argparse.Namespace) -> int:
+    """Show what a pipeline's static categorical conditions tell about a column, in bits."""
+    show(options, lambda: _table(options))
+    return 0
+
+
+COMMAND = Command(
+    _run,
+    "ccl information examples/weak_labels.toml --sweep k=1,2,3 --plot information.png",
+    argument("file", metavar="FILE.toml", help="a configuration file"),
+    argument("--against", default="label", metavar="COLUMN", help="the target T (default: label)"),
+    argument("--sweep", metavar="PARAMETER=V,V,...", help="values of one parameter of a condition"),
+    argument("--on", metavar="NAME", help="the condition to sweep"),
+    argument("--plot", metavar="FILE.png", help="draw the sweep into this file"),
+    JSON,
+)
+
+
+def _table(options: argparse.Namespace) -> TextTable:
     from ccl_plugins.information.plane import best, plot
     from ccl_plugins.pipeline import Composition, plane, sweep
 
@@ -57,9 +53,7 @@ def _run(options: argparse.Namespace) -> int:
             ]
             if options.plot:
                 plot(points, options.plot, parameter, against)
-    table = tabulate(points, against, notes)
-    print(table.json() if options.json else table)
-    return 0
+    return tabulate(points, against, notes)
 
 
 def tabulate(points: Sequence[Point], against: str, notes: Sequence[str] = ()) -> TextTable:

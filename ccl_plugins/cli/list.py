@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from ccl_plugins._engine import engine
-from ccl_plugins.cli.commands import command
+from ccl_plugins.cli.commands import JSON, KIND_NAMES, Command, argument, show
 from ccl_plugins.cli.tables import TextTable
-from ccl_plugins.kinds import KINDS, registry
-
-if TYPE_CHECKING:
-    from ccl_plugins.cli.commands import Commands
-
-
-def add(commands: Commands) -> None:
-    """Add the sub-command."""
-    parser = command(commands, "list", "List the components on offer.", "ccl list kernel")
-    kinds = ", ".join(kind.name for kind in KINDS)
-    parser.add_argument("kind", nargs="?", metavar="KIND", help=f"one of: {kinds}")
-    parser.add_argument("--json", action="store_true", help="as a JSON array")
-    parser.set_defaults(run=_run)
+from ccl_plugins.kinds import registry
 
 
 def _run(options: argparse.Namespace) -> int:
-    table = listing(registry(), options.kind)
-    print(table.json() if options.json else table)
+    """List the components on offer."""
+    show(options, lambda: listing(registry(), options.kind))
     return 0
+
+
+COMMAND = Command(
+    _run,
+    "ccl list kernel",
+    argument("kind", nargs="?", metavar="KIND", help=f"one of: {KIND_NAMES}"),
+    JSON,
+)
 
 
 def listing(registry: engine.Registry, kind: str | None = None) -> TextTable:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
-class TextTable:
+class TextTable(list[dict[str, Any]]):
     """Rows with equal keys, printed as a table.
 
     Args:
@@ -14,23 +14,14 @@ class TextTable:
         notes: Lines printed below the table.
     """
 
-    def __init__(self, rows: Sequence[Mapping[str, Any]], notes: Sequence[str] = ()) -> None:
-        self.rows = [dict(row) for row in rows]
-        self.notes = list(notes)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter(self.rows)
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        return self.rows[index]
+    def __init__(self, rows: Iterable[dict[str, Any]], notes: Sequence[str] = ()) -> None:
+        super().__init__(rows)
+        self.notes = notes
 
     @property
     def _cells(self) -> list[list[str]]:
         """The heading and the rows, without empty columns."""
-        names = [n for n in (self.rows[0] if self.rows else ()) if any(_text(r[n]) for r in self)]
+        names = [n for n in (self[0] if self else ()) if any(_text(r[n]) for r in self)]
         return [[n.upper() for n in names], *([_text(row[n]) for n in names] for row in self)]
 
     def __str__(self) -> str:
@@ -40,7 +31,7 @@ class TextTable:
             "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
             for row in cells
         ]
-        return "\n".join([*(lines if self.rows else ["(none)"]), *self.notes])
+        return "\n".join([*(lines if self else ["(none)"]), *self.notes])
 
     __repr__ = __str__
 
@@ -59,7 +50,7 @@ class TextTable:
         """The rows as a JSON array."""
         import json
 
-        return json.dumps(self.rows, indent=2)
+        return json.dumps(self, indent=2)
 
 
 def _text(value: Any) -> str:

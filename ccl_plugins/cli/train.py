@@ -8,62 +8,32 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.cli.commands import Mistake, command, reporting_mistakes
-from ccl_plugins.cli.evaluate import side_by_side
+from ccl_plugins.cli.commands import Command, Mistake, argument, reporting_mistakes
+from ccl_plugins.cli.evaluate import measure_run, side_by_side
 
 if TYPE_CHECKING:
-    from ccl_plugins.cli.commands import Commands
     from ccl_plugins.runs.pipeline import Pipeline
     from ccl_plugins.runs.train import Plan
 
 _VALUES: dict[str, Any] = {
     "epochs": int,
-    "batch-size": int,
+    "batch_size": int,
     "seed": int,
     "devices": int,
     "nodes": int,
     "precision": str,
     "accumulate": int,
-    "micro-batch": int,
+    "micro_batch": int,
     "clip": float,
-    "keep-last": int,
+    "keep_last": int,
 }
 """Settings of ``[fit]`` that the command line takes a value for."""
 
-
-def add(commands: Commands) -> None:
-    """Add the sub-command."""
-    parser = command(
-        commands,
-        "train",
-        "Train each FILE into DIR/<name of the file>, evaluate it, and show all in one table.",
-        "ccl train examples/color_digits_infonce.toml examples/color_digits_fair.toml",
-    )
-    parser.add_argument("files", nargs="+", metavar="FILE.toml", help="a pipeline")
-    parser.add_argument(
-        "--out", default="runs", metavar="DIR", help="the folder of the runs (%(default)s)"
-    )
-    existing = parser.add_mutually_exclusive_group()
-    existing.add_argument("--resume", action="store_true", help="continue runs that were stopped")
-    existing.add_argument("--overwrite", action="store_true", help="delete runs in these folders")
-    for name, kind in _VALUES.items():
-        where = name.replace("-", "_")
-        parser.add_argument(f"--{name}", type=kind, help=f"in place of the file's {where}")
-    parser.add_argument("--compile", action="store_true", help="compile networks and objective")
-    parser.add_argument("--detect-anomaly", action="store_true", help="look for NaN in every step")
-    parser.add_argument("--quiet", action="store_true", help="no progress bar")
-    parser.set_defaults(run=_run)
-
-
-def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    """The settings given on the command line."""
-    named = {name.replace("-", "_") for name in _VALUES}
-    given = {k: v for k, v in vars(options).items() if k in named and v is not None}
-    switches = {k: True for k in ("compile", "detect_anomaly") if getattr(options, k)}
-    return {**given, **switches}
+_SETTINGS = (*_VALUES, "compile", "detect_anomaly")
 
 
 def _run(options: argparse.Namespace) -> int:
+    """Train each FILE into DIR/<name of the file>, evaluate it, and show all in one table."""
     from ccl_plugins.runs.pipeline import Pipeline, load
     from ccl_plugins.runs.train import RunInterrupted, check, check_installed, is_first
     from ccl_plugins.training.monitor import NonFiniteLoss
@@ -72,14 +42,15 @@ def _run(options: argparse.Namespace) -> int:
     if len(files) < len(options.files):
         raise Mistake(f"two files of one name would be one run: {', '.join(options.files)}")
     folders = {name: Path(options.out) / name for name in files}
-    # All files and folders are checked before the first is trained: a mistake costs no hour.
+    # All files and folders are checked before the first is trained, which may take hours.
     if options.resume:
         for folder in folders.values():
             check_installed(folder)
     plans = {}
+    settings = {k: v for k in _SETTINGS if (v := getattr(options, k)) is not None}
     for name, file in files.items():
         with reporting_mistakes(file):
-            pipeline = Pipeline.from_toml(file, **_settings(options))
+            pipeline = Pipeline.from_toml(file, **settings)
             existing = {"resume": options.resume, "overwrite": options.overwrite}
             plans[name] = pipeline, check(pipeline, folders[name], **existing)
     for name, (pipeline, plan) in plans.items():
@@ -118,7 +89,25 @@ def _train(pipeline: Pipeline, plan: Plan, name: str, file: str, quiet: bool) ->
         with reporting_mistakes(file):
             raise
     if is_first():
-        run = Run(folder, pipeline)
-        with reporting_mistakes(file):
-            _ = run.parts, run.splits  # reads weights and data
-        run.evaluate()
+        measure_run(Run(folder, pipeline), file)
+
+
+COMMAND = Command(
+    _run,
+    "ccl train examples/color_digits_infonce.toml examples/color_digits_fair.toml",
+    argument("files", nargs="+", metavar="FILE.toml", help="a configuration file"),
+    argument(
+        "--out", default="runs", metavar="DIR", help="the folder of the runs (default: %(default)s)"
+    ),
+    argument("--resume", action="store_true", help="continue runs that were stopped"),
+    argument("--overwrite", action="store_true", help="delete runs in these folders"),
+    *(
+        argument(f"--{name.replace('_', '-')}", type=kind, help=f"in place of the file's {name}")
+        for name, kind in _VALUES.items()
+    ),
+    argument("--compile", action="store_const", const=True, help="compile networks and objective"),
+    argument(
+        "--detect-anomaly", action="store_const", const=True, help="look for NaN in every step"
+    ),
+    argument("--quiet", action="store_true", help="no progress bar"),
+)

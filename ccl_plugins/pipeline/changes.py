@@ -6,17 +6,14 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-FREE = frozenset(
-    f"fit.{name}"
-    for name in (
-        "workers",
-        "log_every",
-        "checkpoint_every",
-        "checkpoint_every_steps",
-        "keep_last",
-        "detect_anomaly",
-    )
-)
+FREE = {
+    "fit.workers",
+    "fit.log_every",
+    "fit.checkpoint_every",
+    "fit.checkpoint_every_steps",
+    "fit.keep_last",
+    "fit.detect_anomaly",
+}
 """Settings that may change when a run is resumed: they do not change what is trained."""
 
 

@@ -1,11 +1,10 @@
-"""Composition: named choices, checked against each other, that become modules when they are needed."""
+"""A composition: the choices of an experiment, checked against each other and built when needed."""
 
 from __future__ import annotations
 
 import copy
 import warnings
 from collections.abc import Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,24 +27,24 @@ class Composition:
     """A whole experiment as data: data set, views, backbone, method, objective, conditions and sampler.
 
     Each part is a choice (`ccl.kernel("rbf", scale=0.1)`), a bare name, a table with ``use``, or an
-    object of your own.  Here they are checked against each other before training data is read, and the data
-    set, conditions, views and evaluators are built once; `build` makes new networks.
+    object of your own.  The constructor checks them against each other before training data is read, and
+    builds the data set, conditions, views and evaluators once; `build` makes new networks.
 
     Args:
-        dataset: What is trained on.
-        backbone: Images to features.
+        dataset: The data set to train on.
+        backbone: The network from images to features.
         objective: The loss on pairs.
         method: The model around the backbone.
         views: The augmentations.
         condition: The conditioning variable; objectives know it as ``"condition"``.
         conditions: Several, by name, in place of ``condition``.
         sampler: Which samples meet in a batch.
-        evaluate: What is measured at the end; by default a linear probe, nearest neighbors, and a
+        evaluate: The measurements at the end; by default a linear probe, nearest neighbors, and a
             regression of each continuous column of the data set.
         fit: Settings of training, as the ``[fit]`` table of a configuration.
 
     Raises:
-        RegistryError: For wrong names, parameters and configurations; see its tree.
+        RegistryError: For wrong names, parameters and configurations.
         ValueError: For parts that do not go together.
     """
 
@@ -124,16 +123,15 @@ class Composition:
         """New networks, with weights drawn from torch's global generator, and the parts built before."""
         from ccl_plugins.training.parts import Parts
 
-        supplied: dict[str, Any] = {"dataset": self.dataset}
         cache: dict[Any, Any] = {}
-        supplied["backbone"] = self.choices["backbone"].build(cache=cache)
+        supplied = {"backbone": self.choices["backbone"].build(cache=cache)}
         return Parts(
             dataset=self.dataset,
             views=self.views,
             method=self.choices["method"].build(supplied, cache=cache),
             objective=self.choices["objective"].build(cache=cache),
             conditions=self.built_conditions,
-            sampler=partial(_make_sampler, self.choices["sampler"]),
+            sampler=lambda **given: self.choices["sampler"].build(given),
             sampler_on=self.sampler_on,
         )
 
@@ -210,16 +208,12 @@ class Composition:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Composition) and self.to_dict() == other.to_dict()
 
-    __hash__ = None  # type: ignore[assignment]  # compared by its record, and not a key
+    __hash__ = None  # type: ignore[assignment]  # equality compares records, which may change
 
     def __repr__(self) -> str:
         parts = [f"{kind}={choice!r}" for kind, choice in self.choices.items()]
         parts += [f"conditions={self.conditions!r}"] if self.conditions else []
         return f"{type(self).__name__}(\n    " + ",\n    ".join(parts) + ",\n)"
-
-
-def _make_sampler(choice: Any, **supplied: Any) -> Any:
-    return choice.build(supplied)
 
 
 def _place(name: str, conditions: Mapping[str, Any]) -> str:

@@ -25,7 +25,7 @@ def plane(composition: Composition, against: str = "label") -> tuple[list[Point]
         The points, and a line for each condition that is left out, saying why.
 
     Raises:
-        ValueError: For a target that is no column of class ids, and where no condition is left.
+        ValueError: If the target is no column of class ids, or no condition is left.
     """
     split, target = _train(composition, against)
     found: list[Point] = []
@@ -64,8 +64,8 @@ def sweep(
         on: The condition; None: the only one with such a parameter.
 
     Raises:
-        ValueError: Where several conditions have the parameter or none has it, and for a condition that is
-            not static and categorical or has several columns.
+        ValueError: If no condition or several have the parameter, or the condition is not static and
+            categorical or has several columns.
     """
     on = _with_parameter(composition, parameter) if on is None else on
     if on not in composition.conditions:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -73,4 +72,4 @@ def read_json(path: Path) -> dict[str, Any]:
 def write_json(path: Path, data: Any) -> None:
     """Write data as JSON, atomically."""
     with atomic_write(path) as temporary:
-        temporary.write_bytes((json.dumps(data, indent=2) + "\n").encode())
+        temporary.write_bytes(engine.to_json(data).encode())

@@ -1,4 +1,4 @@
-"""What the parts of a pipeline require of each other, checked when it is composed."""
+"""Checks of what the parts of a pipeline require of each other; a ValueError says what would be right."""
 
 from __future__ import annotations
 
@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 
 def check_conditions(conditions: Mapping[str, Any]) -> None:
-    """Check that each condition has the method that its ``refresh`` calls for.
-
-    Raises:
-        ValueError: For another ``refresh``, and for a condition without that method, naming it.
-    """
+    """Check that each condition has the method that its ``refresh`` calls for."""
     methods = {"never": "fit", "epoch": "fit", "batch": "__call__"}
     for name, condition in conditions.items():
         refresh, kind = condition.refresh, type(condition).__name__
@@ -41,15 +37,7 @@ def check_conditions(conditions: Mapping[str, Any]) -> None:
 
 
 def check(objective: Any, views: Any, conditions: Mapping[str, Any]) -> list[str]:
-    """Check that an objective gets the views and the conditions that it needs.
-
-    Returns:
-        The names of the conditions that the objective does not read.
-
-    Raises:
-        ValueError: For too few views, and for a condition that is missing, of another value type or, where
-            one class id is read, of several.
-    """
+    """Check that an objective gets what it needs; return the names of conditions it does not read."""
     name = type(objective).__name__
     if views.count < objective.min_views:
         raise ValueError(
@@ -77,11 +65,7 @@ def check(objective: Any, views: Any, conditions: Mapping[str, Any]) -> list[str
 
 
 def check_tables(conditions: Any, evaluate: Any, fit: Any) -> None:
-    """Check that these entries of a configuration are tables and lists where they must be.
-
-    Raises:
-        InvalidConfig: Otherwise, with an example of the right form.
-    """
+    """Check that these entries of a configuration are tables and lists where they must be."""
     for name, given, example in (
         ("conditions", conditions, '{color = "..."}; a single one is called condition'),
         ("fit", fit, "{epochs = 100}"),
@@ -95,15 +79,7 @@ def check_tables(conditions: Any, evaluate: Any, fit: Any) -> None:
 
 
 def check_columns(evaluators: Iterable[Any], dataset: Any) -> None:
-    """Check that the data set has the columns that evaluators read, before a run is trained for them.
-
-    Args:
-        evaluators: Built ones; those that name a ``column`` are checked.
-        dataset: The data set.
-
-    Raises:
-        ValueError: For a column that the data set lacks, and one of another value type.
-    """
+    """Check that the data set has the columns that built evaluators read, with the right value types."""
     reading = [e for e in evaluators if isinstance(e, SupportsColumn) and e.column is not None]
     schema = dataset.schema() if reading else {}
     for each in reading:
@@ -121,12 +97,7 @@ def check_columns(evaluators: Iterable[Any], dataset: Any) -> None:
 
 
 def check_method(method: Any, batch_size: int, conditions: Mapping[str, Any]) -> None:
-    """Check that a built method can take these batches and compare by these conditions.
-
-    Raises:
-        ValueError: For a batch that does not fit into its queue, and, where it has one, for a condition
-            whose values of different batches cannot be compared.
-    """
+    """Check that a built method can take batches of this size and compare by these conditions."""
     if isinstance(method, SupportsBatchCheck):
         method.check_batch(batch_size)
     has_queue = isinstance(method, SupportsReadConditions)
@@ -162,9 +133,6 @@ def read_by_sampler(sampler: Any, conditions: Mapping[str, Any]) -> str | None:
             ``on`` names; without one, the only condition, or the one called ``"condition"``.  Its static
             method ``value_types(parameters)`` gives the value types that it accepts.
         conditions: The built conditions of the pipeline, by name.
-
-    Raises:
-        ValueError: For a condition that is missing, that has no table, or of another value type.
     """
     if "condition" not in sampler.supplied:
         return None
@@ -204,13 +172,7 @@ def default_evaluators(dataset: Any) -> list[Any]:
 
 
 def fit_settings(settings: Mapping[str, Any]) -> FitSettings:
-    """The ``[fit]`` table, checked and complete.
-
-    Raises:
-        InvalidConfig: For an unknown setting.
-        TypeError: For a value of another type.
-        ValueError: For a value out of range.
-    """
+    """The ``[fit]`` table, checked and complete."""
     from dataclasses import fields
 
     from ccl_plugins.training.settings import FitSettings

@@ -16,8 +16,7 @@ def embedding_map(runs: Mapping[str, Run], path: str | Path, column: str = "colo
     """Draw the test images' features of several runs in two dimensions, colored twice.
 
     The upper picture is colored by a color column, each point in the color of its image; the lower one by
-    label.  Where the colors of the upper picture are in order, the features tell the color; where those of
-    the lower are, they tell the class.
+    label.  A picture whose colors are in order shows that the features encode its column.
 
     Args:
         runs: The runs by the title over their pictures.

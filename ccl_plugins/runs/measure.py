@@ -12,14 +12,7 @@ if TYPE_CHECKING:
 
 
 def measure(parts: Parts, composition: Composition, train: Any, test: Any) -> dict[str, float]:
-    """The metrics of built parts.
-
-    Args:
-        parts: The parts; their backbone is measured where it is.
-        composition: The pipeline, with its evaluators.
-        train: The training split.
-        test: The test split.
-    """
+    """The metrics of built parts, by the pipeline's evaluators, on the device that holds the method."""
     from ccl_plugins.training.features import frozen_features
     from ccl_plugins.training.loader import default_workers
 

@@ -24,10 +24,7 @@ def naming(composition: Composition) -> Iterator[None]:
 
 
 def origin(error: BaseException, composition: Composition) -> Any:
-    """The choice, nested ones included, whose component raised an error, or its cause; None if none did.
-
-    The innermost frame of the traceback that lies in a method of a component, or in its module, decides.
-    """
+    """The choice whose component raised an error or its cause: of the innermost frame that lies in one."""
     classes = [(choice, _class_of(choice)) for choice in nested(composition.all_choices)]
     for raised in (error.__cause__, error):
         frames = [frame for frame, _ in traceback.walk_tb(raised.__traceback__)] if raised else []

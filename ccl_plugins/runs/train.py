@@ -76,12 +76,12 @@ def check(
 ) -> Plan:
     """Check that a pipeline can be trained into a folder, without building networks.
 
-    A run that was stopped before its first checkpoint is begun by ``resume``.
+    ``resume`` also begins a run that was stopped before its first checkpoint.
 
     Raises:
         RunExists: If the folder holds a run, and neither ``resume`` nor ``overwrite`` is given.
-        ValueError: If the run to be resumed is of another pipeline, saying what differs; for devices that
-            cannot share a batch, and evaluators of columns that the data set lacks.
+        ValueError: For devices that cannot share a batch, for evaluators of columns that the data set
+            lacks, and if the run to be resumed is of another pipeline.
     """
     from ccl_plugins.training.sampling import check_processes
 
@@ -90,11 +90,10 @@ def check(
     check_processes(pipeline.settings)
     check_columns(pipeline.built_evaluators, pipeline.dataset)
     layout = Layout(out)
-    if not resume:
-        if is_first():
-            _check_free(layout, overwrite)
-        return Plan(pipeline, layout, resume, overwrite, None)
-    return Plan(pipeline, layout, resume, overwrite, _resume_point(pipeline, layout))
+    if not resume and is_first():
+        _check_free(layout, overwrite)
+    point = _resume_point(pipeline, layout) if resume else None
+    return Plan(pipeline, layout, resume, overwrite, point)
 
 
 def _check_free(layout: Layout, overwrite: bool) -> None:
@@ -118,7 +117,7 @@ def _resume_point(pipeline: Composition, layout: Layout) -> ResumePoint | None:
         raise RunExists(
             f"{layout.weights} is of a finished run, which has no checkpoint to continue from"
         )
-    # The checkpoint says what was trained; the record beside it may be of a later attempt.
+    # The checkpoint has the record of its run; the folder's may be of a later attempt.
     saved = point.record if point else None
     if saved is None and layout.record.exists():
         saved = read_json(layout.record)
@@ -131,11 +130,7 @@ def _resume_point(pipeline: Composition, layout: Layout) -> ResumePoint | None:
 
 
 def check_installed(out: Path) -> None:
-    """Check that the plug-ins of the run in a folder are installed; without a run, do nothing.
-
-    Raises:
-        PluginFailed: For a plug-in that is not installed, saying what to install.
-    """
+    """Check that the plug-ins of the run in a folder are installed; without a run, do nothing."""
     record = Layout(out).record
     if record.is_file():
         check_plugins(read_json(record).get("plugins", {}))
@@ -202,7 +197,7 @@ def train(
     Args:
         prepared: The run.
         progress: Whether a progress bar is shown.
-        before: Called with the metrics before training, where they are measured.
+        before: Called with the metrics before training, if they are measured.
 
     Raises:
         RunExists: If a run was written into the folder in the meantime.
@@ -273,11 +268,7 @@ def _measure_before(prepared: Prepared) -> dict[str, float]:
 
 
 def _callbacks(given: Any, hooked: Iterable[tuple[str, Any]]) -> list[Any]:
-    """The user's callbacks, and after them those of plug-ins.
-
-    Raises:
-        TypeError: For anything else than a list of callbacks, naming the plug-in.
-    """
+    """The user's callbacks, and after them those of plug-ins."""
     from pytorch_lightning import Callback
 
     found: list[Any] = []

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from safetensors.torch import save_file
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
+from ccl_plugins.conditions import Label
+from ccl_plugins.evaluators import KNN
 from ccl_plugins.kernels import RBF
 from ccl_plugins.objectives import InfoNCE
 from ccl_plugins.training import CannotBegin
@@ -156,3 +160,17 @@ def test_a_table_that_cannot_be_made_is_a_mistake_in_one_line(capsys):
     )
     with pytest.raises(CannotBegin, match="a row has no value"):
         ccl.Pipeline.from_toml("x.toml").fit(out="run", progress=False)
+
+
+def test_with_json_the_standard_output_has_nothing_else(monkeypatch, capsys):
+    assert train(objective='"supcon"', condition='"label"') == 0
+    for cls, name in ((KNN, "__call__"), (Label, "fit")):
+        quiet = getattr(cls, name)
+        loud = lambda *given, quiet=quiet: print("loud") or quiet(*given)  # noqa: E731
+        monkeypatch.setattr(cls, name, loud)
+    for words in (["evaluate", "runs/x"], ["information", "x.toml"]):
+        capsys.readouterr()
+        assert main([*words, "--json"]) == 0
+        printed = capsys.readouterr()
+        assert json.loads(printed.out)
+        assert "loud" in printed.err
