@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from lightly.utils import dist
 from torch import Tensor, distributed
 from torch.nn.functional import normalize
 
@@ -84,7 +85,7 @@ def pairs_of(objective: Any, batch: RawBatch, gather: bool = False) -> Pairs:
         gather: Whether to compare with the samples of all processes.
     """
     n = batch.views.shape[1]
-    first = distributed.get_rank() * n if gather else 0
+    first = dist.rank() * n if gather else 0
     return in_batch(
         projections(objective, batch.views),
         batch.condition,
@@ -147,41 +148,34 @@ def call(objective: Any, batch: RawBatch) -> Tensor:
 
 
 def value_and_gradient(
-    loss: Callable[[RawBatch], Tensor], batch: RawBatch
+    loss: Callable[[Any, RawBatch], Tensor], objective: Any, batch: RawBatch
 ) -> tuple[Tensor, Tensor]:
-    """A loss, and its gradient by all views."""
+    """The loss of an objective, and its gradient by all views."""
     views = batch.views.detach().clone().requires_grad_()
-    value = loss(replace(batch, views=views))
+    value = loss(objective, replace(batch, views=views))
     if not value.requires_grad:
         return value, torch.zeros_like(views)
     (gradient,) = torch.autograd.grad(value, views, allow_unused=True, materialize_grads=True)
     return value.detach(), gradient
 
 
-def on_one_rank(build: Callable[[], Any], batch: RawBatch) -> tuple[Tensor, list[Tensor]]:
-    """The loss of the whole batch, and its gradients by a shared weight and the objective's parameters.
-
-    The embeddings are ``views @ weight``, with one weight for all samples.
-    """
-    value, *gradients = _value_and_gradients(build(), batch, False)
-    return value, gradients
-
-
 def on_each_rank(build: Callable[[], Any], batch: RawBatch) -> tuple[Tensor, list[Tensor]]:
-    """As `on_one_rank`, for this rank's part of the batch, averaged as DistributedDataParallel does."""
-    rank, world = distributed.get_rank(), distributed.get_world_size()
+    """The loss of a batch, and its gradients by a shared weight and the objective's parameters.
+
+    Each process takes its part of the batch, and the results are averaged as DistributedDataParallel
+    does; a process without others takes the whole batch.  The embeddings are ``views @ weight``, with one
+    weight for all samples.
+    """
+    objective, rank, world = build(), dist.rank(), dist.world_size()
     n = batch.views.shape[1] // world
-    part = batch.rows(slice(rank * n, (rank + 1) * n))
-    value, *gradients = _value_and_gradients(build(), part, True)
-    for each in (value, *gradients):
-        distributed.all_reduce(each)
-    return value / world, [gradient / world for gradient in gradients]
-
-
-def _value_and_gradients(objective: Any, batch: RawBatch, gather: bool) -> list[Tensor]:
-    weight = torch.eye(batch.views.shape[2], dtype=batch.views.dtype, requires_grad=True)
-    embedded = replace(batch, views=batch.views @ weight)
-    loss = objective.loss(pairs_of(objective, embedded, gather))
+    part = batch.rows(slice(rank * n, (rank + 1) * n)) if world > 1 else batch
+    weight = torch.eye(part.views.shape[2], dtype=part.views.dtype, requires_grad=True)
+    embedded = replace(part, views=part.views @ weight)
+    loss = objective.loss(pairs_of(objective, embedded, gather=world > 1))
     leaves = [weight, *(p for p in objective.parameters() if p.requires_grad)]
     gradients = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
-    return [loss.detach().clone(), *gradients]
+    results = [loss.detach().clone(), *gradients]
+    if world > 1:
+        for each in results:
+            distributed.all_reduce(each)
+    return results[0] / world, [gradient / world for gradient in results[1:]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -48,13 +49,20 @@ class Check:
         """Run the check."""
         try:
             self.law(self.subject)
-        except FileNotFoundError as error:
-            if isinstance(self.subject, Distribution) or self.subject.example is not None:
-                raise
-            raise SkipTest(
-                f"its EXAMPLE names a file that does not exist ({error}): give"
-                f' examples={{"{self.subject}": function of a folder}}'
-            ) from error
+        except SkipTest:
+            raise
+        except Exception as error:  # any exception of a plug-in breaks the law
+            own = isinstance(self.subject, Subject) and self.subject.example is None
+            if isinstance(error, FileNotFoundError) and own:
+                raise SkipTest(
+                    f"its EXAMPLE names a file that does not exist ({error}): give"
+                    f' examples={{"{self.subject}": function of a folder}}'
+                ) from error
+            raised = (
+                "" if isinstance(error, AssertionError) else f"it raised {type(error).__name__}: "
+            )
+            law = (inspect.getdoc(self.law) or self.name).replace("`", "")
+            raise AssertionError(f"{law}\n  {raised}{error}".rstrip()) from error
 
 
 @dataclass(frozen=True)
@@ -96,7 +104,7 @@ def checks(what: str | engine.Choice, examples: Mapping[str, Example] | None = N
         specs = distribution.specs
         subjects = [Subject(s, examples.pop(f"{s.kind}/{s.name}", None)) for s in specs]
     else:
-        subjects = [Subject(what.spec, choice=what)]
+        subjects = [Subject(what.spec, chosen=what)]
     if examples:
         raise LookupError(
             f"there are examples for {', '.join(examples)}, but {what} offers"
@@ -116,8 +124,6 @@ def run(each: Check) -> Outcome:
         return Outcome(each, "skipped", str(skipped))
     except AssertionError as broken:
         return Outcome(each, "failed", str(broken))
-    except Exception as error:  # any exception of a plug-in is a failure of the plug-in
-        return Outcome(each, "failed", f"it raised {type(error).__name__}: {error}")
     return Outcome(each, "passed")
 
 
