@@ -7,11 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ccl_plugins.testing.assertions import (
-    require,
-    require_gradients,
-    require_independent_rows,
-)
+from ccl_plugins.testing.assertions import require, require_gradients, require_independent_rows
 from ccl_plugins.testing.inputs import SHAPE, normal
 from ccl_plugins.testing.subject import Subject
 

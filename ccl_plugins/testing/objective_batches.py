@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -38,37 +39,34 @@ class RawBatch:
         return replace(self, views=self.views[:, which], condition=taken)
 
     def to(self, dtype: torch.dtype) -> RawBatch:
-        """The same batch with embeddings and extras of another type."""
-        extras = {name: tensor.to(dtype) for name, tensor in self.extras.items()}
+        """The same batch with embeddings and extras of another floating-point type."""
+        extras = {name: _cast(tensor, dtype) for name, tensor in self.extras.items()}
         return replace(self, views=self.views.to(dtype), extras=extras)
 
 
-def raw_batch(objective: Any, n: int = 8, views: int | None = None, seed: int = 3) -> RawBatch:
-    """Similar views of n samples, with the conditions and extras that an objective reads, in float64."""
+def raw_batch(objective: Any, n: int = 8, views: int | None = None) -> RawBatch:
+    """Similar views of n samples, with the conditions and extras that an objective reads, in float64.
+
+    Extras are its class attribute ``EXAMPLE_EXTRAS``: tensors, or shapes to fill with normal numbers.
+    """
     count = objective.min_views if views is None else views
-    sample = normal(1, n, WIDTH, seed=seed, dtype=torch.float64)
-    noise = normal(count, n, WIDTH, seed=seed + 1, dtype=torch.float64)
-    return RawBatch(sample + noise, conditions(objective, n), _extras(objective))
+    sample, noise = _normal(1, n, WIDTH, seed=3), _normal(count, n, WIDTH, seed=4)
+    given = getattr(objective, "EXAMPLE_EXTRAS", {}).items()
+    extras = {k: x if isinstance(x, Tensor) else _normal(*x, seed=5) for k, x in given}
+    return RawBatch(sample + noise, conditions(objective, n), extras).to(torch.float64)
 
 
 def conditions(objective: Any, n: int) -> dict[str, Tensor]:
     """The conditions that an objective reads, vectors if it accepts them, in float64."""
     wanted = enumerate(objective.conditions.items())
-    return {name: _float64(condition_values(types, n, i)) for i, (name, types) in wanted}
+    return {k: _cast(condition_values(types, n, i), torch.float64) for i, (k, types) in wanted}
 
 
-def _extras(objective: Any) -> dict[str, Tensor]:
-    """The class attribute ``EXAMPLE_EXTRAS``: tensors, or shapes to fill with normal numbers, by name."""
-    return {
-        name: _float64(
-            each if isinstance(each, Tensor) else normal(*each, seed=5, dtype=torch.float64)
-        )
-        for name, each in getattr(objective, "EXAMPLE_EXTRAS", {}).items()
-    }
+def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
+    return x.to(dtype) if x.is_floating_point() else x
 
 
-def _float64(x: Tensor) -> Tensor:
-    return x.double() if x.is_floating_point() else x
+_normal = functools.partial(normal, dtype=torch.float64)
 
 
 def projections(objective: Any, views: Tensor) -> Tensor:
@@ -77,13 +75,7 @@ def projections(objective: Any, views: Tensor) -> Tensor:
 
 
 def pairs_of(objective: Any, batch: RawBatch, gather: bool = False) -> Pairs:
-    """All pairs of a batch, with sample numbers as dataset indices.
-
-    Args:
-        objective: Says which embeddings it reads.
-        batch: The batch of this process.
-        gather: Whether to compare with the samples of all processes.
-    """
+    """All pairs of a batch, or of the batches of all processes, with sample numbers as indices."""
     n = batch.views.shape[1]
     first = dist.rank() * n if gather else 0
     return in_batch(
@@ -115,20 +107,15 @@ def queue_pairs(objective: Any, batch: RawBatch, filled: int, rest: float) -> Pa
     }
     for z in earlier.values():
         z[filled:] = int(rest)
-    return Pairs(
-        anchors=projections(objective, batch.views),
+    return replace(
+        pairs_of(objective, batch),
         keys=projections(objective, (batch.views + noise).detach()),
-        anchor_views=tuple(range(count)),
-        key_views=tuple(range(count)),
-        condition=batch.condition,
-        index=torch.arange(n),
+        shared=False,
         queue=projections(objective, queue),
         queue_valid=torch.arange(6) < filled,
         queue_condition=earlier,
         queue_index=torch.tensor([0, 20, 21, 22, 23, 24]),
         batch_candidates=torch.tensor(filled < 6),
-        features=batch.views,
-        extras=batch.extras,
     )
 
 
