@@ -28,15 +28,7 @@ def require_equal(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> None:
-    """Raise an AssertionError unless tensors, or trees of tensors, are equal up to rounding.
-
-    Args:
-        found: The result.
-        expected: What it must equal.
-        where: The case or the part that is compared, for the report.
-        rtol: As in ``torch.testing.assert_close``.
-        atol: As in ``torch.testing.assert_close``.
-    """
+    """Raise an AssertionError unless trees of tensors are close; the report begins with ``where``."""
     torch.testing.assert_close(
         found,
         expected,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Any, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,11 +29,7 @@ def _contents(split: Any) -> Any:
 
 def _pixels(image: Any) -> Any:
     """An image of any type as data to compare."""
-    if isinstance(image, Tensor):
-        return image
-    import numpy as np
-
-    return torch.from_numpy(np.array(image))
+    return image if isinstance(image, Tensor) else torch.from_numpy(np.array(image))
 
 
 def check_gives_images_and_targets(subject: Subject) -> None:

@@ -65,14 +65,7 @@ class PluginInstaller:
         return self._add(folder)
 
     def package(self, source: Path) -> Path:
-        """Install a package from its sources with pip, and put it on the path.
-
-        Args:
-            source: The folder of its ``pyproject.toml``; building leaves files in it.
-
-        Returns:
-            The folder that it is in.
-        """
+        """As `install_package`, and put it on the path; returns the folder that it is in."""
         install_package(source, self.folder / source.name)
         return self._add(self.folder / source.name)
 
@@ -90,12 +83,7 @@ class PluginInstaller:
 def install_package(source: Path, target: Path) -> None:
     """Install a package with pip into a folder, without its dependencies and without network.
 
-    Args:
-        source: The folder of its ``pyproject.toml``; building leaves files in it.
-        target: The folder to install into.
-
-    Raises:
-        subprocess.CalledProcessError: If pip fails.
+    Building leaves files in ``source``, the folder of its ``pyproject.toml``.
     """
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     options = ["--no-deps", "--no-build-isolation", "--target", str(target)]

@@ -121,13 +121,7 @@ class SmallBackbone(nn.Module):
 
 
 def condition_values(value_types: Sequence[str], n: int, number: int = 0) -> Tensor:
-    """Values of a condition for n samples.
-
-    Args:
-        value_types: The accepted value types; continuous is preferred, then categorical.
-        n: Number of samples.
-        number: Number of the condition among several; each has different values.
-    """
+    """Values for n samples, continuous if accepted, else categorical; others for another ``number``."""
     if "continuous" in value_types:
         return normal(n, 3, seed=4 + number).sigmoid()
     if "categorical" in value_types:

@@ -91,11 +91,7 @@ def pairs_of(objective: Any, batch: RawBatch, gather: bool = False) -> Pairs:
 def queue_pairs(objective: Any, batch: RawBatch, filled: int, rest: float) -> Pairs:
     """Pairs with momentum keys and a queue of 6 keys; until it is full, the batch's keys count too.
 
-    Args:
-        objective: Says which embeddings it reads.
-        batch: The batch.
-        filled: How many places of the queue are valid.
-        rest: The number in the others.
+    The first ``filled`` places of the queue are valid, and the others hold the number ``rest``.
     """
     count, n, width = batch.views.shape
     queue = normal(6, width, seed=5, dtype=batch.views.dtype)

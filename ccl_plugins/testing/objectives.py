@@ -266,15 +266,15 @@ def check_a_queue_is_read_as_far_as_it_is_filled(subject: Subject) -> None:
     objective, _ = prepared(subject)
     batch = raw_batch(objective, n=4, views=max(objective.min_views, 2))
     for filled in (0, 3, 6):
-
-        def loss(objective: Any, batch: RawBatch, rest: float, filled: int = filled) -> Tensor:
-            value: Tensor = objective.loss(queue_pairs(objective, batch, filled, rest))
-            return value
-
         zeros, sevens = (
-            value_and_gradient(functools.partial(loss, rest=rest), objective, batch)
+            value_and_gradient(functools.partial(_queue_loss, filled, rest), objective, batch)
             for rest in (0.0, 7.0)
         )
         where = f"with {filled} of 6 places filled"
         require(bool(zeros[0].isfinite()), f"{where} the loss is {zeros[0]}")
         require_exact(zeros, sevens, where)
+
+
+def _queue_loss(filled: int, rest: float, objective: Any, batch: RawBatch) -> Tensor:
+    loss: Tensor = objective.loss(queue_pairs(objective, batch, filled, rest))
+    return loss

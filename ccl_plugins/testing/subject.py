@@ -61,12 +61,7 @@ class Subject:
         return self.example(Path(self._folder.name))
 
     def build(self, *, drawn: int = 0, **supplied: Any) -> Any:
-        """Build a new object.
-
-        Args:
-            drawn: The seed of random numbers in the constructor.
-            **supplied: What a pipeline supplies, in place of the kit's inputs.
-        """
+        """Build a new object under the seed ``drawn``; ``supplied`` replaces some of the kit's inputs."""
         from ccl_plugins.testing.inputs import seeded, supplied_for
 
         with seeded(drawn):
@@ -82,12 +77,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Distribution:
-    """All components of a distribution.
-
-    Args:
-        name: Its normalized name.
-        specs: Its components.
-    """
+    """A distribution by its normalized name, with all its components."""
 
     name: str
     specs: tuple[engine.ComponentSpec, ...]

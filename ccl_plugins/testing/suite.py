@@ -6,7 +6,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from unittest import SkipTest
 
 from ccl_plugins._engine import engine
@@ -52,32 +52,26 @@ class Check:
         except SkipTest:
             raise
         except Exception as error:  # any exception of a plug-in breaks the law
-            own = isinstance(self.subject, Subject) and self.subject.example is None
-            if isinstance(error, FileNotFoundError) and own:
+            no_example = isinstance(self.subject, Subject) and self.subject.example is None
+            if isinstance(error, FileNotFoundError) and no_example:
                 raise SkipTest(
                     f"its EXAMPLE names a file that does not exist ({error}): give"
                     f' examples={{"{self.subject}": function of a folder}}'
                 ) from error
-            raised = (
-                "" if isinstance(error, AssertionError) else f"it raised {type(error).__name__}: "
-            )
+            found = f"it raised {type(error).__name__}: {error}"
+            found = str(error) if isinstance(error, AssertionError) else found
             law = (inspect.getdoc(self.law) or self.name).replace("`", "")
-            raise AssertionError(f"{law}\n  {raised}{error}".rstrip()) from error
+            raise AssertionError(f"{law}\n  {found}".rstrip()) from error
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a check.
-
-    Args:
-        check: The check.
-        state: ``"passed"``, ``"failed"`` or ``"skipped"``.
-        reason: The broken law and how it was broken, or why the check was skipped.
-    """
+    """The result of a check."""
 
     check: Check
-    state: str
+    state: Literal["passed", "failed", "skipped"]
     reason: str = ""
+    """The law and what broke it, or why the check was skipped."""
 
 
 def checks(what: str | engine.Choice, examples: Mapping[str, Example] | None = None) -> list[Check]:
