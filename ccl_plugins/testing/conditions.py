@@ -75,7 +75,7 @@ def values_of(condition: Any, reverse: bool = False) -> Tensor:
 
 
 def check_declares_refresh_and_value_type(subject: Subject) -> None:
-    """``refresh`` and ``value_type`` must be legal, and the method that ``refresh`` asks for must exist.
+    """``refresh`` and ``value_type`` must be legal, and the method for this ``refresh`` must exist.
 
     That is ``fit(split, embed, previous)`` with "never" and "epoch", ``__call__(embedded)`` with "batch".
     """

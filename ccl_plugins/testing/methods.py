@@ -125,7 +125,7 @@ def check_gradient_reaches_every_weight(subject: Subject) -> None:
 
 
 def check_copies_start_equal(subject: Subject) -> None:
-    """A method with keys must have a momentum encoder: frozen weights, first equal to learned ones."""
+    """A method with keys must have frozen weights that start as copies of learned ones."""
     method = subject.build()
     if method.embed(image_views()).keys is None:
         return
@@ -168,7 +168,7 @@ def check_a_resumed_run_goes_on_as_it_would_have(subject: Subject) -> None:
 
 
 def check_goes_through_an_epoch(subject: Subject) -> None:
-    """Ten steps of training must work, and losses and weights stay finite.
+    """Ten steps of training must work, with finite losses and weights.
 
     A step calls embed, pairs, enqueue and ``after_step(step, total)``, at last ``after_step(9, 10)``.
     """

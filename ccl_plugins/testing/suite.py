@@ -101,7 +101,7 @@ def checks(what: str | engine.Choice, examples: Mapping[str, Example] | None = N
         subjects = [Subject(what.spec, chosen=what)]
     if examples:
         raise LookupError(
-            f"there are examples for {', '.join(examples)}, but {what} offers"
+            f"got examples for {', '.join(examples)}, but {what} offers"
             f" {', '.join(map(str, subjects))}"
         )
     for subject in subjects:
@@ -167,7 +167,11 @@ def parametrize_with_checks(
     for key in expected:
         if key not in known.values():
             near = difflib.get_close_matches("-".join(map(str, key)), known, n=1)
-            hint = f"did you mean {known[near[0]]!r}?" if near else f"there are {', '.join(known)}"
+            hint = (
+                f"did you mean {known[near[0]]!r}?"
+                if near
+                else f"the checks are {', '.join(known)}"
+            )
             raise LookupError(f"expected_failures has the unknown check {key!r}: {hint}")
     parameters = []
     for each in found:

@@ -1,4 +1,4 @@
-"""Which checks a distribution has, what is refused, and the messages."""
+"""The checks of a distribution, refused arguments, and the reports."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def test_a_component_is_checked_with_the_parameters_it_is_chosen_with():
         check(ccl.kernel("precomputed", matrix=[[1.0, 0.0], [1.0, 1.0]]))
 
 
-def test_what_is_broken_is_told_with_its_law(ring):
+def test_the_report_begins_with_the_broken_law(ring):
     ring(askew="Askew")
-    with pytest.raises(AssertionError) as told:
+    with pytest.raises(AssertionError) as caught:
         check("ccl-ring")
-    assert "kernel/askew-is_symmetric: A kernel must be symmetric" in str(told.value)
-    assert "Greatest absolute difference: 0.5" in str(told.value)
+    assert "kernel/askew-is_symmetric: A kernel must be symmetric" in str(caught.value)
+    assert "Greatest absolute difference: 0.5" in str(caught.value)
 
 
 def test_a_distribution_without_components_is_an_error(ring, install_plugin):

@@ -75,7 +75,7 @@ class Text:
         self.missing = missing
 
     def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
-        """The vectors of the training split, NaN where there is no text."""
+        """The vectors of the training split, NaN for samples without a text."""
         if self.file is None:
             texts = sample_names(split, self.column)
         else:
