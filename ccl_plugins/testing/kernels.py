@@ -89,7 +89,7 @@ def check_is_positive_definite_if_it_says_so(subject: Subject) -> None:
 
 
 def check_features_have_the_kernel_as_inner_products(subject: Subject) -> None:
-    """If it has ``features``, ``features(a) @ features(b).T`` must be ``k(a, b)``, over ``rank(a)`` columns."""
+    """Optional ``features(a) @ features(b).T`` must be ``k(a, b)``, over ``rank(a)`` columns."""
     kernel = subject.build()
     has_features = isinstance(kernel, SupportsFeatures)
     if not has_features:

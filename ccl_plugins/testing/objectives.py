@@ -160,7 +160,7 @@ def check_loss_changes_nothing(subject: Subject) -> None:
 
 
 def check_goes_through_a_step(subject: Subject) -> None:
-    """``progress(step, total)`` and ``after_step()``, if it has them, must work before and after the loss."""
+    """Optional ``progress(step, total)`` and ``after_step()`` must work before and after the loss."""
     objective, batch = prepared(subject)
     for step in range(2):
         loss = _training_step(objective, batch, step, 2)
