@@ -21,11 +21,7 @@ from ccl_plugins.protocols import (
     Table,
     ValueType,
 )
-from ccl_plugins.testing.assertions import (
-    require,
-    require_equal,
-    require_unchanged,
-)
+from ccl_plugins.testing.assertions import require, require_equal, require_unchanged
 from ccl_plugins.testing.audit import what_it_opens
 from ccl_plugins.testing.inputs import SAMPLES, Split, normal, seeded
 from ccl_plugins.testing.subject import Subject
