@@ -99,7 +99,7 @@ class Text:
         for row, text in enumerate(texts):
             if not _is_missing(text) and not isinstance(text, str):
                 raise ValueError(
-                    f"column {self.column!r} holds {text!r} in row {row}, which is no text"
+                    f"column {self.column!r} holds {text!r} in row {row}, which is not a text"
                 )
 
 
