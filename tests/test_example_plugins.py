@@ -49,11 +49,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 
 def test_none_is_in_the_way_of_another(installed):
-    said = installed.python("-m", "ccl_plugins", "doctor")
-    assert all(name in said for name in PACKAGES), said
+    output = installed.python("-m", "ccl_plugins", "doctor")
+    assert all(name in output for name in PACKAGES), output
 
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_it_passes_its_own_tests(installed, name):
-    said = installed.python("-m", "pytest", "-q", "-p", "no:cacheprovider", folder=name)
-    assert " passed" in said
+    output = installed.python("-m", "pytest", "-q", "-p", "no:cacheprovider", folder=name)
+    assert " passed" in output

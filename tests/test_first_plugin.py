@@ -24,7 +24,7 @@ class Reader:
         self.folder.mkdir()
         self.target = folder / "installed"
         self.installed = False
-        self.said = ""
+        self.output = ""
         self.environment = {
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -56,8 +56,8 @@ class Reader:
             text=True,
             timeout=300,
         )
-        self.said = done.stdout + done.stderr
-        assert done.returncode == status, f"{words}: {self.said[-3000:]}"
+        self.output = done.stdout + done.stderr
+        assert done.returncode == status, f"{words}: {self.output[-3000:]}"
 
     def install(self) -> None:
         """Install the package without changing this environment."""
@@ -86,7 +86,7 @@ def test_the_page_is_true_from_nothing_to_a_green_kit(tmp_path):
         elif language == "python":
             reader.python(body)
         elif language == "text" and "note: " not in body:  # what mypy says is another test's
-            assert " ".join(body.split()) in " ".join(reader.said.split())
+            assert " ".join(body.split()) in " ".join(reader.output.split())
         elif language == "toml" and "entry-points" in body:
             assert body.strip() in (reader.folder / "pyproject.toml").read_text()
     assert {"ccl", "cd", "pip", "pytest", "ruff", "mypy"} == set(seen)

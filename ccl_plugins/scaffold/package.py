@@ -34,19 +34,11 @@ FILES = {
 
 @dataclass(frozen=True)
 class Names:
-    """The names in a package.
+    """The names in a package, as templates use them."""
 
-    Args:
-        distribution: For ``pip install``.
-        module: For ``import``.
-        component: For ``ccl.<kind>``.
-        class_name: The component's class.
-        kind: Its kind.
-    """
-
-    distribution: str
-    module: str
-    component: str
+    distribution: str  # for pip install
+    module: str  # for import
+    component: str  # for ccl.<kind>
     class_name: str
     kind: str
 

@@ -12,25 +12,9 @@ def test_conformance(check):
 Importing this package imports no torch, so that pytest starts quickly wherever it is installed.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
-
+from ccl_plugins.testing.equality import equals as equals
 from ccl_plugins.testing.suite import Check as Check
 from ccl_plugins.testing.suite import check as check
 from ccl_plugins.testing.suite import checks as checks
 from ccl_plugins.testing.suite import parametrize_with_checks as parametrize_with_checks
 from ccl_plugins.testing.two_ranks import on_two_ranks as on_two_ranks
-
-if TYPE_CHECKING:
-    from ccl_plugins.testing.equality import equals as equals
-
-__all__ = ["Check", "check", "checks", "equals", "on_two_ranks", "parametrize_with_checks"]
-
-
-def __getattr__(name: str) -> Any:
-    if name == "equals":  # imports torch
-        from ccl_plugins.testing.equality import equals
-
-        return equals
-    raise AttributeError(f"module 'ccl_plugins.testing' has no attribute {name!r}")

@@ -1,41 +1,74 @@
-"""The assertions that checks are made of; each failure begins with the law that is broken."""
+"""The assertions that checks are made of; a `Check` puts its law before their text."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import copy
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+
+from ccl_plugins.testing.inputs import seeded
 
 
-def require(law: str, kept: bool, found: str = "") -> None:
-    """Raise an AssertionError unless a law is kept.
-
-    Args:
-        law: The law, as a sentence.
-        kept: Whether it is kept.
-        found: The input and the result that break it.
-    """
+def require(kept: bool, found: str = "") -> None:
+    """Raise an AssertionError with the input and the result, unless a law is kept."""
     if not kept:
-        raise AssertionError(f"{law}\n  {found}" if found else law)
+        raise AssertionError(found)
 
 
 def require_equal(
-    law: str, found: Any, expected: Any, *, rtol: float | None = None, atol: float | None = None
+    found: Any,
+    expected: Any,
+    where: str = "",
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
 ) -> None:
-    """Raise an AssertionError unless tensors, or trees of tensors, are equal up to rounding."""
+    """Raise an AssertionError unless trees of tensors are close; the report begins with ``where``."""
     torch.testing.assert_close(
-        found, expected, rtol=rtol, atol=atol, equal_nan=True, msg=lambda text: f"{law}\n{text}"
+        found,
+        expected,
+        rtol=rtol,
+        atol=atol,
+        equal_nan=True,
+        msg=lambda text: f"{where}: {text}" if where else text,
     )
 
 
+require_identical = functools.partial(require_equal, rtol=0, atol=0)
+
+
 @contextlib.contextmanager
-def require_no_error(law: str) -> Iterator[None]:
-    """Turn exceptions into an AssertionError with the law, but for files that do not exist."""
-    try:
-        yield
-    except (AssertionError, FileNotFoundError):
-        raise
-    except Exception as error:  # a plug-in may raise anything
-        raise AssertionError(f"{law}\n  it raised {type(error).__name__}: {error}") from error
+def require_unchanged(read: Callable[[], Any], where: str = "") -> Iterator[None]:
+    """Raise an AssertionError if a tree of tensors, read before and afterwards, changes inside."""
+    before = copy.deepcopy(read())
+    yield
+    require_identical(read(), before, where)
+
+
+def require_same_draws(draw: Callable[[], Any], seeds: tuple[int, int] = (0, 1)) -> None:
+    """Raise an AssertionError unless a function gives equal results under two seeds."""
+    results = []
+    for seed in seeds:
+        with seeded(seed):
+            results.append(draw())
+    require_identical(results[1], results[0], f"under the seeds {seeds}")
+
+
+@torch.no_grad()
+def require_independent_rows(function: Callable[[Tensor], Tensor], x: Tensor) -> None:
+    """Raise an AssertionError unless each row's result depends on this row alone."""
+    together = function(x)
+    require_equal(function(x), together, "the same batch again")
+    alone = torch.cat([function(row[None]) for row in x])
+    require_equal(alone, together, "each row in a batch of its own", rtol=1e-4, atol=1e-5)
+
+
+def require_gradients(module: nn.Module) -> None:
+    """Raise an AssertionError unless every weight that is not frozen has a gradient."""
+    unused = [n for n, p in module.named_parameters() if p.requires_grad and p.grad is None]
+    require(not unused, f"no gradient reaches {', '.join(unused)}: freeze it or use it in the loss")

@@ -16,24 +16,21 @@ _seen = threading.local()
 def what_it_opens(function: Callable[[], Any]) -> list[str]:
     """The audit events of opening while a function runs, except for Python's own modules."""
     _install()
-    _seen.events = []
+    _seen.events = found = list[str]()
     try:
         function()
     finally:
-        found, _seen.events = _seen.events, None
+        del _seen.events
     return found
 
 
-@functools.cache
+@functools.cache  # once per process: Python cannot remove an audit hook
 def _install() -> None:
-    """Add the audit hook once per process: Python cannot remove it."""
     sys.addaudithook(_note)
 
 
 def _note(event: str, arguments: tuple[Any, ...]) -> None:
-    events = getattr(_seen, "events", None)
-    if events is None or event not in EVENTS:
-        return
-    what = str(arguments[0]) if arguments else ""
-    if not what.endswith((".py", ".pyc", ".so")):
-        events.append(f"{event} {what}")
+    if event in EVENTS and hasattr(_seen, "events"):
+        what = str(arguments[0]) if arguments else ""
+        if not what.endswith((".py", ".pyc", ".so")):
+            _seen.events.append(f"{event} {what}")

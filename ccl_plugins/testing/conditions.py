@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, get_args
+from unittest import mock
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from ccl_plugins.protocols import (
     Table,
     ValueType,
 )
-from ccl_plugins.testing.assertions import require, require_equal, require_no_error
+from ccl_plugins.testing.assertions import require, require_equal, require_unchanged
 from ccl_plugins.testing.audit import what_it_opens
 from ccl_plugins.testing.inputs import SAMPLES, Split, normal, seeded
 from ccl_plugins.testing.subject import Subject
@@ -45,101 +45,87 @@ def fit(
 ) -> Table:
     """The table of a fitted condition, for the example split in its order or in reverse."""
     split = Split(torch.arange(SAMPLES).flip(0) if reverse else None)
-    with seeded(), empty_cache(), torch.no_grad():
+    with (
+        tempfile.TemporaryDirectory(prefix="ccl-check-") as cache,
+        mock.patch.dict(os.environ, CCL_CACHE=cache),
+        seeded(),
+        torch.no_grad(),
+    ):
         fitted = condition.fit(split, embed or split.embed, previous)
     return fitted if isinstance(fitted, Table) else Table(fitted)
 
 
-@contextlib.contextmanager
-def empty_cache() -> Iterator[None]:
-    """Redirect the cache of conditions to a temporary folder."""
-    before = os.environ.get("CCL_CACHE")
-    with tempfile.TemporaryDirectory(prefix="ccl-check-") as folder:
-        os.environ["CCL_CACHE"] = folder
-        try:
-            yield
-        finally:
-            del os.environ["CCL_CACHE"]
-            if before is not None:
-                os.environ["CCL_CACHE"] = before
-
-
-def embedded(order: Tensor | None = None) -> Embedded:
-    """A batch of two views of 8 samples, with gradient."""
-    order = torch.arange(BATCH_SIZE) if order is None else order
-    parts = [normal(VIEWS, BATCH_SIZE, width, seed=width)[:, order] for width in (12, 6, 6)]
-    features, *unit = [x.requires_grad_() for x in parts]
+def embedded(reverse: bool = False) -> Embedded:
+    """A batch of two views of 8 samples, with gradient, in their order or in reverse."""
+    parts = [normal(VIEWS, BATCH_SIZE, width, seed=width) for width in (12, 6, 6)]
+    features, *unit = [(x.flip(1) if reverse else x).requires_grad_() for x in parts]
     return Embedded(features, *(normalize(x, dim=-1) for x in unit))
 
 
+def values_of(condition: Any, reverse: bool = False) -> Tensor:
+    """The values for the example samples, in their order or in reverse."""
+    if condition.refresh == "batch":
+        values: Tensor = condition(embedded(reverse))
+        return values
+    return fit(condition, reverse).values
+
+
 def check_declares_refresh_and_value_type(subject: Subject) -> None:
-    """``refresh`` and ``value_type`` are legal, and the method that ``refresh`` asks for exists."""
+    """``refresh`` and ``value_type`` must be legal, and the method for this ``refresh`` must exist.
+
+    That is ``fit(split, embed, previous)`` with "never" and "epoch", ``__call__(embedded)`` with "batch".
+    """
     condition = subject.build()
-    require(
-        f"refresh must be one of {get_args(Refresh)}, and value_type one of {get_args(ValueType)}",
-        condition.refresh in get_args(Refresh) and condition.value_type in get_args(ValueType),
-        f"they are {condition.refresh!r} and {condition.value_type!r}",
-    )
+    for name, legal in {"refresh": get_args(Refresh), "value_type": get_args(ValueType)}.items():
+        found = getattr(condition, name)
+        require(found in legal, f"{name} is {found!r}, and must be one of {legal}")
     member = "__call__" if condition.refresh == "batch" else "fit"
-    require(
-        'a condition with refresh "never" or "epoch" must have fit(split, embed, previous), one with'
-        ' "batch" must have __call__(embedded)',
-        hasattr(condition, member),
-        f"its refresh is {condition.refresh!r}, and it has no {member}",
-    )
+    found = f"its refresh is {condition.refresh!r}, and it has no {member}"
+    require(hasattr(condition, member), found)
 
 
 def check_constructor_reads_nothing(subject: Subject) -> None:
-    """The constructor opens nothing, because pipelines are checked before any file is read."""
-    subject.build()  # imports that happen late happen now
+    """The constructor must open no file or connection: pipelines are checked before files are read."""
+    subject.build()  # late imports happen here
     opened = what_it_opens(subject.build)
-    law = "the constructor must open no file or connection: read in fit"
-    require(law, not opened, f"it caused {opened}")
+    require(not opened, f"it caused {opened}: read in fit")
 
 
 def check_values_have_its_value_type(subject: Subject) -> None:
-    """Values have one row per sample, and are class ids, 0 and 1, or finite numbers as declared."""
+    """Values must have one row per sample, and be class ids, 0 and 1, or finite numbers as declared.
+
+    The values of a batch of u views of n samples must be (n,), (n, c) or (u, n, c).
+    """
     condition = subject.build()
+    values = values_of(condition)
+    size = SAMPLES
     if condition.refresh == "batch":
-        size, values = BATCH_SIZE, condition(embedded())
+        size = BATCH_SIZE
         shapes = ((size,), (size, *values.shape[1:2]), (VIEWS, size, *values.shape[2:3]))
-        require(
-            "the values of a batch of u views of n samples must be (n,), (n, c) or (u, n, c)",
-            tuple(values.shape) in shapes,
-            f"for u = {VIEWS} and n = {size} they are {tuple(values.shape)}",
-        )
+        found = f"for u = {VIEWS} and n = {size} they are {tuple(values.shape)}"
+        require(tuple(values.shape) in shapes, found)
         values = values[0] if values.ndim == 3 else values
-    else:
-        size, values = SAMPLES, fit(condition).values
-    with require_no_error(f"the values must be right for the value type {condition.value_type!r}"):
-        missing = condition.missing if isinstance(condition, SupportsMissing) else "error"
-        check_values(str(subject), values, condition.value_type, len(values), missing)
-        require("there must be one row per sample", len(values) == size, f"{len(values)} of {size}")
+    missing = condition.missing if isinstance(condition, SupportsMissing) else "error"
+    check_values(str(subject), values, condition.value_type, len(values), missing)
+    require(len(values) == size, f"{size} samples gave {len(values)} rows")
 
 
 def check_is_deterministic(subject: Subject) -> None:
-    """Equal samples and equal seeds give equal values."""
+    """Equal samples and equal seeds must give equal values."""
     first, second = subject.build(), subject.build()
     observed = subject.observe(first)
-    law = "a condition fitted twice must give equal values"
-    require_equal(law, subject.observe(first), observed)
-    law = "two conditions built alike must give equal values"
-    require_equal(law, subject.observe(second), observed)
+    require_equal(subject.observe(first), observed, "fitted twice")
+    require_equal(subject.observe(second), observed, "built twice")
 
 
 def check_rows_belong_to_samples(subject: Subject) -> None:
-    """Rows follow the order of samples; the numbers of class ids may change."""
+    """Samples in another order must give rows in that order; the numbers of class ids may change."""
     condition = subject.build()
-    law = "row i must belong to sample i: samples in another order must give rows in that order"
-    if condition.refresh == "batch":
-        order = torch.arange(BATCH_SIZE).flip(0)
-        values, moved = condition(embedded()), condition(embedded(order))
-        values = values[:, order] if values.ndim == 3 else values[order]
-    else:
-        values, moved = fit(condition).values, fit(condition, reverse=True).values.flip(0)
+    values, moved = values_of(condition), values_of(condition, reverse=True)
+    moved = moved.flip(1 if moved.ndim == 3 else 0)
     if condition.value_type == "categorical":
         values, moved = _same_class(values), _same_class(moved)
-    require_equal(law, moved, values, rtol=1e-4, atol=1e-5)
+    require_equal(moved, values, rtol=1e-4, atol=1e-5)
 
 
 def _same_class(ids: Tensor) -> Tensor:
@@ -148,44 +134,31 @@ def _same_class(ids: Tensor) -> Tensor:
 
 
 def check_fits_again_after_itself(subject: Subject) -> None:
-    """``fit`` accepts its previous table as a warm start, and does not change it."""
+    """``fit`` must accept its previous table as a warm start, and must not change it."""
     condition = subject.build()
     if condition.refresh == "batch":
         return
     first = fit(condition)
-    before = first.values.clone()
-    law = "fit(split, embed, previous) must accept its own previous table"
-    with require_no_error(law):
-        again = fit(condition, previous=first).values
-    require(law, again.shape == before.shape, f"{tuple(before.shape)}, {tuple(again.shape)}")
-    law = "fit must not change the previous table"
-    require_equal(law, first.values, before, rtol=0, atol=0)
+    with require_unchanged(lambda: first.values, where="the previous table"):
+        shapes = first.values.shape, fit(condition, previous=first).values.shape
+    require(shapes[0] == shapes[1], f"the shapes are {', '.join(map(str, map(tuple, shapes)))}")
 
 
 def check_declares_that_it_reads_embeddings(subject: Subject) -> None:
-    """All processes compute the embeddings before the first one fits, so training must know."""
+    """A condition whose ``fit`` calls ``embed()`` must have ``reads_embeddings = True``.
+
+    All processes compute the embeddings before the first one fits.
+    """
     condition = subject.build()
     declared = isinstance(condition, SupportsReadsEmbeddings) and condition.reads_embeddings
-    if declared or condition.refresh == "batch":
-        return
-    calls: list[Tensor] = []
-
-    def embed() -> Tensor:
-        calls.append(Split().embed())
-        return calls[-1]
-
-    fit(condition, embed=embed)
-    law = "a condition whose fit calls embed() must have reads_embeddings = True"
-    require(law, not calls, "it calls embed()")
+    if not declared and condition.refresh != "batch":
+        embed = mock.Mock(side_effect=Split().embed)
+        fit(condition, embed=embed)
+        require(not embed.called, "it calls embed()")
 
 
 def check_has_no_gradient(subject: Subject) -> None:
-    """Values that are computed from the embedded batch carry no gradient."""
+    """The values of a batch must carry no gradient: return ``values.detach()``."""
     condition = subject.build()
-    if condition.refresh != "batch":
-        return
-    require(
-        "the values of a batch must carry no gradient: return values.detach()",
-        not condition(embedded()).requires_grad,
-        "they require a gradient",
-    )
+    if condition.refresh == "batch":
+        require(not condition(embedded()).requires_grad, "they require a gradient")

@@ -21,15 +21,16 @@ print(*(m for m in sys.argv[1:] if m in sys.modules and m not in before))
 
 
 def check_offers_all_it_declares(distribution: Distribution) -> None:
-    """Every entry point and hook of the distribution is accepted."""
+    """Every entry point and hook of the distribution must be accepted; see ``ccl doctor``."""
     reasons = [f.reason for f in registry().failures if f.plugin == distribution.name]
-    require(
-        "every entry point and hook must be accepted; see ccl doctor", not reasons, str(reasons)
-    )
+    require(not reasons, str(reasons))
 
 
 def check_is_listed_without_imports(distribution: Distribution) -> None:
-    """`ccl list` imports neither the components' modules nor slow libraries."""
+    """``ccl list`` must import neither the components' modules nor slow libraries.
+
+    In a module of hooks, import slow libraries inside the functions that use them.
+    """
     modules = {spec.target.partition(":")[0] for spec in distribution.specs}
     done = subprocess.run(
         [sys.executable, "-c", _LIST, *HEAVY, *sorted(modules)],
@@ -38,20 +39,16 @@ def check_is_listed_without_imports(distribution: Distribution) -> None:
         text=True,
         timeout=120,
     )
-    law = (
-        "listing must import no component and no slow library: in a module of hooks, import slow"
-        " libraries inside the functions that use them"
-    )
-    require(law, done.returncode == 0, done.stderr)
+    require(done.returncode == 0, done.stderr)
     imported = done.stdout.splitlines()[-1]
-    require(law, not imported, f"listing imported {imported}")
+    require(not imported, f"listing imported {imported}")
 
 
 def check_hides_no_built_in(distribution: Distribution) -> None:
-    """No component has the name of a built-in of its kind, which a bare name always means."""
+    """No component may have the name of a built-in of its kind, which a bare name always means."""
     found = registry()
     if distribution.name == found.host:
         return
     built_in = {(s.kind, s.name) for s in found.specs() if s.plugin == found.host}
     same = [f"{s.kind}/{s.name}" for s in distribution.specs if (s.kind, s.name) in built_in]
-    require("a component must not have the name of a built-in", not same, ", ".join(same))
+    require(not same, f"built-ins have the names of {', '.join(same)}")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def equals(
@@ -37,18 +37,18 @@ def equals(
     results, references = (_value_and_gradients(loss, inputs) for loss in (objective, released))
     for name, expected in references.items():
         found = results[name]
-        if found is None and expected is None:
-            continue
         if found is None or expected is None:
+            equal, difference = found is expected, "is"
+        else:
+            distance = (found.double() - expected.double()).abs()
+            allowed = tolerance * expected.double().abs().clamp_min(1)
+            equal = found.shape == expected.shape and bool((distance <= allowed).all())
+            difference = f"differs by {float(distance.max()):.3g}, more than {tolerance:g}:"
+        if not equal:
+            given = inputs if isinstance(inputs, Mapping) else dict(enumerate(inputs))
             raise AssertionError(
-                f"{name} is {_short(found)} and should be {_short(expected)}\n{_case(inputs)}"
-            )
-        distance = (found.double() - expected.double()).abs()
-        excess = distance - tolerance * expected.double().abs().clamp_min(1)
-        if found.shape != expected.shape or not bool((excess <= 0).all()):
-            raise AssertionError(
-                f"{name} differs by {float(distance.max()):.3g}, more than {tolerance:g}:\n"
-                f"  {_short(found)}\nshould be\n  {_short(expected)}\n{_case(inputs)}"
+                f"{name} {difference}\n  {_short(found)}\nand should be\n  {_short(expected)}\n"
+                + "\n".join(["for the inputs", *(f"  {k}: {_short(x)}" for k, x in given.items())])
             )
 
 
@@ -56,33 +56,26 @@ def _value_and_gradients(
     loss: Callable[..., Tensor], inputs: Mapping[str, Any] | Sequence[Any]
 ) -> dict[str, Tensor | None]:
     named = dict(inputs) if isinstance(inputs, Mapping) else {"views": inputs}
-    positional = [_leaf(x) for x in named.pop("views", ())]
+    positional = {f"input {i}": _leaf(x) for i, x in enumerate(named.pop("views", ()))}
     named = {name: x if name == "condition" else _leaf(x) for name, x in named.items()}
-    value = loss(*positional, **named)
-    arguments = {**{f"input {i}": x for i, x in enumerate(positional)}, **named}
-    leaves = {k: x for k, x in arguments.items() if isinstance(x, Tensor) and x.requires_grad}
-    gradients: Sequence[Tensor | None] = [None] * len(leaves)
+    value = loss(*positional.values(), **named)
+    leaves = {
+        k: x for k, x in {**positional, **named}.items() if getattr(x, "requires_grad", False)
+    }
     if value.requires_grad:
-        gradients = torch.autograd.grad(value, list(leaves.values()), allow_unused=True)
-    by_input = {f"the gradient by {k}": g for k, g in zip(leaves, gradients, strict=True)}
-    return {"the value": value.detach(), **by_input}
+        value.backward(inputs=list(leaves.values()))
+    gradients = {f"the gradient by {name}": x.grad for name, x in leaves.items()}
+    return {"the value": value.detach(), **gradients}
 
 
 def _leaf(x: Any) -> Any:
-    floating = isinstance(x, Tensor) and x.is_floating_point()
+    floating = hasattr(x, "is_floating_point") and x.is_floating_point()
     return x.detach().clone().requires_grad_() if floating else x
-
-
-def _case(inputs: Mapping[str, Any] | Sequence[Any]) -> str:
-    named = inputs if isinstance(inputs, Mapping) else dict(enumerate(inputs))
-    return "\n".join(["for the inputs", *(f"  {name}: {_short(x)}" for name, x in named.items())])
 
 
 def _short(x: Any) -> str:
     """A tensor's shape, type and first numbers; the text of anything else."""
-    if isinstance(x, Tensor):
-        rounded = torch.round(x.detach(), decimals=6) if x.is_floating_point() else x
-        return f"{tuple(x.shape)} {x.dtype} {rounded.flatten()[:8].tolist()}"
-    if isinstance(x, tuple | list):
-        return "; ".join(map(_short, x))
-    return repr(x)
+    if hasattr(x, "dtype"):
+        first = [round(number, 6) for number in x.detach().flatten()[:8].tolist()]
+        return f"{tuple(x.shape)} {x.dtype} {first}"
+    return "; ".join(map(_short, x)) if isinstance(x, tuple | list) else repr(x)

@@ -27,8 +27,8 @@ class PluginInstaller:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
+        self.registries: list[engine.Registry] = []  # each is refreshed after an installation
         self._monkeypatch = monkeypatch
-        self._registries: list[engine.Registry] = []
 
     def __call__(
         self,
@@ -62,46 +62,28 @@ class PluginInstaller:
         for path, text in texts.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        self._add(folder)
-        return folder
+        return self._add(folder)
 
     def package(self, source: Path) -> Path:
-        """Install a package from its sources with pip, and put it on the path.
-
-        Args:
-            source: The folder of its ``pyproject.toml``; building leaves files in it.
-
-        Returns:
-            The folder that it is in.
-        """
-        folder = self.folder / source.name
-        install_package(source, folder)
-        self._add(folder)
-        return folder
-
-    def follow(self, registry: engine.Registry) -> None:
-        """Refresh a registry after each installation, too."""
-        self._registries.append(registry)
+        """As `install_package`, and put it on the path; returns the folder that it is in."""
+        install_package(source, self.folder / source.name)
+        return self._add(self.folder / source.name)
 
     def refresh(self) -> None:
         """Have all registries look for plug-ins again."""
-        for registry in self._registries:
+        for registry in self.registries:
             registry.refresh()
 
-    def _add(self, folder: Path) -> None:
+    def _add(self, folder: Path) -> Path:
         self._monkeypatch.syspath_prepend(str(folder))
         self.refresh()
+        return folder
 
 
 def install_package(source: Path, target: Path) -> None:
     """Install a package with pip into a folder, without its dependencies and without network.
 
-    Args:
-        source: The folder of its ``pyproject.toml``; building leaves files in it.
-        target: The folder to install into.
-
-    Raises:
-        subprocess.CalledProcessError: If pip fails.
+    Building leaves files in ``source``, the folder of its ``pyproject.toml``.
     """
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     options = ["--no-deps", "--no-build-isolation", "--target", str(target)]
@@ -119,7 +101,7 @@ def install_plugin(tmp_path: Path) -> Iterator[PluginInstaller]:
 
     with pytest.MonkeyPatch.context() as monkeypatch:
         installer = PluginInstaller(tmp_path / "installed", monkeypatch)
-        installer.follow(registry())
+        installer.registries.append(registry())
         yield installer
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
@@ -136,5 +118,5 @@ def ccl_registry(install_plugin: PluginInstaller) -> engine.Registry:
     found = registry()
     others = [plugin.name for plugin in found.plugins if plugin.name != found.host]
     isolated = new_registry(disable=others)
-    install_plugin.follow(isolated)
+    install_plugin.registries.append(isolated)
     return isolated

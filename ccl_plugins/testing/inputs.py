@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ccl_plugins._engine import engine
-from ccl_plugins.protocols import Frozen, ValueType
+from ccl_plugins.protocols import ValueType
 from ccl_plugins.training.randomness import seed_cpu, undisturbed
 
 SAMPLES = 24
@@ -121,27 +121,12 @@ class SmallBackbone(nn.Module):
 
 
 def condition_values(value_types: Sequence[str], n: int, number: int = 0) -> Tensor:
-    """Values of a condition for n samples.
-
-    Args:
-        value_types: The accepted value types; continuous is preferred, then categorical.
-        n: Number of samples.
-        number: Number of the condition among several; each has different values.
-    """
+    """Values for n samples, continuous if accepted, else categorical; others for another ``number``."""
     if "continuous" in value_types:
         return normal(n, 3, seed=4 + number).sigmoid()
     if "categorical" in value_types:
         return torch.arange(n) // CLASSES**number % CLASSES
     return torch.stack([torch.arange(n) % (k + number) == 0 for k in (2, 3, 4)], 1)
-
-
-def frozen(n: int, seed: int) -> Frozen:
-    """Features that depend on class and color."""
-    label = torch.arange(n) % CLASSES
-    color = normal(n, 3, seed=seed).sigmoid()
-    features = torch.cat([functional.one_hot(label, CLASSES), color, torch.zeros(n, 4)], 1)
-    features = features + 0.3 * normal(n, 10, seed=seed + 1)
-    return Frozen(features, {"label": label, "digit": label, "color": color, "height": color[:, 0]})
 
 
 def supplied_for(choice: engine.Choice) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from lightly.utils import dist
 from torch import Tensor, distributed
 from torch.nn.functional import normalize
 
@@ -37,37 +39,34 @@ class RawBatch:
         return replace(self, views=self.views[:, which], condition=taken)
 
     def to(self, dtype: torch.dtype) -> RawBatch:
-        """The same batch with embeddings and extras of another type."""
-        extras = {name: tensor.to(dtype) for name, tensor in self.extras.items()}
+        """The same batch with embeddings and extras of another floating-point type."""
+        extras = {name: _cast(tensor, dtype) for name, tensor in self.extras.items()}
         return replace(self, views=self.views.to(dtype), extras=extras)
 
 
-def raw_batch(objective: Any, n: int = 8, views: int | None = None, seed: int = 3) -> RawBatch:
-    """Similar views of n samples, with the conditions and extras that an objective reads, in float64."""
+def raw_batch(objective: Any, n: int = 8, views: int | None = None) -> RawBatch:
+    """Similar views of n samples, with the conditions and extras that an objective reads, in float64.
+
+    Extras are its class attribute ``EXAMPLE_EXTRAS``: tensors, or shapes to fill with normal numbers.
+    """
     count = objective.min_views if views is None else views
-    sample = normal(1, n, WIDTH, seed=seed, dtype=torch.float64)
-    noise = normal(count, n, WIDTH, seed=seed + 1, dtype=torch.float64)
-    return RawBatch(sample + noise, conditions(objective, n), _extras(objective))
+    sample, noise = _normal(1, n, WIDTH, seed=3), _normal(count, n, WIDTH, seed=4)
+    given = getattr(objective, "EXAMPLE_EXTRAS", {}).items()
+    extras = {k: x if isinstance(x, Tensor) else _normal(*x, seed=5) for k, x in given}
+    return RawBatch(sample + noise, conditions(objective, n), extras).to(torch.float64)
 
 
 def conditions(objective: Any, n: int) -> dict[str, Tensor]:
     """The conditions that an objective reads, vectors if it accepts them, in float64."""
     wanted = enumerate(objective.conditions.items())
-    return {name: _float64(condition_values(types, n, i)) for i, (name, types) in wanted}
+    return {k: _cast(condition_values(types, n, i), torch.float64) for i, (k, types) in wanted}
 
 
-def _extras(objective: Any) -> dict[str, Tensor]:
-    """The class attribute ``EXAMPLE_EXTRAS``: tensors, or shapes to fill with normal numbers, by name."""
-    return {
-        name: _float64(
-            each if isinstance(each, Tensor) else normal(*each, seed=5, dtype=torch.float64)
-        )
-        for name, each in getattr(objective, "EXAMPLE_EXTRAS", {}).items()
-    }
+def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
+    return x.to(dtype) if x.is_floating_point() else x
 
 
-def _float64(x: Tensor) -> Tensor:
-    return x.double() if x.is_floating_point() else x
+_normal = functools.partial(normal, dtype=torch.float64)
 
 
 def projections(objective: Any, views: Tensor) -> Tensor:
@@ -76,15 +75,9 @@ def projections(objective: Any, views: Tensor) -> Tensor:
 
 
 def pairs_of(objective: Any, batch: RawBatch, gather: bool = False) -> Pairs:
-    """All pairs of a batch, with sample numbers as dataset indices.
-
-    Args:
-        objective: Says which embeddings it reads.
-        batch: The batch of this process.
-        gather: Whether to compare with the samples of all processes.
-    """
+    """All pairs of a batch, or of the batches of all processes, with sample numbers as indices."""
     n = batch.views.shape[1]
-    first = distributed.get_rank() * n if gather else 0
+    first = dist.rank() * n if gather else 0
     return in_batch(
         projections(objective, batch.views),
         batch.condition,
@@ -98,11 +91,7 @@ def pairs_of(objective: Any, batch: RawBatch, gather: bool = False) -> Pairs:
 def queue_pairs(objective: Any, batch: RawBatch, filled: int, rest: float) -> Pairs:
     """Pairs with momentum keys and a queue of 6 keys; until it is full, the batch's keys count too.
 
-    Args:
-        objective: Says which embeddings it reads.
-        batch: The batch.
-        filled: How many places of the queue are valid.
-        rest: The number in the others.
+    The first ``filled`` places of the queue are valid, and the others hold the number ``rest``.
     """
     count, n, width = batch.views.shape
     queue = normal(6, width, seed=5, dtype=batch.views.dtype)
@@ -114,20 +103,15 @@ def queue_pairs(objective: Any, batch: RawBatch, filled: int, rest: float) -> Pa
     }
     for z in earlier.values():
         z[filled:] = int(rest)
-    return Pairs(
-        anchors=projections(objective, batch.views),
+    return replace(
+        pairs_of(objective, batch),
         keys=projections(objective, (batch.views + noise).detach()),
-        anchor_views=tuple(range(count)),
-        key_views=tuple(range(count)),
-        condition=batch.condition,
-        index=torch.arange(n),
+        shared=False,
         queue=projections(objective, queue),
         queue_valid=torch.arange(6) < filled,
         queue_condition=earlier,
         queue_index=torch.tensor([0, 20, 21, 22, 23, 24]),
         batch_candidates=torch.tensor(filled < 6),
-        features=batch.views,
-        extras=batch.extras,
     )
 
 
@@ -147,41 +131,34 @@ def call(objective: Any, batch: RawBatch) -> Tensor:
 
 
 def value_and_gradient(
-    loss: Callable[[RawBatch], Tensor], batch: RawBatch
+    loss: Callable[[Any, RawBatch], Tensor], objective: Any, batch: RawBatch
 ) -> tuple[Tensor, Tensor]:
-    """A loss, and its gradient by all views."""
+    """The loss of an objective, and its gradient by all views."""
     views = batch.views.detach().clone().requires_grad_()
-    value = loss(replace(batch, views=views))
+    value = loss(objective, replace(batch, views=views))
     if not value.requires_grad:
         return value, torch.zeros_like(views)
     (gradient,) = torch.autograd.grad(value, views, allow_unused=True, materialize_grads=True)
     return value.detach(), gradient
 
 
-def on_one_rank(build: Callable[[], Any], batch: RawBatch) -> tuple[Tensor, list[Tensor]]:
-    """The loss of the whole batch, and its gradients by a shared weight and the objective's parameters.
-
-    The embeddings are ``views @ weight``, with one weight for all samples.
-    """
-    value, *gradients = _value_and_gradients(build(), batch, False)
-    return value, gradients
-
-
 def on_each_rank(build: Callable[[], Any], batch: RawBatch) -> tuple[Tensor, list[Tensor]]:
-    """As `on_one_rank`, for this rank's part of the batch, averaged as DistributedDataParallel does."""
-    rank, world = distributed.get_rank(), distributed.get_world_size()
+    """The loss of a batch, and its gradients by a shared weight and the objective's parameters.
+
+    Each process takes its part of the batch, and the results are averaged as DistributedDataParallel
+    does; a process without others takes the whole batch.  The embeddings are ``views @ weight``, with one
+    weight for all samples.
+    """
+    objective, rank, world = build(), dist.rank(), dist.world_size()
     n = batch.views.shape[1] // world
-    part = batch.rows(slice(rank * n, (rank + 1) * n))
-    value, *gradients = _value_and_gradients(build(), part, True)
-    for each in (value, *gradients):
-        distributed.all_reduce(each)
-    return value / world, [gradient / world for gradient in gradients]
-
-
-def _value_and_gradients(objective: Any, batch: RawBatch, gather: bool) -> list[Tensor]:
-    weight = torch.eye(batch.views.shape[2], dtype=batch.views.dtype, requires_grad=True)
-    embedded = replace(batch, views=batch.views @ weight)
-    loss = objective.loss(pairs_of(objective, embedded, gather))
+    part = batch.rows(slice(rank * n, (rank + 1) * n)) if world > 1 else batch
+    weight = torch.eye(part.views.shape[2], dtype=part.views.dtype, requires_grad=True)
+    embedded = replace(part, views=part.views @ weight)
+    loss = objective.loss(pairs_of(objective, embedded, gather=world > 1))
     leaves = [weight, *(p for p in objective.parameters() if p.requires_grad)]
     gradients = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
-    return [loss.detach().clone(), *gradients]
+    results = [loss.detach().clone(), *gradients]
+    if world > 1:
+        for each in results:
+            distributed.all_reduce(each)
+    return results[0] / world, [gradient / world for gradient in results[1:]]

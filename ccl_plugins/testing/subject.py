@@ -18,24 +18,19 @@ Example: TypeAlias = Mapping[str, Any] | Callable[[Path], Mapping[str, Any]]
 """Parameters, or a function that writes files into an empty folder and returns the parameters."""
 
 
+@dataclass(eq=False)
 class Subject:
     """A component, built with the parameters in its class attribute ``EXAMPLE``.
 
     Args:
         spec: The component.
         example: Parameters in place of ``EXAMPLE``.
-        choice: The component with its parameters, in place of either.
+        chosen: The component with its parameters, in place of either.
     """
 
-    def __init__(
-        self,
-        spec: engine.ComponentSpec,
-        example: Example | None = None,
-        choice: engine.Choice | None = None,
-    ) -> None:
-        self.spec = spec
-        self.example = example
-        self._choice = choice
+    spec: engine.ComponentSpec
+    example: Example | None = None
+    chosen: engine.Choice | None = None
 
     def __str__(self) -> str:
         return f"{self.kind}/{self.spec.name}"
@@ -53,7 +48,7 @@ class Subject:
     @cached_property
     def choice(self) -> engine.Choice:
         """The component with its parameters."""
-        return self._choice or registry().choose(self.kind, self.spec.id, **self.params)
+        return self.chosen or registry().choose(self.kind, self.spec.id, **self.params)
 
     @cached_property
     def params(self) -> Mapping[str, Any]:
@@ -66,12 +61,7 @@ class Subject:
         return self.example(Path(self._folder.name))
 
     def build(self, *, drawn: int = 0, **supplied: Any) -> Any:
-        """Build a new object.
-
-        Args:
-            drawn: The seed of random numbers in the constructor.
-            **supplied: What a pipeline supplies, in place of the kit's inputs.
-        """
+        """Build a new object under the seed ``drawn``; ``supplied`` replaces some of the kit's inputs."""
         from ccl_plugins.testing.inputs import seeded, supplied_for
 
         with seeded(drawn):
@@ -87,12 +77,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Distribution:
-    """All components of a distribution.
-
-    Args:
-        name: Its normalized name.
-        specs: Its components.
-    """
+    """A distribution by its normalized name, with all its components."""
 
     name: str
     specs: tuple[engine.ComponentSpec, ...]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from unittest import SkipTest
 
 from ccl_plugins._engine import engine
@@ -48,28 +49,29 @@ class Check:
         """Run the check."""
         try:
             self.law(self.subject)
-        except FileNotFoundError as error:
-            if isinstance(self.subject, Distribution) or self.subject.example is not None:
-                raise
-            raise SkipTest(
-                f"its EXAMPLE names a file that does not exist ({error}): give"
-                f' examples={{"{self.subject}": function of a folder}}'
-            ) from error
+        except SkipTest:
+            raise
+        except Exception as error:  # any exception of a plug-in breaks the law
+            no_example = isinstance(self.subject, Subject) and self.subject.example is None
+            if isinstance(error, FileNotFoundError) and no_example:
+                raise SkipTest(
+                    f"its EXAMPLE names a file that does not exist ({error}): give"
+                    f' examples={{"{self.subject}": function of a folder}}'
+                ) from error
+            found = f"it raised {type(error).__name__}: {error}"
+            found = str(error) if isinstance(error, AssertionError) else found
+            law = (inspect.getdoc(self.law) or self.name).replace("`", "")
+            raise AssertionError(f"{law}\n  {found}".rstrip()) from error
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a check.
-
-    Args:
-        check: The check.
-        state: ``"passed"``, ``"failed"`` or ``"skipped"``.
-        reason: The broken law and how it was broken, or why the check was skipped.
-    """
+    """The result of a check."""
 
     check: Check
-    state: str
+    state: Literal["passed", "failed", "skipped"]
     reason: str = ""
+    """The law and what broke it, or why the check was skipped."""
 
 
 def checks(what: str | engine.Choice, examples: Mapping[str, Example] | None = None) -> list[Check]:
@@ -96,10 +98,10 @@ def checks(what: str | engine.Choice, examples: Mapping[str, Example] | None = N
         specs = distribution.specs
         subjects = [Subject(s, examples.pop(f"{s.kind}/{s.name}", None)) for s in specs]
     else:
-        subjects = [Subject(what.spec, choice=what)]
+        subjects = [Subject(what.spec, chosen=what)]
     if examples:
         raise LookupError(
-            f"there are examples for {', '.join(examples)}, but {what} offers"
+            f"got examples for {', '.join(examples)}, but {what} offers"
             f" {', '.join(map(str, subjects))}"
         )
     for subject in subjects:
@@ -116,8 +118,6 @@ def run(each: Check) -> Outcome:
         return Outcome(each, "skipped", str(skipped))
     except AssertionError as broken:
         return Outcome(each, "failed", str(broken))
-    except Exception as error:  # any exception of a plug-in is a failure of the plug-in
-        return Outcome(each, "failed", f"it raised {type(error).__name__}: {error}")
     return Outcome(each, "passed")
 
 
@@ -167,7 +167,11 @@ def parametrize_with_checks(
     for key in expected:
         if key not in known.values():
             near = difflib.get_close_matches("-".join(map(str, key)), known, n=1)
-            hint = f"did you mean {known[near[0]]!r}?" if near else f"there are {', '.join(known)}"
+            hint = (
+                f"did you mean {known[near[0]]!r}?"
+                if near
+                else f"the checks are {', '.join(known)}"
+            )
             raise LookupError(f"expected_failures has the unknown check {key!r}: {hint}")
     parameters = []
     for each in found:

@@ -15,9 +15,9 @@ HEAD = """# Checks
 
 <!-- Written by docs/reference/generate_checks.py; run it after a change. -->
 
-What `@parametrize_with_checks` and `ccl check` check of a component, by kind.
-[Test a plug-in](../how-to/test-a-plugin.md) shows how to use them. The report of a broken law shows the
-input and the result.
+The laws that `@parametrize_with_checks` and `ccl check` check, by kind.
+[Test a plug-in](../how-to/test-a-plugin.md) shows how to use them. The report of a broken law begins with
+the law, and shows the input and the result.
 """
 
 

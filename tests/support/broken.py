@@ -1,4 +1,4 @@
-"""Which laws a component breaks."""
+"""Finds the laws that a component breaks."""
 
 from __future__ import annotations
 

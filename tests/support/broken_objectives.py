@@ -10,11 +10,11 @@ from ccl_plugins.objectives import InfoNCE
 
 
 class Sound(InfoNCE):
-    """InfoNCE, which breaks none."""
+    """InfoNCE, which breaks no law."""
 
 
 class Undeclared(Sound):
-    """Does not say what it reads."""
+    """Declares a string as `within_view`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class Undeclared(Sound):
 
 
 class NoMean(Sound):
-    """No mean of its terms."""
+    """A loss that is not the mean of its terms."""
 
     def _mean(self, *args):
         return 2 * super()._mean(*args)
@@ -41,7 +41,7 @@ class OneSided(Sound):
 
 
 class WrongGradient(Sound):
-    """With a factor held constant that is not said."""
+    """Holds a factor constant without declaring it."""
 
     def terms(self, pairs):
         values, weights = super().terms(pairs)
@@ -77,7 +77,7 @@ class Stumbling(Sound):
 
 
 class Forgetful(Sound):
-    """Has what it learned in no state dict."""
+    """Learns outside its state dict."""
 
     steps = 0
 
@@ -90,7 +90,7 @@ class Forgetful(Sound):
 
 
 class CalledOtherwise(Sound):
-    """Is another loss when it is called."""
+    """Gives another loss in a call on embeddings."""
 
     def forward(self, *views, condition=None):
         return super().forward(*views, condition=condition) + 1
@@ -112,7 +112,7 @@ class LocalCount(Sound):
 
 
 class Looking(Sound):
-    """Looks at a value."""
+    """Branches on a value."""
 
     def terms(self, pairs):
         values, weights = super().terms(pairs)
@@ -138,7 +138,7 @@ class FullQueue(Sound):
 
 
 class Centerd(Sound):
-    """Reads a tensor that a condition brings."""
+    """Reads an extra of a condition."""
 
     EXAMPLE_EXTRAS = {"condition/centroids": (3, 16)}  # noqa: RUF012  a constant of a test
 

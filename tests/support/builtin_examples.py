@@ -1,4 +1,4 @@
-"""Files for the built-in components that read some."""
+"""Example files for the built-in components that read files."""
 
 from __future__ import annotations
 

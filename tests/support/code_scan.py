@@ -1,4 +1,4 @@
-"""What a piece of code does that could run code of others: found in its syntax tree."""
+"""Finds calls that could run foreign code in the syntax tree of Python sources."""
 
 from __future__ import annotations
 

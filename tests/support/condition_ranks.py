@@ -19,7 +19,7 @@ from ccl_plugins.training import FitSettings
 
 
 class Incomplete:
-    """Class ids, of which every fifth is missing."""
+    """Class ids; every fifth is missing."""
 
     refresh, value_type, missing = "never", "categorical", "drop"
 

@@ -30,7 +30,7 @@ def case(name: str) -> dict[str, Any]:
 
 
 def index() -> list[str]:
-    """The cases that there are."""
+    """The names of all stored cases."""
     return sorted(entry["name"] for entry in json.loads((FOLDER / "INDEX.json").read_text()))
 
 

@@ -83,7 +83,7 @@ def both(slow, x, y, *args, **kwargs):
 
 
 def random_batch(b=7, d=5, seed=0, views=2):
-    """Raw embeddings that take gradients, and class ids of which one is met once."""
+    """Raw embeddings with gradients, and class ids, one of which occurs once."""
     generator = torch.Generator().manual_seed(seed)
     out = [torch.randn(b, d, generator=generator, dtype=torch.float64) for _ in range(views)]
     ids = torch.tensor([0, 1, 0, 2, 1, 0, 1][:b])

@@ -9,7 +9,7 @@ from torch.nn.functional import normalize
 
 from ccl_plugins.objectives import CACRMoCoV3
 from ccl_plugins.pairs.pairs import Pairs
-from ccl_plugins.testing.objective_batches import RawBatch, on_each_rank, on_one_rank
+from ccl_plugins.testing.objective_batches import RawBatch, on_each_rank
 
 
 def slow(q, k, tau, cost):
@@ -53,7 +53,7 @@ def test_every_view_gives_keys_once(cost):
 
 def test_the_euclidean_cost_is_a_sum_over_each_process_s_batch(two_processes):
     views, build = random_views(2, n=8).detach(), partial(CACRMoCoV3, cost="euclidean")
-    value, (gradient,) = on_one_rank(build, RawBatch(views))
+    value, (gradient,) = on_each_rank(build, RawBatch(views))
     for found in two_processes(on_each_rank, build, RawBatch(views)):
         torch.testing.assert_close(found, (value / 2, [gradient / 2]), rtol=1e-9, atol=1e-12)
 

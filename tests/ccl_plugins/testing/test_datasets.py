@@ -76,7 +76,7 @@ class Noisy(Sound):
 
 
 class Lenient(Sound):
-    """Gives something for any name."""
+    """Accepts any name of a split."""
 
     def __call__(self, name):
         return self.split(torch.arange(24))

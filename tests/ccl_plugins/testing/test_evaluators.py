@@ -31,7 +31,7 @@ class Counting(Sound):
 
 
 class Spoiling(Sound):
-    """Changes what it is given."""
+    """Changes the features."""
 
     def __call__(self, train, test):
         found = super().__call__(train, test)

@@ -25,7 +25,7 @@ class Sound:
         return inner(a, b) / self.scale
 
 
-class Untold(Sound):
+class Undocumented(Sound):
     pass
 
 
@@ -94,7 +94,7 @@ class Hidden(SmallBackbone):
 
 BROKEN = {
     Sound: set(),
-    Untold: {"has_a_summary"},
+    Undocumented: {"has_a_summary"},
     Unhinted: {"hints_its_parameters"},
     Lacking: {"satisfies_its_protocol", "is_positive_definite_if_it_says_so"},
     FromNowhere: {"is_rebuilt_from_its_record"},

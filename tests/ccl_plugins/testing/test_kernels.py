@@ -20,7 +20,7 @@ class Sound:
 
 
 class Narrow(Sound):
-    """Float32, whatever it is given."""
+    """Converts every value to float32."""
 
     def __call__(self, a, b):
         return inner(a, b).float()
@@ -34,14 +34,14 @@ class Askew(Sound):
 
 
 class Hollow(Sound):
-    """Without its diagonal, where that is easily seen."""
+    """Has 0 on the diagonal if both arguments are one tensor."""
 
     def __call__(self, a, b):
         return inner(a, b).fill_diagonal_(0) if a is b else inner(a, b)
 
 
 class Negative(Sound):
-    """Not what it says."""
+    """Declares itself positive definite, and is not."""
 
     positive_definite = True
 
@@ -50,14 +50,14 @@ class Negative(Sound):
 
 
 class WrongFeatures(Sound):
-    """Of other features."""
+    """Has features of another kernel."""
 
     def features(self, a):
         return 2 * as_vectors(a)
 
 
 class CountedTwice(Sound):
-    """Of other class ids."""
+    """Gives class ids other values than their one-hot vectors."""
 
     def __call__(self, a, b):
         return inner(a, b) if a.is_floating_point() else 2 * inner(a, b)

@@ -62,7 +62,7 @@ class MisplacedKeys(SoundKeys):
 
 
 class Unused(Sound):
-    """With a layer that nothing goes through."""
+    """Has an unused layer."""
 
     def __init__(self, *, backbone: nn.Module) -> None:
         super().__init__(backbone=backbone)
@@ -78,7 +78,7 @@ class LearnedKeys(SoundKeys):
 
 
 class Apart(SoundKeys):
-    """A momentum encoder that starts elsewhere."""
+    """Its momentum encoder starts with other weights."""
 
     def __init__(self, *, backbone: nn.Module) -> None:
         super().__init__(backbone=backbone)
@@ -96,7 +96,7 @@ class Growing(Sound):
 
 
 class Forgetful(Sound):
-    """Has its age in no state dict."""
+    """Counts steps outside its state dict."""
 
     age = 0
 

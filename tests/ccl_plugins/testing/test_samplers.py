@@ -18,7 +18,7 @@ class Sound(Uniform):
 
 
 class TooLong(Sound):
-    """Announces a batch more."""
+    """Declares one batch too many."""
 
     def __len__(self):
         return super().__len__() + 1
@@ -43,7 +43,7 @@ class Global(Sound):
 
 
 class FromTheStart(Sound):
-    """Begins anew."""
+    """Ignores `start`."""
 
     def batches(self, epoch, start=0):
         return super().batches(epoch)

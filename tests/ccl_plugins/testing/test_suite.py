@@ -1,4 +1,4 @@
-"""Which checks a distribution has, what is refused, and the messages."""
+"""The checks of a distribution, refused arguments, and the reports."""
 
 from __future__ import annotations
 
@@ -64,17 +64,17 @@ def test_a_sound_plugin_passes(ring):
 def test_a_component_is_checked_with_the_parameters_it_is_chosen_with():
     check(ccl.kernel("rbf", scale=3.0))
     with pytest.raises(
-        AssertionError, match="kernel/precomputed-is_symmetric: a kernel must be sym"
+        AssertionError, match="kernel/precomputed-is_symmetric: A kernel must be sym"
     ):
         check(ccl.kernel("precomputed", matrix=[[1.0, 0.0], [1.0, 1.0]]))
 
 
-def test_what_is_broken_is_told_with_its_law(ring):
+def test_the_report_begins_with_the_broken_law(ring):
     ring(askew="Askew")
-    with pytest.raises(AssertionError) as told:
+    with pytest.raises(AssertionError) as caught:
         check("ccl-ring")
-    assert "kernel/askew-is_symmetric: a kernel must be symmetric" in str(told.value)
-    assert "Greatest absolute difference: 0.5" in str(told.value)
+    assert "kernel/askew-is_symmetric: A kernel must be symmetric" in str(caught.value)
+    assert "Greatest absolute difference: 0.5" in str(caught.value)
 
 
 def test_a_distribution_without_components_is_an_error(ring, install_plugin):
@@ -147,7 +147,7 @@ def test_the_command_tells_what_failed(ring, capsys):
     ring(ring="Ring", askew="Askew", file="FromFile")
     assert main(["check", "ccl-ring"]) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert any(line.startswith("kernel/askew-is_symmetric failed: a kernel must") for line in lines)
+    assert any(line.startswith("kernel/askew-is_symmetric failed: A kernel must") for line in lines)
     assert any(
         line.startswith("kernel/file 1") and "skipped: its EXAMPLE" in line for line in lines
     )

@@ -20,7 +20,7 @@ class Sound:
 
 
 class Miscounted(Sound):
-    """Announces a view more."""
+    """Declares one view too many."""
 
     count = 3
 
@@ -36,7 +36,7 @@ class Counting(Sound):
 
 
 class Spoiling(Sound):
-    """Changes what it is given."""
+    """Changes the image."""
 
     def plain(self, image):
         return image.clamp_(max=100) / 255

@@ -84,7 +84,7 @@ def test_sogclr_over_steps_in_which_samples_come_again(views):
     for _ in range(4):
         index = torch.randperm(12, generator=generator)[:7]
         given = [(v + torch.randn(v.shape, generator=generator)).requires_grad_() for v in views]
-        for _ in range(2):  # asked for twice it is the same: nothing is committed yet
+        for _ in range(2):  # twice the same, because nothing is committed yet
             loss = objective(*given, index=index)
         gradient = torch.stack(torch.autograd.grad(loss, given))
         objective.after_step()

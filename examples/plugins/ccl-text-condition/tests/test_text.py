@@ -89,7 +89,7 @@ def test_a_file_gives_texts_by_row_or_by_name(tmp_path):
     assert set(texts) == {"one, two", "three"}
 
 
-def test_what_is_wrong_is_said(tmp_path):
+def test_a_mistake_is_named(tmp_path):
     file = tmp_path / "captions.csv"
     file.write_text("name,caption\nq,x\nq,y\n", encoding="utf-8")
     wrong = [

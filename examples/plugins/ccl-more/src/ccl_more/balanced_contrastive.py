@@ -65,7 +65,7 @@ class BalancedContrastive(Supervised):
         )
         if int(largest) >= centers:
             raise ValueError(
-                f"class {int(largest)} has no center, there are {centers}: call setup(tables) with the"
+                f"class {int(largest)} has no center among {centers}: call setup(tables) with the"
                 " ids of all samples"
             )
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Candidates:
-    """What anchor view ``i`` is compared with: m keys of each of v views, and q keys of the queue.
+    """The keys that anchor view ``i`` is compared with: m keys of each of v views, and q keys of the queue.
 
     Args:
         pairs: The pairs.

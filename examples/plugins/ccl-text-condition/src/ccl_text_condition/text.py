@@ -75,7 +75,7 @@ class Text:
         self.missing = missing
 
     def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
-        """The vectors of the training split, NaN where there is no text."""
+        """The vectors of the training split, NaN for samples without a text."""
         if self.file is None:
             texts = sample_names(split, self.column)
         else:
@@ -99,7 +99,7 @@ class Text:
         for row, text in enumerate(texts):
             if not _is_missing(text) and not isinstance(text, str):
                 raise ValueError(
-                    f"column {self.column!r} holds {text!r} in row {row}, which is no text"
+                    f"column {self.column!r} holds {text!r} in row {row}, which is not a text"
                 )
 
 
