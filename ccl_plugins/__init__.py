@@ -27,6 +27,7 @@ from ccl_plugins.kinds import registry as _registry
 if TYPE_CHECKING:
     from ccl_plugins.cli.info import Description
     from ccl_plugins.cli.tables import TextTable
+    from ccl_plugins.runs import figures as figures
     from ccl_plugins.runs.pipeline import Pipeline as Pipeline
     from ccl_plugins.runs.pipeline import load as load
 
@@ -51,7 +52,11 @@ backbone = engine.Namespace(_registry(), "backbone")
 dataset = engine.Namespace(_registry(), "dataset")
 evaluator = engine.Namespace(_registry(), "evaluator")
 
-_LAZY = {"Pipeline": "ccl_plugins.runs.pipeline", "load": "ccl_plugins.runs.pipeline"}
+_LAZY = {
+    "Pipeline": "ccl_plugins.runs.pipeline",
+    "load": "ccl_plugins.runs.pipeline",
+    "figures": "ccl_plugins.runs",
+}
 
 
 def list(kind: str | None = None) -> TextTable:

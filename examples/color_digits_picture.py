@@ -6,10 +6,9 @@ First run `ccl train examples/color_digits_infonce.toml examples/color_digits_fa
 import sys
 
 import ccl_plugins as ccl
-from ccl_plugins.runs.figures import embedding_map
 
 runs = sys.argv[1] if len(sys.argv) > 1 else "runs"
-embedding_map(
+ccl.figures.embedding_map(
     {
         "InfoNCE": ccl.load(f"{runs}/color_digits_infonce"),
         "Fair-CCLK": ccl.load(f"{runs}/color_digits_fair"),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Show what a pipeline's static categorical conditions tell about a column, in bits."""
+    """Show what a pipeline's categorical conditions tell about a column, in bits."""
     show(options, lambda: _table(options))
     return 0
 

@@ -15,7 +15,7 @@ from ccl_plugins.training.tables import Tables
 
 
 def plane(composition: Composition, against: str = "label") -> tuple[list[Point], list[str]]:
-    """The pipeline's static categorical conditions, fitted on its training set.
+    """The pipeline's categorical conditions with refresh ``"never"``, fitted on its training set.
 
     Args:
         composition: The pipeline.
@@ -43,7 +43,7 @@ def plane(composition: Composition, against: str = "label") -> tuple[list[Point]
             found += points(name, _fit(name, condition, split), target)
     if not found:
         why = "".join(f"; {line}" for line in left_out) or "; it has no condition"
-        raise ValueError(f"the pipeline has no static categorical condition{why}")
+        raise ValueError(f"the pipeline has no categorical condition that is fitted once{why}")
     return found, left_out
 
 

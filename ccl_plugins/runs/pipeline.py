@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ccl_plugins.arguments import whole
 from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.pipeline.composition import Composition
+from ccl_plugins.pipeline.information import plane
 from ccl_plugins.pipeline.record import check_plugins, read_json, write_json
 from ccl_plugins.runs.layout import Layout
 from ccl_plugins.runs.measure import measure
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from ccl_plugins.information.plane import Point
     from ccl_plugins.training.parts import Parts
 
 
@@ -57,6 +59,20 @@ class Pipeline(Composition):
         plan = check(pipeline, Path(out), resume=resume, overwrite=overwrite)
         train(prepare(plan, callbacks), progress=progress)
         return Run(out, pipeline)
+
+    def plane(self, against: str = "label") -> tuple[list[Point], list[str]]:
+        """The categorical conditions with one table, on the information plane; see `ccl information`.
+
+        Args:
+            against: The metadata column T.
+
+        Returns:
+            The points, and a line for each condition that is left out, saying why.
+
+        Raises:
+            ValueError: If the target is no column of class ids, or no condition is left.
+        """
+        return plane(self, against)
 
 
 class Run:

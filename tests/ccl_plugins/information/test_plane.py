@@ -118,7 +118,9 @@ def test_a_target_must_be_a_column_of_class_ids():
         plane(compose(digit="label"), "species")
     with pytest.raises(ValueError, match=r"'color' holds torch.float32 of shape \(1437, 3\)"):
         plane(compose(digit="label"), "color")
-    with pytest.raises(ValueError, match="no static categorical condition; own is continuous"):
+    with pytest.raises(
+        ValueError, match="no categorical condition that is fitted once; own is continuous"
+    ):
         plane(compose(own="embedding"))
 
 
