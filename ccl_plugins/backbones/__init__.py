@@ -1,4 +1,4 @@
-"""The backbones: from images to features."""
+"""Backbones: networks from images to features, one file each; no heads, no losses."""
 
 from ccl_plugins.backbones.lenet5 import LeNet5 as LeNet5
 from ccl_plugins.backbones.mlp import MLP as MLP

@@ -1,4 +1,4 @@
-"""The command line: one file per command, and here the parser and the exit status.
+"""The command line: one file per command, and here the parser and the exit status; no training.
 
 A command imports what it needs when it runs, so that `ccl list` does not wait for torch.
 """

@@ -1,4 +1,4 @@
-"""The conditions: values known about each sample besides its image."""
+"""Conditions: the conditioning variables, one file each; comparing their values is left to kernels."""
 
 from ccl_plugins.conditions.attributes import Attributes as Attributes
 from ccl_plugins.conditions.clip import CLIP as CLIP

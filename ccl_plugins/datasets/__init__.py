@@ -1,4 +1,4 @@
-"""The data sets: images with a table of metadata."""
+"""Data sets: images with a table of metadata, one file each; no augmentations, no batches."""
 
 from ccl_plugins.datasets.annotated import InMemory as InMemory
 from ccl_plugins.datasets.color_digits import ColorDigits as ColorDigits

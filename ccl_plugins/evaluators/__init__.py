@@ -1,4 +1,4 @@
-"""The evaluators: measurements on frozen features."""
+"""Evaluators: measurements on frozen features, one file each; no backbone is trained here."""
 
 from ccl_plugins.evaluators.knn import KNN as KNN
 from ccl_plugins.evaluators.linear import LinearProbe as LinearProbe

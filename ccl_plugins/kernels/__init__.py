@@ -1,4 +1,4 @@
-"""The kernels: similarity functions of two values of the conditioning variable."""
+"""Kernels: similarities of condition values, one file each; no images, no embeddings."""
 
 from ccl_plugins.kernels.cosine import Cosine as Cosine
 from ccl_plugins.kernels.delta import Delta as Delta

@@ -1,4 +1,4 @@
-"""The objectives: losses on pairs of embeddings."""
+"""Objectives: losses on pairs of embeddings, one file each; no networks, no queues, no data sets."""
 
 from ccl_plugins.objectives.align_uniform import AlignUniform as AlignUniform
 from ccl_plugins.objectives.base import ContrastiveObjective as ContrastiveObjective

@@ -1,4 +1,4 @@
-"""The samplers: which samples form a batch, and how partners are drawn."""
+"""Samplers: which samples form a batch, and how partners are drawn; no images are read here."""
 
 from ccl_plugins.samplers.conditional_pair import ConditionalPair as ConditionalPair
 from ccl_plugins.samplers.imbalanced import Imbalanced as Imbalanced

@@ -1,4 +1,4 @@
-"""The augmentations: several views of one image."""
+"""Views: the augmentations of an image, one file each; no data sets, no batches."""
 
 from ccl_plugins.views.byol import BYOLViews as BYOLViews
 from ccl_plugins.views.lightly_views import LightlyViews as LightlyViews
