@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,7 @@ def test_a_resumed_run_has_the_weights_and_the_log_of_an_unbroken_one(
     killed.join(120)
     assert killed.exitcode == (-9 if number == signal.SIGKILL else 0)
     assert not (Layout(tmp_path).weights).exists()
+    time.sleep(1)  # TensorBoard orders event files by the second in which they are made
     assert run(str(tmp_path), resume=True)
     found, expected = (read_checkpoint(Layout(out).weights) for out in (tmp_path, whole))
     for name in ("method", "objective"):

@@ -94,7 +94,7 @@ def test_a_mistake_is_named(tmp_path):
     file.write_text("name,caption\nq,x\nq,y\n", encoding="utf-8")
     wrong = [
         (Text("words"), split(), "no column 'words'; it has caption"),
-        (Text("caption"), split([1, 2]), "holds 1 in row 0, which is no text"),
+        (Text("caption"), split([1, 2]), "holds 1 in row 0, which is not a text"),
         (Text("caption"), split([None, " "]), "holds no text"),
         (Text("caption", encoder=len), split(["x"]), r"gave \(\) for 1"),
         (Text("tags", file), split(["x", "y"]), "no column 'tags'; it has name, caption"),
