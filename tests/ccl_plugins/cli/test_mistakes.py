@@ -8,29 +8,14 @@ import signal
 import pytest
 import torch
 from pytorch_lightning import Callback
-from safetensors.torch import save_file
+from support.small_pipeline import TOML
+from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_data
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
 from ccl_plugins.runs import train as launch
 
-TOML = """
-dataset = {use = "features", train = "train.safetensors", test = "test.safetensors"}
-backbone = {use = "mlp", in_features = 4, hidden = [8]}
-method = {use = "simclr", hidden = 8, dim = 4}
-views = "noise"
-objective = "infonce"
-evaluate = ["knn"]
-fit = {epochs = 1, batch_size = 16, workers = 0}
-"""
-
-
-@pytest.fixture(autouse=True)
-def _in_a_folder_with_data(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for split, n in (("train", 32), ("test", 8)):
-        columns = {"label": torch.arange(n) % 2, "age": torch.linspace(0, 1, n)}
-        save_file({"features": torch.randn(n, 4), **columns}, f"{split}.safetensors")
+pytestmark = pytest.mark.usefixtures("in_a_folder_with_data")
 
 
 def train(text=TOML, *more):
