@@ -276,7 +276,7 @@ class Dataset(Protocol):
 
 
 class Evaluator(Protocol):
-    """A measurement on frozen features.  It may also satisfy `SupportsColumn`."""
+    """A measurement on frozen features.  It may also satisfy `SupportsColumn` and `SupportsValueTypes`."""
 
     def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
         """Metrics by name, as ``"linear/top1"``."""
@@ -471,6 +471,11 @@ class SupportsColumn(Protocol):
     @property
     def column(self) -> str:
         """The column's name."""
+
+
+@runtime_checkable
+class SupportsValueTypes(Protocol):
+    """An evaluator whose column cannot have every value type."""
 
     @property
     def value_types(self) -> Sequence[ValueType]:

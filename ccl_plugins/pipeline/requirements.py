@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
 from ccl_plugins.protocols import (
+    VALUE_TYPES,
     SupportsBatchCheck,
     SupportsColumn,
     SupportsHierarchies,
     SupportsHierarchy,
     SupportsReadConditions,
+    SupportsValueTypes,
     SupportsWithinBatch,
 )
 
@@ -84,14 +86,15 @@ def check_columns(evaluators: Iterable[Any], dataset: Any) -> None:
     schema = dataset.schema() if reading else {}
     for each in reading:
         name, column = type(each).__name__, each.column
+        accepted = each.value_types if isinstance(each, SupportsValueTypes) else VALUE_TYPES
         if column not in schema:
             raise ValueError(
                 f"the evaluator {name} reads the column {column!r}, and the data set has"
                 f" {', '.join(schema)}"
             )
-        if schema[column] not in each.value_types:
+        if schema[column] not in accepted:
             raise ValueError(
-                f"the evaluator {name} needs a {' or '.join(each.value_types)} column, and {column!r} is"
+                f"the evaluator {name} needs a {' or '.join(accepted)} column, and {column!r} is"
                 f" {schema[column]}"
             )
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 import ccl_plugins as ccl
 from ccl_plugins.metadata import fitted
 from ccl_plugins.objectives import ClInfoNCE
-from ccl_plugins.pipeline.requirements import default_evaluators
+from ccl_plugins.pipeline.requirements import check_columns, default_evaluators
 from ccl_plugins.protocols import Table
 
 
@@ -90,3 +93,21 @@ def test_a_label_of_numbers_is_measured_by_regression():
     split = {"features": [[0.0, 1.0], [1.0, 0.0]], "label": [0.5, 1.5]}
     dataset = ccl.create("dataset", "features", train=split, test=split)
     assert default_evaluators(dataset) == [{"use": "regression", "column": "label"}]
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({"column": "hue"}, "reads the column 'hue', and the data set has label"),
+        ({"column": "label", "value_types": ("continuous",)}, "needs a continuous column"),
+        ({"column": "label"}, None),
+        ({"column": None, "value_types": ("continuous",)}, None),
+        ({}, None),
+    ],
+)
+def test_an_evaluator_need_not_say_which_value_types_it_accepts(members, message):
+    evaluator = type("Probe", (), members)()
+    dataset = SimpleNamespace(schema=lambda: {"label": "categorical"})
+    refused = pytest.raises(ValueError, match=message) if message else nullcontext()
+    with refused:
+        check_columns([evaluator], dataset)
