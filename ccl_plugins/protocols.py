@@ -247,7 +247,7 @@ class Method(Protocol):
 class Backbone(Protocol):
     """An ``nn.Module`` from images to features.
 
-    It may also satisfy `SupportsNoWeightDecay`, `SupportsLayerNumbers` and `SupportsPretrained`.
+    It may also satisfy `SupportsNoWeightDecay` and `SupportsLayerNumbers`.
     """
 
     @property
@@ -453,15 +453,6 @@ class SupportsLayerNumbers(Protocol):
 
     def layer_numbers(self) -> dict[str, int]:
         """The layer of each parameter by name, 0 nearest to the image."""
-
-
-@runtime_checkable
-class SupportsPretrained(Protocol):
-    """A backbone that says whether it starts with trained weights."""
-
-    @property
-    def pretrained(self) -> bool:
-        """Whether it does; it is then measured before training too."""
 
 
 @runtime_checkable

@@ -20,7 +20,7 @@ class Layout:
         self.metrics = folder / "metrics.json"
         """What was measured last."""
         self.before = folder / "before.json"
-        """What was measured before training, where the backbone began with trained weights."""
+        """What was measured before training."""
         self.weights = folder / "weights.pt"
         """The weights of a finished run."""
         self.checkpoints = folder / "checkpoints"

@@ -5,6 +5,7 @@ Errors of the first two are mistakes of the user; nothing is written or deleted 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from ccl_plugins.pipeline.composition import Composition
 from ccl_plugins.pipeline.record import check_plugins, read_json, versions_of, write_json
 from ccl_plugins.pipeline.requirements import check_columns, check_method
 from ccl_plugins.runs.layout import Layout
-from ccl_plugins.runs.measure import measure
+from ccl_plugins.runs.measure import log, measure
 from ccl_plugins.runs.origin import naming
 
 if TYPE_CHECKING:
@@ -30,7 +31,20 @@ class RunExists(FileExistsError):
 
 
 class RunInterrupted(RuntimeError):
-    """Training was stopped before its end, and can be resumed."""
+    """Training was stopped before its end, and can be resumed.
+
+    Args:
+        folder: The run's folder.
+        step: Optimizer steps taken.
+        total: Optimizer steps of the whole run.
+    """
+
+    def __init__(self, folder: Path, step: int, total: int) -> None:
+        super().__init__(
+            f"stopped at step {step} of {total}; {folder} can be resumed (--resume, or resume=True)"
+        )
+        self.step = step
+        self.total = total
 
 
 @dataclass(frozen=True)
@@ -59,14 +73,14 @@ class Prepared:
     Args:
         plan: The plan.
         parts: The built parts.
-        split: The training split.
+        splits: The training split and, for the evaluators, the test split; without them None.
         record: The record of the run, as plain data.
         callbacks: Lightning callbacks.
     """
 
     plan: Plan
     parts: Parts
-    split: Any
+    splits: tuple[Any, Any]
     record: Mapping[str, Any]
     callbacks: list[Any]
 
@@ -97,8 +111,13 @@ def check(
 
 
 def _check_free(layout: Layout, overwrite: bool) -> None:
-    if layout.folder.exists() and not layout.folder.is_dir():
-        raise RunExists(f"{layout.folder} is a file; a run needs a folder")
+    place = next(
+        each for each in (layout.folder, *layout.folder.absolute().parents) if each.exists()
+    )
+    if not place.is_dir():
+        raise RunExists(f"{place} is a file; a run needs a folder")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise PermissionError(f"{place} cannot be written; a run needs a folder that can")
     if not overwrite and (layout.record.exists() or layout.checkpoints.exists()):
         raise RunExists(
             f"{layout.folder} already holds a run: --resume (resume=True) continues it, --overwrite"
@@ -155,10 +174,9 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = ()) -> Prepared:
         listed = _callbacks(callbacks, hooked)
         record = {**pipeline.to_dict(), "callbacks": versions_of(name for name, _ in hooked)}
         split = parts.dataset("train")
-        if plan.overwrite:
-            parts.dataset("test")  # no run is deleted for data that cannot be read
+        test = parts.dataset("test") if pipeline.built_evaluators else None
         _try_one(parts, split, pipeline.settings)
-    return Prepared(plan, parts, split, record, listed)
+    return Prepared(plan, parts, (split, test), record, listed)
 
 
 def _try_one(parts: Parts, split: Any, settings: FitSettings) -> None:
@@ -184,25 +202,39 @@ def _try_one(parts: Parts, split: Any, settings: FitSettings) -> None:
         parts.method.encode(batch.views[0])
 
 
+def rehearse(prepared: Prepared) -> None:
+    """Make what training begins with, except what depends on the networks, to find mistakes in it.
+
+    Raises:
+        ValueError: For conditions, sampler and settings that do not suit the data.
+    """
+    from ccl_plugins.training.rehearsal import rehearse
+
+    pipeline = prepared.plan.pipeline
+    with naming(pipeline):
+        rehearse(prepared.parts, prepared.splits[0], pipeline.settings)
+
+
 def train(
     prepared: Prepared,
     *,
     progress: bool = True,
     before: Callable[[Mapping[str, float]], None] = lambda metrics: None,
 ) -> None:
-    """Train a prepared run into its folder.
+    """Measure the backbone of a prepared run, then train it into its folder.
 
-    A backbone that begins with trained weights is measured first.
+    A resumed run is not measured again.
 
     Args:
         prepared: The run.
         progress: Whether a progress bar is shown.
-        before: Called with the metrics before training, if they are measured.
+        before: Called with the metrics before training, if there is an evaluator.
 
     Raises:
         RunExists: If a run was written into the folder in the meantime.
         RunInterrupted: If training was stopped before its end.
-        CannotBegin: If the conditions' tables or the sampler cannot be made.
+        CannotBegin: If the backbone cannot be measured, or the conditions' tables or the sampler cannot
+            be made.
         NonFiniteLoss: If the loss becomes NaN or infinite.
     """
     from ccl_plugins.training.fitting import fit
@@ -211,14 +243,15 @@ def train(
     layout, pipeline = plan.layout, plan.pipeline
     with naming(pipeline):
         if is_first():
+            metrics = {} if plan.point else _measure_before(prepared)
             _begin(prepared)
-            if plan.point is None and _pretrained(parts):
-                metrics = _measure_before(prepared)
+            if metrics:
                 write_json(layout.before, metrics)
+                log(layout.folder, metrics, step=0)
                 before(metrics)
         result = fit(
             parts,
-            prepared.split,
+            prepared.splits[0],
             pipeline.settings,
             prepared.record,
             events=layout.folder,
@@ -229,9 +262,7 @@ def train(
             progress=progress,
         )
     if not result.finished:
-        raise RunInterrupted(
-            f"stopped at step {result.step}; {layout.folder} can be resumed (--resume, or resume=True)"
-        )
+        raise RunInterrupted(layout.folder, result.step, result.total)
 
 
 def _begin(prepared: Prepared) -> None:
@@ -248,21 +279,15 @@ def _begin(prepared: Prepared) -> None:
     write_json(layout.record, prepared.record)
 
 
-def _pretrained(parts: Parts) -> bool:
-    from ccl_plugins.protocols import SupportsPretrained
-
-    backbone = parts.method.backbone
-    return isinstance(backbone, SupportsPretrained) and backbone.pretrained
-
-
 def _measure_before(prepared: Prepared) -> dict[str, float]:
     from ccl_plugins.networks.devices import accelerator
+    from ccl_plugins.training.fitting import until_begun
     from ccl_plugins.training.randomness import undisturbed
 
     parts = prepared.parts
     parts.method.to(accelerator())
-    with undisturbed():
-        metrics = measure(parts, prepared.plan.pipeline, prepared.split, parts.dataset("test"))
+    with undisturbed(), until_begun():
+        metrics = measure(parts, prepared.plan.pipeline, *prepared.splits)
     parts.method.to("cpu")  # where every run starts
     return metrics
 

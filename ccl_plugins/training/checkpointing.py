@@ -202,6 +202,7 @@ class Checkpointing(Checkpoint):
         checkpoint[OURS] = {
             "format": 1,
             "consumed": pl_module.consumed.batches,
+            "total": pl_module.total_steps,
             "tables": pl_module.tables.state_dict(),
             "generators": states,
             "settings": pl_module.settings.to_dict(),

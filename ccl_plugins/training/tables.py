@@ -72,7 +72,7 @@ class Tables:
         due = [name for name in self.conditions if self._is_due(name, epoch)]
         embed_once = cache(embed)
         for name in due:
-            if ranks.world_size() > 1 and _reads_embeddings(self.conditions[name]):
+            if ranks.world_size() > 1 and reads_embeddings(self.conditions[name]):
                 embed_once()  # with all processes, since the first one fits alone
             left_out, refreshed = self.left_out(), name in self.tables
             fit = partial(self._fit, name, epoch, split, embed_once)
@@ -94,7 +94,7 @@ class Tables:
 
     def _fit(self, name: str, epoch: int, split: Any, embed: Callable[[], Tensor]) -> Table:
         condition: Any = self.conditions[name]
-        given = embed if _reads_embeddings(condition) else partial(_refuse, name)
+        given = embed if reads_embeddings(condition) else partial(_refuse, name)
         with undisturbed(), torch.no_grad():
             seed_cpu(mix(self.seed, epoch, list(self.conditions).index(name)))
             fitted = condition.fit(split, given, self.tables.get(name))
@@ -208,7 +208,8 @@ def _policy(condition: Condition) -> Missing:
     return condition.missing if isinstance(condition, SupportsMissing) else "error"
 
 
-def _reads_embeddings(condition: Condition) -> bool:
+def reads_embeddings(condition: Condition) -> bool:
+    """Whether a condition is fitted to embeddings of the training set."""
     return isinstance(condition, SupportsReadsEmbeddings) and condition.reads_embeddings
 
 
