@@ -109,6 +109,7 @@ class Composition:
                 for name, choice in self.conditions.items()
             }
             self.built_evaluators = [choice.build(supplied) for choice in self.evaluators]
+            requirements.check_image_size(self.choices["backbone"], self.views)
         requirements.check_conditions(self.built_conditions)
         requirements.check_views(objective, self.views)
         read = requirements.check_read(objective, self.built_conditions)
