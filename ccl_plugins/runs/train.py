@@ -101,7 +101,7 @@ def check(
 def _check_free(layout: Layout, overwrite: bool) -> None:
     if layout.folder.exists() and not layout.folder.is_dir():
         raise RunExists(f"{layout.folder} is a file; a run needs a folder")
-    if not overwrite and (layout.record.exists() or layout.checkpoints.exists()):
+    if not overwrite and layout.holds_run:
         raise RunExists(
             f"{layout.folder} already holds a run: --resume (resume=True) continues it, --overwrite"
             " (overwrite=True) deletes it, another output folder leaves it alone"
@@ -114,6 +114,8 @@ def _resume_point(pipeline: Composition, layout: Layout) -> ResumePoint | None:
     from ccl_plugins.training.resume_point import ResumePoint
 
     _check_free(layout, overwrite=True)
+    if layout.overwritten.exists():
+        return None  # what is left of that run is deleted before this one begins
     point = ResumePoint.newest(layout.checkpoints) if by_step(layout.checkpoints) else None
     if point is None and layout.weights.exists():
         raise RunExists(
@@ -247,7 +249,7 @@ def _begin(prepared: Prepared) -> None:
     """Clear the folder as the plan says, and write the record."""
     plan = prepared.plan
     layout = plan.layout
-    if plan.overwrite:
+    if plan.overwrite or layout.overwritten.exists():
         layout.delete()
     elif not plan.resume:
         _check_free(layout, overwrite=False)  # it was checked before other runs were trained
