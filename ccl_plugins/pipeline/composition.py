@@ -113,9 +113,10 @@ class Composition:
         requirements.check_conditions(self.built_conditions)
         requirements.check_views(objective, self.views)
         read = requirements.check_read(objective, self.built_conditions)
-        read |= requirements.read_by_method(
-            self.choices["method"], self._build_method, self.built_conditions
-        )
+        with torch.random.fork_rng(devices=[]):
+            read |= requirements.read_by_method(
+                self.choices["method"], self._build_method, self.built_conditions
+            )
         requirements.warn_of_unread_queue(objective, self.choices["method"])
         self.sampler_on = requirements.read_by_sampler(
             self.choices["sampler"], self.built_conditions

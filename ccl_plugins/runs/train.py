@@ -60,6 +60,7 @@ class Prepared:
         parts: The built parts.
         split: The training split.
         record: The record of the run, as plain data.
+        fingerprint: What identifies the training split.
         callbacks: Lightning callbacks.
     """
 
@@ -67,6 +68,7 @@ class Prepared:
     parts: Parts
     split: Any
     record: Mapping[str, Any]
+    fingerprint: Mapping[str, Any]
     callbacks: list[Any]
 
 
@@ -144,8 +146,10 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = ()) -> Prepared:
         TypeError: For callbacks that are no Lightning callbacks.
         ValueError: For a batch or a condition that the method cannot take, and for data that cannot be
             read or that views and backbone cannot take.
+        OtherData: If the run to be resumed began with other data.
     """
     from ccl_plugins.training.randomness import seed_everything
+    from ccl_plugins.training.same_data import fingerprint, refuse_other_data
     from ccl_plugins.training.sizes import widths
 
     pipeline = plan.pipeline
@@ -161,7 +165,11 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = ()) -> Prepared:
             parts.dataset("test")  # no run is deleted for data that cannot be read
         if len(split):
             widths(parts, split, pipeline.settings)  # views and networks may not take such data
-    return Prepared(plan, parts, split, record, listed)
+        found = fingerprint(split, pipeline.settings.workers)
+        # The data of other processes is compared with the first one's when they are joined.
+        if plan.point is not None and is_first():
+            refuse_other_data(plan.point, found, parts, split, pipeline.settings.seed)
+    return Prepared(plan, parts, split, record, found, listed)
 
 
 def train(
@@ -201,6 +209,7 @@ def train(
             prepared.split,
             pipeline.settings,
             prepared.record,
+            prepared.fingerprint,
             events=layout.folder,
             checkpoints=layout.checkpoints,
             weights=layout.weights,

@@ -43,6 +43,7 @@ class TrainingModule(LightningModule):
         parts: The pipeline's parts.
         split: The training split.
         settings: The run's settings.
+        fingerprint: What identifies the split; processes with another one are refused.
         resume: The checkpoint to continue from; its tables are not fitted again.
     """
 
@@ -51,6 +52,7 @@ class TrainingModule(LightningModule):
         parts: Parts,
         split: Any,
         settings: FitSettings,
+        fingerprint: Mapping[str, Any],
         resume: ResumePoint | None,
     ) -> None:
         super().__init__()
@@ -59,6 +61,7 @@ class TrainingModule(LightningModule):
         self.parts = parts
         self.split = split
         self.settings = settings
+        self.fingerprint = fingerprint
         self.tables = Tables(parts.conditions, len(split), settings.seed)
         self.consumed = Consumed()
         self._generators: Sequence[Mapping[str, Any]] = ()
@@ -83,7 +86,11 @@ class TrainingModule(LightningModule):
         return -(-len(self.train_dataloader()) // self.settings.accumulate)
 
     def setup(self, stage: str) -> None:
-        """Fit the conditions, then create the objective's parameters that depend on sizes."""
+        """Fit the conditions, then create the objective's parameters that depend on sizes.
+
+        Processes that see different data are refused first.
+        """
+        ranks.require_same_data(self.fingerprint)
         self._refresh(0)
         if isinstance(self.objective, SupportsSetup):
             # Samples that are left out may have classes that no trained sample has.
