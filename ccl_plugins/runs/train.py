@@ -6,6 +6,7 @@ Errors of the first two are mistakes of the user; nothing is written or deleted 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,6 @@ from ccl_plugins.runs.origin import naming
 if TYPE_CHECKING:
     from ccl_plugins.training.parts import Parts
     from ccl_plugins.training.resume_point import ResumePoint
-    from ccl_plugins.training.settings import FitSettings
 
 
 class RunExists(FileExistsError):
@@ -75,6 +75,7 @@ class Prepared:
         parts: The built parts.
         splits: The training split and, for the evaluators, the test split; without them None.
         record: The record of the run, as plain data.
+        fingerprint: What identifies the training split.
         callbacks: Lightning callbacks.
     """
 
@@ -82,6 +83,7 @@ class Prepared:
     parts: Parts
     splits: tuple[Any, Any]
     record: Mapping[str, Any]
+    fingerprint: Mapping[str, Any]
     callbacks: list[Any]
 
 
@@ -118,7 +120,7 @@ def _check_free(layout: Layout, overwrite: bool) -> None:
         raise RunExists(f"{place} is a file; a run needs a folder")
     if not os.access(place, os.W_OK | os.X_OK):
         raise PermissionError(f"{place} cannot be written; a run needs a folder that can")
-    if not overwrite and (layout.record.exists() or layout.checkpoints.exists()):
+    if not overwrite and layout.holds_run:
         raise RunExists(
             f"{layout.folder} already holds a run: --resume (resume=True) continues it, --overwrite"
             " (overwrite=True) deletes it, another output folder leaves it alone"
@@ -131,6 +133,8 @@ def _resume_point(pipeline: Composition, layout: Layout) -> ResumePoint | None:
     from ccl_plugins.training.resume_point import ResumePoint
 
     _check_free(layout, overwrite=True)
+    if layout.overwritten.exists():
+        return None  # what is left of that run is deleted before this one begins
     point = ResumePoint.newest(layout.checkpoints) if by_step(layout.checkpoints) else None
     if point is None and layout.weights.exists():
         raise RunExists(
@@ -162,8 +166,11 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = ()) -> Prepared:
         TypeError: For callbacks that are no Lightning callbacks.
         ValueError: For a batch or a condition that the method cannot take, and for data that cannot be
             read or that views and backbone cannot take.
+        OtherData: If the run to be resumed began with other data.
     """
     from ccl_plugins.training.randomness import seed_everything
+    from ccl_plugins.training.same_data import fingerprint, refuse_other_data
+    from ccl_plugins.training.sizes import widths
 
     pipeline = plan.pipeline
     seed_everything(pipeline.settings.seed)
@@ -175,31 +182,13 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = ()) -> Prepared:
         record = {**pipeline.to_dict(), "callbacks": versions_of(name for name, _ in hooked)}
         split = parts.dataset("train")
         test = parts.dataset("test") if pipeline.built_evaluators else None
-        _try_one(parts, split, pipeline.settings)
-    return Prepared(plan, parts, (split, test), record, listed)
-
-
-def _try_one(parts: Parts, split: Any, settings: FitSettings) -> None:
-    """Send one sample through the views and the backbone, which may not take such data."""
-    import torch
-
-    from ccl_plugins.training.features import evaluating
-    from ccl_plugins.training.loader import Items, collate
-    from ccl_plugins.training.randomness import undisturbed
-
-    if not len(split):
-        return
-    loader = torch.utils.data.DataLoader(
-        Items(split, parts.views, settings.seed),
-        batch_sampler=[[(0, 0, 0)]],
-        collate_fn=collate,
-        # Files that a data set opens when it is first read may not be shared with the workers.
-        num_workers=0 if settings.workers == 0 else 1,
-        generator=torch.Generator(),
-    )
-    (batch,) = loader
-    with undisturbed(), evaluating(parts.method), torch.no_grad():
-        parts.method.encode(batch.views[0])
+        if len(split):
+            widths(parts, split, pipeline.settings)  # views and networks may not take such data
+        found = fingerprint(split, pipeline.settings.workers)
+        # The data of other processes is compared with the first one's when they are joined.
+        if plan.point is not None and is_first():
+            refuse_other_data(plan.point, found, parts, split, pipeline.settings.seed)
+    return Prepared(plan, parts, (split, test), record, found, listed)
 
 
 def rehearse(prepared: Prepared) -> None:
@@ -254,6 +243,7 @@ def train(
             prepared.splits[0],
             pipeline.settings,
             prepared.record,
+            prepared.fingerprint,
             events=layout.folder,
             checkpoints=layout.checkpoints,
             weights=layout.weights,
@@ -269,27 +259,34 @@ def _begin(prepared: Prepared) -> None:
     """Clear the folder as the plan says, and write the record."""
     plan = prepared.plan
     layout = plan.layout
-    if plan.overwrite:
+    if plan.overwrite or layout.overwritten.exists():
         layout.delete()
-    elif not plan.resume:
-        _check_free(layout, overwrite=False)  # it was checked before other runs were trained
     elif plan.point is None:
-        layout.delete_events()  # of a run that was killed before its first checkpoint
+        _check_free(layout, overwrite=plan.resume)  # it was checked before other runs were trained
+        if layout.record.exists():
+            layout.delete()  # what is left of a run that was killed before its first checkpoint
     layout.folder.mkdir(parents=True, exist_ok=True)
     write_json(layout.record, prepared.record)
 
 
 def _measure_before(prepared: Prepared) -> dict[str, float]:
     from ccl_plugins.networks.devices import accelerator
-    from ccl_plugins.training.fitting import until_begun
+    from ccl_plugins.training.fitting import CannotBegin, until_begun
     from ccl_plugins.training.randomness import undisturbed
 
-    parts = prepared.parts
+    parts, pipeline = prepared.parts, prepared.plan.pipeline
     parts.method.to(accelerator())
-    with undisturbed(), until_begun():
-        metrics = measure(parts, prepared.plan.pipeline, *prepared.splits)
-    parts.method.to("cpu")  # where every run starts
-    return metrics
+    try:
+        with undisturbed(), until_begun():
+            return measure(parts, pipeline, *prepared.splits)
+    except CannotBegin as error:
+        if not pipeline.evaluates_by_default:
+            raise
+        # Nobody chose these evaluators, and the data may be too few for them.
+        warnings.warn(f"the backbone is not measured before training: {error}", stacklevel=2)
+        return {}
+    finally:
+        parts.method.to("cpu")  # where every run starts
 
 
 def _callbacks(given: Any, hooked: Iterable[tuple[str, Any]]) -> list[Any]:

@@ -10,7 +10,7 @@ from ccl_plugins.training.optimizers import parameter_groups
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.sampling import Batches, Consumed, EpochSampler
 from ccl_plugins.training.settings import FitSettings
-from ccl_plugins.training.tables import Tables, reads_embeddings
+from ccl_plugins.training.tables import Tables
 
 
 def rehearse(parts: Parts, split: Any, settings: FitSettings) -> None:
@@ -21,19 +21,13 @@ def rehearse(parts: Parts, split: Any, settings: FitSettings) -> None:
     Raises:
         ValueError: For missing values, and for settings that do not suit data or networks.
     """
-    fitted = {name: c for name, c in parts.conditions.items() if c.refresh != "batch"}
-    early = {n: c for n, c in fitted.items() if c.refresh == "never" and not reads_embeddings(c)}
+    tables = Tables(parts.conditions, len(split), settings.seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        tables = Tables(early, len(split), settings.seed)
-        tables.refresh(0, split, _no_embeddings)
-        if early.keys() == fitted.keys():
-            sampler = EpochSampler(parts, tables, settings)
-            Batches(sampler, Consumed(), settings.batch_size, 0, settings.processes)
+        tables.tables = tables.once(split)
+    if all(c.refresh == "batch" or name in tables for name, c in parts.conditions.items()):
+        sampler = EpochSampler(parts, tables, settings)
+        Batches(sampler, Consumed(), settings.batch_size, 0, settings.processes)
     given = settings.optimizer
     parameter_groups(parts.method, parts.objective, given["decay"], given["layer_decay"])
     backend_of(settings)
-
-
-def _no_embeddings() -> Any:
-    raise AssertionError("a condition that embeds the training set is not rehearsed")

@@ -72,7 +72,7 @@ class Tables:
         due = [name for name in self.conditions if self._is_due(name, epoch)]
         embed_once = cache(embed)
         for name in due:
-            if ranks.world_size() > 1 and reads_embeddings(self.conditions[name]):
+            if ranks.world_size() > 1 and _reads_embeddings(self.conditions[name]):
                 embed_once()  # with all processes, since the first one fits alone
             left_out, refreshed = self.left_out(), name in self.tables
             fit = partial(self._fit, name, epoch, split, embed_once)
@@ -86,6 +86,14 @@ class Tables:
                 )
         return due
 
+    def once(self, split: Any) -> dict[str, Table]:
+        """The tables that are fitted once and from the split alone, fitted now; nothing is kept."""
+        return {
+            name: self._fit(name, 0, split, partial(_refuse, name))
+            for name, condition in self.conditions.items()
+            if condition.refresh == "never" and not _reads_embeddings(condition)
+        }
+
     def _is_due(self, name: str, epoch: int) -> bool:
         refresh = self.conditions[name].refresh
         if refresh == "batch":
@@ -94,7 +102,7 @@ class Tables:
 
     def _fit(self, name: str, epoch: int, split: Any, embed: Callable[[], Tensor]) -> Table:
         condition: Any = self.conditions[name]
-        given = embed if reads_embeddings(condition) else partial(_refuse, name)
+        given = embed if _reads_embeddings(condition) else partial(_refuse, name)
         with undisturbed(), torch.no_grad():
             seed_cpu(mix(self.seed, epoch, list(self.conditions).index(name)))
             fitted = condition.fit(split, given, self.tables.get(name))
@@ -208,8 +216,7 @@ def _policy(condition: Condition) -> Missing:
     return condition.missing if isinstance(condition, SupportsMissing) else "error"
 
 
-def reads_embeddings(condition: Condition) -> bool:
-    """Whether a condition is fitted to embeddings of the training set."""
+def _reads_embeddings(condition: Condition) -> bool:
     return isinstance(condition, SupportsReadsEmbeddings) and condition.reads_embeddings
 
 

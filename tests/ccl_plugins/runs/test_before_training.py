@@ -11,6 +11,7 @@ import pytest
 import timm
 import torch
 from pytorch_lightning import Callback
+from safetensors.torch import save_file
 from support.small_pipeline import TOML
 from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_data
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -110,6 +111,18 @@ def test_data_that_an_evaluator_cannot_take_is_known_before_training_and_overwri
         " ccl-plugins/knn)"
     )
     assert run.layout.weights.read_bytes() == weights
+
+
+def test_evaluators_that_nobody_chose_do_not_keep_a_run_from_training(pipeline):
+    record = {k: v for k, v in pipeline.to_dict().items() if k != "evaluate"}
+    columns = {"features": torch.randn(16, 4), "label": torch.arange(16) % 2}
+    save_file(columns, "few.safetensors")
+    few = {"use": "features", "train": "few.safetensors", "test": "few.safetensors"}
+    default = ccl.Pipeline.from_dict({**record, "dataset": few})
+    with pytest.warns(UserWarning, match="not measured before training: k=20 neighbors of only 16"):
+        run = default.fit(out="run", progress=False)
+    assert run.before == {}
+    assert run.progress == (1, 1)
 
 
 def test_a_pretrained_backbone_is_measured_with_its_weights(tmp_path):
