@@ -86,6 +86,14 @@ class Tables:
                 )
         return due
 
+    def once(self, split: Any) -> dict[str, Table]:
+        """The tables that are fitted once and from the split alone, fitted now; nothing is kept."""
+        return {
+            name: self._fit(name, 0, split, partial(_refuse, name))
+            for name, condition in self.conditions.items()
+            if condition.refresh == "never" and not _reads_embeddings(condition)
+        }
+
     def _is_due(self, name: str, epoch: int) -> bool:
         refresh = self.conditions[name].refresh
         if refresh == "batch":
