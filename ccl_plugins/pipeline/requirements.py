@@ -12,6 +12,7 @@ from ccl_plugins.protocols import (
     SupportsColumn,
     SupportsHierarchies,
     SupportsHierarchy,
+    SupportsMissing,
     SupportsReadConditions,
     SupportsValueTypes,
     SupportsWithinBatch,
@@ -56,6 +57,8 @@ def check(objective: Any, views: Any, conditions: Mapping[str, Any]) -> list[str
                 f"{name} needs a {' or '.join(value_types)} condition, and {wanted!r}, {kind}, is"
                 f" {value_type}{_way_out(value_type, value_types)}"
             )
+        if isinstance(condition, SupportsMissing) and condition.missing == "ignore":
+            _check_ignores(objective, wanted)
         several = isinstance(condition, SupportsHierarchy) and condition.hierarchy
         if several and not (isinstance(objective, SupportsHierarchies) and objective.hierarchies):
             raise ValueError(
@@ -64,6 +67,19 @@ def check(objective: Any, views: Any, conditions: Mapping[str, Any]) -> list[str
                 " of each"
             )
     return [each for each in conditions if each not in objective.conditions]
+
+
+def _check_ignores(objective: Any, wanted: str) -> None:
+    from ccl_plugins.objectives.base import ContrastiveObjective
+
+    for each in objective.modules():
+        reads = hasattr(each, "terms") and wanted in each.conditions
+        if reads and not isinstance(each, ContrastiveObjective):
+            raise ValueError(
+                f"the condition {wanted!r} has missing='ignore', and {type(each).__name__} is no subclass"
+                " of ContrastiveObjective, which leaves such samples out: derive it from there, or give"
+                " the condition missing='own' or 'drop'"
+            )
 
 
 def check_tables(conditions: Any, evaluate: Any, fit: Any) -> None:
@@ -154,6 +170,11 @@ def read_by_sampler(sampler: Any, conditions: Mapping[str, Any]) -> str | None:
         raise ValueError(
             f"the sampler {name} reads the condition {on!r}, {type(condition).__name__}, which is computed"
             " from embedded batches: batches are drawn by conditions with refresh 'never' or 'epoch'"
+        )
+    if isinstance(condition, SupportsMissing) and condition.missing == "ignore":
+        raise ValueError(
+            f"the sampler {name} reads the condition {on!r}, whose missing='ignore' keeps samples without a"
+            " value in training: draw batches by a condition with missing='own' or 'drop'"
         )
     value_types = getattr(sampler.spec.load(), "value_types", None)
     accepted = None if value_types is None else value_types(sampler.params)

@@ -84,8 +84,8 @@ class TrainingModule(LightningModule):
         """Fit the conditions, then create the objective's parameters that depend on them."""
         self._refresh(0)
         if isinstance(self.objective, SupportsSetup):
-            # Samples that are left out may have classes that no trained sample has.
-            self.objective.setup({name: self.tables.present(name) for name in self.tables})
+            # Samples that are left out, or have no value, may have classes that no trained sample has.
+            self.objective.setup({name: self.tables.known(name) for name in self.tables})
         if isinstance(self.objective, SupportsStatistics) and isinstance(
             self.method, SupportsKeepStatistics
         ):
@@ -202,7 +202,7 @@ class TrainingModule(LightningModule):
             if ranks.rank() == 0:
                 self._log_condition(name, epoch, self.tables.describe(name).metrics())
                 for kernel in self._kernels(name):
-                    found = check_kernel(kernel, self.tables.present(name), name)
+                    found = check_kernel(kernel, self.tables.known(name), name)
                     self._log_condition(name, epoch, found)
 
     def _log_condition(self, name: str, epoch: int, found: Mapping[str, float]) -> None:
