@@ -248,7 +248,8 @@ class Method(Protocol):
 class Backbone(Protocol):
     """An ``nn.Module`` from images to features.
 
-    It may also satisfy `SupportsNoWeightDecay`, `SupportsLayerNumbers` and `SupportsPretrained`.
+    It may also satisfy `SupportsNoWeightDecay`, `SupportsLayerNumbers` and `SupportsPretrained`, and its
+    class `SupportsImageSize`.
     """
 
     @property
@@ -463,6 +464,23 @@ class SupportsPretrained(Protocol):
     @property
     def pretrained(self) -> bool:
         """Whether it does; it is then measured before training too."""
+
+
+@runtime_checkable
+class SupportsImageSize(Protocol):
+    """A backbone's class that takes images of one size."""
+
+    @staticmethod
+    def check_image_size(parameters: Mapping[str, Any], size: int) -> None:
+        """Refuse images of another size before the backbone is built; no network is made.
+
+        Args:
+            parameters: Of its constructor, all of them.
+            size: Height and width of the images that the views make, in pixels.
+
+        Raises:
+            ValueError: Saying which size is right.
+        """
 
 
 @runtime_checkable

@@ -85,6 +85,8 @@ class Encoder:
             raise ValueError("give name=, a model of timm, or file=, a file of features; not both")
         if name is not None:
             timm_models.check_name(name)
+            if image_size is not None:
+                timm_models.check_image_size(name, options or {}, image_size, "image_size")
         self.name = name
         self.pretrained = pretrained
         self.checkpoint_path = checkpoint_path
@@ -110,7 +112,12 @@ class Encoder:
 
     def _extracted(self, name: str, split: Any) -> Tensor:
         model: nn.Module = timm_models.create(
-            name, self.pretrained, self.options, keep_head=self.head
+            name,
+            self.pretrained,
+            self.options,
+            keep_head=self.head,
+            instead="file=FILE, features that were computed elsewhere; or checkpoint_path=FILE, a file of"
+            " weights",
         )
         if self.checkpoint_path is not None:
             timm_models.load_weights(model, self.checkpoint_path, keep_head=self.head)

@@ -109,6 +109,7 @@ class Composition:
                 for name, choice in self.conditions.items()
             }
             self.built_evaluators = [choice.build(supplied) for choice in self.evaluators]
+            requirements.check_image_size(self.choices["backbone"], self.views)
         requirements.check_conditions(self.built_conditions)
         unread = requirements.check(objective, self.views, self.built_conditions)
         self.sampler_on = requirements.read_by_sampler(

@@ -12,6 +12,7 @@ from ccl_plugins.protocols import (
     SupportsColumn,
     SupportsHierarchies,
     SupportsHierarchy,
+    SupportsImageSize,
     SupportsMissing,
     SupportsReadConditions,
     SupportsValueTypes,
@@ -113,6 +114,13 @@ def check_columns(evaluators: Iterable[Any], dataset: Any) -> None:
                 f"the evaluator {name} needs a {' or '.join(accepted)} column, and {column!r} is"
                 f" {schema[column]}"
             )
+
+
+def check_image_size(backbone: Any, views: Any) -> None:
+    """Check that a backbone takes images of the size that the views make; ``backbone`` is the choice."""
+    cls, size = backbone.spec.load(), getattr(views, "size", None)
+    if isinstance(cls, type) and isinstance(cls, SupportsImageSize) and isinstance(size, int):
+        cls.check_image_size(backbone.params, size)
 
 
 def check_method(method: Any, batch_size: int, conditions: Mapping[str, Any]) -> None:

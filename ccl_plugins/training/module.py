@@ -41,6 +41,7 @@ class TrainingModule(LightningModule):
         parts: The pipeline's parts.
         split: The training split.
         settings: The run's settings.
+        fingerprint: What identifies the split; processes with another one are refused.
         resume: The checkpoint to continue from; its tables are not fitted again.
     """
 
@@ -49,6 +50,7 @@ class TrainingModule(LightningModule):
         parts: Parts,
         split: Any,
         settings: FitSettings,
+        fingerprint: Mapping[str, Any],
         resume: ResumePoint | None,
     ) -> None:
         super().__init__()
@@ -57,6 +59,7 @@ class TrainingModule(LightningModule):
         self.parts = parts
         self.split = split
         self.settings = settings
+        self.fingerprint = fingerprint
         self.tables = Tables(parts.conditions, len(split), settings.seed)
         self.consumed = Consumed()
         self._generators: Sequence[Mapping[str, Any]] = ()
@@ -81,7 +84,11 @@ class TrainingModule(LightningModule):
         return -(-len(self.train_dataloader()) // self.settings.accumulate)
 
     def setup(self, stage: str) -> None:
-        """Fit the conditions, then create the objective's parameters that depend on them."""
+        """Fit the conditions, then create the objective's parameters that depend on them.
+
+        Processes that see different data are refused first.
+        """
+        ranks.require_same_data(self.fingerprint)
         self._refresh(0)
         if isinstance(self.objective, SupportsSetup):
             # Samples that are left out, or have no value, may have classes that no trained sample has.

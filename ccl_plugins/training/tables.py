@@ -50,6 +50,7 @@ class Tables:
         self.missing: dict[str, int] = {}
         """How many samples had no value when a condition was fitted; on the first process."""
         self._lost: dict[str, Tensor] = {}
+        self._has_gaps: dict[str, bool] = {}
         self._on_device: dict[tuple[str, str], Tensor] = {}
 
     def __getitem__(self, name: str) -> Table:
@@ -89,6 +90,7 @@ class Tables:
         condition = self.conditions[name]
         self.tables[name], self.epochs[name] = table, epoch
         self._lost[name] = missing_rows(table.values, condition.value_type)
+        self._has_gaps[name] = bool(self._lost[name].any())
         self._on_device.clear()
 
     @property
@@ -97,12 +99,16 @@ class Tables:
 
         Those with a table in which no value is missing are not among them.
         """
-        return tuple(
-            name
+        ignoring = [n for n, condition in self.conditions.items() if _policy(condition) == "ignore"]
+        return tuple(name for name in ignoring if self._has_gaps.get(name, True))
+
+    def once(self, split: Any) -> dict[str, Table]:
+        """The tables that are fitted once and from the split alone, fitted now; nothing is kept."""
+        return {
+            name: self._fit(name, 0, split, partial(_refuse, name))
             for name, condition in self.conditions.items()
-            if _policy(condition) == "ignore"
-            and (name not in self._lost or bool(self._lost[name].any()))
-        )
+            if condition.refresh == "never" and not _reads_embeddings(condition)
+        }
 
     def _is_due(self, name: str, epoch: int) -> bool:
         refresh = self.conditions[name].refresh
