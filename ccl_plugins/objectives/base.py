@@ -28,7 +28,7 @@ class ContrastiveObjective(nn.Module):
     A subclass defines ``terms``, and ``value_types`` if it reads the condition named by ``on``.
     ``loss(pairs)`` takes the pairs that a method built; calling the objective takes raw embeddings, as
     lightly's losses do: ``objective(z0, z1, condition=z)``.  A parameter or buffer whose size is known
-    only in ``setup(tables)`` is registered as None: ``register_parameter(name, None)``.
+    only in ``setup(tables, sizes)`` is registered as None: ``register_parameter(name, None)``.
 
     A subclass documents only the constructor arguments that it adds; the reference and ``ccl info``
     take the others from below.
@@ -67,6 +67,8 @@ class ContrastiveObjective(nn.Module):
     """``"mean"``: a process computes the terms of its anchors; ``"replicated"``: those of all anchors."""
     hierarchies: bool = False
     """Whether a categorical condition may have several class ids per sample, (b, L)."""
+    reads_queue: bool = True
+    """Whether anchors are compared with a queue, if the method has one."""
     place: str = ""
     """The name under which a mixture holds this objective; empty outside of a mixture."""
     exclude_threshold = ScalarAttribute(finite, optional=True)

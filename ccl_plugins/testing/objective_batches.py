@@ -130,7 +130,7 @@ def queue_pairs(
         queue=projections(objective, queue),
         queue_valid=torch.arange(6) < filled,
         queue_condition=earlier,
-        queue_index=torch.tensor([0, 20, 21, 22, 23, 24]),
+        queue_index=torch.tensor([0, 19, 20, 21, 22, 23]),
         batch_candidates=torch.tensor(filled < 6),
     )
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ccl_plugins.protocols import (
     Kernel,
+    Sizes,
     SupportsAfterStep,
     SupportsKeepStatistics,
     SupportsProgress,
@@ -30,6 +31,7 @@ from ccl_plugins.training.randomness import restore_generators, seed_everything
 from ccl_plugins.training.resume_point import ResumePoint
 from ccl_plugins.training.sampling import Batches, Consumed, EpochSampler
 from ccl_plugins.training.settings import FitSettings
+from ccl_plugins.training.sizes import widths
 from ccl_plugins.training.step import take_step
 from ccl_plugins.training.tables import Tables
 
@@ -84,7 +86,7 @@ class TrainingModule(LightningModule):
         return -(-len(self.train_dataloader()) // self.settings.accumulate)
 
     def setup(self, stage: str) -> None:
-        """Fit the conditions, then create the objective's parameters that depend on them.
+        """Fit the conditions, then create the objective's parameters that depend on sizes.
 
         Processes that see different data are refused first.
         """
@@ -92,7 +94,10 @@ class TrainingModule(LightningModule):
         self._refresh(0)
         if isinstance(self.objective, SupportsSetup):
             # Samples that are left out, or have no value, may have classes that no trained sample has.
-            self.objective.setup({name: self.tables.known(name) for name in self.tables})
+            tables = {name: self.tables.known(name) for name in self.tables}
+            features, embedding = widths(self.parts, self.split, self.settings)
+            sizes = Sizes(len(self.split), embedding, features, self.total_steps)
+            self.objective.setup(tables, sizes)
         if isinstance(self.objective, SupportsStatistics) and isinstance(
             self.method, SupportsKeepStatistics
         ):

@@ -145,7 +145,7 @@ def test_training_never_sees_what_is_left_out(tmp_path):
 
 def test_an_objective_is_set_up_on_what_is_trained_on(tmp_path):
     class Counts(FakeObjective):
-        def setup(self, tables: Any) -> None:
+        def setup(self, tables: Any, sizes: Any) -> None:
             self.found = tables["condition"].values.tolist()
 
     condition = Given(torch.arange(20) % 4, "drop")
