@@ -67,7 +67,7 @@ def check_read(reader: Any, conditions: Mapping[str, Any]) -> set[str]:
                 f" {value_type}{_way_out(value_type, value_types)}"
             )
         if isinstance(condition, SupportsMissing) and condition.missing == "ignore":
-            _check_ignores(objective, wanted)
+            _check_ignores(reader, wanted)
         several = isinstance(condition, SupportsHierarchy) and condition.hierarchy
         if several and not (isinstance(reader, SupportsHierarchies) and reader.hierarchies):
             raise ValueError(
@@ -119,10 +119,10 @@ def _declared(reader: Any, member: str, found: Any) -> Mapping[str, Any]:
     return found  # type: ignore[no-any-return]
 
 
-def _check_ignores(objective: Any, wanted: str) -> None:
+def _check_ignores(reader: Any, wanted: str) -> None:
     from ccl_plugins.objectives.base import ContrastiveObjective
 
-    for each in objective.modules():
+    for each in reader.modules():
         reads = hasattr(each, "terms") and wanted in each.conditions
         if reads and not isinstance(each, ContrastiveObjective):
             raise ValueError(
