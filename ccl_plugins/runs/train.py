@@ -22,7 +22,6 @@ from ccl_plugins.runs.origin import naming
 if TYPE_CHECKING:
     from ccl_plugins.training.parts import Parts
     from ccl_plugins.training.resume_point import ResumePoint
-    from ccl_plugins.training.settings import FitSettings
 
 
 class RunExists(FileExistsError):
@@ -151,6 +150,7 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = ()) -> Prepared:
     """
     from ccl_plugins.training.randomness import seed_everything
     from ccl_plugins.training.same_data import fingerprint, refuse_other_data
+    from ccl_plugins.training.sizes import widths
 
     pipeline = plan.pipeline
     seed_everything(pipeline.settings.seed)
@@ -163,35 +163,13 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = ()) -> Prepared:
         split = parts.dataset("train")
         if plan.overwrite:
             parts.dataset("test")  # no run is deleted for data that cannot be read
-        _try_one(parts, split, pipeline.settings)
+        if len(split):
+            widths(parts, split, pipeline.settings)  # views and networks may not take such data
         found = fingerprint(split, pipeline.settings.workers)
         # The data of other processes is compared with the first one's when they are joined.
         if plan.point is not None and is_first():
             refuse_other_data(plan.point, found, parts, split, pipeline.settings.seed)
     return Prepared(plan, parts, split, record, found, listed)
-
-
-def _try_one(parts: Parts, split: Any, settings: FitSettings) -> None:
-    """Send one sample through the views and the backbone, which may not take such data."""
-    import torch
-
-    from ccl_plugins.training.features import evaluating
-    from ccl_plugins.training.loader import Items, collate
-    from ccl_plugins.training.randomness import undisturbed
-
-    if not len(split):
-        return
-    loader = torch.utils.data.DataLoader(
-        Items(split, parts.views, settings.seed),
-        batch_sampler=[[(0, 0, 0)]],
-        collate_fn=collate,
-        # Files that a data set opens when it is first read may not be shared with the workers.
-        num_workers=0 if settings.workers == 0 else 1,
-        generator=torch.Generator(),
-    )
-    (batch,) = loader
-    with undisturbed(), evaluating(parts.method), torch.no_grad():
-        parts.method.encode(batch.views[0])
 
 
 def train(
