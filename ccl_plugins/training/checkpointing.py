@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import logging
-import signal
-import threading
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytorch_lightning as pl
@@ -25,6 +21,7 @@ from ccl_plugins.files.checkpoints import (
     write_checkpoint,
 )
 from ccl_plugins.training import ranks
+from ccl_plugins.training.interrupt import Interrupt
 from ccl_plugins.training.monitor import (
     Monitor,
     non_finite_weights,
@@ -33,48 +30,8 @@ from ccl_plugins.training.monitor import (
 from ccl_plugins.training.randomness import generator_states
 from ccl_plugins.training.settings import FitSettings
 
-logger = logging.getLogger(__name__)
-
 OURS = "ccl_plugins"
 """The key of this library's part of Lightning's checkpoints."""
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-class Interrupt:
-    """A context that records a request to stop; a second Ctrl-C stops at once.
-
-    It does nothing outside the main thread, where Python cannot set signal handlers.
-    """
-
-    def __init__(self) -> None:
-        self.requested = False
-        self._former: dict[int, Any] = {}
-
-    def __enter__(self) -> Interrupt:
-        if threading.current_thread() is threading.main_thread():
-            self._former = {number: signal.getsignal(number) for number in SIGNALS}
-            self.listen()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._former.items():
-            signal.signal(number, handler)
-        self._former = {}
-
-    def listen(self) -> None:
-        """Install the handlers; called again after Lightning has replaced the one for SIGTERM."""
-        for number in self._former:
-            signal.signal(number, self._request)
-
-    def _request(self, number: int, frame: FrameType | None) -> None:
-        if self.requested and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        self.requested = True
-        logger.warning(
-            "%s: finishing the step and writing a checkpoint; Ctrl-C again stops at once",
-            signal.Signals(number).name,
-        )
 
 
 class CheckpointFiles(TorchCheckpointIO):

@@ -72,7 +72,8 @@ def fit(
         NonFiniteWeights: If weights to be written are NaN or infinite, naming step and last checkpoint.
     """
     from ccl_plugins.files.checkpoints import versions, write_checkpoint
-    from ccl_plugins.training.checkpointing import Checkpointing, Interrupt, last_good
+    from ccl_plugins.training.checkpointing import Checkpointing, last_good
+    from ccl_plugins.training.interrupt import Interrupt
     from ccl_plugins.training.loader import beside_workers
     from ccl_plugins.training.module import TrainingModule
     from ccl_plugins.training.monitor import Monitor, NotFinite
@@ -86,6 +87,8 @@ def fit(
         writer = Checkpointing(checkpoints, settings, record, interrupt, monitor)
         done = resume.step if resume else None
         trainer = make_trainer(settings, events, monitor, [*callbacks, writer], progress, done)
+        if trainer.strategy.launcher is not None:
+            interrupt.kill_launched = trainer.strategy.launcher.kill
         try:
             with beside_workers(settings, trainer):
                 trainer.fit(module, ckpt_path=str(resume.path) if resume else None)
