@@ -175,7 +175,7 @@ def _train(
     from ccl_plugins.runs.results import Result
     from ccl_plugins.runs.train import is_first, prepare, train
     from ccl_plugins.training.fitting import CannotBegin
-    from ccl_plugins.training.monitor import NonFiniteLoss
+    from ccl_plugins.training.monitor import NotFinite
 
     pipeline: Any = plan.pipeline
     if not quiet:
@@ -194,7 +194,7 @@ def _train(
     except CannotBegin:
         with reporting_mistakes(job.file):
             raise
-    except NonFiniteLoss as error:
+    except NotFinite as error:
         raise Failed(str(error)) from error
     if not is_first():
         return Result(job.folder)

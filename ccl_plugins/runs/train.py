@@ -224,7 +224,7 @@ def train(
         RunInterrupted: If training was stopped before its end.
         CannotBegin: If the backbone cannot be measured, or the conditions' tables or the sampler cannot
             be made.
-        NonFiniteLoss: If the loss becomes NaN or infinite.
+        NotFinite: If the loss or the weights become NaN or infinite.
     """
     from ccl_plugins.training.fitting import fit
 
