@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ccl_plugins.arguments import positive, whole
 from ccl_plugins.evaluators.columns import top1, with_classes
-from ccl_plugins.protocols import Frozen
+from ccl_plugins.protocols import Frozen, ValueType
 
 logger = logging.getLogger(__name__)
 
@@ -39,12 +39,15 @@ class LinearProbe:
         the best of several penalties and epochs by test accuracy; this evaluator does not.
     """
 
-    value_types = ("categorical",)
-
     def __init__(self, reg: float = 1e-4, max_iter: int = 1000, column: str = "label") -> None:
         self.reg = positive("reg", reg)
         self.max_iter = whole("max_iter", max_iter, 1)
         self.column = column
+
+    @property
+    def columns(self) -> dict[str, tuple[ValueType, ...]]:
+        """The column that it predicts."""
+        return {self.column: ("categorical",)}
 
     def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
         """``{"linear/top1": fraction}``."""

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ccl_plugins.arguments import positive
 from ccl_plugins.evaluators.columns import with_numbers
-from ccl_plugins.protocols import Frozen
+from ccl_plugins.protocols import Frozen, ValueType
 
 
 class Regression:
@@ -37,14 +37,17 @@ class Regression:
         tolerance of its optimizer.
     """
 
-    value_types = ("continuous",)
-
     def __init__(
         self, column: str = "color", reg: float = 1e-6, eight_bit: bool | None = None
     ) -> None:
         self.column = column
         self.reg = positive("reg", reg)
         self.eight_bit = column == "color" if eight_bit is None else eight_bit
+
+    @property
+    def columns(self) -> dict[str, tuple[ValueType, ...]]:
+        """The column that it predicts."""
+        return {self.column: ("continuous",)}
 
     def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
         """``{"color/mse": ..., "color/r2": ..., "color/mse255": ...}``."""

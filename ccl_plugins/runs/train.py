@@ -22,7 +22,6 @@ from ccl_plugins.runs.origin import naming
 if TYPE_CHECKING:
     from ccl_plugins.training.parts import Parts
     from ccl_plugins.training.resume_point import ResumePoint
-    from ccl_plugins.training.settings import FitSettings
 
 
 class RunExists(FileExistsError):
@@ -61,6 +60,7 @@ class Prepared:
         parts: The built parts.
         split: The training split.
         record: The record of the run, as plain data.
+        fingerprint: What identifies the training split.
         callbacks: Lightning callbacks.
     """
 
@@ -68,6 +68,7 @@ class Prepared:
     parts: Parts
     split: Any
     record: Mapping[str, Any]
+    fingerprint: Mapping[str, Any]
     callbacks: list[Any]
 
 
@@ -99,7 +100,7 @@ def check(
 def _check_free(layout: Layout, overwrite: bool) -> None:
     if layout.folder.exists() and not layout.folder.is_dir():
         raise RunExists(f"{layout.folder} is a file; a run needs a folder")
-    if not overwrite and (layout.record.exists() or layout.checkpoints.exists()):
+    if not overwrite and layout.holds_run:
         raise RunExists(
             f"{layout.folder} already holds a run: --resume (resume=True) continues it, --overwrite"
             " (overwrite=True) deletes it, another output folder leaves it alone"
@@ -112,6 +113,8 @@ def _resume_point(pipeline: Composition, layout: Layout) -> ResumePoint | None:
     from ccl_plugins.training.resume_point import ResumePoint
 
     _check_free(layout, overwrite=True)
+    if layout.overwritten.exists():
+        return None  # what is left of that run is deleted before this one begins
     point = ResumePoint.newest(layout.checkpoints) if by_step(layout.checkpoints) else None
     if point is None and layout.weights.exists():
         raise RunExists(
@@ -143,8 +146,11 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = ()) -> Prepared:
         TypeError: For callbacks that are no Lightning callbacks.
         ValueError: For a batch or a condition that the method cannot take, and for data that cannot be
             read or that views and backbone cannot take.
+        OtherData: If the run to be resumed began with other data.
     """
     from ccl_plugins.training.randomness import seed_everything
+    from ccl_plugins.training.same_data import fingerprint, refuse_other_data
+    from ccl_plugins.training.sizes import widths
 
     pipeline = plan.pipeline
     seed_everything(pipeline.settings.seed)
@@ -157,31 +163,13 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = ()) -> Prepared:
         split = parts.dataset("train")
         if plan.overwrite:
             parts.dataset("test")  # no run is deleted for data that cannot be read
-        _try_one(parts, split, pipeline.settings)
-    return Prepared(plan, parts, split, record, listed)
-
-
-def _try_one(parts: Parts, split: Any, settings: FitSettings) -> None:
-    """Send one sample through the views and the backbone, which may not take such data."""
-    import torch
-
-    from ccl_plugins.training.features import evaluating
-    from ccl_plugins.training.loader import Items, collate
-    from ccl_plugins.training.randomness import undisturbed
-
-    if not len(split):
-        return
-    loader = torch.utils.data.DataLoader(
-        Items(split, parts.views, settings.seed),
-        batch_sampler=[[(0, 0, 0)]],
-        collate_fn=collate,
-        # Files that a data set opens when it is first read may not be shared with the workers.
-        num_workers=0 if settings.workers == 0 else 1,
-        generator=torch.Generator(),
-    )
-    (batch,) = loader
-    with undisturbed(), evaluating(parts.method), torch.no_grad():
-        parts.method.encode(batch.views[0])
+        if len(split):
+            widths(parts, split, pipeline.settings)  # views and networks may not take such data
+        found = fingerprint(split, pipeline.settings.workers)
+        # The data of other processes is compared with the first one's when they are joined.
+        if plan.point is not None and is_first():
+            refuse_other_data(plan.point, found, parts, split, pipeline.settings.seed)
+    return Prepared(plan, parts, split, record, found, listed)
 
 
 def train(
@@ -221,6 +209,7 @@ def train(
             prepared.split,
             pipeline.settings,
             prepared.record,
+            prepared.fingerprint,
             events=layout.folder,
             checkpoints=layout.checkpoints,
             weights=layout.weights,
@@ -238,7 +227,7 @@ def _begin(prepared: Prepared) -> None:
     """Clear the folder as the plan says, and write the record."""
     plan = prepared.plan
     layout = plan.layout
-    if plan.overwrite:
+    if plan.overwrite or layout.overwritten.exists():
         layout.delete()
     elif not plan.resume:
         _check_free(layout, overwrite=False)  # it was checked before other runs were trained

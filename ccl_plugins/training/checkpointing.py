@@ -203,6 +203,7 @@ class Checkpointing(Checkpoint):
             "format": 1,
             "consumed": pl_module.consumed.batches,
             "tables": pl_module.tables.state_dict(),
+            "fingerprint": pl_module.fingerprint,
             "generators": states,
             "settings": pl_module.settings.to_dict(),
             "record": self.record,

@@ -39,6 +39,7 @@ def fit(
     split: Any,
     settings: FitSettings,
     record: Mapping[str, Any],
+    fingerprint: Mapping[str, Any],
     *,
     events: Path,
     checkpoints: Path,
@@ -56,6 +57,7 @@ def fit(
         split: The training split of their data set.
         settings: How to train.
         record: The record of the run, as plain data; kept in every checkpoint.
+        fingerprint: What identifies the split, from `fingerprint`; kept in every checkpoint.
         events: The folder for TensorBoard events, which exists.
         checkpoints: The folder for checkpoints.
         weights: The file for the final weights.
@@ -65,7 +67,7 @@ def fit(
 
     Raises:
         CannotBegin: If a ValueError is raised before the first step, while the conditions' tables are
-            fitted and the sampler is made.
+            fitted and the sampler is made; on several processes, if they see different data.
         NonFiniteLoss: If the loss becomes NaN or infinite, naming step, samples and last checkpoint.
     """
     from ccl_plugins.files.checkpoints import versions, write_checkpoint
@@ -79,7 +81,7 @@ def fit(
     monitor = Monitor(settings.log_every, settings.batch_size)
     with _until_begun(monitor), Interrupt() as interrupt, quiet():
         seed_everything(settings.seed)
-        module = TrainingModule(parts, split, settings, resume)
+        module = TrainingModule(parts, split, settings, fingerprint, resume)
         writer = Checkpointing(checkpoints, settings, record, interrupt, monitor)
         done = resume.step if resume else None
         trainer = make_trainer(settings, events, monitor, [*callbacks, writer], progress, done)

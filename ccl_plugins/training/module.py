@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ccl_plugins.protocols import (
     Kernel,
+    Sizes,
     SupportsAfterStep,
     SupportsKeepStatistics,
     SupportsProgress,
@@ -30,6 +31,7 @@ from ccl_plugins.training.randomness import restore_generators, seed_everything
 from ccl_plugins.training.resume_point import ResumePoint
 from ccl_plugins.training.sampling import Batches, Consumed, EpochSampler
 from ccl_plugins.training.settings import FitSettings
+from ccl_plugins.training.sizes import widths
 from ccl_plugins.training.step import take_step
 from ccl_plugins.training.tables import Tables
 
@@ -41,6 +43,7 @@ class TrainingModule(LightningModule):
         parts: The pipeline's parts.
         split: The training split.
         settings: The run's settings.
+        fingerprint: What identifies the split; processes with another one are refused.
         resume: The checkpoint to continue from; its tables are not fitted again.
     """
 
@@ -49,6 +52,7 @@ class TrainingModule(LightningModule):
         parts: Parts,
         split: Any,
         settings: FitSettings,
+        fingerprint: Mapping[str, Any],
         resume: ResumePoint | None,
     ) -> None:
         super().__init__()
@@ -57,6 +61,7 @@ class TrainingModule(LightningModule):
         self.parts = parts
         self.split = split
         self.settings = settings
+        self.fingerprint = fingerprint
         self.tables = Tables(parts.conditions, len(split), settings.seed)
         self.consumed = Consumed()
         self._generators: Sequence[Mapping[str, Any]] = ()
@@ -81,11 +86,18 @@ class TrainingModule(LightningModule):
         return -(-len(self.train_dataloader()) // self.settings.accumulate)
 
     def setup(self, stage: str) -> None:
-        """Fit the conditions, then create the objective's parameters that depend on them."""
+        """Fit the conditions, then create the objective's parameters that depend on sizes.
+
+        Processes that see different data are refused first.
+        """
+        ranks.require_same_data(self.fingerprint)
         self._refresh(0)
         if isinstance(self.objective, SupportsSetup):
-            # Samples that are left out may have classes that no trained sample has.
-            self.objective.setup({name: self.tables.present(name) for name in self.tables})
+            # Samples that are left out, or have no value, may have classes that no trained sample has.
+            tables = {name: self.tables.known(name) for name in self.tables}
+            features, embedding = widths(self.parts, self.split, self.settings)
+            sizes = Sizes(len(self.split), embedding, features, self.total_steps)
+            self.objective.setup(tables, sizes)
         if isinstance(self.objective, SupportsStatistics) and isinstance(
             self.method, SupportsKeepStatistics
         ):
@@ -202,7 +214,7 @@ class TrainingModule(LightningModule):
             if ranks.rank() == 0:
                 self._log_condition(name, epoch, self.tables.describe(name).metrics())
                 for kernel in self._kernels(name):
-                    found = check_kernel(kernel, self.tables.present(name), name)
+                    found = check_kernel(kernel, self.tables.known(name), name)
                     self._log_condition(name, epoch, found)
 
     def _log_condition(self, name: str, epoch: int, found: Mapping[str, float]) -> None:

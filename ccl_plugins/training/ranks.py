@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from lightly.utils.dist import world_size as world_size
 from torch import Tensor
 from torch import distributed as dist
 
+from ccl_plugins.files.fingerprints import differences
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.protocols import Table
 
@@ -58,6 +59,21 @@ def require_equal(count: int) -> None:
             "processes must have equally large batches: process 0 has"
             f" {counts[0]} samples and process {odd} has {counts[odd]}"
         )
+
+
+def require_same_data(fingerprint: Mapping[str, Any]) -> None:
+    """Refuse processes that see other data than the first one.
+
+    Raises:
+        ValueError: The same on all processes, naming the first that differs and what differs.
+    """
+    if world_size() == 1:
+        return
+    everyones: list[Any] = [None] * world_size()
+    dist.all_gather_object(everyones, dict(fingerprint))
+    for number, each in enumerate(everyones):
+        if found := differences(everyones[0], each):
+            raise ValueError(f"process {number} sees other data than process 0: {'; '.join(found)}")
 
 
 def chunk(size: int) -> range:

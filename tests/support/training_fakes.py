@@ -165,11 +165,13 @@ def fit(
 ) -> FitResult:
     """Train into a run's folder, or resume its newest checkpoint."""
     layout = Layout(folder)
+    split = parts.dataset("train")
     return training.fit(
         parts,
-        parts.dataset("train"),
+        split,
         settings,
         record,
+        training.fingerprint(split, settings.workers),
         events=folder,
         checkpoints=layout.checkpoints,
         weights=layout.weights,

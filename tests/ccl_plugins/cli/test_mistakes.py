@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 
 import pytest
@@ -85,8 +86,19 @@ def test_damaged_files_of_a_run_are_named(tmp_path, capsys):
     run = tmp_path / "runs" / "x"
     capsys.readouterr()
     record = (run / "pipeline.json").read_text()
+    weights = (run / "weights.pt").read_bytes()
+    (run / "weights.pt").write_bytes(weights[:-1] + b"?")
+    with pytest.warns(
+        UserWarning, match=r"weights\.pt is damaged .*; the newest checkpoint is read"
+    ):
+        assert main(["evaluate", str(run)]) == 0
+    shutil.rmtree(run / "checkpoints")
     for name, text, said in (
-        ("weights.pt", "no weights", "weights.pt is damaged (10 bytes): it does not hold plain"),
+        (
+            "weights.pt",
+            "no weights",
+            "weights.pt is damaged (10 bytes): its content does not have its",
+        ),
         ("pipeline.json", record[:30], "pipeline.json: "),
         ("pipeline.json", "[1]", "pipeline.json: must hold a JSON object, not '[1]'"),
     ):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,7 +21,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch import Tensor
 
 from ccl_plugins.files.checkpoints import read_checkpoint
-from ccl_plugins.protocols import Embedded, Table
+from ccl_plugins.protocols import Embedded, Sizes, Table
 from ccl_plugins.runs.layout import Layout
 from ccl_plugins.training import FitSettings, Parts
 from ccl_plugins.training.monitor import NonFiniteLoss
@@ -151,7 +153,7 @@ def test_conditions_and_extras_reach_the_pairs(tmp_path: Path) -> None:
     seen = []
 
     class Reads(FakeObjective):
-        def setup(self, tables: Any) -> None:
+        def setup(self, tables: Any, sizes: Any) -> None:
             classes = int(tables["condition"].values.max()) + 1
             self.centers = torch.nn.Parameter(torch.zeros(classes, 4))
 
@@ -237,3 +239,32 @@ def test_a_kernels_weights_on_a_condition_are_logged(tmp_path: Path) -> None:
     events = EventAccumulator(str(tmp_path)).Reload()
     (surviving,) = events.Scalars("condition/condition/surviving_weight")
     torch.testing.assert_close(surviving.value, 4 / 19, rtol=1e-6, atol=0)
+
+
+class Sized(FakeObjective):
+    """Counts its setups, and has a parameter for each sample."""
+
+    def setup(self, tables: Any, sizes: Any) -> None:
+        self.setups = [*getattr(self, "setups", []), (dict(tables), sizes)]
+        self.shifts = torch.nn.Parameter(torch.zeros(sizes.samples))
+
+    def terms(self, pairs: Any) -> tuple[Tensor, Tensor]:
+        values, weights = super().terms(pairs)
+        return values + (self.shifts[pairs.index] - 1).square(), weights
+
+
+class Stops(Callback):
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_an_objective_gets_the_sizes_of_the_run_without_a_condition_and_on_a_resume(
+    tmp_path: Path,
+) -> None:
+    sizes = Sizes(samples=20, embedding=4, features=8, steps=4)
+    settings = FitSettings(epochs=2, batch_size=8, workers=0)
+    stopped, resumed = make_parts(objective=Sized()), make_parts(objective=Sized())
+    assert not fit(stopped, settings, tmp_path, {}, callbacks=[Stops()], progress=False).finished
+    assert fit(resumed, settings, tmp_path, {}, resume=True, progress=False).finished
+    assert stopped.objective.setups == resumed.objective.setups == [({}, sizes)]
+    assert float(resumed.objective.shifts.detach().max()) > 0  # the optimizer knows it
