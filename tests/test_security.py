@@ -122,7 +122,7 @@ def test_only_a_valid_name_and_version_of_a_record_are_printed_as_a_command(name
     assert message.endswith("which is no name and version of one")
     assert message.isprintable()
     assert len(message) < 500
-    with pytest.raises(ccl.PluginFailed, match="1.0: pip install ccl-nosuch==1.0$"):
+    with pytest.raises(ccl.PluginFailed, match=r"1\.0: pip install ccl-nosuch==1\.0$"):
         check_plugins({"ccl-nosuch": "1.0"})
 
 
