@@ -132,7 +132,7 @@ def _checked(jobs: Sequence[Job], options: argparse.Namespace) -> list[Plan]:
     """The plans of all jobs, checked before the first is trained, which may take hours.
 
     Raises:
-        Mistake: With a line for each file with a mistake.
+        Mistake: For the last file with a mistake; a line for each other is printed.
     """
     from ccl_plugins.runs.pipeline import Pipeline
     from ccl_plugins.runs.train import check, check_installed, prepare, rehearse
@@ -163,7 +163,9 @@ def _checked(jobs: Sequence[Job], options: argparse.Namespace) -> list[Plan]:
                 place = "" if text.startswith(f"{job.file}: ") else f"{job.file}: "
                 mistakes.append(f"{place}{text}")
         if mistakes:
-            raise Mistake("\nccl: ".join(mistakes))
+            for text in mistakes[:-1]:
+                print(f"ccl: {text}", file=sys.stderr)
+            raise Mistake(mistakes[-1])
     return plans
 
 
