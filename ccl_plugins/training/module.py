@@ -159,8 +159,7 @@ class TrainingModule(LightningModule):
     def on_train_epoch_start(self) -> None:
         """Refresh the tables, and the queue's condition values from them."""
         self._refresh(self.current_epoch)
-        resumed_within = self.consumed.batches % len(self.train_dataloader())
-        if isinstance(self.method, SupportsReadConditions) and not resumed_within:
+        if isinstance(self.method, SupportsReadConditions):
             self.method.read_conditions(self.tables.look_up)
 
     def on_after_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
