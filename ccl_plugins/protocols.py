@@ -106,9 +106,10 @@ Refresh = Literal["never", "epoch", "batch"]
 """When a condition is computed: once, before every epoch, or in every step from the embedded batch."""
 
 
-Missing = Literal["error", "own", "drop"]
+Missing = Literal["error", "own", "ignore", "drop"]
 """What happens to samples without a value of a condition: an error names them; each becomes a class of
-its own, positive with its own views only; or they are left out of training."""
+its own, positive with its own views only; objectives that read the condition leave them out, as anchors
+and as keys, and others keep them; or they are left out of training."""
 
 
 class Objective(Protocol):

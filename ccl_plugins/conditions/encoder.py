@@ -43,7 +43,8 @@ class Encoder:
         file: Features, (N, f), to use instead of a model: ``.npy``, ``.safetensors`` or ``.parquet``.
         key: For ``.parquet``, the column that names the sample, as the data set's column of the same
             name does; None: row i is sample i.
-        missing: What to do with samples without features in the file: ``"error"`` or ``"drop"``.
+        missing: What to do with samples without features in the file: ``"error"``, ``"ignore"`` or
+            ``"drop"`` (see `ccl_plugins.conditions.Column`).
         cache: The folder where extracted features are kept; None: ``$CCL_CACHE``, else the user's
             cache.
         batch_size: Images per forward pass.

@@ -200,7 +200,7 @@ class FeatureQueue(nn.Module):
             held, known = self.condition(name, rows), self.index >= 0
             known = known.view(-1, *[1] * (rows.ndim - 1))
             read = torch.where(known, rows.to(held.dtype), held)
-            changed = not torch.equal(read, held)
+            changed = not torch.equal(read.nan_to_num(), held.nan_to_num())
             held.copy_(read)
             for _, on, gram in self._running():
                 if changed and on == name:

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from ccl_plugins.files.sums import check_sum
+
 RESERVED = ("num_classes", "pretrained", "checkpoint_path")
 """Arguments of timm that are no options here, since other parameters set them."""
 
@@ -182,12 +184,14 @@ def load_weights(model: nn.Module, path: str | Path, *, keep_head: bool = False)
     Raises:
         FileNotFoundError: If there is no such file.
         RuntimeError: If it holds weights of another model.
+        WrongSum: If it was exported with a checksum that it does not have.
     """
     from timm.models import load_state_dict
 
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no file of weights {str(path)!r}")
 
+    check_sum(Path(path))
     weights = load_state_dict(str(path), weights_only=True)
     classifier = getattr(model, "default_cfg", {}).get("classifier") or ()
     heads = (classifier,) if isinstance(classifier, str) else tuple(classifier)

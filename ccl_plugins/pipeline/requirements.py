@@ -15,6 +15,7 @@ from ccl_plugins.protocols import (
     SupportsHierarchies,
     SupportsHierarchy,
     SupportsImageSize,
+    SupportsMissing,
     SupportsReadConditions,
     SupportsReadsQueue,
     SupportsWithinBatch,
@@ -65,6 +66,8 @@ def check_read(reader: Any, conditions: Mapping[str, Any]) -> set[str]:
                 f"{name} needs a {' or '.join(value_types)} condition, and {wanted!r}, {kind}, is"
                 f" {value_type}{_way_out(value_type, value_types)}"
             )
+        if isinstance(condition, SupportsMissing) and condition.missing == "ignore":
+            _check_ignores(reader, wanted)
         several = isinstance(condition, SupportsHierarchy) and condition.hierarchy
         if several and not (isinstance(reader, SupportsHierarchies) and reader.hierarchies):
             raise ValueError(
@@ -114,6 +117,19 @@ def _declared(reader: Any, member: str, found: Any) -> Mapping[str, Any]:
             f" {{'color': ('continuous',)}}, not {found!r}"
         )
     return found  # type: ignore[no-any-return]
+
+
+def _check_ignores(reader: Any, wanted: str) -> None:
+    from ccl_plugins.objectives.base import ContrastiveObjective
+
+    for each in reader.modules():
+        reads = hasattr(each, "terms") and wanted in each.conditions
+        if reads and not isinstance(each, ContrastiveObjective):
+            raise ValueError(
+                f"the condition {wanted!r} has missing='ignore', and {type(each).__name__} is no subclass"
+                " of ContrastiveObjective, which leaves such samples out: derive it from there, or give"
+                " the condition missing='own' or 'drop'"
+            )
 
 
 def check_tables(conditions: Any, evaluate: Any, fit: Any) -> None:
@@ -219,6 +235,11 @@ def read_by_sampler(sampler: Any, conditions: Mapping[str, Any]) -> str | None:
         raise ValueError(
             f"the sampler {name} reads the condition {on!r}, {type(condition).__name__}, which is computed"
             " from embedded batches: batches are drawn by conditions with refresh 'never' or 'epoch'"
+        )
+    if isinstance(condition, SupportsMissing) and condition.missing == "ignore":
+        raise ValueError(
+            f"the sampler {name} reads the condition {on!r}, whose missing='ignore' keeps samples without a"
+            " value in training: draw batches by a condition with missing='own' or 'drop'"
         )
     value_types = getattr(sampler.spec.load(), "value_types", None)
     accepted = None if value_types is None else value_types(sampler.params)

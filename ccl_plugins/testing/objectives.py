@@ -13,6 +13,7 @@ from unittest import SkipTest
 import torch
 from torch import Tensor
 
+from ccl_plugins.objectives import ContrastiveObjective, Mixture
 from ccl_plugins.protocols import (
     Sizes,
     StopsGradient,
@@ -276,6 +277,28 @@ def check_a_queue_is_read_as_far_as_it_is_filled(subject: Subject) -> None:
         where = f"with {filled} of 6 places filled"
         require(bool(zeros[0].isfinite()), f"{where} the loss is {zeros[0]}")
         require_exact(zeros, sevens, where)
+
+
+def check_samples_without_a_value_are_left_out(subject: Subject) -> None:
+    """Samples that lack a value, under ``missing="ignore"``, must be neither anchors nor keys.
+
+    The loss and its gradient must be those of the batch without them.  Read the number of samples from
+    ``pairs.samples``, and masks from ``pairs``.
+    """
+    objective, batch = prepared(subject)
+    if not isinstance(objective, ContrastiveObjective) or not batch.condition:
+        raise SkipTest("it reads no condition, or is no ContrastiveObjective, which masks samples")
+    if isinstance(objective, Mixture):
+        raise SkipTest("each of its objectives leaves out the samples that lack its own conditions")
+    lost, kept = torch.tensor([0, 5]), torch.tensor([1, 2, 3, 4, 6, 7])
+    value, gradient = value_and_gradient(loss_of, objective, batch.without_values(lost))
+    expected = value_and_gradient(loss_of, objective, batch.rows(kept))
+    require_exact((value, gradient[:, kept]), expected, f"without a value in rows {lost.tolist()}")
+    require_exact(gradient[:, lost], torch.zeros_like(gradient[:, lost]), "by these rows")
+    none = batch.without_values(torch.arange(8))
+    found = value_and_gradient(loss_of, objective, none)
+    zeros = torch.zeros_like(found[0]), torch.zeros_like(found[1])
+    require_exact(found, zeros, "without a value in any row")
 
 
 def check_reads_a_queue_if_it_says_so(subject: Subject) -> None:

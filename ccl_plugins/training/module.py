@@ -93,8 +93,8 @@ class TrainingModule(LightningModule):
         ranks.require_same_data(self.fingerprint)
         self._refresh(0)
         if isinstance(self.objective, SupportsSetup):
-            # Samples that are left out may have classes that no trained sample has.
-            tables = {name: self.tables.present(name) for name in self.tables}
+            # Samples that are left out, or have no value, may have classes that no trained sample has.
+            tables = {name: self.tables.known(name) for name in self.tables}
             features, embedding = widths(self.parts, self.split, self.settings)
             sizes = Sizes(len(self.split), embedding, features, self.total_steps)
             self.objective.setup(tables, sizes)
@@ -155,10 +155,15 @@ class TrainingModule(LightningModule):
         else:
             seed_everything(self.settings.seed, self.consumed.batches, self.global_rank)
         self._generators = ()
+        if self.consumed.batches % len(self.train_dataloader()):
+            self._read_conditions()  # Lightning does not start an epoch that is resumed
 
     def on_train_epoch_start(self) -> None:
         """Refresh the tables, and the queue's condition values from them."""
         self._refresh(self.current_epoch)
+        self._read_conditions()
+
+    def _read_conditions(self) -> None:
         if isinstance(self.method, SupportsReadConditions):
             self.method.read_conditions(self.tables.look_up)
 
@@ -213,7 +218,7 @@ class TrainingModule(LightningModule):
             if ranks.rank() == 0:
                 self._log_condition(name, epoch, self.tables.describe(name).metrics())
                 for kernel in self._kernels(name):
-                    found = check_kernel(kernel, self.tables.present(name), name)
+                    found = check_kernel(kernel, self.tables.known(name), name)
                     self._log_condition(name, epoch, found)
 
     def _log_condition(self, name: str, epoch: int, found: Mapping[str, float]) -> None:

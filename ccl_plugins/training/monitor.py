@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
-from torch import Tensor
+from torch import Tensor, nn
 
 from ccl_plugins.objectives.base import own_terms
 from ccl_plugins.protocols import SupportsScalars
@@ -17,8 +18,16 @@ from ccl_plugins.training import ranks
 from ccl_plugins.training.loader import Batch
 
 
-class NonFiniteLoss(ArithmeticError):
+class NotFinite(ArithmeticError):
+    """Training reached a number that is NaN or infinite."""
+
+
+class NonFiniteLoss(NotFinite):
     """The loss became NaN or infinite."""
+
+
+class NonFiniteWeights(NotFinite):
+    """The weights became NaN or infinite."""
 
 
 class Monitor(Callback):
@@ -155,3 +164,50 @@ def refuse_non_finite(loss: Tensor, objective: Any, pairs: Any, index: Tensor, s
     else:
         which = f"samples {_some(index)} are in its batch"
     raise NonFiniteLoss(f"the loss is {float(loss.detach()):g} at step {step}; {which}")
+
+
+def non_finite_weights(networks: Mapping[str, nn.Module]) -> dict[str, bool]:
+    """Names of the parameters and buffers with NaN or infinity; True for a parameter.
+
+    The state of optimizers is not looked at: an infinite second moment only stops a weight.  It waits for
+    the device once.
+    """
+    values = {
+        f"{name}.{key}": value
+        for name, network in networks.items()
+        for key, value in network.state_dict(keep_vars=True).items()
+        if isinstance(value, Tensor) and value.is_floating_point()
+    }
+    if not values:
+        return {}
+    device = next(iter(values.values())).device
+    finite = torch.stack([value.detach().isfinite().all().to(device) for value in values.values()])
+    return {
+        name: isinstance(value, nn.Parameter)
+        for (name, value), is_finite in zip(values.items(), finite.tolist(), strict=True)
+        if not is_finite
+    }
+
+
+def refuse_non_finite_weights(
+    networks: Mapping[str, nn.Module], step: int, except_: Collection[str] = ()
+) -> None:
+    """Refuse weights that are not finite, before they are written.
+
+    Args:
+        networks: The networks by their names in checkpoints.
+        step: Optimizer steps taken.
+        except_: Names that are allowed.
+
+    Raises:
+        NonFiniteWeights: On all processes, if a weight of one is not finite.
+    """
+    bad = [name for name in non_finite_weights(networks) if name not in except_]
+    if ranks.all_of(not bad):
+        return
+    more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+    which = f"{bad[0]}{more}" if bad else "those of another process"
+    raise NonFiniteWeights(
+        f"the weights are not finite after step {step}, with a finite loss ({which}), and are not"
+        " written; a lower learning rate (optimizer.lr) or clip=1.0 may help"
+    )

@@ -49,6 +49,8 @@ class Tables:
         self.epochs: dict[str, int] = {}
         self.missing: dict[str, int] = {}
         """How many samples had no value when a condition was fitted; on the first process."""
+        self._lost: dict[str, Tensor] = {}
+        self._has_gaps: dict[str, bool] = {}
         self._on_device: dict[tuple[str, str], Tensor] = {}
 
     def __getitem__(self, name: str) -> Table:
@@ -76,15 +78,29 @@ class Tables:
                 embed_once()  # with all processes, since the first one fits alone
             left_out, refreshed = self.left_out(), name in self.tables
             fit = partial(self._fit, name, epoch, split, embed_once)
-            self.tables[name] = ranks.on_first(fit)
-            self.epochs[name] = epoch
-            self._on_device.clear()
+            self._hold(name, ranks.on_first(fit), epoch)
             if refreshed and not torch.equal(left_out, self.left_out()):
                 raise ValueError(
                     f"condition {name!r} has no value for other samples than an epoch before; with"
                     " missing='drop' an epoch would have another length"
                 )
         return due
+
+    def _hold(self, name: str, table: Table, epoch: int) -> None:
+        condition = self.conditions[name]
+        self.tables[name], self.epochs[name] = table, epoch
+        self._lost[name] = missing_rows(table.values, condition.value_type)
+        self._has_gaps[name] = bool(self._lost[name].any())
+        self._on_device.clear()
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """The conditions whose missing values leave samples out of the objectives that read them.
+
+        Those with a table in which no value is missing are not among them.
+        """
+        ignoring = [n for n, condition in self.conditions.items() if _policy(condition) == "ignore"]
+        return tuple(name for name in ignoring if self._has_gaps.get(name, True))
 
     def once(self, split: Any) -> dict[str, Table]:
         """The tables that are fitted once and from the split alone, fitted now; nothing is kept."""
@@ -111,7 +127,11 @@ class Tables:
         values = check_values(name, table.values, condition.value_type, self.size, policy)
         missing = int(missing_rows(table.values, condition.value_type).sum())
         if missing and name not in self.missing:
-            fates = {"own": "positives of their own views only", "drop": "left out of training"}
+            fates = {
+                "own": "positives of their own views only",
+                "ignore": "left out of the objectives that read it",
+                "drop": "left out of training",
+            }
             warnings.warn(
                 f"condition {name!r} is missing in {missing} of {self.size} samples, which are"
                 f" {fates[policy]}",
@@ -128,16 +148,18 @@ class Tables:
     def left_out(self) -> Tensor:
         """(N,) True at samples that are not trained on: a ``"drop"`` condition has no value for them."""
         out = torch.zeros(self.size, dtype=torch.bool)
-        for name, table in self.tables.items():
-            condition = self.conditions[name]
-            if _policy(condition) == "drop":
-                out |= missing_rows(table.values, condition.value_type)
+        for name in self.tables:
+            if _policy(self.conditions[name]) == "drop":
+                out |= self._lost[name]
         return out
 
     def present(self, name: str) -> Table:
         """A condition's table without the samples that are left out."""
-        table, out = self[name], self.left_out()
-        return Table(table.values[~out], table.extras) if out.any() else table
+        return _without(self[name], self.left_out())
+
+    def known(self, name: str) -> Table:
+        """A condition's table without the samples that are left out of training or have no value."""
+        return _without(self[name], self.left_out() | self._lost[name])
 
     def look_up(self, index: Tensor) -> dict[str, Tensor]:
         """The values of a batch, by condition, on the device of its dataset indices (n,).
@@ -197,9 +219,7 @@ class Tables:
                 )
             condition = self.conditions[name]
             check_values(name, saved["values"], condition.value_type, self.size, _policy(condition))
-            self.tables[name] = Table(saved["values"], saved["extras"])
-            self.epochs[name] = saved["epoch"]
-        self._on_device.clear()
+            self._hold(name, Table(saved["values"], saved["extras"]), saved["epoch"])
 
     def _why_no_table(self, name: str) -> str:
         if name not in self.conditions:
@@ -210,6 +230,10 @@ class Tables:
 
     def _names(self) -> str:
         return ", ".join(map(repr, self.conditions)) or "none"
+
+
+def _without(table: Table, out: Tensor) -> Table:
+    return Table(table.values[~out], table.extras) if out.any() else table
 
 
 def _policy(condition: Condition) -> Missing:

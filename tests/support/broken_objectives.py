@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from ccl_plugins.objectives import InfoNCE
+from ccl_plugins.objectives import FairInfoNCE, InfoNCE
 
 
 class Sound(InfoNCE):
@@ -161,6 +161,14 @@ class Centerd(Sound):
         return values + near.logsumexp(-1).mean(0), weights
 
 
+class CountsAll(FairInfoNCE):
+    """Counts samples without a value of the condition."""
+
+    def terms(self, pairs):
+        values, weights = super().terms(pairs)
+        return values * pairs.keys.shape[1], weights
+
+
 BROKEN = {
     Sound: set(),
     Centerd: set(),
@@ -177,6 +185,7 @@ BROKEN = {
     LocalCount: {"two_processes_equal_one"},
     Looking: {"compiles_without_graph_breaks"},
     RootOfNothing: {"degenerate_batches_are_finite_or_refused"},
+    CountsAll: {"samples_without_a_value_are_left_out"},
     Deaf: {"reads_a_queue_if_it_says_so"},
     DeafAndSaysSo: set(),
     FullQueue: {"a_queue_is_read_as_far_as_it_is_filled"},

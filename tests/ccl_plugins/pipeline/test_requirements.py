@@ -130,6 +130,30 @@ def test_an_evaluator_declares_several_columns_which_are_checked_before_training
         check_columns([evaluator], dataset)
 
 
+def test_a_sampler_refuses_a_condition_that_keeps_samples_without_a_value():
+    label = {"use": "label", "missing": "ignore"}
+    with pytest.raises(ValueError, match=r"same_condition .* missing='own' or 'drop'"):
+        compose("infonce", label, sampler="same_condition")
+    compose("supcon", label)
+
+
+def test_an_objective_that_masks_no_samples_is_refused_with_ignored_values():
+    class Bare(torch.nn.Module):
+        conditions, min_views = {"condition": ["categorical"]}, 2
+        within_view, embedding, distributed = False, "sphere", "mean"
+
+        def terms(self, pairs):
+            return pairs.own_sim(0, 1)[None], torch.ones(1, len(pairs.anchors[0]))
+
+        def loss(self, pairs):
+            return self.terms(pairs)[0].mean()
+
+    compose(Bare(), "label")
+    for objective in (Bare(), {"use": "mixture", "objectives": [Bare(), "infonce"]}):
+        with pytest.raises(ValueError, match="Bare is no subclass of ContrastiveObjective"):
+            compose(objective, {"use": "label", "missing": "ignore"})
+
+
 def test_an_evaluator_that_declares_no_columns_is_not_checked():
     check_columns([lambda train, test: {}], SimpleNamespace())
 
