@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ccl_plugins.files.lock import owning, refuse_in_use
 from ccl_plugins.kinds import registry
 from ccl_plugins.pipeline.changes import other_run
 from ccl_plugins.pipeline.composition import Composition
@@ -57,6 +59,7 @@ class Plan:
         resume: Whether the run in the folder is continued.
         overwrite: Whether the run in the folder is deleted.
         point: The checkpoint to continue from; None at the start of training.
+        seen: The checkpoints that were there when the folder was checked.
     """
 
     pipeline: Composition
@@ -64,6 +67,7 @@ class Plan:
     resume: bool
     overwrite: bool
     point: ResumePoint | None
+    seen: tuple[Path, ...]
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,7 @@ def check(
     ``resume`` also begins a run that was stopped before its first checkpoint.
 
     Raises:
+        FolderInUse: If another process writes to the folder.
         RunExists: If the folder holds a run, and neither ``resume`` nor ``overwrite`` is given.
         ValueError: For devices that cannot share a batch, for evaluators of columns that the data set
             lacks, and if the run to be resumed is of another pipeline.
@@ -106,10 +111,13 @@ def check(
     check_processes(pipeline.settings)
     check_columns(pipeline.built_evaluators, pipeline.dataset)
     layout = Layout(out)
-    if not resume and is_first():
-        _check_free(layout, overwrite)
+    if is_first():
+        refuse_in_use(layout.folder)
+        if not resume:
+            _check_free(layout, overwrite)
+    seen = _checkpoints(layout) if resume else ()
     point = _resume_point(pipeline, layout) if resume else None
-    return Plan(pipeline, layout, resume, overwrite, point)
+    return Plan(pipeline, layout, resume, overwrite, point, seen)
 
 
 def _check_free(layout: Layout, overwrite: bool) -> None:
@@ -125,6 +133,12 @@ def _check_free(layout: Layout, overwrite: bool) -> None:
             f"{layout.folder} already holds a run: --resume (resume=True) continues it, --overwrite"
             " (overwrite=True) deletes it, another output folder leaves it alone"
         )
+
+
+def _checkpoints(layout: Layout) -> tuple[Path, ...]:
+    from ccl_plugins.training.checkpointing import by_step
+
+    return tuple(by_step(layout.checkpoints))
 
 
 def _resume_point(pipeline: Composition, layout: Layout) -> ResumePoint | None:
@@ -220,7 +234,8 @@ def train(
         before: Called with the metrics before training, if there is an evaluator.
 
     Raises:
-        RunExists: If a run was written into the folder in the meantime.
+        FolderInUse: If another process writes to the folder.
+        RunExists: If another process has written to the folder in the meantime.
         RunInterrupted: If training was stopped before its end.
         CannotBegin: If the backbone cannot be measured, or the conditions' tables or the sampler cannot
             be made.
@@ -230,7 +245,8 @@ def train(
 
     plan, parts = prepared.plan, prepared.parts
     layout, pipeline = plan.layout, plan.pipeline
-    with naming(pipeline):
+    # The first process owns the folder, for all.
+    with naming(pipeline), owning(layout.folder) if is_first() else nullcontext():
         if is_first():
             metrics = {} if plan.point else _measure_before(prepared)
             _begin(prepared)
@@ -261,6 +277,8 @@ def _begin(prepared: Prepared) -> None:
     layout = plan.layout
     if plan.overwrite or layout.overwritten.exists():
         layout.delete()
+    elif plan.resume and plan.seen != _checkpoints(layout):
+        raise RunExists(f"{layout.folder}: another process has gone on with this run: start again")
     elif plan.point is None:
         _check_free(layout, overwrite=plan.resume)  # it was checked before other runs were trained
         if layout.record.exists():
