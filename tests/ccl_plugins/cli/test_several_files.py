@@ -151,7 +151,7 @@ def test_with_strict_a_failure_is_raised(monkeypatch):
         ([("train.safetensors", "gone.safetensors")], "gone.safetensors"),
         ([("train.safetensors", "damaged.safetensors")], "damaged.safetensors is damaged"),
         ([("batch_size = 16", "batch_size = 99")], "batch_size must be 1 to 32"),
-        ([('use = "simclr"', 'use = "moco_v2", queue_size = 8')], "does not fit into moco_v2's"),
+        ([('use = "simclr"', 'use = "moco_v2", queue_size = 8')], "batch of 16 does not fit into"),
         ([("in_features = 4", "in_features = 5")], "give it in_features=4"),
         ([("workers = 0", 'workers = 0, compile = "eagre"')], "no backend 'eagre'"),
         ([("workers = 0", "workers = 0, optimizer = {layer_decay = 0.5}")], "layer_numbers"),
