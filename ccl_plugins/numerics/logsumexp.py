@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 EMPTY = -1e30
 """The logit of an entry that does not count."""
@@ -43,23 +42,91 @@ def least_exponent(dtype: torch.dtype) -> float:
     return -60.0 if dtype == torch.float32 else -600.0
 
 
+def links(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """A tensor of the shape and the gradient of each, which holds no values and takes no memory.
+
+    A backward pass that saves it can be differentiated again without having kept the tensor.  There is
+    none while torch.compile traces: compiled code is differentiated once.
+    """
+    if torch.compiler.is_compiling():
+        return []
+    return [_Link.apply(each) for each in tensors]  # type: ignore[no-untyped-call]  # torch's
+
+
+class _Link(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.set_materialize_grads(False)
+        return x.new_zeros(()).expand_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None) -> Tensor | None:
+        return grad
+
+
+def asked_for_graph() -> bool:
+    """Whether the gradient that a backward pass computes is itself differentiated."""
+    return torch.is_grad_enabled() and not torch.compiler.is_compiling()
+
+
+def differentiable_shares(
+    shares: Sequence[Tensor], links: Sequence[Tensor], scale: float
+) -> Sequence[Tensor]:
+    """Blocks (..., m_k) of a softmax over all blocks together, with gradient of any order.
+
+    Args:
+        shares: The values, which are known.
+        links: From `links`, one for each block's logits.
+        scale: The factor by which the softmax took the logits.
+    """
+    found: Sequence[Tensor] = _Shares.apply(scale, *shares, *links)  # type: ignore[no-untyped-call]  # torch's
+    return found
+
+
+class _Shares(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scale: float, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.scale = scale
+        ctx.save_for_backward(*tensors)
+        return tuple(each.clone() for each in tensors[: len(tensors) // 2])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        k = len(grads)
+        shares, links = ctx.saved_tensors[:k], ctx.saved_tensors[k:]
+        if asked_for_graph():
+            shares = differentiable_shares(shares, links, ctx.scale)
+        parts = [grad * share for grad, share in zip(grads, shares, strict=True)]
+        total = torch.stack([part.sum(-1, keepdim=True) for part in parts]).sum(0)
+        found = [
+            ctx.scale * (part - share * total) for part, share in zip(parts, shares, strict=True)
+        ]
+        return None, *[None] * k, *found
+
+
 class _LogSumExp(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, weights: Tensor | None, scale: float) -> Tensor:
+    def forward(
+        ctx: Any, logits: Tensor, weights: Tensor | None, scale: float, *linked: Tensor
+    ) -> Tensor:
         ctx.scale = scale
         weighted = logits if weights is None and scale == 1 else _weighted(logits, weights, scale)
         top = weighted.amax(-1, keepdim=True)
         gaps = weighted - top if weighted is logits else weighted.sub_(top)
         shares = gaps.clamp_min_(least_exponent(logits.dtype)).exp_()
         total = shares.sum(-1, keepdim=True)
-        ctx.save_for_backward(shares, total / (top > EMPTY / 2))  # no gradient where nothing counts
+        # No gradient flows where nothing counts.
+        ctx.save_for_backward(shares, total / (top > EMPTY / 2), *linked)
         return (total.log() + top).squeeze(-1)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        shares, total = ctx.saved_tensors
-        return shares * (grad[..., None] * ctx.scale / total), None, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        shares, total, *linked = ctx.saved_tensors
+        others = [None] * (2 + len(linked))
+        if asked_for_graph():
+            (shares,) = differentiable_shares([shares / total], linked, ctx.scale)
+            return shares * (grad[..., None] * ctx.scale), *others
+        return shares * (grad[..., None] * ctx.scale / total), *others
 
 
 def _weighted(logits: Tensor, weights: Tensor | None, scale: float) -> Tensor:
@@ -84,7 +151,7 @@ def logsumexp(logits: Tensor, weights: Tensor | None = None, scale: float = 1.0)
             count; None: all entries count equally.
         scale: Factor of the logits.
     """
-    result: Tensor = _LogSumExp.apply(logits, weights, scale)  # type: ignore[no-untyped-call]  # torch's
+    result: Tensor = _LogSumExp.apply(logits, weights, scale, *links([logits]))  # type: ignore[no-untyped-call]  # torch's
     return result
 
 

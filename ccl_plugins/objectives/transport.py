@@ -12,11 +12,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from ccl_plugins.numerics.distributed import gather
-from ccl_plugins.numerics.logsumexp import EMPTY, in_order_of, least_exponent, masked
+from ccl_plugins.numerics.logsumexp import (
+    EMPTY,
+    asked_for_graph,
+    in_order_of,
+    least_exponent,
+    masked,
+)
 from ccl_plugins.numerics.numbers import Number
 from ccl_plugins.pairs.pairs import Pairs
 
@@ -71,14 +76,27 @@ class _Repulsion(torch.autograd.Function):
         if attached:
             change = (products[:, :attached] - mean).mul_(twice).add_(1)
             weights[:, :attached].mul_(change)
-        ctx.save_for_backward(weights.mul_(2 * some[:, None]))
+        ctx.t_minus, ctx.attached = t_minus, attached
+        ctx.save_for_backward(weights.mul_(2 * some[:, None]), products, keep)
         return torch.where(some, 2 * mean.squeeze(1) - 2, 0)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        (gradient,) = ctx.saved_tensors
+        gradient, products, keep = ctx.saved_tensors
+        if asked_for_graph():
+            value = _plain_repulsion(products, keep, ctx.t_minus, ctx.attached)
+            (found,) = torch.autograd.grad(value, products, grad, create_graph=True)
+            return found, None, None, None
         return gradient * grad[:, None], None, None, None
+
+
+def _plain_repulsion(
+    products: Tensor, keep: Tensor, t_minus: Number | None, attached: int
+) -> Tensor:
+    """`repulsion` as autograd differentiates it, any number of times."""
+    partly = torch.cat([products[:, :attached], products[:, attached:].detach()], 1)
+    weights = log_negative_weights(partly, keep, t_minus).exp()
+    return torch.where(keep.any(1), 2 * (weights * products).sum(1) - 2, 0)
 
 
 def rbf_repulsion(products: Tensor, log_weights: Tensor, keep: Tensor, precision: Number) -> Tensor:
