@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 EMPTY = -1e30
 """The logit of an entry that does not count."""
@@ -35,6 +36,11 @@ def log_weights(weights: Tensor) -> Tensor:
     """Logarithms of weights; ``EMPTY`` where a weight is not above 0."""
     tiny = torch.finfo(weights.dtype).tiny  # the logarithm of 0 takes a slow path
     return weights.clamp_min(tiny).log_().masked_fill_(weights <= 0, EMPTY)
+
+
+def softplus(x: Tensor) -> Tensor:
+    """``log(1 + eˣ)``, never below 0; exact in float64 too, where torch's is ``x`` from 20 on."""
+    return functional.softplus(x, threshold=50)
 
 
 def least_exponent(dtype: torch.dtype) -> float:
@@ -64,44 +70,25 @@ class _Link(torch.autograd.Function):
         return grad
 
 
+def filled(linked: Tensor, values: Tensor) -> Tensor:
+    """``values`` in the place of the tensor that ``linked`` stands for, with its gradient."""
+    result: Tensor = _Filled.apply(linked, values)  # type: ignore[no-untyped-call]  # torch's
+    return result
+
+
+class _Filled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, linked: Tensor, values: Tensor) -> Tensor:
+        return values.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad, None
+
+
 def asked_for_graph() -> bool:
     """Whether the gradient that a backward pass computes is itself differentiated."""
     return torch.is_grad_enabled() and not torch.compiler.is_compiling()
-
-
-def differentiable_shares(
-    shares: Sequence[Tensor], links: Sequence[Tensor], scale: float
-) -> Sequence[Tensor]:
-    """Blocks (..., m_k) of a softmax over all blocks together, with gradient of any order.
-
-    Args:
-        shares: The values, which are known.
-        links: From `links`, one for each block's logits.
-        scale: The factor by which the softmax took the logits.
-    """
-    found: Sequence[Tensor] = _Shares.apply(scale, *shares, *links)  # type: ignore[no-untyped-call]  # torch's
-    return found
-
-
-class _Shares(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, scale: float, *tensors: Tensor) -> tuple[Tensor, ...]:
-        ctx.scale = scale
-        ctx.save_for_backward(*tensors)
-        return tuple(each.clone() for each in tensors[: len(tensors) // 2])
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        k = len(grads)
-        shares, links = ctx.saved_tensors[:k], ctx.saved_tensors[k:]
-        if asked_for_graph():
-            shares = differentiable_shares(shares, links, ctx.scale)
-        parts = [grad * share for grad, share in zip(grads, shares, strict=True)]
-        total = torch.stack([part.sum(-1, keepdim=True) for part in parts]).sum(0)
-        found = [
-            ctx.scale * (part - share * total) for part, share in zip(parts, shares, strict=True)
-        ]
-        return None, *[None] * k, *found
 
 
 class _LogSumExp(torch.autograd.Function):
@@ -124,8 +111,12 @@ class _LogSumExp(torch.autograd.Function):
         shares, total, *linked = ctx.saved_tensors
         others = [None] * (2 + len(linked))
         if asked_for_graph():
-            (shares,) = differentiable_shares([shares / total], linked, ctx.scale)
-            return shares * (grad[..., None] * ctx.scale), *others
+            # Logits up to a constant of each row, which the softmax does not see.
+            logits = filled(linked[0], shares.log() / ctx.scale)
+            counts = total.isfinite().to(grad.dtype)
+            return (ctx.scale * logits).softmax(-1) * (
+                grad[..., None] * ctx.scale * counts
+            ), *others
         return shares * (grad[..., None] * ctx.scale / total), *others
 
 

@@ -12,7 +12,7 @@ from ccl_plugins.arguments import positive
 from ccl_plugins.numerics.logsumexp import (
     EMPTY,
     asked_for_graph,
-    differentiable_shares,
+    filled,
     in_order_of,
     least_exponent,
     links,
@@ -127,8 +127,17 @@ class _LogShare(torch.autograd.Function):
         found, chosen, linked = saved[:k], saved[k : 2 * k], saved[2 * k :]
         if asked_for_graph():
             means = [mask * share[:, None] for mask in chosen]
-            known = [each / scale + mean for each, mean in zip(found, means, strict=True)]
-            shares = differentiable_shares(known, linked, scale)
-            found = [(each - mean) * scale for each, mean in zip(shares, means, strict=True)]
+            shares = [each / scale + mean for each, mean in zip(found, means, strict=True)]
+            tiny = torch.finfo(grad.dtype).tiny
+            logits = torch.cat(
+                [
+                    # Up to a constant of each row, which the softmax does not see.
+                    scale * filled(each, known.clamp_min(tiny).log() / scale)
+                    for each, known in zip(linked, shares, strict=True)
+                ],
+                1,
+            )
+            parts = logits.softmax(1).split([mean.shape[1] for mean in means], 1)
+            found = [(part - mean) * scale for part, mean in zip(parts, means, strict=True)]
         others = [None] * (2 * k + len(linked))
         return None, None, *[each * grad[:, None] for each in found], *others

@@ -76,7 +76,7 @@ def plain_log_share(scale, k, *blocks):
     return masked(logits, keep).logsumexp(1) - (logits * chosen).sum(1) / number
 
 
-def plain_repulsion(products, keep, t_minus, attached):
+def plain_repulsion(products, keep, t_minus, attached, *links):
     partly = torch.cat([products[:, :attached], products[:, attached:].detach()], 1)
     logits = (2 * t_minus if t_minus is not None else 0.0) * partly
     weights = logits.masked_fill(~keep, EMPTY).softmax(1)
