@@ -79,6 +79,23 @@ class Frozen:
     metadata: Mapping[str, Tensor]
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of a run, as an objective's ``setup`` gets them.
+
+    Args:
+        samples: N, samples in the training split; dataset indices are from 0 to N - 1.
+        embedding: d, the width of projections and keys.
+        features: f, the width of backbone features.
+        steps: Optimizer steps of the whole run.
+    """
+
+    samples: int
+    embedding: int
+    features: int
+    steps: int
+
+
 ValueType = Literal["categorical", "multi_label", "continuous"]
 """What the values of a condition are: class ids (long), 0/1 columns (float), or real vectors (float)."""
 
@@ -89,16 +106,17 @@ Refresh = Literal["never", "epoch", "batch"]
 """When a condition is computed: once, before every epoch, or in every step from the embedded batch."""
 
 
-Missing = Literal["error", "own", "drop"]
+Missing = Literal["error", "own", "ignore", "drop"]
 """What happens to samples without a value of a condition: an error names them; each becomes a class of
-its own, positive with its own views only; or they are left out of training."""
+its own, positive with its own views only; objectives that read the condition leave them out, as anchors
+and as keys, and others keep them; or they are left out of training."""
 
 
 class Objective(Protocol):
     """A loss on pairs; in practice a subclass of `ccl_plugins.objectives.ContrastiveObjective`.
 
     It may also satisfy `SupportsSetup`, `SupportsProgress`, `SupportsAfterStep`, `SupportsScalars`,
-    `SupportsStatistics`, `SupportsHierarchies` and `StopsGradient`.
+    `SupportsStatistics`, `SupportsHierarchies`, `SupportsReadsQueue` and `StopsGradient`.
     """
 
     @property
@@ -147,8 +165,9 @@ class Condition(Protocol):
     """A conditioning variable.
 
     With ``refresh`` ``"never"`` or ``"epoch"`` it is a `FittedCondition`, with ``"batch"`` a
-    `BatchCondition`.  Both are pure functions, and constructors read no files.  It may also satisfy
-    `SupportsReadsEmbeddings`, `SupportsMissing`, `SupportsHierarchy` and `SupportsWithinBatch`.
+    `BatchCondition`; one that gives several variables is a `SeveralVariables`.  All are pure functions, and
+    constructors read no files.  It may also satisfy `SupportsReadsEmbeddings`, `SupportsMissing`,
+    `SupportsHierarchy` and `SupportsWithinBatch`.
     """
 
     @property
@@ -174,6 +193,27 @@ class FittedCondition(Condition, Protocol):
                 condition with ``reads_embeddings = True``.
             previous: The table of the epoch before, for a warm start; None at first.
         """
+
+
+class SeveralVariables(Protocol):
+    """A condition that gives several variables in one pass, each read as ``"<condition>/<variable>"``.
+
+    ``missing``, ``hierarchy`` and ``within_batch`` are one value for all, or a mapping of names to values.
+    With ``refresh = "batch"``, ``__call__(embedded)`` returns the mapping.
+    """
+
+    @property
+    def refresh(self) -> Refresh:
+        """When they are computed."""
+
+    @property
+    def value_type(self) -> Mapping[str, ValueType]:
+        """What the values of each variable are, by its name."""
+
+    def fit(
+        self, split: Any, embed: Callable[[], Tensor], previous: Mapping[str, Table] | None
+    ) -> Mapping[str, Tensor | Table]:
+        """As `FittedCondition.fit`, by the names in ``value_type``."""
 
 
 class BatchCondition(Condition, Protocol):
@@ -215,8 +255,8 @@ class Views(Protocol):
 class Method(Protocol):
     """A lightly-style model: a backbone, its heads, and how their outputs become pairs.
 
-    It may also satisfy `SupportsBatchCheck`, `SupportsReadConditions` and `SupportsKeepStatistics`, as a
-    method with a queue does.
+    It may also satisfy `SupportsConditions` and `SupportsBatchCheck`, and, as a method with a queue does,
+    `SupportsReadConditions` and `SupportsKeepStatistics`.
     """
 
     @property
@@ -247,7 +287,8 @@ class Method(Protocol):
 class Backbone(Protocol):
     """An ``nn.Module`` from images to features.
 
-    It may also satisfy `SupportsNoWeightDecay`, `SupportsLayerNumbers` and `SupportsPretrained`.
+    It may also satisfy `SupportsNoWeightDecay`, `SupportsLayerNumbers` and `SupportsPretrained`, and its
+    class `SupportsImageSize`.
     """
 
     @property
@@ -276,7 +317,7 @@ class Dataset(Protocol):
 
 
 class Evaluator(Protocol):
-    """A measurement on frozen features.  It may also satisfy `SupportsColumn` and `SupportsValueTypes`."""
+    """A measurement on frozen features.  It may also satisfy `SupportsColumns`."""
 
     def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
         """Metrics by name, as ``"linear/top1"``."""
@@ -306,10 +347,16 @@ class ComposedPipeline(Protocol):
 
 @runtime_checkable
 class SupportsSetup(Protocol):
-    """An objective with parameters that depend on the conditions' tables."""
+    """An objective with parameters or state whose sizes depend on the run."""
 
-    def setup(self, tables: Mapping[str, Table]) -> None:
-        """Create them: called once, after the tables are fitted and before the optimizer exists."""
+    def setup(self, tables: Mapping[str, Table], sizes: Sizes) -> None:
+        """Create them; called once in every run, a resumed one too, before the optimizer exists.
+
+        Args:
+            tables: The table of each fitted condition by name, less the samples left out of training;
+                empty if there is none.
+            sizes: The sizes of the run.
+        """
 
 
 @runtime_checkable
@@ -351,6 +398,15 @@ class SupportsHierarchies(Protocol):
     @property
     def hierarchies(self) -> bool:
         """Whether it does."""
+
+
+@runtime_checkable
+class SupportsReadsQueue(Protocol):
+    """An objective that says whether it compares anchors with a queue."""
+
+    @property
+    def reads_queue(self) -> bool:
+        """Whether it does; a method with a queue beside one that does not is a warning."""
 
 
 @runtime_checkable
@@ -405,6 +461,18 @@ class SupportsTransforms(Protocol):
     @property
     def transforms(self) -> Sequence[Callable[[Any], Tensor]]:
         """For each view the function that makes it from an image."""
+
+
+@runtime_checkable
+class SupportsConditions(Protocol):
+    """A method that reads conditions itself, as one that chooses keys by them."""
+
+    @property
+    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
+        """The conditions that it reads, and the value types it accepts for each.
+
+        A class attribute, or a property where it depends on parameters.
+        """
 
 
 @runtime_checkable
@@ -465,18 +533,26 @@ class SupportsPretrained(Protocol):
 
 
 @runtime_checkable
-class SupportsColumn(Protocol):
-    """An evaluator that reads one metadata column; a data set without it is refused."""
+class SupportsImageSize(Protocol):
+    """A backbone's class that takes images of one size."""
 
-    @property
-    def column(self) -> str:
-        """The column's name."""
+    @staticmethod
+    def check_image_size(parameters: Mapping[str, Any], size: int) -> None:
+        """Refuse images of another size before the backbone is built; no network is made.
+
+        Args:
+            parameters: Of its constructor, all of them.
+            size: Height and width of the images that the views make, in pixels.
+
+        Raises:
+            ValueError: Saying which size is right.
+        """
 
 
 @runtime_checkable
-class SupportsValueTypes(Protocol):
-    """An evaluator whose column cannot have every value type."""
+class SupportsColumns(Protocol):
+    """An evaluator that reads metadata columns; a data set without one of them is refused."""
 
     @property
-    def value_types(self) -> Sequence[ValueType]:
-        """The value types that the column may have."""
+    def columns(self) -> Mapping[str, Sequence[ValueType]]:
+        """The columns that it reads, and the value types it accepts for each."""

@@ -39,7 +39,7 @@ ENGINE_FROM = 6
 
 NEIGHBORS = {
     "files": {"arguments"},
-    "networks": {"arguments"},
+    "networks": {"arguments", "files"},
     "protocols": {"pairs"},
     "metadata": {"protocols"},
     "cli": {"testing", "scaffold"},

@@ -73,6 +73,11 @@ class Timm(nn.Module):
         self._frozen = self._freeze(freeze, name) if freeze else []
         self.train()  # except frozen layers
 
+    @staticmethod
+    def check_image_size(parameters: Mapping[str, Any], size: int) -> None:
+        """Refuse images of another size than the model takes, as most ViTs do."""
+        timm_models.check_image_size(parameters["name"], parameters["options"] or {}, size)
+
     def _load(self, path: str | None) -> None:
         if path is not None:
             timm_models.load_weights(self.model, path)

@@ -41,7 +41,8 @@ class Attributes:
             to 0 to 1 over all k.
         target: T, the metadata column of class ids that ``k="auto"`` reads.
         missing: What to do with samples that lack an attribute (-1, NaN, an empty cell; with ``k``, one
-            of the k): ``"error"``, ``"own"`` (with ``k`` only) or ``"drop"``.
+            of the k): ``"error"``, ``"own"`` (with ``k`` only), ``"ignore"`` or ``"drop"`` (see
+            `ccl_plugins.conditions.Column`).
 
     Raises:
         ValueError: For two sources at once; for a ``k`` above the number of attributes, and tables that

@@ -26,7 +26,8 @@ class Column:
             over the training set; a constant entry becomes 0.
         value_type: What the column holds; None reads it from the data set's schema.
         missing: What to do with samples without a value (-1, NaN, an empty word): ``"error"``,
-            ``"own"`` (a positive of its own views only) or ``"drop"`` (left out of training).
+            ``"own"`` (a positive of its own views only), ``"ignore"`` (left out of the objectives that
+            read this condition) or ``"drop"`` (left out of training).
         dataset: The data set component whose schema is read; supplied by the pipeline.
 
     Raises:

@@ -43,7 +43,8 @@ class Encoder:
         file: Features, (N, f), to use instead of a model: ``.npy``, ``.safetensors`` or ``.parquet``.
         key: For ``.parquet``, the column that names the sample, as the data set's column of the same
             name does; None: row i is sample i.
-        missing: What to do with samples without features in the file: ``"error"`` or ``"drop"``.
+        missing: What to do with samples without features in the file: ``"error"``, ``"ignore"`` or
+            ``"drop"`` (see `ccl_plugins.conditions.Column`).
         cache: The folder where extracted features are kept; None: ``$CCL_CACHE``, else the user's
             cache.
         batch_size: Images per forward pass.
@@ -84,6 +85,8 @@ class Encoder:
             raise ValueError("give name=, a model of timm, or file=, a file of features; not both")
         if name is not None:
             timm_models.check_name(name)
+            if image_size is not None:
+                timm_models.check_image_size(name, options or {}, image_size, "image_size")
         self.name = name
         self.pretrained = pretrained
         self.checkpoint_path = checkpoint_path
@@ -109,7 +112,12 @@ class Encoder:
 
     def _extracted(self, name: str, split: Any) -> Tensor:
         model: nn.Module = timm_models.create(
-            name, self.pretrained, self.options, keep_head=self.head
+            name,
+            self.pretrained,
+            self.options,
+            keep_head=self.head,
+            instead="file=FILE, features that were computed elsewhere; or checkpoint_path=FILE, a file of"
+            " weights",
         )
         if self.checkpoint_path is not None:
             timm_models.load_weights(model, self.checkpoint_path, keep_head=self.head)

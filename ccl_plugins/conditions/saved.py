@@ -22,8 +22,8 @@ class Saved:
 
     Args:
         file: A safetensors file.
-        missing: What to do with samples without a value: ``"error"``, ``"own"`` (class ids only) or
-            ``"drop"``.
+        missing: What to do with samples without a value: ``"error"``, ``"own"`` (class ids only),
+            ``"ignore"`` or ``"drop"`` (see `ccl_plugins.conditions.Column`).
 
     Raises:
         FileNotFoundError: If there is no such file, when a pipeline is composed.

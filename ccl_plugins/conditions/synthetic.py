@@ -41,7 +41,8 @@ class Synthetic:
         branch: How many clusters merge from one level to the next, 2 or more.
         seed: Of the random choices; with 0 the first two families are those of the released code.
         column: The metadata column of T, class ids.
-        missing: What to do with samples without a label: ``"error"``, ``"own"`` or ``"drop"``.
+        missing: What to do with samples without a label: ``"error"``, ``"own"``, ``"ignore"`` or
+            ``"drop"`` (see `ccl_plugins.conditions.Column`).
 
     Raises:
         ValueError: For a number out of range; on use, for a level beyond the last and for more mixed

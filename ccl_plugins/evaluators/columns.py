@@ -47,6 +47,11 @@ def with_numbers(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
     return _without_missing(frozen, column, values, "continuous")
 
 
+def variance(x: Tensor) -> float:
+    """The mean variance of features (n, f), or 1 for features without any."""
+    return x.var(dim=0, correction=0).mean().item() or 1.0
+
+
 def _column(frozen: Frozen, column: str) -> Tensor:
     values = torch.as_tensor(choose(frozen.metadata, [column], "the data set")[column])
     if len(values) != len(frozen.features):

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from ccl_plugins.arguments import whole
 from ccl_plugins.evaluators.columns import top1, with_classes
-from ccl_plugins.protocols import Frozen
+from ccl_plugins.protocols import Frozen, ValueType
 
 
 class KNN:
@@ -33,14 +33,17 @@ class KNN:
         section 3.4, as in lightly; there ``temperature`` is 0.07.
     """
 
-    value_types = ("categorical",)
-
     def __init__(self, k: int = 20, temperature: float = 0.1, column: str = "label") -> None:
         if not temperature >= 0.002:
             raise ValueError(f"temperature must be 0.002 or more, not {temperature!r}")
         self.k = whole("k", k, 1)
         self.temperature = temperature
         self.column = column
+
+    @property
+    def columns(self) -> dict[str, tuple[ValueType, ...]]:
+        """The column that it predicts."""
+        return {self.column: ("categorical",)}
 
     def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
         """``{"knn/top1": fraction}``."""

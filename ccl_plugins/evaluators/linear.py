@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import positive, whole
-from ccl_plugins.evaluators.columns import top1, with_classes
-from ccl_plugins.protocols import Frozen
+from ccl_plugins.evaluators.columns import top1, variance, with_classes
+from ccl_plugins.protocols import Frozen, ValueType
 
 logger = logging.getLogger(__name__)
 
@@ -24,8 +24,10 @@ class LinearProbe:
     whose class it predicts; for another column, ``"linear-<column>/top1"``.
 
     Args:
-        reg: Weight of the penalty, above 0.  Papers use 1e-5 and 1e-6; these take many more
-            steps and, on a small training set, give a lower test accuracy.
+        reg: Weight of the penalty, above 0, in units of features².  None: 0.001 times the features' mean
+            variance, so that networks are compared whose features have another scale, as untrained and
+            trained ones do.  Papers use 1e-5 and 1e-6; these take many more steps and, on a small
+            training set, may give a lower test accuracy.
         max_iter: The most L-BFGS steps, 1 or more.  If they do not suffice, a warning is logged.
         column: Categorical column of the metadata that is predicted; samples without a class are left
             out, and a warning counts them.
@@ -39,25 +41,30 @@ class LinearProbe:
         the best of several penalties and epochs by test accuracy; this evaluator does not.
     """
 
-    value_types = ("categorical",)
-
-    def __init__(self, reg: float = 1e-4, max_iter: int = 1000, column: str = "label") -> None:
-        self.reg = positive("reg", reg)
+    def __init__(
+        self, reg: float | None = None, max_iter: int = 1000, column: str = "label"
+    ) -> None:
+        self.reg = None if reg is None else positive("reg", reg)
         self.max_iter = whole("max_iter", max_iter, 1)
         self.column = column
 
+    @property
+    def columns(self) -> dict[str, tuple[ValueType, ...]]:
+        """The column that it predicts."""
+        return {self.column: ("categorical",)}
+
     def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
         """``{"linear/top1": fraction}``."""
-        fit = softmax_regression(
-            *with_classes(train, self.column), reg=self.reg, max_iter=self.max_iter
-        )
+        x, known = with_classes(train, self.column)
+        reg = 1e-3 * variance(x) if self.reg is None else self.reg
+        fit = softmax_regression(x, known, reg=reg, max_iter=self.max_iter)
         if not fit.converged:
             logger.warning(
                 "The linear probe of %r stopped at max_iter=%d steps before its minimum; a larger reg "
                 "than %g, or max_iter, reaches it.",
                 self.column,
                 self.max_iter,
-                self.reg,
+                reg,
             )
         x, ids = with_classes(test, self.column)
         return top1("linear", self.column, fit.predict(x), ids)
@@ -94,7 +101,8 @@ def softmax_regression(
         y: (n,) class ids, of two classes or more.
         reg: Weight of the penalty, above 0.
         max_iter: Most steps of L-BFGS.
-        tol: Largest entry of the gradient at which the minimum counts as reached.
+        tol: Largest entry of the gradient, for features of unit variance, at which the minimum counts as
+            reached.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
@@ -102,16 +110,17 @@ def softmax_regression(
     ids = y.unique()
     if len(ids) < 2:
         raise ValueError(f"a linear probe needs two classes or more, there is only {ids.tolist()}")
-    # The bias is free: centered features have the same minimum, in fewer steps.
-    center = x.mean(dim=0)
+    # The bias is free: centered features have the same minimum, in fewer steps.  So have features in
+    # another unit, with the penalty in that unit.
+    center, unit = x.mean(dim=0), variance(x) ** 0.5
     # scikit-learn minimizes C * sum + |W|² / 2.  For two classes it has one row w, whose penalty is twice
     # that of our two rows w/2 and -w/2.
     scale = 2 if len(ids) > 2 else 1
-    model = LogisticRegression(C=1 / (scale * reg * len(x)), max_iter=max_iter, tol=tol)
+    model = LogisticRegression(C=unit**2 / (scale * reg * len(x)), max_iter=max_iter, tol=tol)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # reported by ``converged``
-        model.fit((x - center).numpy(), y.numpy())
-    weight, bias = torch.from_numpy(model.coef_), torch.from_numpy(model.intercept_)
+        model.fit(((x - center) / unit).numpy(), y.numpy())
+    weight, bias = torch.from_numpy(model.coef_) / unit, torch.from_numpy(model.intercept_)
     if len(ids) == 2:
         weight, bias = torch.cat([-weight, weight]) / 2, torch.cat([-bias, bias]) / 2
     return SoftmaxRegression(

@@ -6,15 +6,20 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import positive
-from ccl_plugins.evaluators.columns import with_numbers
-from ccl_plugins.protocols import Frozen
+from ccl_plugins.evaluators.columns import variance, with_numbers
+from ccl_plugins.protocols import Frozen, ValueType
+
+PENALTIES = [10.0 ** (power / 2) for power in range(-20, 9)]
+"""Weights of the penalty that are compared, relative to the mean variance of the features."""
 
 
 class Regression:
     """Error of a linear regression on frozen features, for example of a sensitive attribute.
 
     Minimizes ``mean over all entries of (prediction - value)² + reg |W|²``, without a penalty on the bias,
-    in closed form.
+    in closed form.  By default ``reg`` is chosen on the training samples alone: the value with which each
+    of them is best predicted from all others.  No value suits all data: 512 features of 520 samples that
+    say little about the column give an R² of -38 on new samples with 1e-6, and 0.00 with a chosen value.
 
     Gives, on the test samples, ``"<column>/mse"`` in the column's units squared, averaged over samples
     and columns, ``"<column>/r2"``, the explained variance averaged over columns, and for colors
@@ -24,12 +29,14 @@ class Regression:
         column: Continuous column of the metadata that is predicted; samples without a value are left
             out, and a warning counts them.
         reg: Weight of the penalty, above 0, in units of features²; the same for any unit of the column.
+            None: chosen among 29 values, 1e-10 to 1e4 times the features' mean variance, by the error
+            left on each training sample when it alone is left out.
         eight_bit: Whether to add ``mse255``, the error of a column in [0, 1] in units of 0 to 255; None
             does so for the column called ``color``.
 
     Raises:
         ValueError: If a parameter is out of its range; on use, if a column is missing or not continuous,
-            the splits' columns differ in width, or a value is infinite.
+            the splits' columns differ in width, a value is infinite, or there are fewer than two samples.
 
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), section 4.2 and appendix B; their
@@ -37,14 +44,17 @@ class Regression:
         tolerance of its optimizer.
     """
 
-    value_types = ("continuous",)
-
     def __init__(
-        self, column: str = "color", reg: float = 1e-6, eight_bit: bool | None = None
+        self, column: str = "color", reg: float | None = None, eight_bit: bool | None = None
     ) -> None:
         self.column = column
-        self.reg = positive("reg", reg)
+        self.reg = None if reg is None else positive("reg", reg)
         self.eight_bit = column == "color" if eight_bit is None else eight_bit
+
+    @property
+    def columns(self) -> dict[str, tuple[ValueType, ...]]:
+        """The column that it predicts."""
+        return {self.column: ("continuous",)}
 
     def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
         """``{"color/mse": ..., "color/r2": ..., "color/mse255": ...}``."""
@@ -54,6 +64,8 @@ class Regression:
         if len(values) < 2:
             raise ValueError("r2 needs two test samples or more, there is one")
         x, known = with_numbers(train, self.column)
+        if len(known) < 2:
+            raise ValueError("a regression needs two training samples or more, there is one")
         if known.shape[1] != values.shape[1]:
             raise ValueError(
                 f"column {self.column!r} has {known.shape[1]} entries a sample in training and "
@@ -68,12 +80,21 @@ class Regression:
         return metrics
 
 
-def ridge_regression(x: Tensor, y: Tensor, x_test: Tensor, *, reg: float) -> Tensor:
-    """Predictions (n, c) for x_test (n, f), of the ridge regression of y (N, c) on x (N, f)."""
-    from sklearn.linear_model import Ridge
+def ridge_regression(x: Tensor, y: Tensor, x_test: Tensor, *, reg: float | None) -> Tensor:
+    """Predictions (n, c) for x_test (n, f), of the ridge regression of y (N, c) on x (N, f).
 
-    # scikit-learn minimizes a sum over all entries.  Features of a trained network are often collinear: the
-    # solver by singular values needs no full rank and does not warn.
-    model = Ridge(alpha=reg * y.numel(), solver="svd").fit(x.numpy(), y.numpy())
-    predicted = torch.from_numpy(model.predict(x_test.numpy()))
+    With ``reg=None`` it is the one of `PENALTIES`, times the mean variance of x, with the least mean
+    squared error when each row of x is left out.
+    """
+    from sklearn.linear_model import Ridge, RidgeCV
+
+    # scikit-learn minimizes a sum over all entries.
+    if reg is None:
+        unit = y.numel() * variance(x)
+        model = RidgeCV(alphas=[unit * penalty for penalty in PENALTIES])
+    else:
+        # Features of a trained network are often collinear: the solver by singular values needs no full
+        # rank and does not warn.
+        model = Ridge(alpha=reg * y.numel(), solver="svd")
+    predicted = torch.from_numpy(model.fit(x.numpy(), y.numpy()).predict(x_test.numpy()))
     return predicted.reshape(len(x_test), -1)

@@ -34,10 +34,10 @@ def atomic_write(path: Path) -> Iterator[Path]:
         raise OSError(error.errno, reason, str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Bring a new name in a folder to the disk; only POSIX systems can."""
     if os.name != "posix":
         return

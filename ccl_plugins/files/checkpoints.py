@@ -1,18 +1,28 @@
-"""Checkpoints: weights and plain data in one file, read without pickle."""
+"""Checkpoints: weights and plain data in one file with a checksum, read without pickle.
+
+The file is a zip file of torch.  Its comment, which other readers skip, is the SHA-256 of all bytes
+before the comment: torch itself checks nothing, and reads other values from a file with a wrong bit.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections import OrderedDict
 from collections.abc import Mapping
 from importlib import metadata
+from io import BufferedRandom
 from pathlib import Path
 from typing import Any
 
 from ccl_plugins.files.atomic import atomic_write
 
+SEAL = b"sha256:"
+SEAL_SIZE = len(SEAL) + hashlib.sha256().digest_size * 2
+
 
 class DamagedCheckpoint(ValueError):
-    """A checkpoint that cannot be read: truncated, overwritten, or another kind of file."""
+    """A checkpoint that cannot be read: truncated, changed, or another kind of file."""
 
 
 def write_checkpoint(path: Path, data: Mapping[str, Any]) -> None:
@@ -29,9 +39,10 @@ def write_checkpoint(path: Path, data: Mapping[str, Any]) -> None:
     import torch
 
     _require_plain(data, "")
-    with atomic_write(path) as temporary, temporary.open("wb") as file:
+    with atomic_write(path) as temporary, temporary.open("w+b") as file:
         try:
             torch.save(data, file)
+            _seal(file)
         except RuntimeError as error:
             # torch's writer hides the system's error of a failed write.
             if isinstance(error.__context__, OSError):
@@ -44,13 +55,14 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: If there is no such file.
-        DamagedCheckpoint: If it is truncated or not a checkpoint.
+        DamagedCheckpoint: If it is not what was written, to the bit, or not a checkpoint.
     """
     import torch
 
     if not path.is_file():
         raise FileNotFoundError(f"there is no checkpoint {path}")
     try:
+        _check_seal(path)
         data = torch.load(path, map_location="cpu", weights_only=True)
     # The type of torch's error depends on the damaged place: zip reader, unpickler and others.
     except Exception as error:
@@ -63,6 +75,26 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise DamagedCheckpoint(f"{path} is no checkpoint: it holds a {type(data).__name__}")
     return data
+
+
+def _seal(file: BufferedRandom) -> None:
+    """Append the checksum of a zip file without comment as its comment."""
+    file.seek(-2, os.SEEK_END)  # where a zip file has the length of its comment
+    file.write(SEAL_SIZE.to_bytes(2, "little"))
+    file.seek(0)
+    digest = hashlib.file_digest(file, "sha256")
+    file.seek(0, os.SEEK_END)
+    file.write(SEAL + digest.hexdigest().encode())
+
+
+def _check_seal(path: Path) -> None:
+    digest, left = hashlib.sha256(), path.stat().st_size - SEAL_SIZE
+    with path.open("rb") as file:
+        while left > 0 and (read := file.read(min(left, 2**20))):
+            digest.update(read)
+            left -= len(read)
+        if file.read() != SEAL + digest.hexdigest().encode():
+            raise ValueError("its content does not have its checksum")
 
 
 def versions() -> dict[str, str]:

@@ -1,17 +1,24 @@
-"""Fingerprints: short strings that differ if weights or images differ."""
+"""Fingerprints: short strings that differ if weights, images or metadata differ."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 SAMPLED = 256
-"""The number of images read from a split that is neither in memory nor in files of known paths."""
+"""The number of images that are read from a split that does not have them in memory."""
+
+MOST_IN_MEMORY = 1 << 28
+"""The most bytes of images in memory that are read; of more, evenly spaced images."""
+
+MOST_IN_FILE = 1 << 20
+"""The most bytes of a file that are read."""
 
 
 def of_tensors(tensors: Mapping[str, Tensor]) -> str:
@@ -41,9 +48,126 @@ def of_split(split: Any) -> str:
             found = os.stat(path)
             digest.update(f"{path}\0{found.st_size}\0{found.st_mtime_ns}\0".encode())
         return digest.hexdigest()
-    for i in torch.linspace(0, len(split) - 1, min(SAMPLED, len(split))).long().tolist():
+    for i in _evenly_spaced(len(split), SAMPLED):
         _add(digest, str(i), _pixels(split[i][0]))
     return digest.hexdigest()
+
+
+def of_data(split: Any, read: Callable[[list[int]], list[str]]) -> dict[str, Any]:
+    """What identifies the data of a split wherever it lies, as plain data for `differences`.
+
+    That is the number of samples, the types and values of all metadata columns, and images: all that are
+    in memory (evenly spaced ones above 256 MiB); the sizes of all files and the bytes of 256 evenly spaced
+    ones; or 256 evenly spaced images of any other split.  Images that differ each time they are read are
+    left out.
+
+    Args:
+        split: A torch Dataset with ``metadata``.
+        read: Gives the `of_image` of samples, by index.
+    """
+    words = getattr(split, "vocabulary", {})
+    columns = {
+        str(name): _of_column(column, words.get(name)) for name, column in split.metadata.items()
+    }
+    return {"samples": len(split), "columns": columns, "images": _of_images(split, read)}
+
+
+def of_image(image: Any) -> str:
+    """The SHA-256 of an image's type, shape and pixels; empty for an object without any."""
+    pixels = _as_array(image)
+    return _of_array(pixels) if pixels.dtype.kind in "biufU" else ""
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """How data differ from those of an earlier `of_data`, in words; empty where they are the same."""
+    columns, others = now["columns"], before["columns"]
+    found = [f"there is no column {name!r}" for name in others if name not in columns]
+    found += [f"column {name!r} is new" for name in columns if name not in others]
+    if now["samples"] != before["samples"]:
+        return [f"{now['samples']} samples, not {before['samples']}", *found]
+    for name, (kind, values) in columns.items():
+        kind_before, values_before = others.get(name, (kind, values))
+        if kind != kind_before:
+            found.append(f"column {name!r} holds {kind}, not {kind_before}")
+        elif values != values_before:
+            found.append(f"column {name!r} has other values")
+    # Images without a fingerprint are not compared.
+    if now["images"] != before["images"] and now["images"] and before["images"]:
+        found.append("images differ")
+    return found
+
+
+def _of_images(split: Any, read: Callable[[list[int]], list[str]]) -> str:
+    if hasattr(split, "fingerprint"):
+        return str(split.fingerprint())
+    for name in ("images", "vectors", "samples"):
+        held = getattr(split, name, None)
+        if isinstance(held, Tensor) and held.ndim > 1 and len(held) == len(split):
+            bytes_each = max(1, held[:1].nbytes)
+            rows = _evenly_spaced(len(held), max(1, MOST_IN_MEMORY // bytes_each))
+            return of_tensors({"images": held if len(rows) == len(held) else held[rows]})
+    digest = hashlib.sha256()
+    sampled = _evenly_spaced(len(split), SAMPLED)
+    paths = _paths(split)
+    if paths is not None and os.path.isfile(paths[0]):
+        digest.update(",".join(map(_size, paths)).encode())
+        for i in sampled:
+            digest.update(_head(paths[i]))
+        return digest.hexdigest()
+    twice = sampled[:2]
+    found = read([*twice, *sampled])
+    if found[: len(twice)] != found[len(twice) : 2 * len(twice)] or "" in found:
+        return ""
+    digest.update(",".join(found).encode())
+    return digest.hexdigest()
+
+
+def _of_column(column: Any, words: Any) -> tuple[str, str]:
+    """A column's type, and the SHA-256 of its values, of the words of its ids too."""
+    try:
+        values = _as_array(column)
+    except ValueError:  # rows of different lengths
+        values = np.asarray(list(map(repr, column)))
+    if values.dtype.kind not in "biufU":
+        values = np.asarray(list(map(repr, values.tolist())))
+    kind = "words" if values.dtype.kind == "U" else str(values.dtype.newbyteorder("="))
+    return kind, _of_array(values, repr(words))
+
+
+def _as_array(values: Any) -> np.ndarray[Any, Any]:
+    if not isinstance(values, Tensor):
+        return np.asarray(values)
+    values = values.detach().cpu()
+    try:
+        return values.numpy()
+    except TypeError:  # a type that numpy lacks, as bfloat16
+        return values.double().numpy()
+
+
+def _of_array(values: np.ndarray[Any, Any], words: str = "") -> str:
+    native = np.ascontiguousarray(values, values.dtype.newbyteorder("="))
+    digest: Any = hashlib.sha256(f"{words}\0{native.dtype}\0{values.shape}\0".encode())
+    digest.update(native.reshape(-1).view(np.uint8))
+    return digest.hexdigest()
+
+
+def _evenly_spaced(size: int, most: int) -> list[int]:
+    return torch.linspace(0, size - 1, min(most, size), dtype=torch.float64).long().tolist()
+
+
+def _size(path: str) -> str:
+    try:
+        return str(os.stat(path).st_size)
+    except OSError:  # named by the data set when it is read
+        return ""
+
+
+def _head(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(MOST_IN_FILE)
+    except OSError:
+        return b""
 
 
 def _add(digest: Any, name: str, tensor: Tensor) -> None:
@@ -65,6 +189,4 @@ def _paths(split: Any) -> list[str] | None:
 def _pixels(image: Any) -> Tensor:
     if isinstance(image, Tensor):
         return image
-    import numpy as np
-
     return torch.from_numpy(np.array(image))

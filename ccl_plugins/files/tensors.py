@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,7 +38,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     near = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with atomic_write(path) as temporary:
         try:
-            save_file(near, temporary, {**metadata, CHECKSUM: of_tensors(near)})
+            save_file(near, temporary, {**metadata, CHECKSUM: _checksum(near, metadata)})
         except SafetensorError as error:  # for a failed write too
             raise OSError(str(error)) from error
 
@@ -52,9 +54,14 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         metadata = dict(file.metadata() or {})
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  no dict
     # Files of other programs have no checksum.
-    if metadata.pop(CHECKSUM, None) not in (None, of_tensors(tensors)):
-        raise DamagedFile(f"{path} is damaged: its tensors do not have its checksum")
+    if metadata.pop(CHECKSUM, None) not in (None, _checksum(tensors, metadata)):
+        raise DamagedFile(f"{path} is damaged: its content does not have its checksum")
     return tensors, metadata
+
+
+def _checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    words = json.dumps(dict(metadata), sort_keys=True)
+    return hashlib.sha256(f"{of_tensors(tensors)}{words}".encode()).hexdigest()
 
 
 def read_header(path: Path) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:

@@ -28,7 +28,7 @@ def check_policy(missing: str, value_type: ValueType | None = None) -> Missing:
     if missing == "own" and value_type not in (None, "categorical"):
         raise ValueError(
             f"missing='own' gives a sample a class of its own, but the condition is {value_type}:"
-            " missing='drop' leaves such samples out"
+            " missing='ignore' leaves such samples out of the objectives that read it"
         )
     return cast("Missing", missing)
 
@@ -55,8 +55,8 @@ def check_values(
         value_type: ``"categorical"`` class ids, 0 or more; ``"multi_label"`` 0/1 columns;
             ``"continuous"`` finite numbers.
         size: N.
-        missing: ``"error"`` refuses missing values; ``"own"`` makes each a class of its own; ``"drop"``
-            keeps them as -1 or NaN, since training leaves their samples out.
+        missing: ``"error"`` refuses missing values; ``"own"`` makes each a class of its own; ``"ignore"``
+            and ``"drop"`` keep them as -1 or NaN, and objectives or training leave their samples out.
 
     Raises:
         TypeError: If the values are no tensor.
@@ -78,7 +78,10 @@ def check_values(
     values = values.detach()
     lost = missing_entries(values, value_type)
     if missing == "error":
-        remedy = "give these samples a value, or the condition missing='drop'"
+        remedy = (
+            "give these samples a value, or the condition missing='ignore' (left out of the objectives"
+            " that read it) or 'drop' (left out of training)"
+        )
         if value_type == "categorical":
             remedy += " or 'own' (positive with their own views only)"
         refuse_rows(place, values, lost & values.isnan(), "missing (NaN)", remedy)

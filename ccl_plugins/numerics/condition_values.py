@@ -70,11 +70,34 @@ def squared_distance(a: Tensor, b: Tensor) -> Tensor:
     return square.fill_diagonal_(0) if a is b else square
 
 
+def missing_samples(values: Tensor) -> Tensor:
+    """(n,) True at samples without a value, of (n,), (n, c) or (u, n, c): NaN, -1 among class ids."""
+    entries = values.isnan() if values.dtype.is_floating_point else values == -1
+    if entries.ndim > 1:
+        entries = entries.any(-1)
+    return entries.any(0) if entries.ndim > 1 else entries
+
+
+def fill_missing(values: Tensor, missing: Tensor) -> Tensor:
+    """Replace the values of missing samples by those of the others, taken in turn; 0 if all are missing.
+
+    Args:
+        values: (n,), (n, c) or (u, n, c).
+        missing: (n,) bool.
+    """
+    sample = 1 if values.ndim == 3 else 0
+    place = torch.arange(len(missing), device=values.device)
+    present = missing.byte().argsort(stable=True)  # the present samples first
+    chosen = present[place % (~missing).sum().clamp_min(1)]
+    filled = values.index_select(sample, torch.where(missing, chosen, place))
+    return torch.where(missing.all(), 0, filled)
+
+
 def replace_invalid(values: Tensor, valid: Tensor, first: int) -> Tensor:
     """Replace invalid values by the first ``first`` values, taken in turn.
 
     So the contents of empty places reach no sum, and a median over all values is close to one over
-    the valid ones.  The first ``first`` values must be valid.
+    the valid ones.  The first ``first`` values must be finite.
     """
     place = torch.arange(len(values), device=values.device)
     return values[torch.where(valid, place, place % first)]

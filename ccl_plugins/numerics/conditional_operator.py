@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics.condition_values import as_vectors, replace_invalid
+from ccl_plugins.numerics.condition_values import as_vectors, fill_missing, replace_invalid
 from ccl_plugins.numerics.gram import exact_features, gram_of
 from ccl_plugins.numerics.kernel_functions import (
     KernelFunction,
@@ -79,7 +79,8 @@ def conditional_columns(
             tensor above 0, whose value is not read.
         rows: The n rows to compute: the samples of the batch that are anchors.
         valid: (m,) False for samples that do not exist, as in empty places of a queue; their rows and
-            columns are 0.  With ``queue``, all of the batch must be valid; without, its first sample.
+            columns are 0.  With ``queue``, the batch's values must be finite; those of the queue, and
+            those of an only batch, may be anything.
         queue: (m - b, c) or (m - b,), the condition of further samples; None: m is b.
         landmarks: The number of samples, evenly spaced, that represent all; None: the exact operator.
         dtype: The type of the result; None: float64 if ``z`` is float64, else float32.
@@ -106,7 +107,10 @@ def conditional_columns(
             if reads_one_hot(kernel):
                 return _of_classes(kernel, values.long(), ridge, rows, valid, out)
         if valid is not None:  # what an empty place holds must reach neither a median nor a sum
-            values = replace_invalid(values, valid, 1 if queue is None else len(batch))
+            if queue is None:
+                values = fill_missing(values, ~valid)
+            else:
+                values = replace_invalid(values, valid, len(batch))
         if landmarks is not None and landmarks < len(values):
             noise = torch.nan if is_zero(ridge) else ridge
             return columns_by_landmarks(kernel, values, noise, rows, valid, landmarks, out)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ccl_plugins.numerics.condition_values import as_vectors
+from ccl_plugins.numerics.condition_values import as_vectors, missing_samples
 from ccl_plugins.numerics.kernel_functions import KernelFunction, features_of
 from ccl_plugins.numerics.streaming import blocks
 
@@ -44,14 +44,16 @@ def gram_of(features: Features, values: Tensor, valid: Tensor | None = None) -> 
     Args:
         features: Gives the rows of Φ.
         values: (q,) or (q, c) condition values, q at least 1.
-        valid: (q,) False at values to leave out, whatever they hold; None: all count.
+        valid: (q,) False at values to leave out, whatever they hold; None: all count.  Values with NaN,
+            which are missing, are left out too.
     """
     rank = features(values[:1]).shape[1]
     total = torch.zeros(rank, rank, dtype=torch.float64, device=values.device)
     for columns in blocks(len(values), 2 * rank, values.device):
-        phi = features(values[columns]).double()
+        out = missing_samples(values[columns])
         if valid is not None:
-            phi = phi.masked_fill(~valid[columns, None], 0)
+            out = out | ~valid[columns]
+        phi = features(values[columns]).double().masked_fill(out[:, None], 0)
         total.addmm_(phi.mT, phi)
     return total
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ccl_plugins.arguments import finite
+from ccl_plugins.arguments import finite, one_of
+from ccl_plugins.numerics.condition_values import fill_missing, missing_samples
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.kernel_functions import similarities
 from ccl_plugins.numerics.precision import at_least_float32
@@ -28,7 +29,7 @@ class ContrastiveObjective(nn.Module):
     A subclass defines ``terms``, and ``value_types`` if it reads the condition named by ``on``.
     ``loss(pairs)`` takes the pairs that a method built; calling the objective takes raw embeddings, as
     lightly's losses do: ``objective(z0, z1, condition=z)``.  A parameter or buffer whose size is known
-    only in ``setup(tables)`` is registered as None: ``register_parameter(name, None)``.
+    only in ``setup(tables, sizes)`` is registered as None: ``register_parameter(name, None)``.
 
     A subclass documents only the constructor arguments that it adds; the reference and ``ccl info``
     take the others from below.
@@ -67,6 +68,8 @@ class ContrastiveObjective(nn.Module):
     """``"mean"``: a process computes the terms of its anchors; ``"replicated"``: those of all anchors."""
     hierarchies: bool = False
     """Whether a categorical condition may have several class ids per sample, (b, L)."""
+    reads_queue: bool = True
+    """Whether anchors are compared with a queue, if the method has one."""
     place: str = ""
     """The name under which a mixture holds this objective; empty outside of a mixture."""
     exclude_threshold = ScalarAttribute(finite, optional=True)
@@ -131,11 +134,26 @@ class ContrastiveObjective(nn.Module):
         host, so this compiles without graph breaks and never waits for the device.  Autocast is off.
         """
         with torch.autocast(pairs.anchors.device.type, enabled=False):
-            return self._mean(pairs, *self.terms(self._prepared(pairs)))
+            return self._mean(pairs, *self._counted(pairs))
+
+    def _counted(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """The terms of pairs of any method: an anchor without a value of a condition gets weight 0."""
+        prepared = self._prepared(pairs)
+        values, weights = self.terms(prepared)
+        if prepared.missing is None:
+            return values, weights
+        missing = prepared.missing[prepared.rows]
+        return values.masked_fill(missing, 0), weights.masked_fill(missing, 0)
 
     def _prepared(self, pairs: Pairs) -> Pairs:
-        """The pairs as ``terms`` takes them: excluded samples are no negatives, anchors replicated."""
+        """The pairs as ``terms`` takes them.
+
+        Samples without a value of a condition are masked, excluded samples are no negatives, and anchors
+        are replicated.
+        """
         pairs = pairs if self.distributed == "mean" else pairs.replicated()
+        if pairs.ignored:
+            pairs = pairs.known(self.conditions)
         if self.exclude is None:
             return pairs
         (kernel, _, on), threshold = self.exclude, self.exclude_threshold
@@ -158,6 +176,7 @@ class ContrastiveObjective(nn.Module):
         condition: Given | None = None,
         index: Tensor | None = None,
         extras: Mapping[str, Tensor] | None = None,
+        missing: Literal["error", "ignore"] = "error",
     ) -> Tensor:
         """The loss of raw embeddings.
 
@@ -167,6 +186,8 @@ class ContrastiveObjective(nn.Module):
                 names to these for an objective that reads several conditions.
             index: (b,) dataset indices, for an objective that keeps state per sample.
             extras: Further tensors by name, ``"<condition>/<name>"``, for an objective that reads them.
+            missing: ``"error"`` refuses samples without a value of a condition (NaN, -1 among class ids);
+                ``"ignore"`` leaves them out of the loss, as anchors and as keys.
 
         Raises:
             TypeError: For a missing condition, one that is not read, or one of another value type.
@@ -175,15 +196,26 @@ class ContrastiveObjective(nn.Module):
         """
         name = type(self).__name__
         stacked = stack_views(name, views, self.min_views)
-        values = read_condition(name, self.conditions, condition, stacked)
+        ignore = one_of("missing", missing, ("error", "ignore")) == "ignore"
+        values = read_condition(name, self.conditions, condition, stacked, ignore)
         if not torch.compiler.is_compiling():
-            self.check_condition(values)
+            known = {
+                k: fill_missing(z, missing_samples(z)) if ignore else z for k, z in values.items()
+            }
+            self.check_condition(known)
         with torch.autocast(stacked.device.type, enabled=False):
             stacked = at_least_float32(stacked)
             if self.embedding == "sphere":
                 stacked = functional.normalize(stacked, dim=-1)
             gathered = self.gather_distributed
-            pairs = in_batch(stacked, values, index, extras=extras, gather_distributed=gathered)
+            pairs = in_batch(
+                stacked,
+                values,
+                index,
+                extras=extras,
+                gather_distributed=gathered,
+                ignored=tuple(values) if ignore else (),
+            )
             return self.loss(pairs) if torch.compiler.is_compiling() else self.defined_loss(pairs)
 
     def check_condition(self, condition: Mapping[str, Tensor]) -> None:
@@ -195,7 +227,7 @@ class ContrastiveObjective(nn.Module):
         Raises:
             ValueError: For anchors at which the loss is undefined.
         """
-        terms, weights = self.terms(self._prepared(pairs))
+        terms, weights = self._counted(pairs)
         finite = terms.detach().isfinite()
         if not finite.all():
             undefined = (~finite).reshape(-1, terms.shape[-1]).any(0)
@@ -229,9 +261,9 @@ def own_terms(objective: Any, pairs: Pairs) -> tuple[Tensor, Tensor]:
 
     If the objective gathers tensors, all processes must call this at the same time.
     """
-    prepared = objective._prepared(pairs) if isinstance(objective, ContrastiveObjective) else pairs
+    terms = objective._counted if isinstance(objective, ContrastiveObjective) else objective.terms
     with torch.autocast(pairs.anchors.device.type, enabled=False):
-        values, weights = objective.terms(prepared)
+        values, weights = terms(pairs)
     if values.shape[-1] == pairs.anchors.shape[1]:
         return values, weights
     return values[:, pairs.rows], weights[:, pairs.rows]

@@ -181,6 +181,9 @@ class CCLK(ContrastiveObjective, ABC):
         else:
             with torch.no_grad():
                 weights = self.operator(pairs, i)(slice(None))
+        if pairs.missing is not None:  # rows of 0 have no logarithm, and NaN would reach gradients
+            own = functional.pad(pairs.own(), (0, weights.shape[1] - pairs.keys.shape[1]))
+            weights = torch.where(pairs.missing[pairs.rows, None], own.to(weights), weights)
         eligible = self.eligible(pairs)
         if eligible is None:
             return weights
@@ -190,6 +193,8 @@ class CCLK(ContrastiveObjective, ABC):
 
     def operator(self, pairs: Pairs, i: int) -> Columns:
         """Columns of the conditional operator, by the condition in anchor view ``i``."""
+        # The queue's Gram matrix leaves out samples without this condition, and not those without another.
+        other = any(name in pairs.ignored for name in self.conditions if name != self.on)
         return conditional_columns(
             self.kernel,
             pairs.condition_of(self.on, i),
@@ -199,7 +204,7 @@ class CCLK(ContrastiveObjective, ABC):
             queue=None if pairs.queue is None else pairs.queue_condition[self.on],
             landmarks=self.landmarks,
             dtype=pairs.anchors.dtype,
-            gram=pairs.extras.get(self.gram_name),
+            gram=None if other else pairs.extras.get(self.gram_name),
         )
 
     def released_operator(self, pairs: Pairs, i: int) -> Tensor:

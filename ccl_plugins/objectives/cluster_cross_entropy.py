@@ -12,7 +12,7 @@ from torch.nn import functional
 from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.objectives.base import ContrastiveObjective
 from ccl_plugins.pairs.pairs import Pairs
-from ccl_plugins.protocols import Table
+from ccl_plugins.protocols import Sizes, Table
 
 
 class ClusterCrossEntropy(ContrastiveObjective):
@@ -21,20 +21,20 @@ class ClusterCrossEntropy(ContrastiveObjective):
     Positives and negatives: none.  Each view is classified separately, all of equal weight.  With labels
     as the condition this is supervised training; with clusters, deep clustering.
 
-    The linear layer is a parameter of this objective.  It exists from construction if ``classes`` is
-    given, otherwise from ``setup``, which counts the classes in the condition's table.
+    The linear layer is a parameter of this objective.  It exists from construction if ``dim`` and
+    ``classes`` are given, as your own loop needs it, otherwise from ``setup``.
 
     Args:
-        dim: Width of the classified vectors: the backbone's ``num_features``, or the projection's width.
+        dim: Width of the classified vectors; None: of the backbone's features, or of the projections.
         classes: Number of classes, 2 or more; None: as many as the condition has when training starts.
-            A condition that is fitted again during training needs the number.
+            A condition that is fitted again during training, or in every step, needs the number.
         of: The vectors that are classified: ``"backbone"`` features or the ``"projection"``; in a call
             on raw embeddings, these.
 
     Raises:
         TypeError: For a number that is not whole.
         ValueError: For a number out of range, class ids of ``classes`` or more, vectors of another
-            width, and use before the layer exists.
+            width than ``dim``, and use before the layer exists.
 
     Source:
         Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), section 4, the
@@ -45,40 +45,56 @@ class ClusterCrossEntropy(ContrastiveObjective):
     value_types = ("categorical",)
     min_views = 1
     embedding: Literal["sphere", "raw"] = "raw"
+    reads_queue = False
 
     def __init__(
         self,
-        dim: int,
+        dim: int | None = None,
         classes: int | None = None,
         *,
         of: Literal["backbone", "projection"] = "backbone",
         on: str = "condition",
     ) -> None:
         super().__init__()
-        self.dim = whole("dim", dim, 1)
-        if classes is not None:
-            whole("classes", classes, 2)
+        self.dim = None if dim is None else whole("dim", dim, 1)
+        self.classes = None if classes is None else whole("classes", classes, 2)
         self.of = one_of("of", of, ("backbone", "projection"))
         self.on = on
-        self.head = None if classes is None else nn.Linear(dim, classes)
+        self.head: nn.Linear | None = None
+        if dim is not None and classes is not None:
+            self.head = nn.Linear(dim, classes)
 
-    def setup(self, tables: Mapping[str, Table] | Mapping[str, Tensor]) -> None:
-        """Create the linear layer if ``classes`` was not given; called before the optimizer exists.
+    def setup(self, tables: Mapping[str, Table], sizes: Sizes) -> None:
+        """Create the linear layer, unless ``dim`` and ``classes`` were given.
 
-        Args:
-            tables: The conditions' values (N,) by name.
+        Raises:
+            ValueError: If the run's vectors have another width than ``dim``, and for class ids of
+                ``classes`` or more.
         """
-        table = tables[self.on]
-        ids = table.values if isinstance(table, Table) else table
+        width = sizes.features if self.of == "backbone" else sizes.embedding
+        if self.dim not in (None, width):
+            raise ValueError(
+                f"ClusterCrossEntropy has dim={self.dim}, and the vectors of of={self.of!r} have {width}"
+                " columns: leave dim out"
+            )
+        table, classes = tables.get(self.on), self.classes
         if self.head is None:
-            self.head = nn.Linear(self.dim, max(int(ids.max()) + 1, 2))
-        self._check_ids(ids)
+            if classes is None:
+                if table is None:
+                    raise ValueError(
+                        f"ClusterCrossEntropy cannot count the classes of {self.on!r}, which has no table:"
+                        " give classes=..."
+                    )
+                classes = max(int(table.values.max()) + 1, 2)
+            self.head = nn.Linear(width, classes)
+        if table is not None:
+            self._check_ids(table.values)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *args: Any) -> None:
         # A layer that ``setup`` created has the size that was saved, in a part of another module too.
         weight = state_dict.get(f"{prefix}head.weight")
         if self.head is None and weight is not None:
-            self.head = nn.Linear(self.dim, len(weight))
+            self.head = nn.Linear(weight.shape[1], len(weight))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def check_condition(self, condition: Mapping[str, Tensor]) -> None:
@@ -90,10 +106,13 @@ class ClusterCrossEntropy(ContrastiveObjective):
         x = pairs.features
         if x is None or self.of == "projection":
             x = pairs.anchors
-        if x.shape[-1] != self.dim:
-            raise ValueError(f"dim is {self.dim}, but the vectors have {x.shape[-1]} columns")
+        layer = self._layer()
+        if x.shape[-1] != layer.in_features:
+            raise ValueError(
+                f"dim is {layer.in_features}, but the vectors have {x.shape[-1]} columns"
+            )
         ids = pairs.condition_of(self.on)[pairs.rows].expand(x.shape[:2])
-        logits = self._layer()(x)
+        logits = layer(x)
         values = functional.cross_entropy(logits.flatten(0, 1), ids.flatten(), reduction="none")
         values = values.view(x.shape[:2])
         return values, torch.ones_like(values)
@@ -101,7 +120,8 @@ class ClusterCrossEntropy(ContrastiveObjective):
     def _layer(self) -> nn.Linear:
         if self.head is None:
             raise ValueError(
-                "ClusterCrossEntropy has no linear layer yet: give classes=..., or call setup(tables)"
+                "ClusterCrossEntropy has no linear layer yet: give classes=... and dim=..., or call"
+                " setup(tables, sizes)"
             )
         return self.head
 

@@ -57,5 +57,7 @@ class FairCCLK(CCLK):
 
 def other_samples(pairs: Pairs) -> Tensor:
     """0-d, the number b - 1 of samples beside the anchor over which the operator was solved."""
-    others = pairs.anchors.new_full((), pairs.keys.shape[1] - 1)
-    return others if pairs.queue_valid is None else others + pairs.queue_valid.sum()
+    others = pairs.anchors.new_zeros(()) + (pairs.samples - 1)
+    if pairs.queue_valid is not None:
+        others = others + pairs.queue_valid.sum()
+    return others.clamp_min(0)  # no sample at all has a value of the condition

@@ -34,9 +34,17 @@ def stack_views(name: str, views: Sequence[Tensor], min_views: int) -> Tensor:
 
 
 def read_condition(
-    name: str, wanted: Wanted, given: Given | None, views: Tensor
+    name: str, wanted: Wanted, given: Given | None, views: Tensor, ignore: bool = False
 ) -> dict[str, Tensor]:
-    """The values of each condition that an objective reads; ``name`` is the objective's."""
+    """The values of each condition that an objective reads.
+
+    Args:
+        name: The objective's.
+        wanted: The conditions that it reads.
+        given: What the caller gave.
+        views: (u, b, d).
+        ignore: Whether values may be missing: NaN, or -1 among class ids.
+    """
     if given is None:
         if wanted:
             raise TypeError(
@@ -58,7 +66,7 @@ def read_condition(
         raise TypeError(f"{name} reads the condition {missing[0]!r}, but got {sorted(named)}")
     if unread := [key for key in named if key not in wanted]:
         raise TypeError(f"{name} reads {_list(wanted)}, and not the condition {unread[0]!r}")
-    return {key: _values(name, key, named[key], wanted[key], views) for key in wanted}
+    return {key: _values(name, key, named[key], wanted[key], views, ignore) for key in wanted}
 
 
 def value_type_of(z: Tensor) -> ValueType:
@@ -71,13 +79,15 @@ def value_type_of(z: Tensor) -> ValueType:
     return "multi_label" if z.ndim == 2 and z.dtype in (torch.bool, torch.uint8) else "categorical"
 
 
-def _values(name: str, key: str, z: object, accepted: Sequence[ValueType], views: Tensor) -> Tensor:
+def _values(
+    name: str, key: str, z: object, accepted: Sequence[ValueType], views: Tensor, ignore: bool
+) -> Tensor:
     if isinstance(z, tuple | list):
         if len(z) != len(views):
             raise ValueError(
                 f"{key} has {len(z)} tensors for {len(views)} views: give one per view"
             )
-        parts = [_values(name, key, part, accepted, views) for part in z]
+        parts = [_values(name, key, part, accepted, views, ignore) for part in z]
         if parts[0].ndim != 2:
             raise ValueError(f"{key} given per view must be (b, c), not {tuple(parts[0].shape)}")
         return torch.stack(parts)
@@ -94,16 +104,21 @@ def _values(name: str, key: str, z: object, accepted: Sequence[ValueType], views
             f" ({z.dtype}, {tuple(z.shape)})"
         )
     if z.dtype.is_floating_point:
-        _refuse_non_finite(key, z)
+        _refuse_non_finite(key, z, ignore)
     elif not torch.compiler.is_compiling():
-        way_out = "; ids begin at 0, and -1 means a missing value: leave these samples out"
-        _refuse_rows(f"{key} holds class ids below 0", z.reshape(len(z), -1) < 0, way_out)
+        way_out = (
+            '; ids begin at 0, and -1 means a missing value: missing="ignore" leaves these out'
+        )
+        below = z.reshape(len(z), -1) < (-1 if ignore else 0)
+        _refuse_rows(f"{key} holds class ids below {-1 if ignore else 0}", below, way_out)
     return z
 
 
-def _refuse_non_finite(what: str, x: Tensor) -> None:
+def _refuse_non_finite(what: str, x: Tensor, ignore: bool = False) -> None:
     if not torch.compiler.is_compiling():
-        _refuse_rows(f"{what} holds NaN or inf", ~x.detach().isfinite().reshape(len(x), -1))
+        entries = x.detach().reshape(len(x), -1)
+        found = entries.isinf() if ignore else ~entries.isfinite()
+        _refuse_rows(f"{what} holds {'inf' if ignore else 'NaN or inf'}", found)
 
 
 def _refuse_rows(what: str, entries: Tensor, way_out: str = "") -> None:

@@ -15,9 +15,11 @@ from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, changing, pr
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import (
     Objective,
+    Sizes,
     SupportsAfterStep,
     SupportsHierarchies,
     SupportsProgress,
+    SupportsReadsQueue,
     SupportsScalars,
     SupportsSetup,
     SupportsStatistics,
@@ -74,6 +76,8 @@ class Mixture(ContrastiveObjective):
         means = [member.distributed == "mean" for member in members.values()]
         self.distributed = "mean" if all(means) else "replicated"
         self.hierarchies = any(each.hierarchies for each in self._members(SupportsHierarchies))
+        ignoring = [each for each in self._members(SupportsReadsQueue) if not each.reads_queue]
+        self.reads_queue = len(ignoring) < len(members)
         self._conditions = _common_value_types(members)
         self.set_place("")
 
@@ -89,10 +93,10 @@ class Mixture(ContrastiveObjective):
             if isinstance(part.objective, ContrastiveObjective):
                 part.objective.set_place(f"{place}/{name}" if place else name)
 
-    def setup(self, tables: Mapping[str, Table]) -> None:
-        """Let the objectives create parameters that depend on the conditions' tables."""
+    def setup(self, tables: Mapping[str, Table], sizes: Sizes) -> None:
+        """Let the objectives create parameters that depend on the conditions' tables and on sizes."""
         for member in self._members(SupportsSetup):
-            member.setup(tables)
+            member.setup(tables, sizes)
 
     def after_step(self) -> None:
         """Let the objectives change their state after an optimizer step."""

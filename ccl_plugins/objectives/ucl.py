@@ -125,7 +125,10 @@ class UCL(ContrastiveObjective):
         if not isinstance(self.o, str):
             return log(self.o)
         if self.o == "batch":
-            return math.log(pairs.keys.shape[1])
+            samples = pairs.samples
+            if isinstance(samples, int):
+                return math.log(samples)
+            return samples.clamp_min(1).to(pairs.anchors.dtype).log()
         return count(others).clamp_min(1).log()
 
 

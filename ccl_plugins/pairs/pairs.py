@@ -7,13 +7,17 @@ asks for them, and a weight that belongs to two samples is computed once for all
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics.condition_values import replace_invalid
+from ccl_plugins.numerics.condition_values import (
+    fill_missing,
+    missing_samples,
+    replace_invalid,
+)
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.precision import at_least_float32
 
@@ -51,6 +55,9 @@ class Pairs:
             objective decides.
         negative: (n, m + q) bool, the other samples that may be negatives; None: all.  With
             ``positive``, samples that are neither are left out.
+        ignored: Names of conditions whose missing values (NaN, -1 among class ids) leave a sample out of
+            the objectives that read them.
+        missing: (m,) True at samples that are left out: they are neither anchors nor keys; None: none.
     """
 
     anchors: Tensor
@@ -75,12 +82,39 @@ class Pairs:
     draws: Tensor | None = None
     positive: Tensor | None = None
     negative: Tensor | None = None
+    ignored: tuple[str, ...] = ()
+    missing: Tensor | None = None
     _products: dict[tuple[int, int], Tensor] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def rows(self) -> slice:
         """The positions of the anchors among the key samples."""
         return slice(self.offset, self.offset + self.anchors.shape[1])
+
+    @property
+    def samples(self) -> int | Tensor:
+        """The number of key samples; a 0-d tensor if some are missing."""
+        return self.keys.shape[1] if self.missing is None else (~self.missing).sum()
+
+    def known(self, names: Iterable[str]) -> Pairs:
+        """These pairs without the samples that lack a value of one of these conditions.
+
+        Only values of conditions in ``ignored`` may be missing.  Shapes stay as they are: the samples
+        are masked, in the batch by ``missing`` and in the queue by ``queue_valid``, and their values of
+        these conditions are replaced by those of other samples.
+        """
+        on = [name for name in names if name in self.ignored and name in self.condition]
+        if not on:
+            return self
+        found = [missing_samples(self.condition[name]) for name in on]
+        missing = torch.stack(found if self.missing is None else [*found, self.missing]).any(0)
+        valid = self.queue_valid
+        if valid is not None:
+            queued = [missing_samples(self.queue_condition[name]) for name in on]
+            valid = valid & ~torch.stack(queued).any(0)
+        filled = {name: fill_missing(self.condition[name], missing) for name in on}
+        condition = {**self.condition, **filled}
+        return replace(self, condition=condition, missing=missing, queue_valid=valid)
 
     def cross(self, symmetric: bool = True) -> Iterator[tuple[int, int]]:
         """Positions of anchor and key of different views; not ``symmetric``: only earlier view to later."""
@@ -124,6 +158,8 @@ class Pairs:
     def others(self, only: Tensor | None = None) -> Tensor:
         """(n, m) True at the batch's other samples that count, restricted to ``only`` (n, m + q)."""
         others = ~self.own()
+        if self.missing is not None:
+            others = others & ~self.missing & ~self.missing[self.rows, None]
         if self.batch_candidates is not None:
             others = others & self.batch_candidates
         for mask in (self._given(), only):
@@ -134,11 +170,13 @@ class Pairs:
         """(n, q) or (1, q) True at the queue's entries that count, restricted to ``only`` (n, m + q).
 
         Entries that are not filled, of the anchor's own image, or neither positive nor negative in the
-        masks of a user do not count.
+        masks of a user do not count, and none does for an anchor that is missing.
         """
         if self.queue_valid is None:
             raise ValueError("these pairs have no queue")
         valid = self.queue_valid[None, :]
+        if self.missing is not None:
+            valid = valid & ~self.missing[self.rows, None]
         if self.queue_index is not None and self.index is not None:
             for index in (self.index, self.partner):
                 if index is not None:
@@ -182,16 +220,20 @@ class Pairs:
 
         Empty places of the queue have values of the batch.
         """
-        values, valid = self.condition_of(on, i), self.valid()
-        if valid is None:
+        values = self.condition_of(on, i)
+        if self.queue_valid is None:
             return values
-        return replace_invalid(torch.cat([values, self.queue_condition[on]]), valid, len(values))
+        every = torch.cat([self.queue_valid.new_ones(len(values)), self.queue_valid])
+        return replace_invalid(torch.cat([values, self.queue_condition[on]]), every, len(values))
 
     def valid(self) -> Tensor | None:
-        """(m + q,) True at the batch's samples and the queue's filled places; None without a queue."""
+        """(m + q,) True at the samples of batch and queue that are there; None: all are."""
+        present = None if self.missing is None else ~self.missing
         if self.queue_valid is None:
-            return None
-        return torch.cat([self.queue_valid.new_ones(self.keys.shape[1]), self.queue_valid])
+            return present
+        if present is None:
+            present = self.queue_valid.new_ones(self.keys.shape[1])
+        return torch.cat([present, self.queue_valid])
 
     def condition_of(self, name: str, i: int = 0) -> Tensor:
         """(m,) or (m, c) values of a condition in anchor view ``i``."""
@@ -244,7 +286,7 @@ class Pairs:
         (sims, keep), *more = self.negatives(i, j, within_view, where)
         if self.draws is not None:
             return [(self.own_sim(i, j)[:, None], None), (sims, keep), *more]
-        masks = (self.batch_candidates, self.positive, self.negative, where)
+        masks = (self.missing, self.batch_candidates, self.positive, self.negative, where)
         return [(sims, None if all(m is None for m in masks) else keep | self.own()), *more]
 
     def _drawn(
@@ -255,6 +297,8 @@ class Pairs:
             keep = torch.ones_like(draws, dtype=torch.bool)
             if self.anchor_views[i] == self.key_views[j]:  # a drawn anchor is no negative of itself
                 keep = ~self.own().gather(1, draws)
+            if self.missing is not None:
+                keep = keep & ~self.missing[draws] & ~self.missing[self.rows, None]
             if only is not None:
                 keep = keep & only.gather(1, draws)
             blocks.append((self.sim(i, j).gather(1, draws), keep))
@@ -327,6 +371,7 @@ def in_batch(
     features: Tensor | None = None,
     extras: Mapping[str, Tensor] | None = None,
     gather_distributed: bool = False,
+    ignored: tuple[str, ...] = (),
 ) -> Pairs:
     """Every view of a batch compared with every other: SimCLR's pairs.
 
@@ -337,6 +382,7 @@ def in_batch(
         features: (u, n, f).
         extras: Further tensors by name, not one row per sample.
         gather_distributed: Compare with the samples of all processes; each has n samples.
+        ignored: Names of conditions whose missing values leave a sample out (see `Pairs`).
     """
     from lightly.utils import dist
 
@@ -361,4 +407,5 @@ def in_batch(
         features=features,
         shared=True,
         extras=extras or {},
+        ignored=ignored,
     )

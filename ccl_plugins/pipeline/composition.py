@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ccl_plugins._engine import engine
 from ccl_plugins.kinds import registry
+from ccl_plugins.metadata.variables import place_of, variables
 from ccl_plugins.pipeline import requirements
 from ccl_plugins.pipeline.record import plugins_of
 
@@ -104,17 +105,24 @@ class Composition:
         with torch.random.fork_rng(devices=[]):
             objective = self.choices["objective"].build(cache={})
             self.views = self.choices["views"].build(cache={})
-            self.built_conditions = {
-                name: choice.build(supplied, cache=cache)
-                for name, choice in self.conditions.items()
-            }
+            built = {n: c.build(supplied, cache=cache) for n, c in self.conditions.items()}
             self.built_evaluators = [choice.build(supplied) for choice in self.evaluators]
-        requirements.check_conditions(self.built_conditions)
-        unread = requirements.check(objective, self.views, self.built_conditions)
+            requirements.check_image_size(self.choices["backbone"], self.views)
+        requirements.check_conditions(built)
+        self.built_conditions = variables(built)
+        requirements.check_views(objective, self.views)
+        read = requirements.check_read(objective, self.built_conditions)
+        with torch.random.fork_rng(devices=[]):
+            read |= requirements.read_by_method(
+                self.choices["method"], self._build_method, self.built_conditions
+            )
+        requirements.warn_of_unread_queue(objective, self.choices["method"])
         self.sampler_on = requirements.read_by_sampler(
             self.choices["sampler"], self.built_conditions
         )
-        if unread := [name for name in unread if name != self.sampler_on]:
+        found = self.built_conditions.items()
+        reached = {place_of(n, c) for n, c in found if n in {*read, self.sampler_on}}
+        if unread := [name for name in built if name not in reached]:
             warnings.warn(
                 f"nothing in this pipeline reads the condition {', '.join(unread)}", stacklevel=4
             )
@@ -124,16 +132,20 @@ class Composition:
         from ccl_plugins.training.parts import Parts
 
         cache: dict[Any, Any] = {}
-        supplied = {"backbone": self.choices["backbone"].build(cache=cache)}
         return Parts(
             dataset=self.dataset,
             views=self.views,
-            method=self.choices["method"].build(supplied, cache=cache),
+            method=self._build_method(cache),
             objective=self.choices["objective"].build(cache=cache),
             conditions=self.built_conditions,
             sampler=lambda **given: self.choices["sampler"].build(given),
             sampler_on=self.sampler_on,
         )
+
+    def _build_method(self, cache: dict[Any, Any] | None = None) -> Any:
+        cache = {} if cache is None else cache
+        supplied = {"backbone": self.choices["backbone"].build(cache=cache)}
+        return self.choices["method"].build(supplied, cache=cache)
 
     def with_settings(self, **settings: Any) -> Self:
         """The same pipeline with other settings of training; nothing is read or built again.

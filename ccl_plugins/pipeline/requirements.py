@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import difflib
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
+from ccl_plugins.metadata.variables import source_of
 from ccl_plugins.protocols import (
     VALUE_TYPES,
     SupportsBatchCheck,
-    SupportsColumn,
+    SupportsColumns,
+    SupportsConditions,
     SupportsHierarchies,
     SupportsHierarchy,
+    SupportsImageSize,
+    SupportsMissing,
     SupportsReadConditions,
-    SupportsValueTypes,
+    SupportsReadsQueue,
     SupportsWithinBatch,
 )
 
@@ -38,32 +44,94 @@ def check_conditions(conditions: Mapping[str, Any]) -> None:
             )
 
 
-def check(objective: Any, views: Any, conditions: Mapping[str, Any]) -> list[str]:
-    """Check that an objective gets what it needs; return the names of conditions it does not read."""
+def check_views(objective: Any, views: Any) -> None:
+    """Check that an objective gets as many views as it compares."""
     name = type(objective).__name__
     if views.count < objective.min_views:
         raise ValueError(
             f"{name} needs at least {objective.min_views} views, and these views give {views.count}:"
             f" use views multi with count={objective.min_views}"
         )
-    for wanted, value_types in objective.conditions.items():
+
+
+def check_read(reader: Any, conditions: Mapping[str, Any]) -> set[str]:
+    """Check that an objective or a method gets the conditions that it reads; return their names."""
+    name = type(reader).__name__
+    declared = _declared(reader, "conditions", reader.conditions)
+    for wanted, value_types in declared.items():
         if wanted not in conditions:
-            raise ValueError(_missing(name, wanted, value_types, list(conditions)))
+            raise ValueError(_missing(reader, wanted, value_types, conditions))
         condition = conditions[wanted]
-        value_type, kind = condition.value_type, type(condition).__name__
+        value_type, kind = condition.value_type, _kind(condition)
         if value_type not in value_types:
             raise ValueError(
                 f"{name} needs a {' or '.join(value_types)} condition, and {wanted!r}, {kind}, is"
                 f" {value_type}{_way_out(value_type, value_types)}"
             )
+        if isinstance(condition, SupportsMissing) and condition.missing == "ignore":
+            _check_ignores(reader, wanted)
         several = isinstance(condition, SupportsHierarchy) and condition.hierarchy
-        if several and not (isinstance(objective, SupportsHierarchies) and objective.hierarchies):
+        if several and not (isinstance(reader, SupportsHierarchies) and reader.hierarchies):
             raise ValueError(
                 f"{name} reads one class id per sample, and {wanted!r}, {kind}, is a hierarchy of several:"
                 " give it one level (wordnet(level=...)) or one k (clusters(k=...)), or make a condition"
                 " of each"
             )
-    return [each for each in conditions if each not in objective.conditions]
+    return set(declared)
+
+
+def read_by_method(
+    method: Any, build: Callable[[], Any], conditions: Mapping[str, Any]
+) -> set[str]:
+    """Check that a method gets the conditions that it reads; return their names.
+
+    Args:
+        method: The choice.
+        build: Builds it; called only if its class says that it reads conditions.
+        conditions: The built conditions of the pipeline, by name.
+    """
+    return check_read(build(), conditions) if hasattr(method.spec.load(), "conditions") else set()
+
+
+def warn_of_unread_queue(objective: Any, method: Any) -> None:
+    """Warn if an objective does not compare with the queue of the chosen method."""
+    ignored = isinstance(objective, SupportsReadsQueue) and not objective.reads_queue
+    if ignored and hasattr(method.spec.load(), "read_conditions"):
+        name = type(objective).__name__
+        warnings.warn(
+            f"{name} compares with no queue, so {method.spec.name}'s has no effect: use a method"
+            " without a queue, as simclr or moco_v3",
+            stacklevel=5,
+        )
+
+
+def _declared(reader: Any, member: str, found: Any) -> Mapping[str, Any]:
+    """A declaration of what is read, once its form is checked."""
+    well_formed = isinstance(found, Mapping) and all(
+        isinstance(types, tuple | list | set | frozenset)
+        and types
+        and all(value_type in VALUE_TYPES for value_type in types)
+        for types in found.values()
+    )
+    if not well_formed:
+        raise ValueError(
+            f"{type(reader).__name__}.{member} must have value types ({', '.join(VALUE_TYPES)}) by name, as"
+            f" {{'color': ('continuous',)}}, not {found!r}"
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def _check_ignores(reader: Any, wanted: str) -> None:
+    from ccl_plugins.objectives.base import ContrastiveObjective
+
+    for each in reader.modules():
+        reads = hasattr(each, "terms") and wanted in each.conditions
+        if reads and not isinstance(each, ContrastiveObjective):
+            raise ValueError(
+                f"the condition {wanted!r} has missing='ignore', and {type(each).__name__} is no subclass"
+                " of ContrastiveObjective, which leaves such samples out: derive it from there, or give"
+                " the condition missing='own' or 'drop'"
+            )
 
 
 def check_tables(conditions: Any, evaluate: Any, fit: Any) -> None:
@@ -82,44 +150,70 @@ def check_tables(conditions: Any, evaluate: Any, fit: Any) -> None:
 
 def check_columns(evaluators: Iterable[Any], dataset: Any) -> None:
     """Check that the data set has the columns that built evaluators read, with the right value types."""
-    reading = [e for e in evaluators if isinstance(e, SupportsColumn) and e.column is not None]
-    schema = dataset.schema() if reading else {}
-    for each in reading:
-        name, column = type(each).__name__, each.column
-        accepted = each.value_types if isinstance(each, SupportsValueTypes) else VALUE_TYPES
-        if column not in schema:
-            raise ValueError(
-                f"the evaluator {name} reads the column {column!r}, and the data set has"
-                f" {', '.join(schema)}"
-            )
-        if schema[column] not in accepted:
-            raise ValueError(
-                f"the evaluator {name} needs a {' or '.join(accepted)} column, and {column!r} is"
-                f" {schema[column]}"
-            )
+    declared = [
+        (type(each).__name__, _declared(each, "columns", each.columns))
+        for each in evaluators
+        if isinstance(each, SupportsColumns)
+    ]
+    schema = dataset.schema() if declared else {}
+    for name, columns in declared:
+        for column, accepted in columns.items():
+            if column not in schema:
+                raise ValueError(
+                    f"the evaluator {name} reads the column {column!r}, and the data set has"
+                    f" {', '.join(schema)}"
+                )
+            if schema[column] not in accepted:
+                raise ValueError(
+                    f"the evaluator {name} needs a {' or '.join(accepted)} column, and {column!r} is"
+                    f" {schema[column]}"
+                )
+
+
+def check_image_size(backbone: Any, views: Any) -> None:
+    """Check that a backbone takes images of the size that the views make; ``backbone`` is the choice."""
+    cls, size = backbone.spec.load(), getattr(views, "size", None)
+    if isinstance(cls, type) and isinstance(cls, SupportsImageSize) and isinstance(size, int):
+        cls.check_image_size(backbone.params, size)
 
 
 def check_method(method: Any, batch_size: int, conditions: Mapping[str, Any]) -> None:
     """Check that a built method can take batches of this size and compare by these conditions."""
     if isinstance(method, SupportsBatchCheck):
         method.check_batch(batch_size)
+    if isinstance(method, SupportsConditions):
+        check_read(method, conditions)
     has_queue = isinstance(method, SupportsReadConditions)
     for name, condition in conditions.items():
         if has_queue and isinstance(condition, SupportsWithinBatch) and condition.within_batch:
             raise ValueError(
-                f"the condition {name!r}, {type(condition).__name__}, compares samples of one batch alone,"
+                f"the condition {name!r}, {_kind(condition)}, compares samples of one batch alone,"
                 f" so {type(method).__name__} cannot compare a queue of earlier"
                 " batches by it: use a method without a queue, as simclr or moco_v3"
             )
 
 
-def _missing(name: str, wanted: str, value_types: Any, present: list[str]) -> str:
+def _kind(condition: Any) -> str:
+    return type(source_of(condition)).__name__
+
+
+def _nearest(wanted: str, present: Sequence[str]) -> str:
+    """The name that was probably meant: a variable of that name, one spelled like it, or the first."""
+    variables = [name for name in present if name.endswith(f"/{wanted}")]
+    return (variables or difflib.get_close_matches(wanted, present, 1) or present)[0]
+
+
+def _missing(reader: Any, wanted: str, value_types: Any, present: Mapping[str, Any]) -> str:
     message = (
-        f"{name} reads the condition {wanted!r} ({' or '.join(value_types)}), and the pipeline has"
+        f"{type(reader).__name__} reads the condition {wanted!r} ({' or '.join(value_types)}), and the"
+        f" pipeline has {', '.join(map(repr, present)) or 'none'}"
     )
-    if not present:
-        return f"{message} none: give it condition=..."
-    return f"{message} {', '.join(map(repr, present))}: give the objective on={present[0]!r}"
+    suitable = [name for name, each in present.items() if each.value_type in value_types]
+    if suitable and getattr(reader, "on", None) == wanted:
+        return f"{message}: give it on={_nearest(wanted, suitable)!r}"
+    if present or wanted != "condition":
+        return f"{message}: give the pipeline conditions={{{wanted!r}: ...}}"
+    return f"{message}: give the pipeline condition=..."
 
 
 def _way_out(value_type: str, value_types: Any) -> str:
@@ -147,20 +241,29 @@ def read_by_sampler(sampler: Any, conditions: Mapping[str, Any]) -> str | None:
         present = ", ".join(map(repr, conditions))
         raise ValueError(
             f"the sampler {name} reads the condition {on!r}, and the pipeline has "
-            + (f"{present}: give the sampler on={next(iter(conditions))!r}" if present else "none")
+            + (
+                f"{present}: give the sampler on={_nearest(on, list(conditions))!r}"
+                if present
+                else "none"
+            )
         )
     condition = conditions[on]
     if condition.refresh == "batch":
         raise ValueError(
-            f"the sampler {name} reads the condition {on!r}, {type(condition).__name__}, which is computed"
+            f"the sampler {name} reads the condition {on!r}, {_kind(condition)}, which is computed"
             " from embedded batches: batches are drawn by conditions with refresh 'never' or 'epoch'"
+        )
+    if isinstance(condition, SupportsMissing) and condition.missing == "ignore":
+        raise ValueError(
+            f"the sampler {name} reads the condition {on!r}, whose missing='ignore' keeps samples without a"
+            " value in training: draw batches by a condition with missing='own' or 'drop'"
         )
     value_types = getattr(sampler.spec.load(), "value_types", None)
     accepted = None if value_types is None else value_types(sampler.params)
     if accepted is not None and condition.value_type not in accepted:
         raise ValueError(
             f"the sampler {sampler!r} needs a {' or '.join(accepted)} condition, and {on!r},"
-            f" {type(condition).__name__}, is {condition.value_type}"
+            f" {_kind(condition)}, is {condition.value_type}"
             f"{_way_out(condition.value_type, accepted)}"
         )
     return on

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 from pathlib import Path
+
+from ccl_plugins.files.atomic import sync_folder
+
+EXPORTED = ("model.safetensors", "config.json", "SHA256SUMS")
+"""The files of an export."""
 
 
 class Layout:
@@ -17,6 +22,8 @@ class Layout:
         self.folder = folder
         self.record = folder / "pipeline.json"
         """What was trained: the pipeline's record and the plug-ins that gave callbacks."""
+        self.overwritten = folder / ".overwritten"
+        """The record while its run is deleted: as long as it is here, no other file of a run counts."""
         self.metrics = folder / "metrics.json"
         """What was measured last."""
         self.before = folder / "before.json"
@@ -24,18 +31,51 @@ class Layout:
         self.weights = folder / "weights.pt"
         """The weights of a finished run."""
         self.checkpoints = folder / "checkpoints"
-        self.figures = folder / "figures"
         self.exported = folder / "timm"
         """The folder that an export goes to by default."""
 
+    @property
+    def holds_run(self) -> bool:
+        """Whether the folder holds a run; what is left of one that was overwritten is none."""
+        if self.overwritten.exists():
+            return False
+        return self.record.exists() or any(self.checkpoints.glob("*.ckpt"))
+
     def delete(self) -> None:
-        """Delete all files of the run, and nothing else in the folder."""
-        for file in (self.record, self.before, self.metrics, self.weights):
+        """Delete all files of the run, and nothing else in the folder.
+
+        The run ends when its record gets another name: at once, and before anything is deleted.  So
+        wherever the deletion stops, the run is whole or its files no longer count; the next call goes on.
+
+        Raises:
+            OSError: If a file cannot be deleted; a note says what becomes of the rest.
+        """
+        if not self.folder.is_dir():
+            return
+        if self.record.exists():
+            os.replace(self.record, self.overwritten)
+        else:
+            self.overwritten.touch()
+        sync_folder(self.folder)
+        try:
+            self._delete_files()
+        except OSError as error:
+            error.add_note(f"the next run in {self.folder} deletes what is left of the old one")
+            raise
+        sync_folder(self.folder)
+        self.overwritten.unlink()
+
+    def _delete_files(self) -> None:
+        exported = [self.exported / name for name in EXPORTED]
+        for file in (self.before, self.metrics, self.weights, *exported):
             file.unlink(missing_ok=True)
         self.delete_events()
-        for folder in (self.checkpoints, self.figures, self.exported):
-            if folder.is_dir():
-                shutil.rmtree(folder)
+        for file in self.checkpoints.glob("*.ckpt"):
+            if not file.is_dir():  # which no run writes
+                file.unlink()
+        for folder in (self.checkpoints, self.exported):
+            if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
+                folder.rmdir()
 
     def delete_events(self) -> None:
         """Delete the TensorBoard events."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.arguments import whole
-from ccl_plugins.files.checkpoints import read_checkpoint
+from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
+from ccl_plugins.files.lock import owning
 from ccl_plugins.pipeline.composition import Composition
 from ccl_plugins.pipeline.information import plane
 from ccl_plugins.pipeline.record import check_plugins, read_json, write_json
@@ -52,6 +54,7 @@ class Pipeline(Composition):
             settings: `ccl_plugins.training.FitSettings`, in place of the pipeline's own.
 
         Raises:
+            FolderInUse: If another process writes to the folder.
             RunExists: If the folder holds a run, and neither ``resume`` nor ``overwrite`` is given.
             RunInterrupted: If training was stopped before its end.
         """
@@ -117,17 +120,20 @@ class Run:
         return parts
 
     def _weights(self) -> dict[str, dict[str, Tensor]]:
-        """The networks' weights, of the finished run or of its newest readable checkpoint."""
+        """The networks' weights, of the finished run or of its newest readable checkpoint.
+
+        Warns:
+            UserWarning: If a damaged file is passed over for another; names the damaged file.
+        """
         from ccl_plugins.training.checkpointing import by_step, file_of, newest
 
         file, folder = self.layout.weights, self.layout.checkpoints
         latest = next(iter(by_step(folder)), None)
-        if file.is_file():
-            saved = read_checkpoint(file)
-            # A finished run that is resumed for more epochs has checkpoints of later steps.
-            if latest is None or latest.name <= file_of(folder, saved["step"]).name:
-                return {name: saved[name] for name in ("method", "objective")}
-        elif latest is None:
+        saved = _finished(file, or_else=latest)
+        # A finished run that is resumed for more epochs has checkpoints of later steps.
+        if saved and (latest is None or latest.name <= file_of(folder, saved["step"]).name):
+            return {name: saved[name] for name in ("method", "objective")}
+        if latest is None:
             raise FileNotFoundError(
                 f"{self.path} holds no weights: training stopped before its first checkpoint, or the"
                 " folder was deleted"
@@ -202,11 +208,15 @@ class Run:
 
         Args:
             device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
+
+        Raises:
+            FolderInUse: If another process trains or measures the run.
         """
-        self._method_on(device)
-        metrics = measure(self.parts, self.pipeline, *self.splits)
-        write_json(self.layout.metrics, metrics)
-        self._log(metrics)
+        with owning(self.path):
+            self._method_on(device)
+            metrics = measure(self.parts, self.pipeline, *self.splits)
+            write_json(self.layout.metrics, metrics)
+            self._log(metrics)
         self.__dict__["metrics"] = metrics
         return metrics
 
@@ -219,6 +229,19 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
+
+
+def _finished(file: Path, or_else: Path | None) -> dict[str, Any] | None:
+    """The weights of a finished run; None if there are none, or if they are damaged and others are not."""
+    if not file.is_file():
+        return None
+    try:
+        return read_checkpoint(file)
+    except DamagedCheckpoint as damage:
+        if or_else is None:
+            raise
+        warnings.warn(f"{damage}; the newest checkpoint is read instead", stacklevel=3)
+        return None
 
 
 def _read_metrics(file: Path) -> dict[str, float]:

@@ -6,10 +6,12 @@ Errors of the first two are mistakes of the user; nothing is written or deleted 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ccl_plugins.files.lock import owning, refuse_in_use
 from ccl_plugins.kinds import registry
 from ccl_plugins.pipeline.changes import other_run
 from ccl_plugins.pipeline.composition import Composition
@@ -22,7 +24,6 @@ from ccl_plugins.runs.origin import naming
 if TYPE_CHECKING:
     from ccl_plugins.training.parts import Parts
     from ccl_plugins.training.resume_point import ResumePoint
-    from ccl_plugins.training.settings import FitSettings
 
 
 class RunExists(FileExistsError):
@@ -43,6 +44,7 @@ class Plan:
         resume: Whether the run in the folder is continued.
         overwrite: Whether the run in the folder is deleted.
         point: The checkpoint to continue from; None at the start of training.
+        seen: The checkpoints that were there when the folder was checked.
     """
 
     pipeline: Composition
@@ -50,6 +52,7 @@ class Plan:
     resume: bool
     overwrite: bool
     point: ResumePoint | None
+    seen: tuple[Path, ...]
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class Prepared:
         parts: The built parts.
         split: The training split.
         record: The record of the run, as plain data.
+        fingerprint: What identifies the training split.
         callbacks: Lightning callbacks.
     """
 
@@ -68,6 +72,7 @@ class Prepared:
     parts: Parts
     split: Any
     record: Mapping[str, Any]
+    fingerprint: Mapping[str, Any]
     callbacks: list[Any]
 
 
@@ -79,6 +84,7 @@ def check(
     ``resume`` also begins a run that was stopped before its first checkpoint.
 
     Raises:
+        FolderInUse: If another process writes to the folder.
         RunExists: If the folder holds a run, and neither ``resume`` nor ``overwrite`` is given.
         ValueError: For devices that cannot share a batch, for evaluators of columns that the data set
             lacks, and if the run to be resumed is of another pipeline.
@@ -90,20 +96,29 @@ def check(
     check_processes(pipeline.settings)
     check_columns(pipeline.built_evaluators, pipeline.dataset)
     layout = Layout(out)
-    if not resume and is_first():
-        _check_free(layout, overwrite)
+    if is_first():
+        refuse_in_use(layout.folder)
+        if not resume:
+            _check_free(layout, overwrite)
+    seen = _checkpoints(layout) if resume else ()
     point = _resume_point(pipeline, layout) if resume else None
-    return Plan(pipeline, layout, resume, overwrite, point)
+    return Plan(pipeline, layout, resume, overwrite, point, seen)
 
 
 def _check_free(layout: Layout, overwrite: bool) -> None:
     if layout.folder.exists() and not layout.folder.is_dir():
         raise RunExists(f"{layout.folder} is a file; a run needs a folder")
-    if not overwrite and (layout.record.exists() or layout.checkpoints.exists()):
+    if not overwrite and layout.holds_run:
         raise RunExists(
             f"{layout.folder} already holds a run: --resume (resume=True) continues it, --overwrite"
             " (overwrite=True) deletes it, another output folder leaves it alone"
         )
+
+
+def _checkpoints(layout: Layout) -> tuple[Path, ...]:
+    from ccl_plugins.training.checkpointing import by_step
+
+    return tuple(by_step(layout.checkpoints))
 
 
 def _resume_point(pipeline: Composition, layout: Layout) -> ResumePoint | None:
@@ -112,6 +127,8 @@ def _resume_point(pipeline: Composition, layout: Layout) -> ResumePoint | None:
     from ccl_plugins.training.resume_point import ResumePoint
 
     _check_free(layout, overwrite=True)
+    if layout.overwritten.exists():
+        return None  # what is left of that run is deleted before this one begins
     point = ResumePoint.newest(layout.checkpoints) if by_step(layout.checkpoints) else None
     if point is None and layout.weights.exists():
         raise RunExists(
@@ -143,8 +160,11 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = ()) -> Prepared:
         TypeError: For callbacks that are no Lightning callbacks.
         ValueError: For a batch or a condition that the method cannot take, and for data that cannot be
             read or that views and backbone cannot take.
+        OtherData: If the run to be resumed began with other data.
     """
     from ccl_plugins.training.randomness import seed_everything
+    from ccl_plugins.training.same_data import fingerprint, refuse_other_data
+    from ccl_plugins.training.sizes import widths
 
     pipeline = plan.pipeline
     seed_everything(pipeline.settings.seed)
@@ -157,31 +177,13 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = ()) -> Prepared:
         split = parts.dataset("train")
         if plan.overwrite:
             parts.dataset("test")  # no run is deleted for data that cannot be read
-        _try_one(parts, split, pipeline.settings)
-    return Prepared(plan, parts, split, record, listed)
-
-
-def _try_one(parts: Parts, split: Any, settings: FitSettings) -> None:
-    """Send one sample through the views and the backbone, which may not take such data."""
-    import torch
-
-    from ccl_plugins.training.features import evaluating
-    from ccl_plugins.training.loader import Items, collate
-    from ccl_plugins.training.randomness import undisturbed
-
-    if not len(split):
-        return
-    loader = torch.utils.data.DataLoader(
-        Items(split, parts.views, settings.seed),
-        batch_sampler=[[(0, 0, 0)]],
-        collate_fn=collate,
-        # Files that a data set opens when it is first read may not be shared with the workers.
-        num_workers=0 if settings.workers == 0 else 1,
-        generator=torch.Generator(),
-    )
-    (batch,) = loader
-    with undisturbed(), evaluating(parts.method), torch.no_grad():
-        parts.method.encode(batch.views[0])
+        if len(split):
+            widths(parts, split, pipeline.settings)  # views and networks may not take such data
+        found = fingerprint(split, pipeline.settings.workers)
+        # The data of other processes is compared with the first one's when they are joined.
+        if plan.point is not None and is_first():
+            refuse_other_data(plan.point, found, parts, split, pipeline.settings.seed)
+    return Prepared(plan, parts, split, record, found, listed)
 
 
 def train(
@@ -200,16 +202,18 @@ def train(
         before: Called with the metrics before training, if they are measured.
 
     Raises:
-        RunExists: If a run was written into the folder in the meantime.
+        FolderInUse: If another process writes to the folder.
+        RunExists: If another process has written to the folder in the meantime.
         RunInterrupted: If training was stopped before its end.
         CannotBegin: If the conditions' tables or the sampler cannot be made.
-        NonFiniteLoss: If the loss becomes NaN or infinite.
+        NotFinite: If the loss or the weights become NaN or infinite.
     """
     from ccl_plugins.training.fitting import fit
 
     plan, parts = prepared.plan, prepared.parts
     layout, pipeline = plan.layout, plan.pipeline
-    with naming(pipeline):
+    # The first process owns the folder, for all.
+    with naming(pipeline), owning(layout.folder) if is_first() else nullcontext():
         if is_first():
             _begin(prepared)
             if plan.point is None and _pretrained(parts):
@@ -221,6 +225,7 @@ def train(
             prepared.split,
             pipeline.settings,
             prepared.record,
+            prepared.fingerprint,
             events=layout.folder,
             checkpoints=layout.checkpoints,
             weights=layout.weights,
@@ -238,10 +243,12 @@ def _begin(prepared: Prepared) -> None:
     """Clear the folder as the plan says, and write the record."""
     plan = prepared.plan
     layout = plan.layout
-    if plan.overwrite:
+    if plan.overwrite or layout.overwritten.exists():
         layout.delete()
     elif not plan.resume:
         _check_free(layout, overwrite=False)  # it was checked before other runs were trained
+    elif plan.seen != _checkpoints(layout):
+        raise RunExists(f"{layout.folder}: another process has gone on with this run: start again")
     elif plan.point is None:
         layout.delete_events()  # of a run that was killed before its first checkpoint
     layout.folder.mkdir(parents=True, exist_ok=True)

@@ -27,16 +27,23 @@ class RawBatch:
         views: (u, n, d).
         condition: By name (n,), (n, c) or (u, n, c).
         extras: Tensors that belong to no sample.
+        ignored: Names of conditions whose missing values leave samples out.
     """
 
     views: Tensor
     condition: Mapping[str, Tensor] = field(default_factory=dict)
     extras: Mapping[str, Tensor] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
 
     def rows(self, which: Any) -> RawBatch:
         """Some of the samples, or all in another order."""
         taken = {k: z[:, which] if z.ndim == 3 else z[which] for k, z in self.condition.items()}
         return replace(self, views=self.views[:, which], condition=taken)
+
+    def without_values(self, rows: Tensor) -> RawBatch:
+        """The same batch with conditions that are missing, and ignored, at some samples."""
+        lost = {name: _lose(z, rows) for name, z in self.condition.items()}
+        return replace(self, condition=lost, ignored=tuple(lost))
 
     def to(self, dtype: torch.dtype) -> RawBatch:
         """The same batch with embeddings and extras of another floating-point type."""
@@ -62,6 +69,13 @@ def conditions(objective: Any, n: int) -> dict[str, Tensor]:
     return {k: _cast(condition_values(types, n, i), torch.float64) for i, (k, types) in wanted}
 
 
+def _lose(z: Tensor, rows: Tensor) -> Tensor:
+    if z.dtype in (torch.bool, torch.uint8):
+        z = z.float()
+    gap = torch.nan if z.is_floating_point() else -1
+    return z.index_fill(1 if z.ndim == 3 else 0, rows, gap)
+
+
 def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x.to(dtype) if x.is_floating_point() else x
 
@@ -85,13 +99,17 @@ def pairs_of(objective: Any, batch: RawBatch, gather: bool = False) -> Pairs:
         batch.views,
         batch.extras,
         gather_distributed=gather,
+        ignored=batch.ignored,
     )
 
 
-def queue_pairs(objective: Any, batch: RawBatch, filled: int, rest: float) -> Pairs:
+def queue_pairs(
+    objective: Any, batch: RawBatch, filled: int, rest: float, lost: Tensor | None = None
+) -> Pairs:
     """Pairs with momentum keys and a queue of 6 keys; until it is full, the batch's keys count too.
 
-    The first ``filled`` places of the queue are valid, and the others hold the number ``rest``.
+    The first ``filled`` places of the queue are valid, and the others hold the number ``rest``.  Conditions
+    are missing at the places ``lost``.
     """
     count, n, width = batch.views.shape
     queue = normal(6, width, seed=5, dtype=batch.views.dtype)
@@ -103,6 +121,8 @@ def queue_pairs(objective: Any, batch: RawBatch, filled: int, rest: float) -> Pa
     }
     for z in earlier.values():
         z[filled:] = int(rest)
+    if lost is not None:
+        earlier = {name: _lose(z, lost) for name, z in earlier.items()}
     return replace(
         pairs_of(objective, batch),
         keys=projections(objective, (batch.views + noise).detach()),
@@ -110,7 +130,7 @@ def queue_pairs(objective: Any, batch: RawBatch, filled: int, rest: float) -> Pa
         queue=projections(objective, queue),
         queue_valid=torch.arange(6) < filled,
         queue_condition=earlier,
-        queue_index=torch.tensor([0, 20, 21, 22, 23, 24]),
+        queue_index=torch.tensor([0, 19, 20, 21, 22, 23]),
         batch_candidates=torch.tensor(filled < 6),
     )
 

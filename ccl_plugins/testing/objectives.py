@@ -13,10 +13,13 @@ from unittest import SkipTest
 import torch
 from torch import Tensor
 
+from ccl_plugins.objectives import ContrastiveObjective, Mixture
 from ccl_plugins.protocols import (
+    Sizes,
     StopsGradient,
     SupportsAfterStep,
     SupportsProgress,
+    SupportsReadsQueue,
     SupportsSetup,
     Table,
     ValueType,
@@ -50,8 +53,9 @@ def observe(subject: Subject, objective: Any) -> Any:
 def prepare(objective: Any, dtype: torch.dtype = torch.float64) -> Any:
     """Set up an objective with tables of 24 rows, as before the first step of training, and cast it."""
     if isinstance(objective, SupportsSetup):
+        tables = {k: Table(z) for k, z in conditions(objective, SAMPLES).items()}
         with seeded():  # equal parameters on two processes
-            objective.setup({k: Table(z) for k, z in conditions(objective, SAMPLES).items()})
+            objective.setup(tables, Sizes(SAMPLES, WIDTH, WIDTH, steps=10))
     return objective.to(dtype)
 
 
@@ -273,6 +277,45 @@ def check_a_queue_is_read_as_far_as_it_is_filled(subject: Subject) -> None:
         where = f"with {filled} of 6 places filled"
         require(bool(zeros[0].isfinite()), f"{where} the loss is {zeros[0]}")
         require_exact(zeros, sevens, where)
+
+
+def check_samples_without_a_value_are_left_out(subject: Subject) -> None:
+    """Samples that lack a value, under ``missing="ignore"``, must be neither anchors nor keys.
+
+    The loss and its gradient must be those of the batch without them.  Read the number of samples from
+    ``pairs.samples``, and masks from ``pairs``.
+    """
+    objective, batch = prepared(subject)
+    if not isinstance(objective, ContrastiveObjective) or not batch.condition:
+        raise SkipTest("it reads no condition, or is no ContrastiveObjective, which masks samples")
+    if isinstance(objective, Mixture):
+        raise SkipTest("each of its objectives leaves out the samples that lack its own conditions")
+    lost, kept = torch.tensor([0, 5]), torch.tensor([1, 2, 3, 4, 6, 7])
+    value, gradient = value_and_gradient(loss_of, objective, batch.without_values(lost))
+    expected = value_and_gradient(loss_of, objective, batch.rows(kept))
+    require_exact((value, gradient[:, kept]), expected, f"without a value in rows {lost.tolist()}")
+    require_exact(gradient[:, lost], torch.zeros_like(gradient[:, lost]), "by these rows")
+    none = batch.without_values(torch.arange(8))
+    found = value_and_gradient(loss_of, objective, none)
+    zeros = torch.zeros_like(found[0]), torch.zeros_like(found[1])
+    require_exact(found, zeros, "without a value in any row")
+
+
+def check_reads_a_queue_if_it_says_so(subject: Subject) -> None:
+    """Other keys in a queue must change the loss, unless an attribute ``reads_queue = False`` denies it.
+
+    A loss that compares the samples of a batch alone, as one of another library, has this attribute.
+    """
+    objective, _ = prepared(subject)
+    batch = raw_batch(objective, n=4, views=max(objective.min_views, 2))
+    pairs, losses = queue_pairs(objective, batch, 6, 0.0), []
+    for sign in (1, -1):
+        queue = None if pairs.queue is None else sign * pairs.queue
+        with seeded(), torch.no_grad():
+            losses.append(objective.loss(replace(pairs, queue=queue)))
+    declared = not isinstance(objective, SupportsReadsQueue) or objective.reads_queue
+    found = f"reads_queue is {declared}, and with two queues the losses are {losses}"
+    require(declared != torch.equal(*losses), found)
 
 
 def _queue_loss(filled: int, rest: float, objective: Any, batch: RawBatch) -> Tensor:

@@ -9,4 +9,6 @@ from ccl_plugins.training.fitting import FitResult as FitResult
 from ccl_plugins.training.fitting import fit as fit
 from ccl_plugins.training.parts import Parts as Parts
 from ccl_plugins.training.resume_point import ResumePoint as ResumePoint
+from ccl_plugins.training.same_data import OtherData as OtherData
+from ccl_plugins.training.same_data import fingerprint as fingerprint
 from ccl_plugins.training.settings import FitSettings as FitSettings

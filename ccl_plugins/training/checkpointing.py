@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import logging
-import signal
-import threading
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytorch_lightning as pl
 from lightning_fabric.plugins import TorchCheckpointIO
 from pytorch_lightning.callbacks import Checkpoint
 from torch import distributed as dist
+from torch import nn
 
 from ccl_plugins.files.checkpoints import (
     DamagedCheckpoint,
@@ -24,52 +21,17 @@ from ccl_plugins.files.checkpoints import (
     write_checkpoint,
 )
 from ccl_plugins.training import ranks
-from ccl_plugins.training.monitor import Monitor
+from ccl_plugins.training.interrupt import Interrupt
+from ccl_plugins.training.monitor import (
+    Monitor,
+    non_finite_weights,
+    refuse_non_finite_weights,
+)
 from ccl_plugins.training.randomness import generator_states
 from ccl_plugins.training.settings import FitSettings
 
-logger = logging.getLogger(__name__)
-
 OURS = "ccl_plugins"
 """The key of this library's part of Lightning's checkpoints."""
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-class Interrupt:
-    """A context that records a request to stop; a second Ctrl-C stops at once.
-
-    It does nothing outside the main thread, where Python cannot set signal handlers.
-    """
-
-    def __init__(self) -> None:
-        self.requested = False
-        self._former: dict[int, Any] = {}
-
-    def __enter__(self) -> Interrupt:
-        if threading.current_thread() is threading.main_thread():
-            self._former = {number: signal.getsignal(number) for number in SIGNALS}
-            self.listen()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._former.items():
-            signal.signal(number, handler)
-        self._former = {}
-
-    def listen(self) -> None:
-        """Install the handlers; called again after Lightning has replaced the one for SIGTERM."""
-        for number in self._former:
-            signal.signal(number, self._request)
-
-    def _request(self, number: int, frame: FrameType | None) -> None:
-        if self.requested and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        self.requested = True
-        logger.warning(
-            "%s: finishing the step and writing a checkpoint; Ctrl-C again stops at once",
-            signal.Signals(number).name,
-        )
 
 
 class CheckpointFiles(TorchCheckpointIO):
@@ -141,8 +103,8 @@ def last_good(folder: Path) -> str:
 class Checkpointing(Checkpoint):
     """Writes checkpoints every few epochs or steps, at the end, and when a stop is requested.
 
-    It writes between optimizer steps only: checkpoints have no accumulated gradients.  The monitor first
-    checks that losses are finite.
+    It writes between optimizer steps only: checkpoints have no accumulated gradients.  Losses and weights
+    are first checked: what is not finite is not written, and the checkpoint before stays the newest.
     """
 
     def __init__(
@@ -162,6 +124,13 @@ class Checkpointing(Checkpoint):
         """Whether the run was stopped on request."""
         self._saved = False
         self._step = 0
+        self._infinite: set[str] = set()
+        """Buffers that hold infinity by design, as those of a smallest value do."""
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Note the buffers that hold infinity before training."""
+        found = non_finite_weights(pl_module.parts.networks)
+        self._infinite = {name for name, is_parameter in found.items() if not is_parameter}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Install the signal handlers again, over Lightning's."""
@@ -203,11 +172,16 @@ class Checkpointing(Checkpoint):
             "format": 1,
             "consumed": pl_module.consumed.batches,
             "tables": pl_module.tables.state_dict(),
+            "fingerprint": pl_module.fingerprint,
             "generators": states,
             "settings": pl_module.settings.to_dict(),
             "record": self.record,
             "versions": versions(),
         }
+
+    def check_weights(self, networks: Mapping[str, nn.Module], step: int) -> None:
+        """Refuse weights that have become NaN or infinite; see `refuse_non_finite_weights`."""
+        refuse_non_finite_weights(networks, step, self._infinite)
 
     def _is_due_by_steps(self) -> bool:
         every = self.settings.checkpoint_every_steps
@@ -215,6 +189,7 @@ class Checkpointing(Checkpoint):
 
     def _save(self, trainer: pl.Trainer, pl_module: Any) -> None:
         self.monitor.check(trainer)
+        self.check_weights(pl_module.parts.networks, self._step)
         if trainer.logger is not None:
             # A resumed run logs later steps only.
             trainer.logger.save()

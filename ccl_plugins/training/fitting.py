@@ -39,6 +39,7 @@ def fit(
     split: Any,
     settings: FitSettings,
     record: Mapping[str, Any],
+    fingerprint: Mapping[str, Any],
     *,
     events: Path,
     checkpoints: Path,
@@ -56,6 +57,7 @@ def fit(
         split: The training split of their data set.
         settings: How to train.
         record: The record of the run, as plain data; kept in every checkpoint.
+        fingerprint: What identifies the split, from `fingerprint`; kept in every checkpoint.
         events: The folder for TensorBoard events, which exists.
         checkpoints: The folder for checkpoints.
         weights: The file for the final weights.
@@ -65,29 +67,34 @@ def fit(
 
     Raises:
         CannotBegin: If a ValueError is raised before the first step, while the conditions' tables are
-            fitted and the sampler is made.
+            fitted and the sampler is made; on several processes, if they see different data.
         NonFiniteLoss: If the loss becomes NaN or infinite, naming step, samples and last checkpoint.
+        NonFiniteWeights: If weights to be written are NaN or infinite, naming step and last checkpoint.
     """
     from ccl_plugins.files.checkpoints import versions, write_checkpoint
-    from ccl_plugins.training.checkpointing import Checkpointing, Interrupt, last_good
+    from ccl_plugins.training.checkpointing import Checkpointing, last_good
+    from ccl_plugins.training.interrupt import Interrupt
     from ccl_plugins.training.loader import beside_workers
     from ccl_plugins.training.module import TrainingModule
-    from ccl_plugins.training.monitor import Monitor, NonFiniteLoss
+    from ccl_plugins.training.monitor import Monitor, NotFinite
     from ccl_plugins.training.randomness import seed_everything
     from ccl_plugins.training.trainer import make_trainer, quiet
 
     monitor = Monitor(settings.log_every, settings.batch_size)
     with _until_begun(monitor), Interrupt() as interrupt, quiet():
         seed_everything(settings.seed)
-        module = TrainingModule(parts, split, settings, resume)
+        module = TrainingModule(parts, split, settings, fingerprint, resume)
         writer = Checkpointing(checkpoints, settings, record, interrupt, monitor)
         done = resume.step if resume else None
         trainer = make_trainer(settings, events, monitor, [*callbacks, writer], progress, done)
+        if trainer.strategy.launcher is not None:
+            interrupt.kill_launched = trainer.strategy.launcher.kill
         try:
             with beside_workers(settings, trainer):
                 trainer.fit(module, ckpt_path=str(resume.path) if resume else None)
-        except NonFiniteLoss as error:
-            raise NonFiniteLoss(f"{error}. {last_good(checkpoints)}") from error
+            writer.check_weights(parts.networks, trainer.global_step)
+        except NotFinite as error:
+            raise type(error)(f"{error}. {last_good(checkpoints)}") from error
         except SystemExit as error:
             # Lightning ends the whole process at a second Ctrl-C; a notebook should live on.
             raise KeyboardInterrupt from error

@@ -131,6 +131,9 @@ def _init_worker(_: int) -> None:
     Ctrl-C, and schedulers that end a job, signal the workers as well.
     """
     torch.set_num_threads(1)
+    signal.set_wakeup_fd(
+        -1
+    )  # a fork has the main process's, which would take a worker's for its own
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Only the first SIGTERM is ignored: the main process ends its workers with a second one.
     signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))

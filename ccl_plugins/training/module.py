@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ccl_plugins.protocols import (
     Kernel,
+    Sizes,
     SupportsAfterStep,
     SupportsKeepStatistics,
     SupportsProgress,
@@ -23,13 +24,14 @@ from ccl_plugins.training.features import embed_split
 from ccl_plugins.training.kernel_check import check_kernel
 from ccl_plugins.training.loader import Batch, Items, Loader, default_workers
 from ccl_plugins.training.micro_batches import warn_about_statistics
-from ccl_plugins.training.monitor import refuse_non_finite
+from ccl_plugins.training.monitor import nothing_counts, refuse_non_finite
 from ccl_plugins.training.optimizers import make_optimizer, make_schedule, parameter_groups
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.randomness import restore_generators, seed_everything
 from ccl_plugins.training.resume_point import ResumePoint
 from ccl_plugins.training.sampling import Batches, Consumed, EpochSampler
 from ccl_plugins.training.settings import FitSettings
+from ccl_plugins.training.sizes import widths
 from ccl_plugins.training.step import take_step
 from ccl_plugins.training.tables import Tables
 
@@ -41,6 +43,7 @@ class TrainingModule(LightningModule):
         parts: The pipeline's parts.
         split: The training split.
         settings: The run's settings.
+        fingerprint: What identifies the split; processes with another one are refused.
         resume: The checkpoint to continue from; its tables are not fitted again.
     """
 
@@ -49,6 +52,7 @@ class TrainingModule(LightningModule):
         parts: Parts,
         split: Any,
         settings: FitSettings,
+        fingerprint: Mapping[str, Any],
         resume: ResumePoint | None,
     ) -> None:
         super().__init__()
@@ -57,6 +61,7 @@ class TrainingModule(LightningModule):
         self.parts = parts
         self.split = split
         self.settings = settings
+        self.fingerprint = fingerprint
         self.tables = Tables(parts.conditions, len(split), settings.seed)
         self.consumed = Consumed()
         self._generators: Sequence[Mapping[str, Any]] = ()
@@ -68,7 +73,10 @@ class TrainingModule(LightningModule):
         """The learning rate of the last optimizer step."""
         self._loader: Loader | None = None
         self._pairs: Any = None
-        self._sizes_compared = False
+        self._begun = False
+        self.may_count_nothing = True
+        """Whether to look if any anchor counts: at the first step, and after a loss of 0 was read."""
+        self._counts_nothing = False
         self._loss: Callable[[Any], Tensor] = self.objective.loss
 
     @property
@@ -81,11 +89,18 @@ class TrainingModule(LightningModule):
         return -(-len(self.train_dataloader()) // self.settings.accumulate)
 
     def setup(self, stage: str) -> None:
-        """Fit the conditions, then create the objective's parameters that depend on them."""
+        """Fit the conditions, then create the objective's parameters that depend on sizes.
+
+        Processes that see different data are refused first.
+        """
+        ranks.require_same_data(self.fingerprint)
         self._refresh(0)
         if isinstance(self.objective, SupportsSetup):
-            # Samples that are left out may have classes that no trained sample has.
-            self.objective.setup({name: self.tables.present(name) for name in self.tables})
+            # Samples that are left out, or have no value, may have classes that no trained sample has.
+            tables = {name: self.tables.known(name) for name in self.tables}
+            features, embedding = widths(self.parts, self.split, self.settings)
+            sizes = Sizes(len(self.split), embedding, features, self.total_steps)
+            self.objective.setup(tables, sizes)
         if isinstance(self.objective, SupportsStatistics) and isinstance(
             self.method, SupportsKeepStatistics
         ):
@@ -163,9 +178,9 @@ class TrainingModule(LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The loss of a batch."""
-        if not self._sizes_compared:  # once, since it waits for the device
+        if not self._begun:  # once, since it waits for the device
             ranks.require_equal(len(batch.views[0]))
-            self._sizes_compared = True
+            self._begun = True
         if isinstance(self.objective, SupportsProgress):
             self.objective.progress(self.global_step, self.total_steps)
         loss, self._pairs = take_step(
@@ -174,6 +189,11 @@ class TrainingModule(LightningModule):
         if self.settings.detect_anomaly:
             step = self.global_step + 1
             refuse_non_finite(loss, self.objective, self._pairs, batch.index, step)
+        if self.may_count_nothing and not self._counts_nothing:
+            self.may_count_nothing = False
+            self._counts_nothing = nothing_counts(
+                loss.detach(), self.objective, self._pairs, self.global_step + 1
+            )
         return loss
 
     def on_after_backward(self) -> None:
@@ -202,7 +222,7 @@ class TrainingModule(LightningModule):
             if ranks.rank() == 0:
                 self._log_condition(name, epoch, self.tables.describe(name).metrics())
                 for kernel in self._kernels(name):
-                    found = check_kernel(kernel, self.tables.present(name), name)
+                    found = check_kernel(kernel, self.tables.known(name), name)
                     self._log_condition(name, epoch, found)
 
     def _log_condition(self, name: str, epoch: int, found: Mapping[str, float]) -> None:

@@ -23,6 +23,7 @@ class ResumePoint:
         consumed: Global batches consumed until then.
         tables: The state of the conditions' tables.
         generators: The states of the random generators of each process.
+        fingerprint: What identifies the run's data.
     """
 
     path: Path
@@ -31,6 +32,7 @@ class ResumePoint:
     consumed: int
     tables: Mapping[str, Any]
     generators: Sequence[Mapping[str, Any]]
+    fingerprint: Mapping[str, Any]
 
     @classmethod
     def newest(cls, folder: Path) -> ResumePoint:
@@ -47,6 +49,6 @@ class ResumePoint:
 
         path, saved = newest(folder)
         state = saved[OURS]
-        names = ("consumed", "tables", "generators")
+        names = ("consumed", "tables", "generators", "fingerprint")
         record = json.loads(state["record"])
         return cls(path, saved["global_step"], record, **{name: state[name] for name in names})

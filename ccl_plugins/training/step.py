@@ -45,8 +45,9 @@ def take_step(
         condition = {**tables.look_up(index), **tables.observe(embedded)}
         pairs = method.pairs(embedded, condition, index)
         extras = tables.extras_on(index.device)
-        if extras:
-            pairs = replace(pairs, extras={**pairs.extras, **extras})
+        if extras or tables.ignored:
+            extras = {**pairs.extras, **extras}
+            pairs = replace(pairs, extras=extras, ignored=tables.ignored)
         if partner is not None:
             partner = gather(partner) if pairs.processes > 1 else partner
             pairs = replace(pairs, partner=partner, partner_condition=tables.look_up(partner))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from ccl_plugins.objectives import InfoNCE
+from ccl_plugins.objectives import FairInfoNCE, InfoNCE
 
 
 class Sound(InfoNCE):
@@ -137,6 +137,19 @@ class FullQueue(Sound):
         return super().terms(pairs)
 
 
+class Deaf(Sound):
+    """Compares the batch alone, as a loss of lightly's does, and does not say so."""
+
+    def terms(self, pairs):
+        return super().terms(replace(pairs, queue=None, queue_valid=None))
+
+
+class DeafAndSaysSo(Deaf):
+    """Compares the batch alone, and says so."""
+
+    reads_queue = False
+
+
 class Centerd(Sound):
     """Reads an extra of a condition."""
 
@@ -146,6 +159,14 @@ class Centerd(Sound):
         values, weights = super().terms(pairs)
         near = pairs.anchors @ pairs.extras["condition/centroids"].T
         return values + near.logsumexp(-1).mean(0), weights
+
+
+class CountsAll(FairInfoNCE):
+    """Counts samples without a value of the condition."""
+
+    def terms(self, pairs):
+        values, weights = super().terms(pairs)
+        return values * pairs.keys.shape[1], weights
 
 
 BROKEN = {
@@ -164,5 +185,8 @@ BROKEN = {
     LocalCount: {"two_processes_equal_one"},
     Looking: {"compiles_without_graph_breaks"},
     RootOfNothing: {"degenerate_batches_are_finite_or_refused"},
+    CountsAll: {"samples_without_a_value_are_left_out"},
+    Deaf: {"reads_a_queue_if_it_says_so"},
+    DeafAndSaysSo: set(),
     FullQueue: {"a_queue_is_read_as_far_as_it_is_filled"},
 }

@@ -73,6 +73,7 @@ class FakePairs:
     partner_condition: Mapping[str, Tensor] = field(default_factory=dict)
     processes: int = 1
     extras: Mapping[str, Tensor] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
 
     @property
     def anchors(self) -> Tensor:
@@ -165,11 +166,13 @@ def fit(
 ) -> FitResult:
     """Train into a run's folder, or resume its newest checkpoint."""
     layout = Layout(folder)
+    split = parts.dataset("train")
     return training.fit(
         parts,
-        parts.dataset("train"),
+        split,
         settings,
         record,
+        training.fingerprint(split, settings.workers),
         events=folder,
         checkpoints=layout.checkpoints,
         weights=layout.weights,

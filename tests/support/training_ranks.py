@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ccl_plugins.methods import MoCoV2, SimCLR
 from ccl_plugins.objectives import AlignUniform, InfoNCE
-from ccl_plugins.training import FitSettings
+from ccl_plugins.training import CannotBegin, FitSettings
 from ccl_plugins.training.checkpointing import newest
 from ccl_plugins.training.ranks import chunk, gather_rows, on_first, rank
 
@@ -156,3 +156,25 @@ def fail_on_first() -> str:
     except (ValueError, RuntimeError) as error:
         return str(error)
     return ""
+
+
+def train_on_other_data(change: str, folder: str) -> str:
+    """The error on each rank if the second has other data than the first."""
+
+    def run() -> str:
+        dataset = FakeDataset(20 if rank() == 0 or change != "samples" else 12)
+        if rank() == 1 and change == "label":
+            dataset.split.metadata["label"] = dataset.split.metadata["label"].flip(0)
+        if rank() == 1 and change == "images":
+            dataset.split.images = 255 - dataset.split.images
+        parts = make_parts(
+            dataset=dataset, method=make_method("simclr"), objective=InfoNCE(), conditions={}
+        )
+        try:
+            settings = FitSettings(1, 8, workers=0, devices=2)
+            fit(parts, settings, Path(folder), {}, progress=False)
+        except CannotBegin as error:
+            return str(error)
+        return "nothing"
+
+    return as_rank(run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 
 import pytest
@@ -85,8 +86,19 @@ def test_damaged_files_of_a_run_are_named(tmp_path, capsys):
     run = tmp_path / "runs" / "x"
     capsys.readouterr()
     record = (run / "pipeline.json").read_text()
+    weights = (run / "weights.pt").read_bytes()
+    (run / "weights.pt").write_bytes(weights[:-1] + b"?")
+    with pytest.warns(
+        UserWarning, match=r"weights\.pt is damaged .*; the newest checkpoint is read"
+    ):
+        assert main(["evaluate", str(run)]) == 0
+    shutil.rmtree(run / "checkpoints")
     for name, text, said in (
-        ("weights.pt", "no weights", "weights.pt is damaged (10 bytes): it does not hold plain"),
+        (
+            "weights.pt",
+            "no weights",
+            "weights.pt is damaged (10 bytes): its content does not have its",
+        ),
         ("pipeline.json", record[:30], "pipeline.json: "),
         ("pipeline.json", "[1]", "pipeline.json: must hold a JSON object, not '[1]'"),
     ):
@@ -103,6 +115,15 @@ class Stop(Callback):
     def on_train_batch_end(self, trainer, *_):
         if trainer.global_step == 3:
             os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_step_to_infinity_is_a_failure_that_says_so(capsys):
+    """The loss of the only step is finite."""
+    text = TOML.replace("batch_size = 16", 'batch_size = 32, optimizer = {name = "sgd", lr = 1e38}')
+    assert train(text) == 1
+    said = capsys.readouterr().err
+    assert "the weights are not finite after step 1, with a finite loss" in said
+    assert said.rstrip().endswith("No checkpoint was written before")
 
 
 def test_a_finished_run_that_goes_on_and_is_stopped_has_its_newest_weights(tmp_path):

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import huggingface_hub
 import pytest
 import timm
 import torch
@@ -10,6 +15,7 @@ from safetensors.torch import save_file
 from support.condition_splits import Split, fit
 from torchvision.transforms.functional import to_pil_image
 
+from ccl_plugins.backbones import Timm
 from ccl_plugins.conditions import CLIP, Encoder
 
 SMALL = {"embed_dim": 64, "depth": 1, "num_heads": 2}
@@ -71,6 +77,62 @@ def test_a_clip_tower_has_the_weights_that_timm_has_for_it(hub, tmp_path):
     torch.testing.assert_close(fit(clip, Images()), expected.clone())
 
 
-def test_without_weights_nor_network_the_model_is_named(hub, tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"weights of 'resnet10t' .* checkpoint_path="):
-        fit(Encoder("resnet10t", image_size=32, cache=tmp_path / "cache"), Images())
+@pytest.fixture
+def no_network(hub, monkeypatch):
+    """No server answers, and waiting for one is an error."""
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # the port that discards
+    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail(f"waits {seconds} s"))
+    return hub
+
+
+@pytest.mark.parametrize(
+    ("make", "ways"),
+    [
+        (lambda: Timm("resnet10t", pretrained=True), "checkpoint_path=FILE"),
+        (lambda: Timm("hf-hub:timm/resnet10t.c3_in1k"), "checkpoint_path=FILE"),
+        (lambda: fit(Encoder("resnet10t"), Images()), "file=FILE, features"),
+        (lambda: fit(CLIP(options=SMALL), Images()), "file=FILE, features"),
+    ],
+)
+def test_offline_the_first_failure_ends_the_download_with_the_ways_out(no_network, make, ways):
+    with pytest.raises(FileNotFoundError, match=rf"^the weights of '.*{ways}.* HF_HUB_OFFLINE=1"):
+        make()
+    assert not constants.HF_HUB_OFFLINE
+
+
+def test_offline_weights_in_the_cache_are_read(no_network):
+    no_network(model := timm.create_model("resnet10t"))
+    loaded = Timm("resnet10t", pretrained=True).model.state_dict()
+    assert all(torch.equal(loaded[k], v) for k, v in model.state_dict().items() if k in loaded)
+
+
+def test_a_hub_that_answers_is_asked(no_network, monkeypatch):
+    """Whatever it answers, as an error for the address of its front page."""
+
+    class Server(BaseHTTPRequestHandler):
+        def do_HEAD(self):
+            self.send_error(404)
+
+        log_message = print
+
+    make, offline = timm.create_model, []
+
+    def create_model(name, pretrained, **options):
+        offline.append(constants.HF_HUB_OFFLINE)
+        return make(name, **options)
+
+    monkeypatch.setattr(timm, "create_model", create_model)
+    with HTTPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        Timm("resnet10t", pretrained=True)
+        server.shutdown()
+    assert offline == [False]
+
+
+def test_a_hub_that_is_switched_off_is_not_asked(no_network, monkeypatch):
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub, "get_session", lambda: pytest.fail("is asked"))
+    with pytest.raises(FileNotFoundError, match="HF_HUB_OFFLINE=1"):
+        Timm("resnet10t", pretrained=True)

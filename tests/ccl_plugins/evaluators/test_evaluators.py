@@ -11,6 +11,7 @@ from torch.nn import functional
 from ccl_plugins.evaluators import KNN, LinearProbe, Regression
 from ccl_plugins.evaluators.knn import nearest
 from ccl_plugins.evaluators.linear import softmax_regression
+from ccl_plugins.evaluators.regression import PENALTIES, ridge_regression
 from ccl_plugins.protocols import Frozen
 
 
@@ -130,6 +131,59 @@ def test_regression_takes_a_single_number_and_collinear_features():
     assert metrics.keys() == {"pose/mse", "pose/r2"}
     torch.testing.assert_close(number(metrics["pose/r2"]), number(1.0), rtol=0, atol=1e-3)
     assert "pose/mse255" in Regression("pose", eight_bit=True)(*doubled)
+
+
+def weak_signal(n, f=512, signal=1.0, seed=0):
+    """Features of which the column depends on one alone, and mostly on noise."""
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, f, generator=g)
+    return frozen(x, age=signal * x[:, 0] + torch.randn(n, generator=g))
+
+
+def test_the_regression_chooses_its_penalty_on_the_training_samples():
+    train, test = weak_signal(520, signal=0.3), weak_signal(400, signal=0.3, seed=1)
+    assert Regression("age", reg=1e-6)(train, test)["age/r2"] < -12
+    assert Regression("age")(train, test)["age/r2"] > -0.05
+    clear = [weak_signal(n, signal=100.0, seed=n) for n in (600, 400)]
+    assert Regression("age")(*clear)["age/r2"] > 0.99
+
+
+def test_the_chosen_penalty_is_the_one_with_the_least_error_on_left_out_samples():
+    train, test = weak_signal(40, f=6), weak_signal(20, f=6, seed=1)
+    x, y = train.features.double(), train.metadata["age"].double()[:, None]
+    variance = x.var(0, correction=0).mean()
+
+    def left_out(penalty):
+        rest = [torch.arange(len(x)) != row for row in range(len(x))]
+        return sum(
+            (ridge_regression(x[r], y[r], x[~r], reg=penalty * variance * len(x) / 39) - y[~r])
+            .square()
+            .item()
+            for r in rest
+        )
+
+    best = min(PENALTIES, key=left_out)
+    expected = Regression("age", reg=float(best * variance))(train, test)
+    assert Regression("age")(train, test) == pytest.approx(expected, rel=1e-9)
+    assert PENALTIES[0] < best < PENALTIES[-1]
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_the_probes_do_not_depend_on_the_unit_of_the_features(scale):
+    train, test = blobs(seed=0), blobs(seed=1)
+    scaled = [frozen(d.features.double() * scale, **d.metadata) for d in (train, test)]
+    for evaluator in (Regression(), LinearProbe()):
+        expected = evaluator(train, test)
+        assert evaluator(*scaled) == pytest.approx(expected, rel=1e-6), evaluator
+
+
+def test_features_without_variance_predict_the_mean():
+    train, test = blobs(seed=0), blobs(seed=1)
+    flat = [frozen(torch.ones(90, 5), **d.metadata) for d in (train, test)]
+    mean = train.metadata["color"].double().mean(0)
+    expected = (test.metadata["color"] - mean).square().mean().item()
+    assert Regression()(*flat)["color/mse"] == pytest.approx(expected)
+    assert LinearProbe()(*flat) == {"linear/top1": pytest.approx(1 / 3)}
 
 
 def test_another_column_shows_in_the_metric():

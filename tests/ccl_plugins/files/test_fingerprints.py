@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 import os
+import shutil
+from pathlib import Path
+from random import random
 
+import numpy as np
 import pytest
 import torch
 
-from ccl_plugins.files.fingerprints import of_split, of_tensors
+from ccl_plugins.files import fingerprints
+from ccl_plugins.files.fingerprints import differences, of_data, of_image, of_split, of_tensors
 
 
 class Listed:
@@ -78,3 +83,104 @@ def test_tensors_differ_by_name_type_shape_and_value():
     assert len(set(words)) == 7
     assert of_tensors({"a": x, "b": x + 1}) == of_tensors({"b": x + 1, "a": x})
     of_tensors({"x": x.bfloat16()})
+
+
+class Rows(Other):
+    """Images with metadata."""
+
+    def __init__(self, images, **metadata):
+        super().__init__(images)
+        self.metadata = metadata
+
+
+def data_of(split):
+    return of_data(split, lambda indices: [of_image(split[i][0]) for i in indices])
+
+
+IMAGES = torch.arange(400.0).view(400, 1, 1, 1)
+AGES = torch.linspace(0, 1, 400)
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (Rows(IMAGES[:390], age=AGES[:390]), ["390 samples, not 400"]),
+        (Rows(IMAGES, age=AGES.flip(0)), ["column 'age' has other values"]),
+        (Rows(IMAGES, age=AGES.double()), ["column 'age' holds float64, not float32"]),
+        (Rows(IMAGES, years=AGES), ["there is no column 'age'", "column 'years' is new"]),
+        (Rows(IMAGES.flip(0), age=AGES), ["images differ"]),
+        (Rows(IMAGES + 1, age=-AGES), ["column 'age' has other values", "images differ"]),
+        (Rows(IMAGES.clone(), age=AGES.clone()), []),
+        (Rows(IMAGES, age=AGES.numpy()), []),
+    ],
+)
+def test_differences_of_data_are_named(other, words):
+    assert differences(data_of(Rows(IMAGES, age=AGES)), data_of(other)) == words
+
+
+@pytest.mark.parametrize(
+    ("column", "other"),
+    [
+        (["owl", "crow"], ["owl", "wren"]),
+        (["owl", None], ["owl", ""]),
+        (np.array([1, 2], ">i4"), np.array([1, 3], ">i4")),
+        ([[1.0], [1.0, 2.0]], [[1.0], [1.0, 3.0]]),
+        ([None, 2.0], [1.0, 2.0]),
+        (np.array(["2020", "2021"], "datetime64[Y]"), np.array(["2020", "2022"], "datetime64[Y]")),
+    ],
+)
+def test_columns_of_every_kind_are_compared(column, other):
+    def found(values):
+        return data_of(Rows(IMAGES[:2], label=values))
+
+    copied = column.copy() if hasattr(column, "copy") else list(column)
+    assert differences(found(column), found(copied)) == []
+    assert differences(found(column), found(other)) != []
+
+
+def test_the_words_of_ids_are_compared():
+    first, second = (Rows(IMAGES, age=AGES) for _ in range(2))
+    first.vocabulary, second.vocabulary = {"age": ["young"]}, {"age": ["old"]}
+    assert differences(data_of(first), data_of(second)) == ["column 'age' has other values"]
+
+
+def test_byte_order_is_no_difference():
+    found = [data_of(Rows(IMAGES[:2], label=np.array([1, 2], order))) for order in (">i4", "<i4")]
+    assert differences(*found) == []
+
+
+def test_copied_files_are_the_same_data_and_changed_ones_are_not(tmp_path):
+    def split(folder):
+        listed = Listed([str(tmp_path / folder / f"{i}.png") for i in range(300)])
+        listed.metadata = {"label": torch.zeros(300)}
+        return listed
+
+    (tmp_path / "a").mkdir()
+    for i, path in enumerate(split("a").paths):
+        Path(path).write_text(f"{i:04}")
+    shutil.copytree(tmp_path / "a", tmp_path / "b", copy_function=shutil.copyfile)
+    first = data_of(split("a"))
+    assert differences(first, data_of(split("b"))) == []
+    for name, text in (("299.png", "0000"), ("1.png", "another size")):  # in the sample, and not
+        before = (tmp_path / "b" / name).read_text()
+        (tmp_path / "b" / name).write_text(text)
+        assert differences(first, data_of(split("b"))) == ["images differ"]
+        (tmp_path / "b" / name).write_text(before)
+
+
+def test_images_that_are_never_the_same_are_not_compared():
+    split = Rows(IMAGES, age=AGES)
+    split.given = [lambda: None] * 400  # no image at all
+    assert data_of(split)["images"] == ""
+    assert of_data(Rows(IMAGES, age=AGES), lambda i: [str(random()) for _ in i])["images"] == ""
+    assert differences(data_of(Rows(IMAGES, age=AGES)), data_of(split)) == []
+
+
+def test_of_many_images_in_memory_some_are_read(monkeypatch):
+    monkeypatch.setattr(fingerprints, "MOST_IN_MEMORY", 40 * 4)
+    split = Rows(IMAGES, age=AGES)
+    split.images = IMAGES
+    first = data_of(split)
+    split.images = IMAGES.clone()
+    split.images[399] += 1
+    assert differences(first, data_of(split)) == ["images differ"]

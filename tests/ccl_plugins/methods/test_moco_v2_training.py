@@ -147,3 +147,23 @@ def test_gram_statistics_follow_the_queue_and_its_tables(tmp_path: Path) -> None
     plain = parts().method
     plain.load_state_dict(method.state_dict())
     assert plain.queue.grams() == {}
+
+
+@pytest.mark.filterwarnings("ignore:condition .* is missing:UserWarning")
+@pytest.mark.parametrize("kernel", [Linear(), RBF()])
+def test_the_queue_ignores_samples_without_a_value(tmp_path: Path, kernel: Any) -> None:
+    class Gaps(Moving):
+        value_type, missing = "continuous", "ignore"
+
+        def fit(self, split: Any, embed: Any, previous: Any) -> torch.Tensor:
+            values = torch.randn(len(split), 3)
+            return values.index_fill(0, torch.arange(0, len(split), 3), torch.nan)
+
+    method = run(make(Gaps(), FairCCLK(kernel, temperature=0.2)), tmp_path).method
+    rows = method.queue.condition("condition", torch.zeros(1)).double()
+    assert rows.isnan().any()
+    assert (rows.isnan().any(1) == (method.queue.index % 3 == 0)).all()
+    for gram in method.queue.grams().values():
+        known = rows[~rows.isnan().any(1)]
+        torch.testing.assert_close(gram, known.T @ known, rtol=1e-12, atol=1e-12)
+    assert all(weight.isfinite().all() for weight in method.parameters())

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from ccl_plugins.objectives import ClusterCrossEntropy, ContrastiveObjective, Mixture
+from ccl_plugins.protocols import Sizes
 
 X, Y = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0)).unbind()
 
@@ -22,9 +23,9 @@ class Remembering(ContrastiveObjective):
         self.register_parameter("centers", None)
         self.register_buffer("average", None)
 
-    def setup(self, tables):
-        self.centers = nn.Parameter(torch.ones(len(tables["condition"]), 3))
-        self.average = torch.zeros(len(tables["condition"]))
+    def setup(self, tables, sizes):
+        self.centers = nn.Parameter(torch.ones(sizes.samples, 3))
+        self.average = torch.zeros(sizes.samples)
 
     def terms(self, pairs):
         self.index = pairs.index
@@ -54,7 +55,7 @@ def test_a_call_hands_on_further_tensors():
 def test_state_that_setup_sizes_is_saved_and_loaded():
     objective = Remembering()
     assert not objective.state_dict()
-    objective.setup({"condition": torch.arange(5)})
+    objective.setup({}, Sizes(5, 3, 3, 1))
     loaded = nn.ModuleDict({"part": Remembering()})
     loaded.load_state_dict(nn.ModuleDict({"part": objective}).state_dict())
     torch.testing.assert_close(loaded["part"].centers, objective.centers)

@@ -6,7 +6,7 @@ from support.slow_cacr import assert_same, random_views, softmax
 
 from ccl_plugins.objectives import ClusterCrossEntropy
 from ccl_plugins.pairs.pairs import in_batch
-from ccl_plugins.protocols import Table
+from ccl_plugins.protocols import Sizes, Table
 
 IDS = torch.tensor([0, 2, 1, 1, 0, 2])
 
@@ -47,21 +47,30 @@ def test_classifies_backbone_features_or_projections():
         torch.testing.assert_close(objective.loss(pairs), slow(objective, chosen))
 
 
-@pytest.mark.parametrize("table", [IDS, Table(IDS)])
-def test_setup_makes_a_class_of_every_id(table):
-    objective = ClusterCrossEntropy(5, on="species")
+SIZES = Sizes(samples=6, embedding=4, features=5, steps=10)
+
+
+@pytest.mark.parametrize(("of", "width"), [("backbone", 5), ("projection", 4)])
+def test_setup_asks_the_user_for_no_width(of, width):
+    objective = ClusterCrossEntropy(of=of, on="species")
     assert not list(objective.parameters())
-    objective.setup({"species": table})
-    assert [tuple(p.shape) for p in objective.parameters()] == [(3, 5), (3,)]
+    objective.setup({"species": Table(IDS)}, SIZES)
+    assert [tuple(p.shape) for p in objective.parameters()] == [(3, width), (3,)]
     weight = objective.head.weight
-    objective.setup({"species": table})
+    objective.setup({"species": Table(IDS)}, SIZES)
     assert objective.head.weight is weight
 
 
-def test_saved_weights_load_where_the_classes_were_counted():
-    trained = ClusterCrossEntropy(5)
-    trained.setup({"condition": IDS})
-    loaded = ClusterCrossEntropy(5)
+def test_setup_counts_no_classes_of_a_condition_without_a_table():
+    objective = ClusterCrossEntropy(classes=3)
+    objective.setup({}, SIZES)
+    assert tuple(objective.head.weight.shape) == (3, 5)
+
+
+def test_saved_weights_load_where_setup_made_the_layer():
+    trained = ClusterCrossEntropy()
+    trained.setup({"condition": Table(IDS)}, SIZES)
+    loaded = ClusterCrossEntropy()
     loaded.load_state_dict(trained.state_dict())
     torch.testing.assert_close(loaded.state_dict(), trained.state_dict())
 
@@ -81,9 +90,19 @@ X = torch.randn(6, 5)
         (lambda: ClusterCrossEntropy(5, 3)(X), TypeError, "needs a condition"),
         (lambda: ClusterCrossEntropy(5, 3)(X, condition=X), TypeError, "continuous"),
         (
-            lambda: ClusterCrossEntropy(5, 2).setup({"condition": IDS}),
+            lambda: ClusterCrossEntropy(5, 2).setup({"condition": Table(IDS)}, SIZES),
             ValueError,
             "the objective has 2 classes",
+        ),
+        (
+            lambda: ClusterCrossEntropy(4, 3).setup({}, SIZES),
+            ValueError,
+            "dim=4, .*'backbone' have 5 columns: leave dim out",
+        ),
+        (
+            lambda: ClusterCrossEntropy().setup({}, SIZES),
+            ValueError,
+            "classes of 'condition', .* give classes=",
         ),
     ],
 )

@@ -19,6 +19,7 @@ from ccl_plugins.objectives import (
     WeaklySupCCLK,
 )
 from ccl_plugins.pairs.pairs import Pairs, in_batch
+from ccl_plugins.protocols import Sizes, Table
 from ccl_plugins.testing.objective_batches import RawBatch, on_each_rank
 
 Z = torch.rand(7, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -102,11 +103,11 @@ def test_setup_progress_and_after_step_reach_the_objectives():
             self.steps += 1
 
     counting = Counting({"schedule": "linear", "start": 0.5, "end": 0.1})
-    head = ClusterCrossEntropy(5)
+    head = ClusterCrossEntropy()
     head.embedding = "sphere"
     rising = {"schedule": "linear", "start": 0, "end": 1}
     mixture = Mixture({"contrast": counting, "head": head}, {"contrast": 1, "head": rising})
-    mixture.setup({"condition": torch.arange(3)})
+    mixture.setup({"condition": Table(torch.arange(3))}, Sizes(3, 5, 5, 10))
     assert len(list(mixture.parameters())) == 2
     mixture.progress(9, 10)
     mixture.after_step()
@@ -116,8 +117,8 @@ def test_setup_progress_and_after_step_reach_the_objectives():
 
 
 def test_saved_weights_load_where_an_objective_s_parameters_came_with_setup():
-    trained, loaded = (Mixture([ClusterCrossEntropy(5)]) for _ in range(2))
-    trained.setup({"condition": torch.arange(3)})
+    trained, loaded = (Mixture([ClusterCrossEntropy()]) for _ in range(2))
+    trained.setup({"condition": Table(torch.arange(3))}, Sizes(3, 5, 5, 10))
     loaded.load_state_dict(trained.state_dict())
     torch.testing.assert_close(loaded.state_dict(), trained.state_dict())
 

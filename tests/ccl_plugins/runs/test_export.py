@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 
 import pytest
 import timm
@@ -10,7 +11,9 @@ import torch
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
+from ccl_plugins.files.sums import WrongSum
 from ccl_plugins.runs.export import export
+from ccl_plugins.runs.layout import EXPORTED
 
 BACKBONES = {
     "resnet": ccl.backbone(
@@ -72,7 +75,21 @@ def test_the_config_says_what_it_is(run):
     torch.testing.assert_close(images["mean"], [0.485, 0.456, 0.406])
     prepared = timm.data.resolve_data_config(pretrained_cfg=images)
     assert (prepared["crop_pct"], prepared["input_size"]) == (1.0, [3, 32, 32])
-    assert {path.name for path in folder.iterdir()} == {"config.json", "model.safetensors"}
+    assert {path.name for path in folder.iterdir()} == {*EXPORTED}
+    done = subprocess.run(["sha256sum", "--check", "SHA256SUMS"], cwd=folder, capture_output=True)
+    assert done.stdout == b"model.safetensors: OK\nconfig.json: OK\n"
+
+
+def test_a_wrong_bit_in_exported_weights_is_noticed(run, tmp_path):
+    file = export(run, tmp_path) / "model.safetensors"
+    choice = run.pipeline.choices["backbone"]
+    again = {**choice.params, "checkpoint_path": str(file)}
+    ccl.create("backbone", choice.spec.id, **again)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(WrongSum, match=r"model\.safetensors is damaged: it does not have its"):
+        ccl.create("backbone", choice.spec.id, **again)
 
 
 def test_an_export_is_adapted_to_classes(run):

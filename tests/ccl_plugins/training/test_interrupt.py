@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +17,7 @@ from support.training_fakes import fit, make_parts
 from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.runs.layout import Layout
 from ccl_plugins.training import FitSettings
-from ccl_plugins.training.checkpointing import Interrupt
+from ccl_plugins.training.interrupt import Interrupt
 
 
 class SignalToAll(Callback):
@@ -69,3 +73,93 @@ def test_the_signals_are_given_back(tmp_path: Path) -> None:
     before = [signal.getsignal(number) for number in numbers]
     fit(make_parts(), FitSettings(1, 8, workers=0), tmp_path, {}, progress=False)
     assert [signal.getsignal(number) for number in numbers] == before
+
+
+def start(function: str, folder: Path) -> subprocess.Popen[str]:
+    """A program of its own, in its own group of processes, as a terminal starts it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "support.stuck_ranks", function, str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def wait_until_stuck(program: subprocess.Popen[str]) -> None:
+    assert program.stdout is not None
+    assert program.stdout.readline().strip() == "waiting"
+    time.sleep(2)  # until the other rank waits for it
+
+
+def is_any_left(group: int) -> bool:
+    """Whether a process of a group is alive; one that nobody has waited for counts as ended."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, its_group = stat.read_text().rpartition(")")[2].split()[:3]
+            if int(its_group) == group and state not in "ZX":
+                return True
+    return False
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_second_interrupt_ends_a_process_that_waits_in_a_collective(tmp_path: Path) -> None:
+    first = start("wait_in_a_collective", tmp_path)
+    while not (tmp_path / "second").exists():
+        time.sleep(0.1)
+    second = start("wait_in_a_collective", tmp_path)
+    try:
+        wait_until_stuck(first)
+        first.send_signal(signal.SIGINT)
+        time.sleep(1.5)
+        assert first.poll() is None, "the first Ctrl-C waits for the step"
+        first.send_signal(signal.SIGINT)
+        begun = time.monotonic()
+        _, err = first.communicate(timeout=20)
+        assert time.monotonic() - begun < 5
+        assert first.returncode == 130
+        assert err.count("Ctrl-C again stops at once") == 1
+        assert err.endswith("ccl: stopped at once\n")
+    finally:
+        for program in (first, second):
+            program.kill()
+            program.communicate()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("to_all", [True, False])
+def test_a_second_interrupt_ends_all_ranks_of_which_one_is_stuck(
+    tmp_path: Path, to_all: bool
+) -> None:
+    """Ctrl-C in a terminal goes to all processes; `kill -INT` to the first alone."""
+    program = start("train_with_a_stuck_rank", tmp_path)
+    send = os.killpg if to_all else os.kill
+    try:
+        wait_until_stuck(program)
+        send(program.pid, signal.SIGINT)
+        time.sleep(1.5)
+        assert program.poll() is None
+        send(program.pid, signal.SIGINT)
+        begun = time.monotonic()
+        _, err = program.communicate(timeout=30)  # until the last process has closed its output
+        assert time.monotonic() - begun < 10
+        assert program.returncode == 130
+        assert err.count("Ctrl-C again stops at once") == 1
+        assert not is_any_left(program.pid)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGKILL)
+        program.communicate()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_no_rank_outlives_the_process_that_launched_it(tmp_path: Path) -> None:
+    program = start("train_with_a_stuck_rank", tmp_path)
+    try:
+        wait_until_stuck(program)
+        program.kill()
+        program.communicate(timeout=30)
+        assert not is_any_left(program.pid)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGKILL)

@@ -78,7 +78,7 @@ def test_vectors_can_be_left_out_but_have_no_class_of_their_own(values, value_ty
     tables = fitted(z=Given(values, "drop", value_type))
     assert tables.left_out().nonzero().flatten().tolist() == [2]
     assert tables.present("z").values.isfinite().all()
-    with pytest.raises(ValueError, match=f"condition is {value_type}: missing='drop'"):
+    with pytest.raises(ValueError, match=f"condition is {value_type}: missing='ignore'"):
         fitted(z=Given(values, "own", value_type))
 
 
@@ -101,7 +101,7 @@ def test_a_refreshed_condition_must_drop_the_same_samples():
 def test_nothing_left_and_unknown_policies_are_refused():
     with pytest.raises(ValueError, match="missing in all of its 6 rows"):
         fitted(z=Given(torch.full((6,), -1), "drop"))
-    with pytest.raises(ValueError, match="'error', 'own', 'drop', not 'guess'"):
+    with pytest.raises(ValueError, match="'error', 'own', 'ignore', 'drop', not 'guess'"):
         fitted(z=Given(IDS, "guess"))
 
 
@@ -145,7 +145,7 @@ def test_training_never_sees_what_is_left_out(tmp_path):
 
 def test_an_objective_is_set_up_on_what_is_trained_on(tmp_path):
     class Counts(FakeObjective):
-        def setup(self, tables: Any) -> None:
+        def setup(self, tables: Any, sizes: Any) -> None:
             self.found = tables["condition"].values.tolist()
 
     condition = Given(torch.arange(20) % 4, "drop")
@@ -153,3 +153,24 @@ def test_an_objective_is_set_up_on_what_is_trained_on(tmp_path):
     parts = make_parts(conditions={"condition": condition}, objective=Counts())
     fit(parts, FitSettings(epochs=1, batch_size=6, workers=0), tmp_path, {}, progress=False)
     assert parts.objective.found == condition.values[2:].tolist()
+
+
+def test_ignore_keeps_all_samples_in_training_and_names_the_condition():
+    whole = Given(torch.arange(6), "ignore")
+    tables = fitted(z=Given(IDS, "ignore"), whole=whole, other=Given(IDS, "own"))
+    assert tables.ignored == ("z",)
+    assert not tables.left_out().any()
+    torch.testing.assert_close(tables.look_up(torch.arange(6))["z"], IDS)
+    torch.testing.assert_close(tables.known("z").values, torch.tensor([0, 2, 0, 1]))
+    again = Tables(tables.conditions, 6)
+    again.load_state_dict(tables.state_dict())
+    assert again.ignored == ("z",)
+
+
+def test_an_ignored_value_may_come_with_a_later_epoch():
+    condition = Given(IDS, "ignore")
+    condition.refresh = "epoch"
+    tables = fitted(z=condition)
+    condition.values = torch.arange(6)
+    tables.refresh(1, SPLIT, lambda: torch.zeros(6, 2))
+    assert tables.ignored == ()

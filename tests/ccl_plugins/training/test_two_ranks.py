@@ -62,3 +62,19 @@ def test_a_condition_that_fails_on_one_rank_stops_all(two_processes: Any) -> Non
     first, second = two_processes(training_ranks.fail_on_first)
     assert first == "no"
     assert "the first process says why" in second
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("samples", "12 samples, not 20"),
+        ("label", "column 'label' has other values"),
+        ("images", "images differ"),
+    ],
+)
+def test_ranks_that_see_different_data_are_told_at_the_start(
+    two_processes: Any, tmp_path: Path, change: str, words: str
+) -> None:
+    both = two_processes(training_ranks.train_on_other_data, change, str(tmp_path))
+    assert both == [f"process 1 sees other data than process 0: {words}"] * 2
+    assert not (tmp_path / "checkpoints").exists()

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from ccl_plugins.protocols import Table
+from ccl_plugins.protocols import Sizes, Table
 from ccl_plugins.testing import equals
 from torch.nn.functional import normalize
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -73,8 +73,8 @@ def test_mul_sup_con(views, units):
 
 
 def test_balanced_contrastive(views, units):
-    objective = BalancedContrastive(dim=5, temperature=TAU)
-    objective.setup({"condition": Table(LABEL)})
+    objective = BalancedContrastive(temperature=TAU)
+    objective.setup({"condition": Table(LABEL)}, Sizes(len(LABEL), 5, 5, 1))
     objective.double()
 
     def loop(*views):

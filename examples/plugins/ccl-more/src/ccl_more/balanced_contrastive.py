@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
 
 import torch
 from ccl_plugins.numerics import logsumexp, masked
 from ccl_plugins.objectives import Scalar
 from ccl_plugins.pairs import Pairs
-from ccl_plugins.protocols import Table
+from ccl_plugins.protocols import Sizes, Table
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
@@ -27,7 +26,6 @@ class BalancedContrastive(Supervised):
     weights; the paper's second loss, a classification, is left out.
 
     Args:
-        dim: Dimension of the embeddings.
         temperature: τ, above 0.
         on: The name of the condition, class ids.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
@@ -36,26 +34,23 @@ class BalancedContrastive(Supervised):
         Zhu et al., Balanced Contrastive Learning for Long-Tailed Visual Recognition (2022), L_BCL.
     """
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"dim": 16}
     centers: nn.Parameter
 
     def __init__(
         self,
-        dim: int,
         temperature: Scalar = 0.1,
         *,
         on: str = "condition",
         gather_distributed: bool = False,
     ) -> None:
         super().__init__(temperature, on=on, gather_distributed=gather_distributed)
-        self.dim = dim
         self.register_parameter("centers", None)
 
-    def setup(self, tables: Mapping[str, Table]) -> None:
+    def setup(self, tables: Mapping[str, Table], sizes: Sizes) -> None:
         """Create a center for each class of the table; call it before the optimizer exists."""
         if self.centers is None:
             classes = int(tables[self.on].values.max()) + 1
-            self.centers = nn.Parameter(torch.randn(classes, self.dim))
+            self.centers = nn.Parameter(torch.randn(classes, sizes.embedding))
 
     def check_condition(self, condition: Mapping[str, Tensor]) -> None:
         """Refuse classes without a center."""
@@ -65,8 +60,8 @@ class BalancedContrastive(Supervised):
         )
         if int(largest) >= centers:
             raise ValueError(
-                f"class {int(largest)} has no center among {centers}: call setup(tables) with the"
-                " ids of all samples"
+                f"class {int(largest)} has no center among {centers}: call setup(tables, sizes)"
+                " with the ids of all samples"
             )
 
     def row(self, pairs: Pairs, candidates: Candidates) -> tuple[Tensor, Tensor]:

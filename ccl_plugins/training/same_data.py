@@ -1,0 +1,98 @@
+"""The same data when a run is resumed: what identifies it, and a refusal of other data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.files.fingerprints import differences, of_data, of_image
+from ccl_plugins.protocols import Table
+from ccl_plugins.training.parts import Parts
+from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
+from ccl_plugins.training.resume_point import ResumePoint
+from ccl_plugins.training.tables import Tables
+
+NEAR = 1e-3
+"""How far numbers of a table that is fitted again may differ, in parts of its largest number."""
+
+
+class OtherData(ValueError):
+    """The data is not that of the run that is to be resumed."""
+
+
+def fingerprint(split: Any, workers: int | None = None) -> dict[str, Any]:
+    """What identifies a training split; see `ccl_plugins.files.fingerprints.of_data`.
+
+    Args:
+        split: The training split.
+        workers: As in `FitSettings`.
+    """
+
+    def read(indices: list[int]) -> list[str]:
+        (found,) = torch.utils.data.DataLoader(
+            _Contents(split),
+            batch_sampler=[indices],
+            collate_fn=list,
+            # Files that a data set opens when it is first read may not be shared with the workers.
+            num_workers=0 if workers == 0 else 1,
+            generator=torch.Generator(),
+        )
+        return found
+
+    return of_data(split, read)
+
+
+class _Contents(torch.utils.data.Dataset[str]):
+    """The fingerprint of each image; a transform of the data set draws the same numbers each time."""
+
+    def __init__(self, split: Any) -> None:
+        self.split = split
+
+    def __getitem__(self, index: int) -> str:
+        with undisturbed():
+            seed_cpu(mix(0, index))
+            return of_image(self.split[index][0])
+
+
+def refuse_other_data(
+    point: ResumePoint, now: Mapping[str, Any], parts: Parts, split: Any, seed: int
+) -> None:
+    """Refuse data that differ from those of the run to be resumed; called by one process alone.
+
+    Conditions that are fitted once, and not from embeddings, are fitted again and compared: they may read
+    files of their own.
+
+    Raises:
+        OtherData: With every difference.
+    """
+    found = differences(point.fingerprint, now)
+    if not found:
+        again = Tables(parts.conditions, len(split), seed).once(split)
+        found = [
+            f"condition {name!r} has another table"
+            for name, table in again.items()
+            if name in point.tables and not _is_same(table, point.tables[name])
+        ]
+    if found:
+        raise OtherData(
+            f"the data is not that of the run: {'; '.join(found)}. A run is resumed with the data that"
+            " it began with; --overwrite (overwrite=True) or another output folder begins anew"
+        )
+
+
+def _is_same(table: Table, saved: Mapping[str, Any]) -> bool:
+    now = {"": table.values, **{f"/{name}": value for name, value in table.extras.items()}}
+    before = {"": saved["values"], **{f"/{k}": value for k, value in saved["extras"].items()}}
+    return now.keys() == before.keys() and all(_is_near(now[k], before[k]) for k in now)
+
+
+def _is_near(now: Tensor, before: Tensor) -> bool:
+    if now.shape != before.shape or now.dtype != before.dtype:
+        return False
+    if not now.is_floating_point():
+        return torch.equal(now, before)
+    largest = float(before.nan_to_num().abs().amax()) if before.numel() else 0.0
+    return torch.allclose(now, before, rtol=0, atol=NEAR * largest, equal_nan=True)

@@ -1,0 +1,100 @@
+"""A file with a wrong bit is never read as if it were whole."""
+
+from __future__ import annotations
+
+import random
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint, write_checkpoint
+from ccl_plugins.files.sums import WrongSum, check_sum, write_sums
+from ccl_plugins.files.tensors import DamagedFile, read_tensors, write_tensors
+from ccl_plugins.training.checkpointing import OURS, file_of, newest
+
+TENSORS = {"weight": torch.randn(30, 20), "steps": torch.arange(9)}
+DATA = {"state_dict": TENSORS, "global_step": 3, OURS: {"record": "{}", "rates": [0.1, None]}}
+
+
+def bits(path: Path, number: int = 400) -> list[int]:
+    """Positions of bits all over a file, those of its first and last bytes among them."""
+    size = path.stat().st_size * 8
+    return [*range(16), *random.Random(0).sample(range(size), number), *range(size - 800, size)]
+
+
+def flip(path: Path, whole: bytes, bit: int) -> None:
+    content = bytearray(whole)
+    content[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(content)
+
+
+def test_every_wrong_bit_in_a_checkpoint_is_noticed(tmp_path):
+    path = tmp_path / "weights.pt"
+    write_checkpoint(path, DATA)
+    whole = path.read_bytes()
+    for bit in bits(path):
+        flip(path, whole, bit)
+        with pytest.raises(DamagedCheckpoint, match=r"weights\.pt is damaged"):
+            read_checkpoint(path)
+    for size in (0, 1, 22, 71, 72, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(DamagedCheckpoint, match=r"weights\.pt is damaged"):
+            read_checkpoint(path)
+    path.write_bytes(whole + b"\0")
+    with pytest.raises(DamagedCheckpoint, match=r"weights\.pt is damaged"):
+        read_checkpoint(path)
+
+
+def test_a_checkpoint_with_its_checksum_is_a_file_that_torch_and_zip_read(tmp_path):
+    path = tmp_path / "weights.pt"
+    write_checkpoint(path, DATA)
+    torch.testing.assert_close(torch.load(path, weights_only=True)["state_dict"], TENSORS)
+    torch.testing.assert_close(read_checkpoint(path)["state_dict"], TENSORS)
+    with zipfile.ZipFile(path) as file:
+        assert file.testzip() is None
+        assert file.comment.startswith(b"sha256:")
+
+
+def test_a_checkpoint_with_a_wrong_bit_gives_way_to_the_one_before(tmp_path):
+    for step in (3, 6):
+        write_checkpoint(file_of(tmp_path, step), {**DATA, "global_step": step})
+    path = file_of(tmp_path, 6)
+    whole = path.read_bytes()
+    for bit in bits(path, 20)[16:40]:
+        flip(path, whole, bit)
+        with pytest.warns(UserWarning, match=r"step-0+6\.ckpt is damaged .*from step-0+3\.ckpt"):
+            assert newest(tmp_path)[1]["global_step"] == 3
+
+
+def test_every_wrong_bit_in_a_file_of_tensors_is_noticed_or_changes_no_value(tmp_path):
+    path = tmp_path / "table.safetensors"
+    write_tensors(path, TENSORS, {"value_type": "continuous"})
+    whole = path.read_bytes()
+    for bit in bits(path):
+        flip(path, whole, bit)
+        try:
+            tensors, _ = read_tensors(path)
+        except DamagedFile:
+            continue
+        torch.testing.assert_close(tensors, TENSORS, rtol=0, atol=0)
+    path.write_bytes(whole.replace(b"continuous", b"continuums"))
+    with pytest.raises(DamagedFile, match=r"table\.safetensors is damaged: its content does not"):
+        read_tensors(path)
+    path.write_bytes(whole)
+    torch.testing.assert_close(load_file(path), TENSORS)
+
+
+def test_every_wrong_bit_in_a_file_with_a_sum_is_noticed(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text('{"architecture": "resnet18"}')
+    check_sum(path)  # a file of other programs has no sum
+    write_sums(tmp_path, ["config.json"])
+    check_sum(path)
+    whole = path.read_bytes()
+    for bit in range(len(whole) * 8):
+        flip(path, whole, bit)
+        with pytest.raises(WrongSum, match=r"config\.json is damaged"):
+            check_sum(path)

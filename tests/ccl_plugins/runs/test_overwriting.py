@@ -1,0 +1,183 @@
+"""Overwriting a run: at every moment the folder holds the old run, the new one or none."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.vector_pipeline import make_pipeline
+
+import ccl_plugins as ccl
+from ccl_plugins.runs.layout import Layout
+from ccl_plugins.runs.train import check
+from ccl_plugins.training.checkpointing import by_step
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run with everything that a run's folder may hold, and notes of its user."""
+    out = tmp_path_factory.mktemp("old") / "run"
+    run = make_pipeline().fit(out=out, progress=False)
+    run.evaluate()
+    (out / "before.json").write_text("{}")
+    for name in ("timm/model.safetensors", "timm/notes.txt", "checkpoints/notes.txt", "notes.txt"):
+        (out / name).parent.mkdir(exist_ok=True)
+        (out / name).write_text("mine" if "notes" in name else "")
+    return out
+
+
+NOTES = {"notes.txt", "timm/notes.txt", "checkpoints/notes.txt"}
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+class Faults:
+    """Calls ``fault`` at one of the changes to files below a folder, by an audit hook."""
+
+    CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "open")
+
+    def __init__(self) -> None:
+        self.folder, self.at, self.seen = "", 0, 0
+        self.fault: Callable[[], None] = lambda: None
+        sys.addaudithook(self._hook)
+
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.folder and event in self.CHANGES and str(arguments[0]).startswith(self.folder):
+            self.seen += 1
+            if self.seen == self.at:
+                self.fault()
+
+    def run(self, folder: Path, at: int, fault: Callable[[], None], work: Callable[[], Any]) -> int:
+        """The number of changes that ``work`` made."""
+        self.folder, self.at, self.seen, self.fault = str(folder), at, 0, fault
+        try:
+            work()
+        finally:
+            self.folder = ""
+        return self.seen
+
+
+@pytest.fixture(scope="module")
+def faults() -> Faults:
+    return Faults()  # one, since no hook can be removed
+
+
+def refuse() -> None:
+    raise PermissionError(13, "Permission denied")
+
+
+def assert_old_or_none(out: Path, before: dict[str, bytes]) -> None:
+    """The folder holds the old run with every byte, or a resume begins from nothing."""
+    now = content(out)
+    assert now.keys() >= NOTES
+    if "pipeline.json" in now:
+        assert before.items() <= now.items()
+        return
+    with pytest.raises(FileNotFoundError, match="holds no run"):
+        ccl.load(out)
+    for pipeline in (make_pipeline(), make_pipeline(temperature=0.5), make_pipeline(epochs=3)):
+        assert check(pipeline, out, resume=True).point is None
+        check(pipeline, out)  # the folder is free
+
+
+def test_an_overwrite_that_fails_at_any_change_loses_no_run(old, tmp_path, faults):
+    before, changes = content(old), 99
+    at = 0
+    while (at := at + 1) <= changes:
+        out = Path(shutil.copytree(old, tmp_path / str(at)))
+        layout = Layout(out)
+        try:
+            changes = faults.run(out, at, refuse, layout.delete)
+            assert at > changes
+        except PermissionError:
+            assert_old_or_none(out, before)
+            layout.delete()  # goes on
+        assert content(out).keys() == NOTES
+    assert at > 10
+
+
+def killed(out: Path, at: int, faults: Faults) -> bool:
+    """Whether another process that deletes the run was killed, without warning, at a change."""
+    child = os.fork()
+    if child == 0:
+        try:
+            faults.run(out, at, lambda: os.kill(os.getpid(), signal.SIGKILL), Layout(out).delete)
+        finally:
+            os._exit(0)
+    return os.waitpid(child, 0)[1] == signal.SIGKILL
+
+
+def test_an_overwrite_killed_at_any_moment_loses_no_run(old, tmp_path, faults):
+    before = content(old)
+    at, pipeline = 1, make_pipeline(temperature=0.5)
+    while killed(out := Path(shutil.copytree(old, tmp_path / str(at))), at, faults):
+        assert_old_or_none(out, before)
+        if at % 4 == 0 and not (out / "pipeline.json").exists():
+            run = pipeline.fit(out=out, resume=True, progress=False)
+            assert run.record["objective"]["temperature"] == 0.5
+            assert [path.name for path in by_step(out / "checkpoints")] == [
+                "step-00000004.ckpt",
+                "step-00000002.ckpt",
+            ]
+            assert not Layout(out).overwritten.exists()
+        at += 1
+    assert at > 10
+
+
+def test_an_overwriting_training_killed_at_random_is_old_new_or_none(old, tmp_path):
+    """From the first change to the end of the new run."""
+    pipeline, draw = make_pipeline(temperature=0.5), random.Random(0)
+    for i in range(8):
+        out = Path(shutil.copytree(old, tmp_path / str(i)))
+        started = out / "started"
+        child = os.fork()
+        if child == 0:
+            try:
+                torch.set_num_threads(1)
+                started.touch()
+                pipeline.fit(out=out, overwrite=True, progress=False)
+            finally:
+                os._exit(0)
+        while not started.exists():
+            time.sleep(0.001)
+        time.sleep(draw.random() * 0.5)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        if (out / "pipeline.json").exists() and ccl.load(out).record["objective"] != (
+            pipeline.to_dict()["objective"]
+        ):
+            with pytest.raises(ValueError, match="another pipeline"):
+                pipeline.fit(out=out, resume=True)
+            continue
+        run = pipeline.fit(out=out, resume=True, progress=False)
+        assert by_step(out / "checkpoints")
+        assert run.record["objective"]["temperature"] == 0.5
+
+
+def test_the_record_in_the_checkpoint_is_compared_where_the_folders_record_is_lost(old, tmp_path):
+    out = Path(shutil.copytree(old, tmp_path / "run"))
+    (out / "pipeline.json").unlink()
+    with pytest.raises(ValueError, match=r"another pipeline.*temperature: 0\.1 -> 0\.5"):
+        check(make_pipeline(temperature=0.5), out, resume=True)
+    assert check(make_pipeline(), out, resume=True).point.step == 4
+
+
+def test_checkpoints_on_another_disk_are_deleted_there(old, tmp_path):
+    out = Path(shutil.copytree(old, tmp_path / "run"))
+    shutil.move(out / "checkpoints", disk := tmp_path / "disk")
+    (out / "checkpoints").symlink_to(disk)
+    Layout(out).delete()
+    assert [path.name for path in disk.iterdir()] == ["notes.txt"]
+    assert (out / "checkpoints").is_symlink()
