@@ -13,6 +13,7 @@ from .config import read_toml as read_toml
 from .config import to_json as to_json
 from .discovery import Failure as Failure
 from .discovery import Plugin as Plugin
+from .distributions import Remnant as Remnant
 from .errors import AmbiguousName as AmbiguousName
 from .errors import InvalidConfig as InvalidConfig
 from .errors import InvalidParameter as InvalidParameter
@@ -20,9 +21,15 @@ from .errors import InvalidSpec as InvalidSpec
 from .errors import PluginFailed as PluginFailed
 from .errors import RegistryError as RegistryError
 from .errors import UnknownComponent as UnknownComponent
+from .errors import containing as containing
+from .errors import one_line as one_line
 from .params import Parameter as Parameter
 from .params import Schema as Schema
-from .source import missing_module as missing_module
+from .quoting import pip_install as pip_install
+from .quoting import represented as represented
+from .quoting import shown as shown
+from .quoting import shown_lines as shown_lines
+from .source import Sources as Sources
 from .spec import LOCAL as LOCAL
 from .spec import ComponentSpec as ComponentSpec
 from .spec import Kind as Kind

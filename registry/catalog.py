@@ -12,9 +12,19 @@ from typing import Any
 
 from .choice import Choice
 from .discovery import Discovery, Failure, Plugin
-from .errors import AmbiguousName, InvalidConfig, InvalidParameter, RegistryError, UnknownComponent
+from .distributions import Remnant
+from .errors import (
+    AmbiguousName,
+    InvalidConfig,
+    InvalidParameter,
+    InvalidSpec,
+    RegistryError,
+    UnknownComponent,
+    containing,
+)
 from .params import Schema, fill, schema
-from .source import summary
+from .quoting import pip_install, represented, shown
+from .source import Sources
 from .spec import (
     LOCAL,
     ComponentSpec,
@@ -74,9 +84,9 @@ class Registry:
         return self._found.failures
 
     @property
-    def leftovers(self) -> tuple[str, ...]:
-        """Folders that broken uninstalls left behind: ``"name in /folder"``."""
-        return self._found.leftovers
+    def remnants(self) -> tuple[Remnant, ...]:
+        """Metadata of plugins to which no installed distribution belongs."""
+        return self._found.remnants
 
     def call(self, hook: str, **kwargs: Any) -> list[tuple[str, Any]]:
         """Call a hook of every plugin, by name: ``(plugin, result)``, without results of None."""
@@ -121,12 +131,21 @@ class Registry:
 
     def specs(self, kind: str | None = None) -> tuple[ComponentSpec, ...]:
         """The components on offer, by kind and name; of one name, the host's comes first."""
-        order = list(self.kinds)
-        wanted = (self.kind(kind).name,) if kind else order
-        offered = (*self._found.specs, *self._session.values())
-        found = [spec for spec in offered if spec.kind in wanted]
-        found.sort(key=lambda s: (order.index(s.kind), s.name, s.plugin != self.host, s.plugin))
+        wanted = (self.kind(kind).name,) if kind else tuple(self.kinds)
+        found = [spec for spec in self._found.specs if spec.kind in wanted]
+        if session := [spec for spec in self._session.values() if spec.kind in wanted]:
+            found = sorted((*found, *session), key=self._order)
         return tuple(found)
+
+    def _order(self, spec: ComponentSpec) -> tuple[int, str, bool, str]:
+        place = list(self.kinds).index(spec.kind)
+        return place, spec.name, spec.plugin != self.host, spec.plugin
+
+    def named(self, name: str, kind: str | None = None) -> list[ComponentSpec]:
+        """The components of this name, of a kind or of all, in the order of `specs`."""
+        found = [*self._found.named.get(name, ())]
+        found += [spec for spec in self._session.values() if spec.name == name]
+        return sorted((s for s in found if kind in (None, s.kind)), key=self._order)
 
     def find(self, kind: str, name: str) -> ComponentSpec:
         """The component of a kind with this name.
@@ -150,7 +169,7 @@ class Registry:
             )
         plugin, slash, bare = rest.rpartition("/")
         plugin, bare = normalize(plugin), fold(bare)
-        named = [s for s in self.specs() if s.name == bare and (not slash or s.plugin == plugin)]
+        named = [s for s in self.named(bare) if not slash or s.plugin == plugin]
         found = [spec for spec in named if spec.kind == kind]
         chosen = self._preferred(found)
         if chosen:
@@ -162,7 +181,9 @@ class Registry:
         if slash and plugin == LOCAL:
             parts.append(f"It is not defined in this session; local({kind!r}, ...) defines it.")
         elif slash and plugin not in {p.name for p in self.plugins}:
-            parts.append(f"{plugin} is not installed: pip install {plugin}")
+            command = pip_install(plugin)
+            known = f"{plugin} is not installed: {command}" if command else ""
+            parts.append(known or f"{represented(plugin)} is no name of a plug-in.")
         else:
             names = sorted({spec.name for spec in self.specs(kind)})
             parts.append(did_you_mean(bare, names).strip())
@@ -171,7 +192,7 @@ class Registry:
 
     def short_name(self, spec: ComponentSpec) -> str:
         """The shortest name that finds a component: ``rbf``, or ``plugin/rbf`` if that is taken."""
-        same = [s for s in self.specs(spec.kind) if s.name == spec.name]
+        same = self.named(spec.name, spec.kind)
         return spec.name if self._preferred(same) == spec else spec.id
 
     def _preferred(self, same: Sequence[ComponentSpec]) -> ComponentSpec | None:
@@ -195,22 +216,33 @@ class Registry:
             parts.append(f"Disabled: {', '.join(disabled)}.")
         return parts
 
-    def summary(self, spec: ComponentSpec) -> str:
-        """The first line of a docstring, read without an import; empty if it cannot be read."""
+    def summary(self, spec: ComponentSpec, sources: Sources | None = None) -> str:
+        """The first line of a docstring, read without an import; empty if it cannot be read.
+
+        Args:
+            spec: The component.
+            sources: The source files that are read for several components.
+        """
         if isinstance(spec, LocalSpec):
-            return (getattr(spec.value, "__doc__", None) or "").strip().partition("\n")[0]
-        return summary(spec.target)
+            doc = getattr(spec.value, "__doc__", None)
+            return shown(doc.strip().partition("\n")[0]) if isinstance(doc, str) else ""
+        return (sources or Sources()).summary(spec.target)
 
     def schema(self, spec: ComponentSpec) -> Schema:
         """The parameters that a component takes; this imports it.
 
         Raises:
-            PluginFailed: If the import fails.
-            InvalidSpec: If it takes ``*args`` or ``**kwargs``.
+            PluginFailed: If the import fails, or the signature cannot be read.
+            InvalidSpec: If it takes ``*args`` or ``**kwargs``, or a hint that cannot be resolved.
         """
-        if _is_object(spec):
-            return Schema(())
-        return schema(spec.load(), self.kinds[spec.kind].supplied)
+        target = spec.load()
+        try:
+            with containing(f"{spec.label}: its signature cannot be read"):
+                if _is_object(spec):
+                    return Schema(())
+                return schema(target, self.kinds[spec.kind].supplied)
+        except InvalidSpec as error:
+            raise InvalidSpec(f"{spec.label}: {error}") from error.__cause__
 
     def choose(self, kind: str, name: str, /, **params: Any) -> Choice:
         """A component with its parameters, checked and complete, not built yet.

@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .errors import InvalidConfig, InvalidParameter
+from .errors import InvalidConfig, InvalidParameter, PluginFailed, containing, one_line
 from .params import Schema
+from .quoting import represented
 from .spec import ComponentSpec, Kind
 
 
@@ -83,13 +84,19 @@ class Choice:
         except Exception as error:
             error.add_note(f"while building {self!r}")
             raise
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a constructor must not end the program
+            raise PluginFailed(f"{where}: {self.spec.label} ({one_line(error)})") from error
         self._checked(built, where)
         if cache is not None:
             cache[key] = built, arguments  # keeps the objects alive whose ids are in the key
         return built
 
     def _checked(self, built: Any, where: str) -> Any:
-        if missing := self._kind.missing_members(built):
+        with containing(f"{where}: the members of {self.spec.label} cannot be read"):
+            missing = self._kind.missing_members(built)
+        if missing:
             raise InvalidParameter(
                 f"{where}: {type(built).__name__} has no {', '.join(missing)}, which "
                 f"{self._kind.protocol.replace(':', '.')} asks for"
@@ -111,7 +118,7 @@ class Choice:
         return hash(_key(self))
 
     def __repr__(self) -> str:
-        return f"{self._name}({', '.join(f'{k}={v!r}' for k, v in self.params.items())})"
+        return f"{self._name}({', '.join(f'{k}={represented(v, 2000)}' for k, v in self.params.items())})"
 
 
 def _built(

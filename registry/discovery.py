@@ -8,21 +8,33 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import itertools
+import os
+import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pluggy
 
 from .distributions import Installed, installed
 from .errors import InvalidSpec, PluginFailed, one_line
+from .quoting import represented, shown_lines
 from .spec import ComponentSpec, Project, did_you_mean, normalize
+
+RECORDED = 10
+"""Errors kept of one plugin; the others are counted."""
 
 PRINTED = 200
 """Characters kept of the text that a plugin prints."""
+
+MANY = 100_000
+"""Components that one plugin may offer: a hook that never ends must not fill the memory."""
 
 Functions = dict[str, Callable[..., Any]]
 
@@ -39,7 +51,12 @@ class Failure:
     @classmethod
     def of(cls, plugin: str, version: str, error: BaseException) -> Failure:
         """The failure that an exception causes."""
-        details = "".join(traceback.format_exception(error))
+        try:
+            details = shown_lines("".join(traceback.format_exception(error)))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as another:  # an exception may raise where its own class is looked at
+            details = f"no traceback can be formatted: {one_line(another)}"
         return cls(plugin, version, one_line(error), details)
 
 
@@ -55,6 +72,7 @@ class Plugin:
         seconds: How long reading its hooks took.
         printed: The beginning of the text that they printed.
         modules: Top-level modules that they were the first to import.
+        changes: Settings of the process that importing them changed.
         copies: Where it is installed, ``"1.2 in /folder"``, if that is more than once; the first counts.
     """
 
@@ -65,11 +83,12 @@ class Plugin:
     seconds: float = 0.0
     printed: str = ""
     modules: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
     copies: tuple[str, ...] = ()
 
 
 class Discovery:
-    """The `plugins` of a project, their `specs` and `failures`, and `leftovers` of uninstalls.
+    """The `plugins` of a project, their `specs` and `failures`, and `remnants` of others.
 
     Args:
         project: The project.
@@ -78,11 +97,12 @@ class Discovery:
     """
 
     def __init__(self, project: Project, disable: Iterable[str], strict: bool) -> None:
-        self.specs: list[ComponentSpec] = []
         self._project = project
+        self._offered: dict[tuple[str, str, str], ComponentSpec] = {}
         self._components = f"{project.prefix}_components"
-        self._manager = self._new_manager()
-        found, self.leftovers = installed(project.name)
+        self._groups = {f"{project.name}.{kind.name}": kind.name for kind in project.kinds}
+        self._manager, self._trial = self._new_manager(), self._new_manager()
+        found, self.remnants = installed(project.name)
         self._watches = {plugin.name: Watch(plugin, strict) for plugin in found}
         disabled = {normalize(name) for name in disable}
         # pluggy calls the plugin registered last first; this order makes it call them by name.
@@ -94,10 +114,21 @@ class Discovery:
         for name, offered in self.call(self._components):
             watch, specs = self._watches[name], list[object]()
             with watch.recording(), watch.watching():
-                specs.extend(offered)
-            for spec in specs:
+                specs.extend(itertools.islice(offered, MANY + 1))
+            with watch.recording():
+                if len(specs) > MANY:
+                    raise InvalidSpec(f"{self._components} gives more than {MANY} components")
+            for spec in specs[:MANY]:
                 with watch.recording():
                     self._offer(spec, watch.plugin)
+        order = list(self._groups.values())
+        self.specs = sorted(
+            self._offered.values(),
+            key=lambda s: (order.index(s.kind), s.name, s.plugin != project.host, s.plugin),
+        )
+        self.named: Mapping[str, list[ComponentSpec]] = defaultdict(list)
+        for each in self.specs:
+            self.named[each.name].append(each)
         watches = self._watches.values()
         self.failures = tuple(failure for watch in watches for failure in watch.failures)
         self.plugins = tuple(w.report(self._manager.is_blocked(w.plugin.name)) for w in watches)
@@ -110,16 +141,19 @@ class Discovery:
         """
         results = []
         for implementation in reversed(getattr(self._manager.hook, hook).get_hookimpls()):
-            others = self._manager.get_plugins() - {implementation.plugin}
             name = implementation.plugin_name
+            given = [kwargs[each] for each in implementation.argnames]
             try:
-                found = self._manager.subset_hook_caller(hook, others)(**kwargs)
-            except SystemExit as error:  # a plugin must not end the program
-                raise PluginFailed(f"plugin {name} in {hook}: {one_line(error)}") from error
+                # By itself: pluggy calls all at once, and an error would not say whose it is.
+                result = implementation.function(*given)
             except Exception as error:
                 error.add_note(f"raised by plugin {name} in {hook}")
                 raise
-            results += [(name, result) for result in found]
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # a plugin must not end the program
+                raise PluginFailed(f"plugin {name} in {hook}: {one_line(error)}") from error
+            results += [(name, result)] if result is not None else []
         return results
 
     def _new_manager(self) -> pluggy.PluginManager:
@@ -130,12 +164,11 @@ class Discovery:
     def _plugin(self, plugin: Installed) -> object:
         """The object that stands for a distribution: its hooks, with its entry points as one of them."""
         watch, group = self._watches[plugin.name], self._project.name
-        entries, declared, hooks = [], list[ComponentSpec](), Functions()
-        with watch.recording():
-            entries = sorted(
-                plugin.distribution.entry_points, key=lambda entry: (entry.group, entry.name)
-            )
-        for entry in entries:
+        declared, hooks = list[ComponentSpec](), Functions()
+        for fault in plugin.faults:
+            with watch.recording():
+                raise InvalidSpec(fault)
+        for entry in plugin.entries:
             with watch.recording():
                 if entry.group == f"{group}.hooks":
                     with watch.watching():
@@ -143,18 +176,18 @@ class Discovery:
                 elif f"{entry.group}.".startswith(f"{group}."):
                     kind = self._kind(entry.group)
                     declared.append(ComponentSpec(kind, entry.name, entry.value))
-        more = hooks.get(self._components, tuple)
 
         def components() -> Iterator[ComponentSpec]:
             yield from declared
-            yield from more()
+            more = hooks[self._components]() if self._components in hooks else None
+            yield from () if more is None else more
 
-        return _holder(hooks | {self._components: pluggy.HookimplMarker(group)(components)})
+        return _Holder(hooks | {self._components: pluggy.HookimplMarker(group)(components)})
 
     def _hooks(self, name: str) -> Functions:
         """The hooks of a module, validated by a manager that holds nothing else."""
         found: Functions = {}
-        trial, marker = self._new_manager(), f"{self._project.name}_impl"
+        trial, marker = self._trial, f"{self._project.name}_impl"
         # The module's own dictionary: reading attributes would trigger its lazy imports.
         for attribute, value in vars(importlib.import_module(name)).items():
             if inspect.isfunction(value):
@@ -165,34 +198,49 @@ class Discovery:
                     near = did_you_mean(attribute, vars(trial.hook))
                     raise InvalidSpec(f"{name}: there is no hook {attribute!r}.{near}")
                 if known:
+                    if getattr(value, marker).get("hookwrapper") or getattr(value, marker).get(
+                        "wrapper"
+                    ):
+                        raise InvalidSpec(
+                            f"{name}: {attribute} is a wrapper, and no hook takes one"
+                        )
                     found[attribute] = value
-        trial.register(_holder(found), name)
+        trial.register(_Holder(found), name)
+        trial.unregister(name=name)
         return found
 
     def _offer(self, spec: object, plugin: Installed) -> None:
         if not isinstance(spec, ComponentSpec):
-            raise InvalidSpec(f"{self._components} must give ComponentSpecs, not {spec!r}")
-        self._kind(f"{self._project.name}.{spec.kind}")
-        spec = replace(spec, plugin=plugin.name, version=plugin.version)
-        if any(spec.use == other.use for other in self.specs):
+            raise InvalidSpec(
+                f"{self._components} must give ComponentSpecs, not {represented(spec)}"
+            )
+        kind = self._kind(f"{self._project.name}.{spec.kind}")
+        # A new one: a subclass of another author may do anything where it is read.
+        spec = ComponentSpec(kind, spec.name, spec.target, plugin.name, plugin.version)
+        key = kind, spec.name, plugin.name
+        if key in self._offered:
             raise InvalidSpec(f"{spec.use} is declared twice")
-        self.specs.append(spec)
+        self._offered[key] = spec
 
     def _kind(self, group: str) -> str:
         """The kind that an entry-point group stands for."""
-        groups = {f"{self._project.name}.{kind.name}": kind.name for kind in self._project.kinds}
-        if group not in groups:
-            valid = [*groups, f"{self._project.name}.hooks"]
+        if group not in self._groups:
+            valid = [*self._groups, f"{self._project.name}.hooks"]
             near = did_you_mean(group, valid, otherwise="")
             raise InvalidSpec(
                 f"unknown entry-point group {group!r}.{near} Valid: {', '.join(valid)}"
             )
-        return groups[group]
+        return self._groups[group]
 
 
-def _holder(functions: Functions) -> object:
+class _Holder:
     """An object with these functions alone, which pluggy sees in place of a module."""
-    return type("Plugin", (), {name: staticmethod(f) for name, f in functions.items()})()
+
+    def __init__(self, functions: Functions) -> None:
+        vars(self).update(functions)
+
+    def __dir__(self) -> Iterable[str]:
+        return [*vars(self)]  # pluggy looks at each; what every object has is no hook
 
 
 class Watch:
@@ -207,50 +255,104 @@ class Watch:
         self.plugin = plugin
         self.strict = strict
         self.failures: list[Failure] = []
+        self.more = 0
         self.seconds = 0.0
         self.printed = ""
         self.modules: set[str] = set()
+        self.changes: dict[str, None] = {}
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """Record an exception as a failure; Ctrl-C passes."""
+        """Record whatever is raised as a failure; Ctrl-C passes."""
         try:
             yield
-        except (Exception, SystemExit) as error:
-            if self.strict:
-                raise PluginFailed(f"plugin {self.plugin.name}: {one_line(error)}") from error
-            self.failures.append(Failure.of(self.plugin.name, self.plugin.version, error))
         except KeyboardInterrupt as error:  # perhaps because this plugin takes too long
             error.add_note(f"plugin {self.plugin.name} was being read")
             raise
+        except BaseException as error:  # a plugin may raise anything, and must not end the program
+            if self.strict:
+                raise PluginFailed(f"plugin {self.plugin.name}: {one_line(error)}") from error
+            if len(self.failures) < RECORDED:
+                self.failures.append(Failure.of(self.plugin.name, self.plugin.version, error))
+            else:
+                self.more += 1
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Note duration, prints and new modules, and send prints to the standard error.
+        """Note duration, prints, new modules and changed settings, and send prints to the standard error.
 
-        The standard output belongs to the program, which may be writing JSON to it.
+        The standard output belongs to the program, which may be writing JSON to it.  Settings that
+        would stop the program or other plugins are restored.
         """
-        before, begin = set(sys.modules), time.perf_counter()
+        before, settings, begin = set(sys.modules), _settings(), time.perf_counter()
         output: Any = _Output(self)
         try:
-            with contextlib.redirect_stdout(output):
-                yield
+            with contextlib.redirect_stdout(output), warnings.catch_warnings():
+                try:
+                    yield
+                finally:
+                    now = _settings()
         finally:
             self.seconds += time.perf_counter() - begin
             self.modules |= {name.partition(".")[0] for name in set(sys.modules) - before}
+            changed = [name for name in settings if settings[name] != now[name]]
+            self.changes.update(dict.fromkeys(changed))
+            for name in changed:
+                if name in _RESTORE:
+                    _RESTORE[name](settings[name])
 
     def report(self, disabled: bool) -> Plugin:
         """The plugin with all that was noted."""
+        more = [f"and {self.more} errors more"] if self.more else []
         return Plugin(
             self.plugin.name,
             self.plugin.version,
             "failed" if self.failures else "disabled" if disabled else "ok",
-            "; ".join(failure.reason for failure in self.failures),
+            "; ".join([*(f.reason for f in self.failures), *more]),
             self.seconds,
-            self.printed.strip(),
+            shown_lines(self.printed.strip()),
             tuple(sorted(self.modules)),
+            tuple(self.changes),
             self.plugin.copies,
         )
+
+
+def _settings() -> dict[str, Any]:
+    """Settings of the process that an import should leave as they are."""
+    return {
+        "sys.path": [*sys.path],
+        "warning filters": [*warnings.filters],
+        "the working directory": _folder(),
+        "the recursion limit": sys.getrecursionlimit(),
+        "the handler of Ctrl-C": signal.getsignal(signal.SIGINT),
+        "the standard error": sys.stderr,
+    }
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # it was deleted
+        return ""
+
+
+def _restore_handler(handler: Any) -> None:
+    with contextlib.suppress(ValueError, TypeError):  # not in the main thread; not set from Python
+        signal.signal(signal.SIGINT, handler)
+
+
+def _restore_folder(folder: str) -> None:
+    with contextlib.suppress(OSError):
+        os.chdir(folder)
+
+
+_RESTORE: dict[str, Callable[[Any], object]] = {
+    "the working directory": _restore_folder,
+    "the recursion limit": sys.setrecursionlimit,
+    "the handler of Ctrl-C": _restore_handler,
+    "the standard error": lambda stream: setattr(sys, "stderr", stream),
+}
+"""Without these the program or other plugins would not work; a plugin's own modules may need the rest."""
 
 
 class _Output:
@@ -266,6 +368,9 @@ class _Output:
     def flush(self) -> None:
         if self._stream:
             self._stream.flush()
+
+    def close(self) -> None:
+        """Nothing: the standard error stays open."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

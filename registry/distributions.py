@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .quoting import is_distribution, is_version, represented, shown
 from .spec import normalize
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry point: ``name = value`` in the section ``[group]``."""
+
+    group: str
+    name: str
+    value: str
 
 
 @dataclass(frozen=True)
@@ -20,59 +31,210 @@ class Installed:
 
     Args:
         name: Its normalized name.
-        version: Its version; empty without metadata.
+        version: Its version; empty without one.
         copies: Where it is installed, ``"1.2 in /folder"``, if that is more than once; the first counts.
-        distribution: Its metadata.
+        entries: Its entry points, by group and name.
+        faults: What is wrong with its metadata.
     """
 
     name: str
     version: str
-    copies: tuple[str, ...]
-    distribution: Distribution
+    copies: tuple[str, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    faults: tuple[str, ...] = ()
 
 
-def installed(project: str) -> tuple[list[Installed], tuple[str, ...]]:
-    """Distributions with entry points of a project, by name, and leftovers of broken uninstalls.
+@dataclass(frozen=True)
+class Remnant:
+    """Metadata with entry points of the project, to which no installed distribution belongs.
+
+    Args:
+        name: Its name; empty without one.
+        folder: The folder or file of the metadata.
+        reason: What is wrong with it.
+    """
+
+    name: str
+    folder: str
+    reason: str
+
+
+def installed(project: str) -> tuple[list[Installed], tuple[Remnant, ...]]:
+    """Distributions with entry points of a project, by name, and metadata that belongs to none.
 
     Of a distribution that is on ``sys.path`` twice the first counts, as in an import.
     """
     from importlib import metadata  # 30 ms, and not needed before the first look-up
 
     places: dict[str, dict[str, None]] = defaultdict(dict)
-    found: dict[str, Distribution] = {}
-    leftovers: dict[str, None] = {}
+    found: dict[str, Metadata] = {}
+    remnants: dict[str, Remnant] = {}
     for distribution in metadata.distributions():
+        declared = Metadata(distribution)
         # Reading a name reads the whole METADATA file, so only distributions with our groups do it.
-        if f"[{project}" in _read(distribution, "entry_points.txt"):
-            name = normalize(_field(distribution, "Name"))
-            place = os.path.realpath(str(distribution.locate_file("")))
+        if not declared.concerns(project):
+            continue
+        first = None
+        if not (reason := declared.unnamed):
             try:
                 # An earlier distribution of that name without such entry points hides this one.
-                found[name] = metadata.distribution(name)
+                first = metadata.distribution(declared.name)
             except (metadata.PackageNotFoundError, ValueError):
-                # A broken uninstall left the folder; nothing of that name is installed.
-                leftovers[f"{name or 'a plugin without a name'} in {place}"] = None
-                continue
-            # A build in a source folder leaves metadata without METADATA, which is no installation.
-            if _read(distribution, "METADATA"):
-                places[name][f"{_field(distribution, 'Version')} in {place}"] = None
+                reason = declared.orphaned
+        if first is None:
+            remnants[declared.folder] = Remnant(declared.name, declared.folder, reason)
+            continue
+        if declared.name not in found:
+            same = _path(first) == _path(distribution)
+            found[declared.name] = declared if same else Metadata(first)
+        # A build in a source folder leaves metadata without METADATA, which is no installation.
+        if declared.has_metadata:
+            places[declared.name][f"{declared.version} in {declared.place}"] = None
     plugins = []
-    for name, distribution in sorted(found.items()):
+    for name, declared in sorted(found.items()):
         copies = tuple(places[name]) if len(places[name]) > 1 else ()
-        plugins.append(Installed(name, _field(distribution, "Version"), copies, distribution))
-    return plugins, tuple(leftovers)
+        # What an earlier distribution of the name declares may be nothing of this project.
+        entries = declared.entries if declared.concerns(project) else ()
+        faults = tuple(declared.faults)
+        plugins.append(Installed(name, declared.version, copies, entries, faults))
+    return plugins, tuple(remnants.values())
 
 
-def _read(distribution: Distribution, file: str) -> str:
-    """A file of the metadata; empty if it is missing or is not text."""
-    try:
-        return distribution.read_text(file) or ""
-    except UnicodeDecodeError:
+class Metadata:
+    """The metadata of a distribution, read as far as it can be read.
+
+    Args:
+        distribution: The distribution.
+
+    Attributes:
+        faults: What was found to be wrong with the files that were read.
+    """
+
+    def __init__(self, distribution: Distribution) -> None:
+        self.faults: dict[str, None] = {}  # in order, each once
+        self._distribution = distribution
+        self._declared = self._read("entry_points.txt").replace("\0", "")  # of UTF-16
+        self._heading: str | None = None
+        self._entries: list[Entry] | None = None
+        self._groups: set[str] = set()
+
+    def concerns(self, project: str) -> bool:
+        """Whether it declares entry points of a project, as far as its lines can be read."""
+        if self.faults:  # it cannot be read as text, so nobody knows what it declares
+            return True
+        if project not in self._declared:
+            return False
+        _ = self.entries  # reading them finds groups and faults
+        ours = any(f"{group}.".startswith(f"{project}.") for group in self._groups)
+        return ours or any(project in fault for fault in self.faults)
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The entry points of lines that can be read; the others are faults."""
+        if self._entries is None:
+            self._entries = sorted(self._lines(), key=lambda e: (e.group, e.name))
+        return tuple(self._entries)
+
+    def _lines(self) -> Iterator[Entry]:
+        group = ""
+        for number, line in enumerate(self._declared.splitlines(), 1):
+            line = line.strip()
+            if not line or line.startswith(("#", ";")):
+                continue
+            name, equals, value = (part.strip() for part in line.partition("="))
+            if line.startswith("[") and line.endswith("]"):
+                group = line[1:-1].strip()
+                self._groups.add(group)
+            elif name and equals and value and group:
+                yield Entry(group, name, value)
+            else:
+                wrong = "must be name = module:Class" if group else "stands before any [group]"
+                fault = f"line {number} of its entry_points.txt {wrong}: {represented(line, 80)}"
+                self.faults[fault] = None
+
+    @property
+    def has_metadata(self) -> bool:
+        """Whether a file names the distribution."""
+        return bool(self._head)
+
+    @property
+    def name(self) -> str:
+        """Its normalized name; empty without a valid one."""
+        name = self._field("Name")
+        return normalize(name) if is_distribution(name) else ""
+
+    @property
+    def unnamed(self) -> str:
+        """Why it has no name; empty if it has one."""
+        if self.name:
+            return ""
+        if not self._head:
+            return "it has no METADATA"
+        name = self._field("Name")
+        return (
+            f"its METADATA has {f'no valid Name, {represented(name, 80)}' if name else 'no Name'}"
+        )
+
+    @property
+    def orphaned(self) -> str:
+        """Why nothing of its name is installed."""
+        if Path(_path(self._distribution)).name.startswith(
+            "~"
+        ):  # as pip calls what it is about to delete
+            return "an uninstall left parts of it"
+        return f"its METADATA names it {self.name}, and its folder otherwise"
+
+    @property
+    def version(self) -> str:
+        """Its version; empty, which is a fault, without a valid one."""
+        version = self._field("Version")
+        if is_version(version):
+            return version
+        if self._head:  # without METADATA it is a build in a source folder
+            wrong = f"no valid Version, {represented(version, 80)}" if version else "no Version"
+            self.faults[f"its METADATA has {wrong}"] = None
         return ""
 
+    @property
+    def folder(self) -> str:
+        """The folder or file of the metadata."""
+        return shown(_path(self._distribution) or self.place, 1000)
 
-def _field(distribution: Distribution, field: str) -> str:
-    """A field of the metadata; empty if the field or the file is missing."""
-    text = _read(distribution, "METADATA") or _read(distribution, "PKG-INFO")
-    found = re.search(rf"^{field}:[ \t]*(\S+)", text, re.MULTILINE | re.IGNORECASE)
-    return found[1] if found else ""
+    @property
+    def place(self) -> str:
+        """The folder that it is installed in."""
+        try:
+            return shown(Path(str(self._distribution.locate_file(""))).resolve(), 1000)
+        except (OSError, RuntimeError, ValueError):  # a loop of links, a folder that cannot be one
+            return shown(self._distribution.locate_file(""), 1000)
+
+    @property
+    def _head(self) -> str:
+        """The fields of METADATA, without the description."""
+        if self._heading is None:
+            text = self._read("METADATA") or self._read("PKG-INFO")
+            self._heading = re.split(r"\r?\n[ \t]*\r?\n", text, maxsplit=1)[0]
+        return self._heading
+
+    def _field(self, field: str) -> str:
+        """A field of the metadata; empty if the field or the file is missing."""
+        found = re.search(
+            rf"^{field}:[ \t]*(.*?)[ \t\r]*$", self._head, re.MULTILINE | re.IGNORECASE
+        )
+        return found[1] if found else ""
+
+    def _read(self, file: str) -> str:
+        """A file; empty if it is missing, and with other characters where it is not UTF-8."""
+        try:
+            return (self._distribution.read_text(file) or "").removeprefix("\ufeff")
+        except UnicodeDecodeError as error:
+            self.faults[f"its {file} is not UTF-8"] = None
+            return error.object.decode("utf-8", "replace")
+        except OSError as error:
+            self.faults[f"its {file} cannot be read: {shown(error)}"] = None
+            return ""
+
+
+def _path(distribution: Distribution) -> str:
+    """The folder or file of the metadata; empty where the finder of the distribution has none."""
+    return str(getattr(distribution, "_path", ""))

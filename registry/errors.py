@@ -1,14 +1,22 @@
-"""The errors of the registry: `RegistryError` and its subclasses."""
+"""The errors of the registry: `RegistryError` and its subclasses, and how others' errors become them."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
+from .quoting import shown, shown_lines, type_name
+
+LONGEST = 2000
+"""Characters of a message."""
+
 
 class RegistryError(Exception):
-    """The base class of all errors of the registry."""
+    """The base class of all errors of the registry; their messages are printable and on one line."""
 
     def __str__(self) -> str:
-        # KeyError would show the repr of its argument.
-        return str(self.args[0]) if self.args else ""
+        # KeyError would show the repr of its argument.  The message may quote other authors' text.
+        return shown(self.args[0], LONGEST) if self.args else ""
 
 
 class UnknownComponent(RegistryError, KeyError):
@@ -37,4 +45,27 @@ class InvalidConfig(RegistryError, ValueError):
 
 def one_line(error: BaseException) -> str:
     """The message of an error; errors from outside the registry are preceded by their type."""
-    return str(error) if isinstance(error, RegistryError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, RegistryError):
+        return str(error)
+    text = " ".join(shown_lines(error, LONGEST).split())
+    return f"{type_name(error)}: {text}"
+
+
+@contextlib.contextmanager
+def containing(label: str) -> Iterator[None]:
+    """Raise whatever another author's code raises as `PluginFailed`, with its name.
+
+    Ctrl-C and errors of the registry pass.
+
+    Args:
+        label: The beginning of the message.
+
+    Raises:
+        PluginFailed: With the error as its cause.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, RegistryError):
+        raise
+    except BaseException as error:  # SystemExit, a test's skip, a panic of another language
+        raise PluginFailed(f"{label} ({one_line(error)})") from error

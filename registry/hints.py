@@ -75,7 +75,10 @@ def _accept_scalar(value: Any, hint: Any) -> Any:
     if hint is int:  # numpy's integers too, as plain ones
         return int(_need(number and isinstance(value, numbers.Integral), value))
     if hint is float:
-        return float(_need(number and isinstance(value, numbers.Real), value))
+        try:
+            return float(_need(number and isinstance(value, numbers.Real), value))
+        except OverflowError:  # an integer beyond the largest float
+            raise Mismatch from None
     if hint is Path:
         return Path(_need(isinstance(value, str | os.PathLike), value))
     return _need(isinstance(value, NONE if hint is None else hint), value)

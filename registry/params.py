@@ -11,6 +11,7 @@ from typing import Any
 
 from .errors import InvalidParameter, InvalidSpec
 from .hints import Mismatch, Reader, accept, describe
+from .quoting import represented
 from .spec import did_you_mean
 
 REQUIRED = inspect.Parameter.empty
@@ -32,7 +33,7 @@ class Parameter:
 
     def __str__(self) -> str:
         hint = f": {self.text}" if self.text else ""
-        return f"{self.name}{hint}" + ("" if self.required else f" = {self.default!r}")
+        return f"{self.name}{hint}" + ("" if self.required else f" = {represented(self.default)}")
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def schema(target: Callable[..., Any], supplied: Collection[str] = ()) -> Schema
     try:
         signature = inspect.signature(target)
     except (TypeError, ValueError) as error:
-        raise InvalidSpec(f"{target!r} has no signature to read: {error}") from error
+        raise InvalidSpec(f"it has no signature to read: {error}") from error
     found = list(signature.parameters.values())
     variadic = [p for p in found if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     if variadic == found and isinstance(target, type) and "__init__" not in vars(target):
@@ -118,7 +119,7 @@ def fill(
             if not _is_default(value, parameter):
                 wanted = describe(parameter.hint, reader)
                 raise InvalidParameter(
-                    f"{prefix}: {parameter.name} must be {wanted}, not {value!r:.200}"
+                    f"{prefix}: {parameter.name} must be {wanted}, not {represented(value)}"
                 ) from None
             values[parameter.name] = value
     return values

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from .errors import InvalidSpec, PluginFailed, one_line
+from .quoting import represented
 
 LOCAL = "local"
 """The plugin name of components that are defined in the running session."""
@@ -75,7 +76,7 @@ class Kind:
     def missing_members(self, built: object) -> list[str]:
         """The members of the protocol that an object lacks."""
         # Looked up in the classes first: reading a property could open a file.
-        classes = type(built).__mro__
+        classes = type.__dict__["__mro__"].__get__(type(built))
         missing = [name for name in self.members() if not any(name in vars(c) for c in classes)]
         return [name for name in missing if not hasattr(built, name)]
 
@@ -126,12 +127,12 @@ class ComponentSpec:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
             wanted = re.sub(r"\W+", "_", fold(self.name)).strip("_")
             raise InvalidSpec(
-                f"{self.kind} name {self.name!r} is not valid: it must be lower-case letters, "
+                f"{self.kind} name {represented(self.name)} is not valid: it must be lower-case letters, "
                 f"digits and underscores, starting with a letter, as in {wanted!r}"
             )
         if not re.fullmatch(r"[\w.]+:[\w.]+", self.target):
             raise InvalidSpec(
-                f"{self.kind} {self.name!r} points to {self.target!r}; it must be 'module:Class'"
+                f"{self.kind} {self.name!r} points to {represented(self.target)}; it must be 'module:Class'"
             )
 
     @property
@@ -144,6 +145,11 @@ class ComponentSpec:
         """``"kind:plugin/name"``, as in records."""
         return f"{self.kind}:{self.id}"
 
+    @property
+    def label(self) -> str:
+        """``"kind plugin/name version"``, with which messages about it begin."""
+        return f"{self.kind} {self.id} {self.version}".rstrip()
+
     def load(self) -> Any:
         """Import the target.
 
@@ -152,10 +158,11 @@ class ComponentSpec:
         """
         try:
             return import_target(self.target)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # an import may raise anything, errors of the registry too
             raise PluginFailed(
-                f"{self.kind} {self.id} {self.version}: cannot import {self.target} "
-                f"({one_line(error)})"
+                f"{self.label}: cannot import {self.target} ({one_line(error)})"
             ) from error
 
 

@@ -102,6 +102,59 @@ def test_a_name_in_a_config_opens_nothing(name, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        ("evil; touch outside", "1.0"),
+        ("evil", "1.0 --index-url=https://example.org"),
+        ("--index-url=https://example.org", "1.0"),
+        ("\x1b[2Jevil", "1.0"),
+        ("evil", "\u202e0.1"),
+        ("evil\npip install worse", "1.0"),
+        ("e" * 10_000, "1.0"),
+    ],
+)
+def test_only_a_valid_name_and_version_of_a_record_are_printed_as_a_command(name, version):
+    with pytest.raises(ccl.PluginFailed) as raised:
+        check_plugins({name: version})
+    message = str(raised.value)
+    assert f"pip install {name}" not in message
+    assert message.endswith("which is no name and version of one")
+    assert message.isprintable()
+    assert len(message) < 500
+    with pytest.raises(ccl.PluginFailed, match=r"1\.0: pip install ccl-nosuch==1\.0$"):
+        check_plugins({"ccl-nosuch": "1.0"})
+
+
+@pytest.mark.parametrize("plugins", [[], None, "x", {"a": 1}, {"a": None}, [["a", "1"]]])
+def test_a_record_whose_plugins_are_no_table_is_refused_in_one_line(plugins):
+    with pytest.raises(
+        ccl.InvalidConfig, match="plugins must be a table of names and versions, not"
+    ):
+        check_plugins(plugins)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"\\u001b[2J" = 1\n',
+        'dataset = "\\u001b[2J"\nbackbone = "lenet5"\nobjective = "infonce"\n',
+        'dataset = {use = "color_digits", "\\u202e" = 1}\nbackbone = "lenet5"\nobjective = "infonce"\n',
+        'dataset = {"\\u001b[2J" = 1}\nbackbone = "lenet5"\nobjective = "infonce"\n',
+        f'dataset = "{"x" * 100_000}"\nbackbone = "lenet5"\nobjective = "infonce"\n',
+        "a = \x1b[2J",
+    ],
+)
+def test_what_is_quoted_from_a_file_is_printed_escaped(text, tmp_path, capsys):
+    file = tmp_path / "evil.toml"
+    file.write_text(text, "utf-8")
+    assert main(["train", str(file), "--out", str(tmp_path / "runs")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"ccl: {file}: ")
+    assert line.isprintable()
+    assert len(line) < 3500
+
+
 def test_a_condition_s_name_is_a_key_and_no_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     name = "../../outside"

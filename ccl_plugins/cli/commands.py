@@ -85,9 +85,14 @@ def reporting_mistakes(file: str = "") -> Iterator[None]:
 
 
 def message(error: BaseException) -> str:
-    """The message of an error, with its first note."""
+    """The message of an error on one line, with its first note."""
+    text = engine.one_line(error) if isinstance(error, engine.RegistryError) else _text(error)
+    notes = getattr(error, "__notes__", ())
+    return engine.shown(f"{text} ({notes[0]})" if notes else text, 3000)
+
+
+def _text(error: BaseException) -> str:
     text = str(error)
     if "Original Traceback" in text:  # of a worker that loads data: its last line is the error
         text = text.rstrip().rpartition("\n")[2].partition(": ")[2]
-    notes = getattr(error, "__notes__", ())
-    return f"{text} ({notes[0]})" if notes else text
+    return " ".join(text.splitlines())

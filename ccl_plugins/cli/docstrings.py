@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+
+from ccl_plugins._engine import engine
 
 _TITLE = re.compile(r"[A-Z][\w ]*:")
 _ENTRY = re.compile(r"(?m)^ {4}(\w+)(?: \(.*?\))?:")
@@ -19,11 +22,14 @@ def documentation(target: Any) -> str:
     Constructor arguments that a class does not document itself have the entry of its nearest base that
     documents them, under ``Args`` or ``Args of subclasses``.  ``Raises`` is inherited as a whole.
     """
-    doc = inspect.getdoc(target) or ""
+    doc = _doc(target)
     if not isinstance(target, type):
         return doc
     sections, known, raises = _sections(doc), dict[str, str](), ""
-    for each in (sections, *(_sections(base.__doc__ or "") for base in target.__mro__[1:-1])):
+    for each in (
+        sections,
+        *(_sections(_doc(base, inherited=False)) for base in target.__mro__[1:-1]),
+    ):
         known = {**dict(_entries(each)), **known}
         raises = raises or each.get("Raises:", "")
     names = [name for name in inspect.signature(target).parameters if name in known]
@@ -32,6 +38,42 @@ def documentation(target: Any) -> str:
     return "\n\n".join(
         f"{title}\n{text}".lstrip() for title in (*titles, *_LAST) if (text := sections.get(title))
     )
+
+
+def _doc(target: Any, inherited: bool = True) -> str:
+    doc = inspect.getdoc(target) if inherited else target.__doc__
+    return doc if isinstance(doc, str) else ""  # a property, read from the class
+
+
+def documented(
+    label: str, target: Any, schema: engine.Schema
+) -> tuple[str, list[engine.PluginFailed]]:
+    """The documentation of another author's component, and what of it or of its defaults raises.
+
+    Args:
+        label: The component, for the messages.
+        target: Its class or function.
+        schema: Its parameters.
+    """
+    errors: list[engine.PluginFailed] = []
+    what = f"{label}: its docstring cannot be read"
+    doc: str = reading(errors, what, lambda: documentation(target), "")
+    for each in (*schema.parameters, *schema.supplied):
+        what = f"{label}: the default of {each.name} cannot be printed"
+        reading(errors, what, functools.partial(repr, each.default), "")
+    return doc, errors
+
+
+def reading(
+    errors: list[engine.PluginFailed], what: str, read: Callable[[], Any], otherwise: Any
+) -> Any:
+    """What ``read`` returns; if it raises, ``otherwise``, with the error added to the list."""
+    try:
+        with engine.containing(what):
+            return read()
+    except engine.PluginFailed as error:
+        errors.append(error)
+        return otherwise
 
 
 def arguments(doc: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from importlib import metadata
 
 from ccl_plugins._engine import engine
 from ccl_plugins.cli.commands import JSON, Command, argument, show
+from ccl_plugins.cli.docstrings import documented
 from ccl_plugins.cli.list import rivals
 from ccl_plugins.cli.tables import TextTable
 from ccl_plugins.kinds import HEAVY, registry
@@ -39,7 +40,7 @@ class Finding:
     text: str
 
     def __str__(self) -> str:
-        return f"{self.plugin}: {self.text}"
+        return engine.shown(f"{self.plugin}: {self.text}", 2000)
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Report:
         parts = [str(TextTable(plugins)), str(TextTable(libraries))]
         for failure in self.failures:
             heading = f"{failure.plugin} {failure.version} failed: {failure.reason}"
-            parts.append(f"{heading}\n\n{failure.traceback.rstrip()}")
+            parts.append(f"{engine.shown(heading, 2000)}\n\n{failure.traceback.rstrip()}")
         for heading, findings in (("problems", self.problems), ("remarks", self.remarks)):
             if findings:
                 parts.append("\n".join([f"{heading}:", *(f"  {found}" for found in findings)]))
@@ -94,44 +95,60 @@ def examine(registry: engine.Registry, *, load: bool = False) -> Report:
     failures = [*registry.failures]
     for spec in registry.specs() if load else ():
         try:
-            registry.schema(spec)
+            schema = registry.schema(spec)
         except engine.RegistryError as error:
             failures.append(engine.Failure.of(spec.plugin, spec.version, error))
+            continue
+        for unread in documented(spec.label, spec.load(), schema)[1]:
+            failures.append(engine.Failure.of(spec.plugin, spec.version, unread))
+    sections = _incomplete(registry), _unmet(registry), _names(registry), _side_effects(registry)
+    incomplete, unmet, names, effects = map(list, sections)
     return Report(
         registry.plugins,
         tuple(failures),
-        (*_incomplete(registry), *_unmet(registry)),
-        (*_names(registry), *_side_effects(registry)),
+        (*incomplete, *unmet),
+        (*names, *effects),
         {name: _version(name) or "not installed" for name in LIBRARIES},
     )
 
 
 def _incomplete(registry: engine.Registry) -> Iterator[Finding]:
-    """Components without their module, and remains of uninstalled plug-ins."""
+    """Components without their module, and metadata that belongs to no plug-in."""
+    sources = engine.Sources()
     for spec in registry.specs():
-        module = "" if spec.plugin == engine.LOCAL else engine.missing_module(spec.target)
-        if module:
-            text = f"{spec.kind} {spec.name} is offered from the module {module}, which is missing"
-            yield Finding(spec.plugin, f"{text}: pip install --force-reinstall {spec.plugin}")
-    for leftover in registry.leftovers:
-        name, _, place = leftover.partition(" in ")
-        yield Finding(name, f"an uninstall left parts of it: remove them from {place}")
+        missing = "" if spec.plugin == engine.LOCAL else sources.missing_module(spec.target)
+        if missing:
+            again = engine.pip_install(spec.plugin, options="--force-reinstall")
+            yield Finding(
+                spec.plugin, f"{spec.kind} {spec.name} is offered, and {missing}: {again}"
+            )
+    for each in registry.remnants:
+        name = each.name or "a plug-in without a name"
+        yield Finding(name, f"{each.reason}: remove or reinstall {each.folder}")
 
 
 def _unmet(registry: engine.Registry) -> Iterator[Finding]:
     """Unmet requirements of plug-ins and libraries."""
+    from packaging.markers import UndefinedEnvironmentName
     from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.version import InvalidVersion
 
     enabled = {plugin.name for plugin in registry.plugins if plugin.state != "disabled"}
     for name in sorted({*enabled, *LIBRARIES}):
-        for line in (metadata.requires(name) or ()) if _version(name) else ():
+        try:
+            lines = (metadata.requires(name) or ()) if _version(name) else ()
+        except UnicodeDecodeError as error:  # named among the failures; what it needs is unknown
+            yield Finding(name, f"its requirements cannot be read ({engine.one_line(error)})")
+            continue
+        for line in lines:
             try:
                 wanted = Requirement(line)
-            except InvalidRequirement:
-                yield Finding(name, f"it needs {line!r}, which is no requirement")
+                applies = not wanted.marker or wanted.marker.evaluate({"extra": ""})
+            except (InvalidRequirement, UndefinedEnvironmentName, InvalidVersion):
+                yield Finding(name, f"it needs {engine.represented(line)}, which is no requirement")
                 continue
             version, needs = _version(wanted.name), f"{wanted.name}{wanted.specifier}"
-            if wanted.marker and not wanted.marker.evaluate({"extra": ""}):
+            if not applies:
                 continue
             if not version:
                 yield Finding(name, f"it needs {wanted}, which is not installed")
@@ -160,12 +177,15 @@ def _side_effects(registry: engine.Registry) -> Iterator[Finding]:
         if heavy := ", ".join(sorted({*HEAVY} & {*plugin.modules})):
             advice = "import it in the hook that needs it"
             yield Finding(name, f"its hooks module imports {heavy} at its top: {advice}")
+        if plugin.changes:
+            yield Finding(name, f"reading its hooks changed {', '.join(plugin.changes)}")
         if plugin.printed:
             yield Finding(name, f"its hooks module prints when imported: {plugin.printed!r}")
 
 
 def _version(distribution: str) -> str:
+    """Its version; empty if it is not installed, and for metadata without a version."""
     try:
-        return metadata.version(distribution) or ""
-    except (metadata.PackageNotFoundError, KeyError):  # KeyError: without metadata
+        return engine.shown(metadata.version(distribution) or "")
+    except (metadata.PackageNotFoundError, KeyError, UnicodeDecodeError):
         return ""

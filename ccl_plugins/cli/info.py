@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
 
 from ccl_plugins._engine import engine
 from ccl_plugins.cli.commands import KIND_NAMES, Command, argument
-from ccl_plugins.cli.docstrings import documentation
+from ccl_plugins.cli.docstrings import documented, reading
 from ccl_plugins.kinds import protocol, registry
 
 
 def _run(options: argparse.Namespace) -> int:
     """Show a component: parameters with defaults, documentation, file and plug-in."""
-    print(describe(registry(), options.kind, options.name))
-    return 0
+    description = describe(registry(), options.kind, options.name)
+    print(description)
+    return 1 if description.failures else 0
 
 
 COMMAND = Command(
@@ -48,6 +50,8 @@ class Description:
     """The parameters for which the attributes in `depends` are shown."""
     depends: tuple[str, ...] = ()
     """The declared attributes that depend on parameters."""
+    failures: tuple[str, ...] = ()
+    """What could not be read of it."""
 
     def __str__(self) -> str:
         facts = [f"{self.kind} {self.name}   {self.plugin} {self.version}".rstrip(), self.file, ""]
@@ -55,12 +59,17 @@ class Description:
         if self.supplied:
             facts.append(f"supplied by the pipeline: {', '.join(self.supplied)}")
         facts += [
-            f"{name}: {value}{f', with {self.example}' if name in self.depends and self.example else ''}"
+            f"{name}: {value if isinstance(value, str) else engine.represented(value, 500)}"
+            f"{f', with {self.example}' if name in self.depends and self.example else ''}"
             for name, value in self.declares.items()
         ]
         if self.requires:
             facts.append(f"{self.plugin} requires: {', '.join(self.requires)}")
-        return "\n".join([*facts, "", self.doc]).rstrip()
+        facts = [line for fact in facts for line in engine.shown_lines(fact).split("\n")]
+        facts += ["", engine.shown_lines(self.doc)]
+        if self.failures:
+            facts += ["", *(engine.shown(failure, 2000) for failure in self.failures)]
+        return "\n".join(facts).rstrip()
 
     __repr__ = __str__
 
@@ -79,24 +88,37 @@ def describe(registry: engine.Registry, kind: str, name: str) -> Description:
     spec = registry.find(kind, name)
     schema = registry.schema(spec)
     target = spec.load()
+    doc, failed = documented(spec.label, target, schema)
+
+    def read(what: str, function: Callable[[], Any], otherwise: Any) -> Any:
+        """What another author's component says of itself, which may raise anything."""
+        return reading(failed, f"{spec.label}: its {what} cannot be read", function, otherwise)
+
     lines = [f"    {parameter}," for parameter in schema.parameters]
-    named = target if hasattr(target, "__name__") else type(target)
-    signature = "\n".join([f"{named.__name__}(", *lines, ")"]) if lines else f"{named.__name__}()"
-    declares, depends = _declared(registry, spec, target)
+    title = read("name", lambda: _named(target).__name__, spec.name)
+    signature = "\n".join([f"{title}(", *lines, ")"]) if lines else f"{title}()"
+    example = read("EXAMPLE", lambda: dict(getattr(target, "EXAMPLE", {})), {})
+    declares, depends = _declared(registry, spec, target, example, read)
     return Description(
         spec.kind,
         registry.short_name(spec),
         spec.plugin,
         spec.version,
-        _place(named),
+        read("file", lambda: _place(_named(target)), ""),
         signature,
         tuple(parameter.name for parameter in schema.supplied),
         declares,
-        _required(registry, spec),
-        documentation(target),
-        ", ".join(f"{name}={value!r}" for name, value in _example(target).items()),
+        read("requirements", lambda: _required(registry, spec), ()),
+        doc,
+        ", ".join(f"{name}={engine.represented(value)}" for name, value in example.items()),
         depends,
+        tuple(map(str, failed)),
     )
+
+
+def _named(target: Any) -> Any:
+    """The class or function, or the class of an object."""
+    return target if hasattr(target, "__name__") else type(target)
 
 
 def _required(registry: engine.Registry, spec: engine.ComponentSpec) -> tuple[str, ...]:
@@ -115,29 +137,44 @@ def _place(target: Any) -> str:
         return ""
 
 
-def _example(target: Any) -> Mapping[str, Any]:
-    return getattr(target, "EXAMPLE", {})
-
-
 def _declared(
-    registry: engine.Registry, spec: engine.ComponentSpec, target: Any
+    registry: engine.Registry,
+    spec: engine.ComponentSpec,
+    target: Any,
+    example: Mapping[str, Any],
+    read: Callable[[str, Callable[[], Any], Any], Any],
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The attributes of its kind's protocol with their values, and which of them depend on parameters.
 
     The latter, such as the conditions that an objective reads, are read from a built component.
     """
-    wanted = protocol(spec.kind)
+    wanted = read("kind", lambda: protocol(spec.kind), object)
     names = [*inspect.get_annotations(wanted)]
     names += [n for n, v in vars(wanted).items() if isinstance(v, property)]
     found = {n: inspect.getattr_static(target, n, None) for n in names}
     depends = tuple(  # properties, and attributes that the constructor sets
-        n for n, value in found.items() if isinstance(value, property) or not hasattr(target, n)
+        n
+        for n, value in found.items()
+        if isinstance(value, property) or read(n, functools.partial(_lacks, target, n), True)
     )
-    if depends:
-        try:
-            built = registry.create(spec.kind, spec.id, **_example(target))
-            found |= {n: getattr(built, n, None) for n in depends}
-        except (engine.RegistryError, OSError, TypeError, ValueError):
-            pass  # it cannot be built from defaults, or reads a missing file
+    built = read("constructor", lambda: _built(registry, spec, example), None) if depends else None
+    if built is not None:
+        found |= {n: read(n, functools.partial(getattr, built, n, None), None) for n in depends}
     plain = (bool, int, float, str, list, tuple, dict)
     return {n: value for n, value in found.items() if isinstance(value, plain)}, depends
+
+
+def _lacks(target: Any, name: str) -> bool:
+    return not hasattr(target, name)
+
+
+def _built(
+    registry: engine.Registry, spec: engine.ComponentSpec, example: Mapping[str, Any]
+) -> Any:
+    """The component with its example's parameters; None if these do not suffice."""
+    try:
+        return registry.create(spec.kind, spec.id, **example)
+    except (engine.PluginFailed, engine.InvalidSpec):
+        raise
+    except (engine.RegistryError, OSError, TypeError, ValueError):
+        return None  # it cannot be built from defaults, or reads a missing file

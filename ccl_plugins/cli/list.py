@@ -26,23 +26,27 @@ COMMAND = Command(
 
 def listing(registry: engine.Registry, kind: str | None = None) -> TextTable:
     """The components on offer, with failed and disabled plug-ins below; no component is imported."""
+    sources = engine.Sources()
     rows = [
         {
             "kind": spec.kind,
             "name": spec.name,
             "plugin": spec.plugin,
             "version": spec.version,
-            "summary": registry.summary(spec),
-            "note": _note(registry, spec),
+            "summary": registry.summary(spec, sources),
+            "note": _note(registry, spec, sources),
         }
         for spec in registry.specs(kind)
     ]
     notes = []
     for plugin in registry.plugins:
         if plugin.state == "failed":
-            notes.append(f"{plugin.name} {plugin.version} failed: {plugin.reason}  (ccl doctor)")
+            reason = engine.shown(plugin.reason, 500)
+            notes.append(f"{plugin.name} {plugin.version} failed: {reason}  (ccl doctor)")
         elif plugin.state == "disabled":
             notes.append(f"{plugin.name} {plugin.version} is disabled")
+    for each in registry.remnants:
+        notes.append(f"{each.folder} is no plug-in: {each.reason}  (ccl doctor)")
     return TextTable(rows, notes)
 
 
@@ -50,13 +54,12 @@ def rivals(registry: engine.Registry, spec: engine.ComponentSpec) -> list[str]:
     """The plug-ins with a component of the same name, where the bare name does not mean this one."""
     if registry.short_name(spec) == spec.name:
         return []
-    same = [s for s in registry.specs(spec.kind) if s.name == spec.name]
+    same = registry.named(spec.name, spec.kind)
     return [s.plugin for s in same if s.plugin != spec.plugin]
 
 
-def _note(registry: engine.Registry, spec: engine.ComponentSpec) -> str:
+def _note(registry: engine.Registry, spec: engine.ComponentSpec, sources: engine.Sources) -> str:
     others = rivals(registry, spec)
     advice = f"say {spec.id}" if registry.host in others else f"ambiguous: say {spec.id}"
-    module = engine.missing_module(spec.target) if spec.plugin != engine.LOCAL else ""
-    notes = [advice if others else "", f"its module {module} is missing" if module else ""]
-    return "; ".join(filter(None, notes))
+    missing = sources.missing_module(spec.target) if spec.plugin != engine.LOCAL else ""
+    return "; ".join(filter(None, [advice if others else "", missing]))

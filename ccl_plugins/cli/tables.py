@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ccl_plugins._engine import engine
+
 
 class TextTable(list[dict[str, Any]]):
     """Rows with equal keys, printed as a table.
@@ -16,7 +18,7 @@ class TextTable(list[dict[str, Any]]):
 
     def __init__(self, rows: Iterable[dict[str, Any]], notes: Sequence[str] = ()) -> None:
         super().__init__(rows)
-        self.notes = notes
+        self.notes = [engine.shown(note, 2000) for note in notes]
 
     @property
     def _cells(self) -> list[list[str]]:
@@ -56,4 +58,4 @@ class TextTable(list[dict[str, Any]]):
 def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
-    return "" if value is None else str(value)
+    return "" if value is None else engine.shown(value)

@@ -36,7 +36,7 @@ def _run(options: argparse.Namespace) -> int:
     """Train each FILE into DIR/<name of the file>, evaluate it, and show all in one table."""
     from ccl_plugins.runs.pipeline import Pipeline, load
     from ccl_plugins.runs.train import RunInterrupted, check, check_installed, is_first
-    from ccl_plugins.training.monitor import NonFiniteLoss
+    from ccl_plugins.training.monitor import NotFinite
 
     files = {Path(file).stem: file for file in options.files}
     if len(files) < len(options.files):
@@ -59,7 +59,7 @@ def _run(options: argparse.Namespace) -> int:
         except RunInterrupted as stopped:
             print(f"ccl: {stopped}", file=sys.stderr)
             return 130
-        except NonFiniteLoss as error:
+        except NotFinite as error:
             print(f"ccl: {folders[name]}: {error}", file=sys.stderr)
             return 1
     if is_first():

@@ -40,8 +40,13 @@ def check_plugins(plugins: Mapping[str, str]) -> None:
     """Check that the plug-ins of a record are installed; another version is one warning.
 
     Raises:
+        InvalidConfig: If they are no table of names and versions.
         PluginFailed: For a plug-in that is not installed, saying what to install.
     """
+    if not isinstance(plugins, Mapping) or not all(isinstance(v, str) for v in plugins.values()):
+        raise engine.InvalidConfig(
+            f"a record's plugins must be a table of names and versions, not {engine.represented(plugins)}"
+        )
     installed = versions_of(plugin.name for plugin in registry().plugins)
     for name, version in plugins.items():
         if name == engine.LOCAL:
@@ -50,13 +55,17 @@ def check_plugins(plugins: Mapping[str, str]) -> None:
                 " can be rebuilt only where they are defined"
             )
         if name not in installed:
+            needed = f"this run needs the plug-in {engine.shown(name)} {engine.shown(version)}"
+            command = engine.pip_install(name, version)
             raise engine.PluginFailed(
-                f"this run needs the plug-in {name} {version}: pip install {name}=={version}"
+                f"{needed}: {command}"
+                if command
+                else f"{needed}, which is no name and version of one"
             )
         if installed[name] != version:
+            made = f"{name} {engine.shown(version)}"
             warnings.warn(
-                f"this run was made with {name} {version}, and {installed[name]} is installed",
-                stacklevel=3,
+                f"this run was made with {made}, and {installed[name]} is installed", stacklevel=3
             )
 
 

@@ -191,7 +191,7 @@ def train(
         RunExists: If a run was written into the folder in the meantime.
         RunInterrupted: If training was stopped before its end.
         CannotBegin: If the conditions' tables or the sampler cannot be made.
-        NonFiniteLoss: If the loss becomes NaN or infinite.
+        NotFinite: If the loss or the weights become NaN or infinite.
     """
     from ccl_plugins.training.fitting import fit
 

@@ -12,6 +12,7 @@ import pytorch_lightning as pl
 from lightning_fabric.plugins import TorchCheckpointIO
 from pytorch_lightning.callbacks import Checkpoint
 from torch import distributed as dist
+from torch import nn
 
 from ccl_plugins.files.checkpoints import (
     DamagedCheckpoint,
@@ -21,7 +22,11 @@ from ccl_plugins.files.checkpoints import (
 )
 from ccl_plugins.training import ranks
 from ccl_plugins.training.interrupt import Interrupt
-from ccl_plugins.training.monitor import Monitor
+from ccl_plugins.training.monitor import (
+    Monitor,
+    non_finite_weights,
+    refuse_non_finite_weights,
+)
 from ccl_plugins.training.randomness import generator_states
 from ccl_plugins.training.settings import FitSettings
 
@@ -98,8 +103,8 @@ def last_good(folder: Path) -> str:
 class Checkpointing(Checkpoint):
     """Writes checkpoints every few epochs or steps, at the end, and when a stop is requested.
 
-    It writes between optimizer steps only: checkpoints have no accumulated gradients.  The monitor first
-    checks that losses are finite.
+    It writes between optimizer steps only: checkpoints have no accumulated gradients.  Losses and weights
+    are first checked: what is not finite is not written, and the checkpoint before stays the newest.
     """
 
     def __init__(
@@ -119,6 +124,13 @@ class Checkpointing(Checkpoint):
         """Whether the run was stopped on request."""
         self._saved = False
         self._step = 0
+        self._infinite: set[str] = set()
+        """Buffers that hold infinity by design, as those of a smallest value do."""
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Note the buffers that hold infinity before training."""
+        found = non_finite_weights(pl_module.parts.networks)
+        self._infinite = {name for name, is_parameter in found.items() if not is_parameter}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Install the signal handlers again, over Lightning's."""
@@ -167,12 +179,17 @@ class Checkpointing(Checkpoint):
             "versions": versions(),
         }
 
+    def check_weights(self, networks: Mapping[str, nn.Module], step: int) -> None:
+        """Refuse weights that have become NaN or infinite; see `refuse_non_finite_weights`."""
+        refuse_non_finite_weights(networks, step, self._infinite)
+
     def _is_due_by_steps(self) -> bool:
         every = self.settings.checkpoint_every_steps
         return every is not None and self._step % every == 0
 
     def _save(self, trainer: pl.Trainer, pl_module: Any) -> None:
         self.monitor.check(trainer)
+        self.check_weights(pl_module.parts.networks, self._step)
         if trainer.logger is not None:
             # A resumed run logs later steps only.
             trainer.logger.save()

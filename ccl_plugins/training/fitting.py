@@ -69,13 +69,14 @@ def fit(
         CannotBegin: If a ValueError is raised before the first step, while the conditions' tables are
             fitted and the sampler is made; on several processes, if they see different data.
         NonFiniteLoss: If the loss becomes NaN or infinite, naming step, samples and last checkpoint.
+        NonFiniteWeights: If weights to be written are NaN or infinite, naming step and last checkpoint.
     """
     from ccl_plugins.files.checkpoints import versions, write_checkpoint
     from ccl_plugins.training.checkpointing import Checkpointing, last_good
     from ccl_plugins.training.interrupt import Interrupt
     from ccl_plugins.training.loader import beside_workers
     from ccl_plugins.training.module import TrainingModule
-    from ccl_plugins.training.monitor import Monitor, NonFiniteLoss
+    from ccl_plugins.training.monitor import Monitor, NotFinite
     from ccl_plugins.training.randomness import seed_everything
     from ccl_plugins.training.trainer import make_trainer, quiet
 
@@ -91,8 +92,9 @@ def fit(
         try:
             with beside_workers(settings, trainer):
                 trainer.fit(module, ckpt_path=str(resume.path) if resume else None)
-        except NonFiniteLoss as error:
-            raise NonFiniteLoss(f"{error}. {last_good(checkpoints)}") from error
+            writer.check_weights(parts.networks, trainer.global_step)
+        except NotFinite as error:
+            raise type(error)(f"{error}. {last_good(checkpoints)}") from error
         except SystemExit as error:
             # Lightning ends the whole process at a second Ctrl-C; a notebook should live on.
             raise KeyboardInterrupt from error

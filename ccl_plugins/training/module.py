@@ -24,7 +24,7 @@ from ccl_plugins.training.features import embed_split
 from ccl_plugins.training.kernel_check import check_kernel
 from ccl_plugins.training.loader import Batch, Items, Loader, default_workers
 from ccl_plugins.training.micro_batches import warn_about_statistics
-from ccl_plugins.training.monitor import refuse_non_finite
+from ccl_plugins.training.monitor import nothing_counts, refuse_non_finite
 from ccl_plugins.training.optimizers import make_optimizer, make_schedule, parameter_groups
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.randomness import restore_generators, seed_everything
@@ -73,7 +73,10 @@ class TrainingModule(LightningModule):
         """The learning rate of the last optimizer step."""
         self._loader: Loader | None = None
         self._pairs: Any = None
-        self._sizes_compared = False
+        self._begun = False
+        self.may_count_nothing = True
+        """Whether to look if any anchor counts: at the first step, and after a loss of 0 was read."""
+        self._counts_nothing = False
         self._loss: Callable[[Any], Tensor] = self.objective.loss
 
     @property
@@ -175,9 +178,9 @@ class TrainingModule(LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The loss of a batch."""
-        if not self._sizes_compared:  # once, since it waits for the device
+        if not self._begun:  # once, since it waits for the device
             ranks.require_equal(len(batch.views[0]))
-            self._sizes_compared = True
+            self._begun = True
         if isinstance(self.objective, SupportsProgress):
             self.objective.progress(self.global_step, self.total_steps)
         loss, self._pairs = take_step(
@@ -186,6 +189,11 @@ class TrainingModule(LightningModule):
         if self.settings.detect_anomaly:
             step = self.global_step + 1
             refuse_non_finite(loss, self.objective, self._pairs, batch.index, step)
+        if self.may_count_nothing and not self._counts_nothing:
+            self.may_count_nothing = False
+            self._counts_nothing = nothing_counts(
+                loss.detach(), self.objective, self._pairs, self.global_step + 1
+            )
         return loss
 
     def on_after_backward(self) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
-from torch import Tensor
+from torch import Tensor, nn
 
 from ccl_plugins.objectives.base import own_terms
 from ccl_plugins.protocols import SupportsScalars
@@ -17,8 +19,16 @@ from ccl_plugins.training import ranks
 from ccl_plugins.training.loader import Batch
 
 
-class NonFiniteLoss(ArithmeticError):
+class NotFinite(ArithmeticError):
+    """Training reached a number that is NaN or infinite."""
+
+
+class NonFiniteLoss(NotFinite):
     """The loss became NaN or infinite."""
+
+
+class NonFiniteWeights(NotFinite):
+    """The weights became NaN or infinite."""
 
 
 class Monitor(Callback):
@@ -80,6 +90,9 @@ class Monitor(Callback):
             if not here or not math.isfinite(mean):
                 raise NonFiniteLoss(_message(step, index, here))
         self._unchecked = []
+        if 0.0 in means:
+            module: Any = trainer.lightning_module
+            module.may_count_nothing = True
         self._finite += means
         self._timed += len(means)
 
@@ -135,6 +148,51 @@ def _some(index: Tensor) -> str:
     return f"{rows[:8]}"[:-1] + (f", ...] ({len(rows)} in all)" if len(rows) > 8 else "]")
 
 
+def nothing_counts(loss: Tensor, objective: Any, pairs: Any, step: int) -> bool:
+    """Warn if no anchor of a batch counts: all weights are 0, or there is nothing to compare with.
+
+    All processes call this at the same time; it waits for the device.
+
+    Returns:
+        Whether this is so.
+    """
+    if not ranks.all_of(bool(loss == 0)):
+        return False
+    with torch.no_grad():  # on all processes, since an objective may gather
+        _, weights = own_terms(objective, pairs)
+    queued = None if pairs.queue_valid is None else int(pairs.queue_valid.sum())
+    if queued == 0:  # a queue that will be filled
+        return False
+    samples = pairs.keys.shape[1] + (queued or 0)
+    if samples > 1 and not ranks.all_of(not bool(weights.any())):
+        return False
+    if ranks.rank() == 0:
+        warnings.warn(
+            f"step {step}: no anchor of the batch counts in the loss of {type(objective).__name__}, so"
+            f" nothing is learned: {_why_nothing_counts(objective, pairs, samples)}",
+            stacklevel=2,
+        )
+    return True
+
+
+def _why_nothing_counts(objective: Any, pairs: Any, samples: int) -> str:
+    if samples == 1:
+        return "batch_size = 1 leaves no other sample to compare with; take a larger batch_size"
+    read = [name for name in objective.conditions if name in pairs.condition]
+    if not read:
+        return f"the batch has {samples} samples; take a larger batch_size"
+    found = []
+    for name in read:
+        values = pairs.condition[name]
+        rows = values[0] if values.ndim == 3 else values
+        count = len(torch.unique(rows, dim=0))
+        found.append(f"{count} value{'' if count == 1 else 's'} of condition {name!r}")
+    return (
+        f"its {len(rows)} samples have {' and '.join(found)}; take another condition, a larger batch_size"
+        " or another sampler"
+    )
+
+
 def refuse_non_finite(loss: Tensor, objective: Any, pairs: Any, index: Tensor, step: int) -> None:
     """Refuse a loss of ``pairs`` that is not finite, before its gradient is computed.
 
@@ -155,3 +213,50 @@ def refuse_non_finite(loss: Tensor, objective: Any, pairs: Any, index: Tensor, s
     else:
         which = f"samples {_some(index)} are in its batch"
     raise NonFiniteLoss(f"the loss is {float(loss.detach()):g} at step {step}; {which}")
+
+
+def non_finite_weights(networks: Mapping[str, nn.Module]) -> dict[str, bool]:
+    """Names of the parameters and buffers with NaN or infinity; True for a parameter.
+
+    The state of optimizers is not looked at: an infinite second moment only stops a weight.  It waits for
+    the device once.
+    """
+    values = {
+        f"{name}.{key}": value
+        for name, network in networks.items()
+        for key, value in network.state_dict(keep_vars=True).items()
+        if isinstance(value, Tensor) and value.is_floating_point()
+    }
+    if not values:
+        return {}
+    device = next(iter(values.values())).device
+    finite = torch.stack([value.detach().isfinite().all().to(device) for value in values.values()])
+    return {
+        name: isinstance(value, nn.Parameter)
+        for (name, value), is_finite in zip(values.items(), finite.tolist(), strict=True)
+        if not is_finite
+    }
+
+
+def refuse_non_finite_weights(
+    networks: Mapping[str, nn.Module], step: int, except_: Collection[str] = ()
+) -> None:
+    """Refuse weights that are not finite, before they are written.
+
+    Args:
+        networks: The networks by their names in checkpoints.
+        step: Optimizer steps taken.
+        except_: Names that are allowed.
+
+    Raises:
+        NonFiniteWeights: On all processes, if a weight of one is not finite.
+    """
+    bad = [name for name in non_finite_weights(networks) if name not in except_]
+    if ranks.all_of(not bad):
+        return
+    more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
+    which = f"{bad[0]}{more}" if bad else "those of another process"
+    raise NonFiniteWeights(
+        f"the weights are not finite after step {step}, with a finite loss ({which}), and are not"
+        " written; a lower learning rate (optimizer.lr) or clip=1.0 may help"
+    )

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
+from support.imports import ROOT
 from support.toy_registry import new_registry, write_metadata
 
+from ccl_plugins.cli.list import listing
 from registry import PluginFailed, UnknownComponent
 from registry.discovery import PRINTED, Watch
 from registry.distributions import Installed
@@ -182,7 +186,10 @@ def test_a_file_that_is_no_text_costs_its_distribution_alone(tmp_path, monkeypat
     monkeypatch.syspath_prepend(tmp_path)
     found = new_registry()
     assert [s.id for s in found.specs()] == ["toy-c/one"]
-    assert found.leftovers == (f"a plugin without a name in {tmp_path}",)
+    assert [(p.name, p.state) for p in found.plugins] == [("toy-a", "failed"), ("toy-c", "ok")]
+    assert found.plugins[0].reason.startswith("its entry_points.txt is not UTF-8; line 1 of its")
+    (remnant,) = found.remnants
+    assert remnant.folder == str(tmp_path / "toy_b-1.dist-info")
 
 
 def test_order_is_that_of_names_whatever_the_path(tmp_path, monkeypatch):
@@ -285,7 +292,7 @@ def test_a_plugin_that_asks_while_it_is_read_fails_alone(tmp_path, monkeypatch):
 
 
 def new_watch():
-    return Watch(Installed("toy-a", "1", (), None), strict=False)
+    return Watch(Installed("toy-a", "1"), strict=False)
 
 
 def test_words_go_to_the_standard_error_and_are_noted(capsys):
@@ -349,3 +356,74 @@ def test_threads_that_look_up_at_once_bring_the_output_back(tmp_path, monkeypatc
         thread.join(timeout=10)
     assert sys.stdout is output
     assert [len(each.plugins) for each in registries] == [2, 2]
+
+
+def lines_of_listing(registry):
+    """The number of lines of this project's code that a listing runs."""
+    lines = 0
+
+    def count(frame, event, arg):
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    def begin(frame, event, arg):
+        return count if Path(frame.f_code.co_filename).is_relative_to(ROOT) else None
+
+    before = sys.gettrace()
+    sys.settrace(begin)
+    try:
+        listing(registry)
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+@pytest.mark.parametrize("spread", ["one plug-in", "many plug-ins"])
+def test_listing_is_linear_in_the_number_of_components(tmp_path, monkeypatch, spread):
+    lines = []
+    for number in (100, 200, 400):
+        folder = tmp_path / str(number)
+        modules = [
+            f"toy_many{number}_{i if spread == 'many plug-ins' else 0}" for i in range(number)
+        ]
+        entries = [f"c{i} = {module}:C{i}\n" for i, module in enumerate(modules)]
+        if spread == "one plug-in":
+            write_metadata(folder, "toy_many", "1", f"[toy.kernel]\n{''.join(entries)}")
+        else:
+            for i, entry in enumerate(entries):
+                write_metadata(folder, f"toy_many{i}", "1", f"[toy.kernel]\n{entry}")
+        for i, module in enumerate(modules):
+            with open(folder / f"{module}.py", "a") as file:
+                file.write(f'class C{i}:\n    """Component {i}."""\n')
+        with monkeypatch.context() as patched:
+            patched.syspath_prepend(folder)
+            found = new_registry()
+            lines.append(lines_of_listing(found))
+            assert len(found.specs()) == number
+            assert found.summary(found.specs()[-1]) == "Component 99."
+    first, second = lines[1] - lines[0], lines[2] - lines[1]
+    assert second < 2.2 * first, lines
+
+
+def test_each_file_of_a_plugin_is_read_once_for_a_listing(tmp_path, monkeypatch):
+    entries = "".join(f"c{i} = toy_read_once:C{i}\n" for i in range(50))
+    write_metadata(tmp_path, "toy_many", "1", f"[toy.kernel]\n{entries}")
+    text = "".join(f"class C{i}:\n    'Component {i}.'\n" for i in range(50))
+    (tmp_path / "toy_read_once.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    read = Counter()
+    original = Path.read_text
+
+    def counting(path, *given, **named):
+        read[path.name] += tmp_path in path.parents
+        return original(path, *given, **named)
+
+    monkeypatch.setattr(Path, "read_text", counting)
+    rows = listing(new_registry())
+    assert [row["summary"] for row in rows][:2] == ["Component 0.", "Component 1."]
+    assert {name: times for name, times in read.items() if times} == {
+        "entry_points.txt": 1,
+        "METADATA": 1,
+        "toy_read_once.py": 1,
+    }

@@ -8,6 +8,7 @@ from support.imports import ROOT, modules
 
 MODULES = [
     "errors",
+    "quoting",
     "spec",
     "distributions",
     "discovery",

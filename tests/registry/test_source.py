@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from registry.source import summary
+from registry import Sources
 
 
 @pytest.fixture
@@ -52,14 +52,14 @@ def function():
     ],
 )
 def test_the_first_line_is_read_from_the_source(package, target, line):
-    assert summary(f"{package}.{target}") == line
+    assert Sources().summary(f"{package}.{target}") == line
 
 
 @pytest.mark.parametrize("target", ["nosuch_top:A", "math:sqrt", "sys:exit", "zipimport:A"])
 def test_what_cannot_be_read_is_blank(target):
-    assert summary(target) == ""
+    assert Sources().summary(target) == ""
 
 
 def test_a_module_without_a_spec_is_blank(monkeypatch):
     monkeypatch.setitem(sys.modules, "toy_strange", object())
-    assert summary("toy_strange:A") == ""
+    assert Sources().summary("toy_strange:A") == ""

@@ -39,7 +39,9 @@ class InstalledPlugins:
             cwd: Its working directory.
             variables: Environment variables.
         """
-        path = os.pathsep.join(str(self.folder(name)) for name in plugins.split())
+        folders = [str(self.folder(name)) for name in plugins.split()]
+        folders += [variables.pop("PYTHONPATH", ""), os.environ.get("PYTHONPATH", "")]
+        path = os.pathsep.join(filter(None, folders))
         clean = {k: v for k, v in os.environ.items() if not k.startswith("CCL_")}
         return subprocess.run(
             [sys.executable, *arguments],

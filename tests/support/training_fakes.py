@@ -73,6 +73,7 @@ class FakePairs:
     partner_condition: Mapping[str, Tensor] = field(default_factory=dict)
     processes: int = 1
     extras: Mapping[str, Tensor] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
 
     @property
     def anchors(self) -> Tensor:

@@ -117,6 +117,15 @@ class Stop(Callback):
             os.kill(os.getpid(), signal.SIGINT)
 
 
+def test_a_step_to_infinity_is_a_failure_that_says_so(capsys):
+    """The loss of the only step is finite."""
+    text = TOML.replace("batch_size = 16", 'batch_size = 32, optimizer = {name = "sgd", lr = 1e38}')
+    assert train(text) == 1
+    said = capsys.readouterr().err
+    assert "the weights are not finite after step 1, with a finite loss" in said
+    assert said.rstrip().endswith("No checkpoint was written before")
+
+
 def test_a_finished_run_that_goes_on_and_is_stopped_has_its_newest_weights(tmp_path):
     assert train() == 0
     images = torch.randn(3, 4)

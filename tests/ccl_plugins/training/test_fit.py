@@ -24,13 +24,22 @@ from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.protocols import Embedded, Sizes, Table
 from ccl_plugins.runs.layout import Layout
 from ccl_plugins.training import FitSettings, Parts
-from ccl_plugins.training.monitor import NonFiniteLoss
+from ccl_plugins.training.checkpointing import by_step
+from ccl_plugins.training.monitor import NonFiniteLoss, NonFiniteWeights
 
 
-def run(out: Path, parts: Parts | None = None, callbacks: Any = (), **settings: Any) -> Parts:
+def run(
+    out: Path,
+    parts: Parts | None = None,
+    callbacks: Any = (),
+    *,
+    resume: bool = False,
+    **settings: Any,
+) -> Parts:
     parts = parts or make_parts()
     given = {"epochs": 2, "batch_size": 8, "workers": 0, "log_every": 2, **settings}
-    result = fit(parts, FitSettings(**given), out, {}, callbacks=callbacks, progress=False)
+    also = {"callbacks": callbacks, "resume": resume, "progress": False}
+    result = fit(parts, FitSettings(**given), out, {}, **also)
     assert result.finished
     return parts
 
@@ -110,6 +119,59 @@ def test_the_last_good_checkpoint_is_named_and_is_finite(tmp_path: Path) -> None
     path = Path(str(raised.value).split("checkpoint is ")[1].split(", of step")[0])
     state = read_checkpoint(path)["state_dict"]
     assert all(bool(value.isfinite().all()) for value in state.values())
+
+
+class BlowsUp(Callback):
+    """Makes a weight infinite after a step, whose loss is finite."""
+
+    def __init__(self, step: int, tensor: str) -> None:
+        self.step, self.tensor = step, tensor
+
+    def on_train_batch_end(self, trainer: Any, module: Any, *_: Any) -> None:
+        if trainer.global_step == self.step:
+            module.state_dict()[self.tensor].view(-1)[0] = float("inf")
+
+
+@pytest.mark.parametrize("keep_last", [1, 2])
+@pytest.mark.parametrize("tensor", ["method.backbone.1.weight", "method.mean"])
+def test_a_bad_last_step_leaves_the_last_good_weights(
+    tmp_path: Path, keep_last: int, tensor: str
+) -> None:
+    settings = {"epochs": 4, "checkpoint_every": 1, "keep_last": keep_last}
+    parts = make_parts()
+    parts.method.register_buffer("mean", torch.zeros(3))
+    said = rf"after step 8, with a finite loss \({tensor}\), .* is .*step-0+6\.ckpt, of step 6$"
+    with pytest.raises(NonFiniteWeights, match=said):
+        run(tmp_path, parts, **settings, callbacks=[BlowsUp(8, tensor)])
+    assert not Layout(tmp_path).weights.exists()
+    kept = [path.name for path in by_step(tmp_path / "checkpoints")]
+    assert kept == ["step-00000006.ckpt", "step-00000004.ckpt"][:keep_last]
+    good = read_checkpoint(tmp_path / "checkpoints" / kept[0])["state_dict"]
+    assert all(bool(value.isfinite().all()) for value in good.values())
+    parts = make_parts()
+    parts.method.register_buffer("mean", torch.zeros(3))
+    run(tmp_path, parts, **settings, resume=True)
+    assert by_step(tmp_path / "checkpoints")[0].name == "step-00000008.ckpt"
+
+
+def test_a_callback_at_the_end_cannot_leave_bad_weights(tmp_path: Path) -> None:
+    class AtTheEnd(Callback):
+        def on_train_end(self, trainer: Any, module: Any) -> None:
+            next(module.method.parameters()).data.fill_(float("nan"))
+
+    with pytest.raises(NonFiniteWeights, match=r"step-0+8\.ckpt, of step 8$"):
+        run(tmp_path, make_parts(), epochs=4, callbacks=[AtTheEnd()])
+    assert not Layout(tmp_path).weights.exists()
+
+
+def test_a_buffer_that_is_infinite_by_design_is_written(tmp_path: Path) -> None:
+    parts = make_parts()
+    parts.method.register_buffer("smallest", torch.full((2,), float("inf")))
+    run(tmp_path, parts, epochs=1)
+    assert read_checkpoint(Layout(tmp_path).weights)["method"]["smallest"].isinf().all()
+    parts = make_parts()
+    parts.method.register_buffer("smallest", torch.full((2,), float("inf")))
+    run(tmp_path, parts, epochs=1, resume=True)
 
 
 def test_losses_are_computed_in_float32_under_mixed_precision(tmp_path: Path) -> None:

@@ -1,0 +1,88 @@
+"""What is quoted from outside is printable, bounded, and no command unless it is one."""
+
+from __future__ import annotations
+
+import pytest
+
+from registry import RegistryError, pip_install, represented, shown, shown_lines
+
+OUTSIDE = [
+    "\x1b[31mred\x1b[0m",
+    "back\b\b\bspace",
+    "\x9b2J",
+    "over\rwritten",
+    "two\nlines",
+    "\u202eright to left",
+    "zero\u200bwidth",
+    "\udcff",
+    "\u2028",
+    "\0",
+]
+
+
+@pytest.mark.parametrize("text", OUTSIDE)
+def test_a_text_from_outside_is_printed_escaped(text):
+    assert shown(text).isprintable()
+    assert str(RegistryError(f"no {text}.")).isprintable()
+    assert all(line.isprintable() for line in shown_lines(text).split("\n"))
+    assert shown(shown(text)) == shown(text)
+    shown(text).encode("utf-8")
+
+
+def test_letters_of_any_language_stay_as_they_are():
+    assert shown("Größe π⁺ 数据 'x'") == "Größe π⁺ 数据 'x'"
+
+
+def test_a_long_text_keeps_its_beginning_and_its_end():
+    text = shown("a" * 5000 + "z" * 5000)
+    assert len(text) <= 200
+    assert (text[0], text[-1]) == ("a", "z")
+    assert len(represented("x" * 10**6)) <= 200
+    assert len(str(RegistryError("x" * 10**6))) <= 2000
+
+
+@pytest.mark.parametrize("error", [SystemExit, ValueError, RecursionError])
+def test_a_value_whose_repr_raises_has_a_line_that_says_so(error):
+    class Mute:
+        def __repr__(self):
+            raise error
+
+        __str__ = __repr__
+
+    assert represented(Mute()) == f"<a Mute whose repr raises {error.__name__}>"
+    assert shown(Mute()) == f"<a Mute whose str raises {error.__name__}>"
+    assert represented([10**5000]).startswith("<a list whose repr raises ValueError")
+
+
+def test_ctrl_c_passes():
+    class Interrupted:
+        def __repr__(self):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        represented(Interrupted())
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "command"),
+    [
+        ("ccl-ring", "1.2.3", "pip install ccl-ring==1.2.3"),
+        ("Ccl.Ring_2", "", "pip install Ccl.Ring_2"),
+        ("a", "1!2.0rc1.post3.dev4+local.7", "pip install 'a==1!2.0rc1.post3.dev4+local.7'"),
+        ("a", "v1.0-1", "pip install a==v1.0-1"),
+    ],
+)
+def test_a_valid_name_and_version_make_a_command(name, version, command):
+    assert pip_install(name, version) == command
+
+
+@pytest.mark.parametrize("name", ["", "-r", "a b", "a;b", "$(a)", "a\n", "a==1", "../a", "a[b]", "ä",
+    "\u212aernel", "a" * 200, "https://a", "a\x1b[31m", "--index-url=x", 3, None, "a-", "`a`"])  # fmt: skip
+def test_what_is_no_name_of_a_distribution_is_never_a_command(name):
+    assert pip_install(name, "1.0") == ""
+
+
+@pytest.mark.parametrize("version", ["1.0 ", "1;a", "1 --pre", "$(a)", "1.0\n", "*", "1.*", ">=1", "x",
+    "1\x1b[0m", "1" * 200, "1.0 #", 1.0, None, "\u0661.0", "1@x"])  # fmt: skip
+def test_what_is_no_version_is_never_a_command(version):
+    assert pip_install("ccl-ring", version) == ""
