@@ -44,10 +44,12 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
         The folder.
 
     Raises:
+        FolderInUse: If another process writes to the folder, or to the run that it lies in.
         ValueError: For another format, for a backbone that timm lacks as ``"timm"``, and for one that
             `torch.export` cannot follow.
     """
     from ccl_plugins.arguments import one_of
+    from ccl_plugins.files.lock import owning
     from ccl_plugins.files.sums import SUMS, write_sums
     from ccl_plugins.files.tensors import write_tensors
 
@@ -62,14 +64,15 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
     target = Path(folder) if folder is not None else run.layout.exports[format]
     # Copies, since safetensors refuses tensors that share memory.
     state = {name: tensor.clone() for name, tensor in _inner(backbone).state_dict().items()}
-    (target / SUMS).unlink(missing_ok=True)  # of files that are replaced
-    (target / PROGRAM).unlink(missing_ok=True)
-    write_tensors(target / WEIGHTS, state, {})
-    write_json(target / CONFIG, config)
-    if program is not None:
-        _write_program(target / PROGRAM, program)
-    _write_readme(target / README, run, config, format)
-    write_sums(target, (WEIGHTS, CONFIG) if program is None else (WEIGHTS, CONFIG, PROGRAM))
+    with owning(run.path if folder is None else target):
+        (target / SUMS).unlink(missing_ok=True)  # of files that are replaced
+        (target / PROGRAM).unlink(missing_ok=True)
+        write_tensors(target / WEIGHTS, state, {})
+        write_json(target / CONFIG, config)
+        if program is not None:
+            _write_program(target / PROGRAM, program)
+        _write_readme(target / README, run, config, format)
+        write_sums(target, (WEIGHTS, CONFIG) if program is None else (WEIGHTS, CONFIG, PROGRAM))
     return target
 
 

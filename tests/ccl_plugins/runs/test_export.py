@@ -203,7 +203,9 @@ def test_a_backbone_that_cannot_be_exported_is_named(tmp_path):
             return x.mean((2, 3)) if x.sum() > 0 else x.amax((2, 3))
 
     run = fake(Branches(), tmp_path)
-    with pytest.raises(ValueError, match=r"torch\.export cannot follow the backbone local/branches"):
+    with pytest.raises(
+        ValueError, match=r"torch\.export cannot follow the backbone local/branches"
+    ):
         export(run)
     assert not any(tmp_path.iterdir())
 
