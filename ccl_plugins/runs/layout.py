@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ccl_plugins.files.atomic import sync_folder
 
-EXPORTED = ("model.safetensors", "config.json", "SHA256SUMS")
+EXPORTED = ("model.safetensors", "config.json", "backbone.pt2", "README.md", "SHA256SUMS")
 """The files of an export."""
 
 
@@ -31,8 +31,8 @@ class Layout:
         self.weights = folder / "weights.pt"
         """The weights of a finished run."""
         self.checkpoints = folder / "checkpoints"
-        self.exported = folder / "timm"
-        """The folder that an export goes to by default."""
+        self.exports = {format: folder / format for format in ("timm", "torch")}
+        """The folder that an export goes to by default, by its format."""
 
     @property
     def holds_run(self) -> bool:
@@ -69,14 +69,14 @@ class Layout:
         self.overwritten.unlink()
 
     def _delete_files(self) -> None:
-        exported = [self.exported / name for name in EXPORTED]
+        exported = [folder / name for folder in self.exports.values() for name in EXPORTED]
         for file in (self.before, self.metrics, self.weights, *exported):
             file.unlink(missing_ok=True)
         self.delete_events()
         for file in self.checkpoints.glob("*.ckpt"):
             if not file.is_dir():  # which no run writes
                 file.unlink()
-        for folder in (self.checkpoints, self.exported):
+        for folder in (self.checkpoints, *self.exports.values()):
             if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
                 folder.rmdir()
 
