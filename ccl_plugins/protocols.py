@@ -165,8 +165,9 @@ class Condition(Protocol):
     """A conditioning variable.
 
     With ``refresh`` ``"never"`` or ``"epoch"`` it is a `FittedCondition`, with ``"batch"`` a
-    `BatchCondition`.  Both are pure functions, and constructors read no files.  It may also satisfy
-    `SupportsReadsEmbeddings`, `SupportsMissing`, `SupportsHierarchy` and `SupportsWithinBatch`.
+    `BatchCondition`; one that gives several variables is a `SeveralVariables`.  All are pure functions, and
+    constructors read no files.  It may also satisfy `SupportsReadsEmbeddings`, `SupportsMissing`,
+    `SupportsHierarchy` and `SupportsWithinBatch`.
     """
 
     @property
@@ -192,6 +193,27 @@ class FittedCondition(Condition, Protocol):
                 condition with ``reads_embeddings = True``.
             previous: The table of the epoch before, for a warm start; None at first.
         """
+
+
+class SeveralVariables(Protocol):
+    """A condition that gives several variables in one pass, each read as ``"<condition>/<variable>"``.
+
+    ``missing``, ``hierarchy`` and ``within_batch`` are one value for all, or a mapping of names to values.
+    With ``refresh = "batch"``, ``__call__(embedded)`` returns the mapping.
+    """
+
+    @property
+    def refresh(self) -> Refresh:
+        """When they are computed."""
+
+    @property
+    def value_type(self) -> Mapping[str, ValueType]:
+        """What the values of each variable are, by its name."""
+
+    def fit(
+        self, split: Any, embed: Callable[[], Tensor], previous: Mapping[str, Table] | None
+    ) -> Mapping[str, Tensor | Table]:
+        """As `FittedCondition.fit`, by the names in ``value_type``."""
 
 
 class BatchCondition(Condition, Protocol):
