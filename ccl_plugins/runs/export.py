@@ -34,9 +34,11 @@ def export(run: Run, folder: str | Path | None = None, *, format: str = "timm") 
         The folder.
 
     Raises:
+        FolderInUse: If another process writes to the folder, or to the run that it lies in.
         ValueError: For another format, and for a backbone that timm lacks.
     """
     from ccl_plugins.arguments import one_of
+    from ccl_plugins.files.lock import owning
     from ccl_plugins.files.sums import SUMS, write_sums
     from ccl_plugins.files.tensors import write_tensors
 
@@ -45,10 +47,11 @@ def export(run: Run, folder: str | Path | None = None, *, format: str = "timm") 
     target = Path(folder) if folder is not None else run.layout.exported
     # Copies, since safetensors refuses tensors that share memory.
     state = {name: tensor.clone() for name, tensor in backbone.model.state_dict().items()}
-    (target / SUMS).unlink(missing_ok=True)  # of files that are replaced
-    write_tensors(target / WEIGHTS, state, {})
-    write_json(target / CONFIG, _config(backbone, run))
-    write_sums(target, (WEIGHTS, CONFIG))
+    with owning(run.path if folder is None else target):
+        (target / SUMS).unlink(missing_ok=True)  # of files that are replaced
+        write_tensors(target / WEIGHTS, state, {})
+        write_json(target / CONFIG, _config(backbone, run))
+        write_sums(target, (WEIGHTS, CONFIG))
     return target
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.arguments import whole
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
+from ccl_plugins.files.lock import owning
 from ccl_plugins.pipeline.composition import Composition
 from ccl_plugins.pipeline.information import plane
 from ccl_plugins.pipeline.record import check_plugins, read_json, write_json
@@ -57,6 +58,7 @@ class Pipeline(Composition):
             settings: `ccl_plugins.training.FitSettings`, in place of the pipeline's own.
 
         Raises:
+            FolderInUse: If another process writes to the folder.
             RunExists: If the folder holds a run, and neither ``resume`` nor ``overwrite`` is given.
             RunInterrupted: If training was stopped before its end.
         """
@@ -210,11 +212,15 @@ class Run:
 
         Args:
             device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
+
+        Raises:
+            FolderInUse: If another process trains or measures the run.
         """
-        self._method_on(device)
-        metrics = measure(self.parts, self.pipeline, *self.splits)
-        write_json(self.layout.metrics, metrics)
-        self._log(metrics)
+        with owning(self.path):
+            self._method_on(device)
+            metrics = measure(self.parts, self.pipeline, *self.splits)
+            write_json(self.layout.metrics, metrics)
+            self._log(metrics)
         self.__dict__["metrics"] = metrics
         return metrics
 

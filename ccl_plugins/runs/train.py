@@ -6,10 +6,12 @@ Errors of the first two are mistakes of the user; nothing is written or deleted 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ccl_plugins.files.lock import owning, refuse_in_use
 from ccl_plugins.kinds import registry
 from ccl_plugins.pipeline.changes import other_run
 from ccl_plugins.pipeline.composition import Composition
@@ -42,6 +44,7 @@ class Plan:
         resume: Whether the run in the folder is continued.
         overwrite: Whether the run in the folder is deleted.
         point: The checkpoint to continue from; None at the start of training.
+        seen: The checkpoints that were there when the folder was checked.
     """
 
     pipeline: Composition
@@ -49,6 +52,7 @@ class Plan:
     resume: bool
     overwrite: bool
     point: ResumePoint | None
+    seen: tuple[Path, ...]
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,7 @@ def check(
     ``resume`` also begins a run that was stopped before its first checkpoint.
 
     Raises:
+        FolderInUse: If another process writes to the folder.
         RunExists: If the folder holds a run, and neither ``resume`` nor ``overwrite`` is given.
         ValueError: For devices that cannot share a batch, for evaluators of columns that the data set
             lacks, and if the run to be resumed is of another pipeline.
@@ -93,10 +98,13 @@ def check(
     check_processes(pipeline.settings)
     check_columns(pipeline.built_evaluators, pipeline.dataset)
     layout = Layout(out)
-    if not resume and is_first():
-        _check_free(layout, overwrite)
+    if is_first():
+        refuse_in_use(layout.folder)
+        if not resume:
+            _check_free(layout, overwrite)
+    seen = _checkpoints(layout) if resume else ()
     point = _resume_point(pipeline, layout) if resume else None
-    return Plan(pipeline, layout, resume, overwrite, point)
+    return Plan(pipeline, layout, resume, overwrite, point, seen)
 
 
 def _check_free(layout: Layout, overwrite: bool) -> None:
@@ -107,6 +115,12 @@ def _check_free(layout: Layout, overwrite: bool) -> None:
             f"{layout.folder} already holds a run: --resume (resume=True) continues it, --overwrite"
             " (overwrite=True) deletes it, another output folder leaves it alone"
         )
+
+
+def _checkpoints(layout: Layout) -> tuple[Path, ...]:
+    from ccl_plugins.training.checkpointing import by_step
+
+    return tuple(by_step(layout.checkpoints))
 
 
 def _resume_point(pipeline: Composition, layout: Layout) -> ResumePoint | None:
@@ -190,7 +204,8 @@ def train(
         before: Called with the metrics before training, if they are measured.
 
     Raises:
-        RunExists: If a run was written into the folder in the meantime.
+        FolderInUse: If another process writes to the folder.
+        RunExists: If another process has written to the folder in the meantime.
         RunInterrupted: If training was stopped before its end.
         CannotBegin: If the conditions' tables or the sampler cannot be made.
         NotFinite: If the loss or the weights become NaN or infinite.
@@ -199,7 +214,8 @@ def train(
 
     plan, parts = prepared.plan, prepared.parts
     layout, pipeline = plan.layout, plan.pipeline
-    with naming(pipeline):
+    # The first process owns the folder, for all.
+    with naming(pipeline), owning(layout.folder) if is_first() else nullcontext():
         if is_first():
             _begin(prepared)
             if plan.point is None and _pretrained(parts):
@@ -234,6 +250,8 @@ def _begin(prepared: Prepared) -> None:
         layout.delete()
     elif not plan.resume:
         _check_free(layout, overwrite=False)  # it was checked before other runs were trained
+    elif plan.seen != _checkpoints(layout):
+        raise RunExists(f"{layout.folder}: another process has gone on with this run: start again")
     elif plan.point is None:
         layout.delete_events()  # of a run that was killed before its first checkpoint
     layout.folder.mkdir(parents=True, exist_ok=True)
