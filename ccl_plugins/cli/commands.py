@@ -18,6 +18,10 @@ class Mistake(ValueError):
     """A mistake in the call or in a file that it names; the message says what would be right."""
 
 
+class Failed(RuntimeError):
+    """A run that failed, although nothing was wrong in the call or in its file; the message says why."""
+
+
 class Command:
     """A sub-command.
 

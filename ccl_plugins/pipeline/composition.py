@@ -85,6 +85,8 @@ class Composition:
         self.settings = requirements.fit_settings(fit or {})
         cache: dict[Any, Any] = {}
         self.dataset = self.choices["dataset"].build(cache=cache)
+        self.evaluates_by_default = evaluate is None
+        """Whether the evaluators follow from the data set's columns, and not from a choice."""
         self.evaluators = [
             reg.read("evaluator", choice, where=f"evaluate[{i}]")
             for i, choice in enumerate(
