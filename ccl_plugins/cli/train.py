@@ -41,7 +41,7 @@ def _run(options: argparse.Namespace) -> int:
     files = {Path(file).stem: file for file in options.files}
     if len(files) < len(options.files):
         raise Mistake(f"two files of one name would be one run: {', '.join(options.files)}")
-    folders = {name: Path(options.out) / name for name in files}
+    folders = {name: Path(options.out).expanduser() / name for name in files}
     # All files and folders are checked before the first is trained, which may take hours.
     if options.resume:
         for folder in folders.values():

@@ -42,7 +42,7 @@ def export(run: Run, folder: str | Path | None = None, *, format: str = "timm") 
 
     one_of("format", format, FORMATS)
     backbone = _of_timm(run)
-    target = Path(folder) if folder is not None else run.layout.exported
+    target = Path(folder).expanduser() if folder is not None else run.layout.exported
     # Copies, since safetensors refuses tensors that share memory.
     state = {name: tensor.clone() for name, tensor in backbone.model.state_dict().items()}
     (target / SUMS).unlink(missing_ok=True)  # of files that are replaced

@@ -57,7 +57,7 @@ class Pipeline(Composition):
             RunInterrupted: If training was stopped before its end.
         """
         pipeline = self.with_settings(**settings)
-        plan = check(pipeline, Path(out), resume=resume, overwrite=overwrite)
+        plan = check(pipeline, Path(out).expanduser(), resume=resume, overwrite=overwrite)
         train(prepare(plan, callbacks), progress=progress)
         return Run(out, pipeline)
 
@@ -90,7 +90,7 @@ class Run:
     """
 
     def __init__(self, path: str | Path, pipeline: Pipeline | None = None) -> None:
-        self.path = Path(path)
+        self.path = Path(path).expanduser()
         self.layout = Layout(self.path)
         record = self.layout.record
         if not record.is_file():
