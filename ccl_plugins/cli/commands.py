@@ -15,11 +15,15 @@ Argument = tuple[tuple[str, ...], dict[str, Any]]
 
 
 MISTAKES = (engine.RegistryError, ValueError, TypeError, RuntimeError, MemoryError, ArithmeticError)
-"""What wrong values raise while a pipeline is composed and checked: torch refuses a size of 10**12 so."""
+"""What wrong values raise while a pipeline is composed: torch raises RuntimeError for a size of 10**12."""
 
 
 class Mistake(ValueError):
     """A mistake in the call or in a file that it names; the message says what would be right."""
+
+
+class Failed(RuntimeError):
+    """A run that failed, although nothing was wrong in the call or in its file; the message says why."""
 
 
 class Command:

@@ -155,6 +155,11 @@ def _check_clusterable(of: Condition, warmup: int) -> None:
             f"{name} is computed in every step and cannot be clustered: of='embedding' clusters the model's"
             " embeddings before every epoch"
         )
+    if isinstance(of.value_type, Mapping):
+        raise ValueError(
+            f"{name} gives the variables {', '.join(of.value_type)}, and clusters are of one: give it a"
+            " condition of one variable"
+        )
     if of.value_type == "categorical":
         raise ValueError(f"{name} has class ids, which are clusters already: use it as it is")
     if warmup and of.refresh == "never":

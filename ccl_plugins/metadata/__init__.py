@@ -9,3 +9,4 @@ from ccl_plugins.metadata.columns import tensor_columns as tensor_columns
 from ccl_plugins.metadata.matching import match_rows as match_rows
 from ccl_plugins.metadata.matching import read_rows as read_rows
 from ccl_plugins.metadata.matching import sample_names as sample_names
+from ccl_plugins.metadata.variables import variables as variables

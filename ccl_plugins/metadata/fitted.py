@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,11 @@ def fit(condition: Any, split: Any, embed: Callable[[], Tensor] | None = None) -
 
     if condition.refresh == "batch":
         raise ValueError(f"{name} is computed in every step of training and has no table")
+    if isinstance(condition.value_type, Mapping):
+        raise ValueError(
+            f"{name} gives the variables {', '.join(condition.value_type)}: fit one of"
+            " variables({'z': condition}), as 'z/" + next(iter(condition.value_type)) + "'"
+        )
     with torch.no_grad():
         fitted = condition.fit(split, embed or refuse, None)
     return fitted if isinstance(fitted, Table) else Table(fitted)

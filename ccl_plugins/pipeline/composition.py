@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ccl_plugins._engine import engine
 from ccl_plugins.kinds import registry
+from ccl_plugins.metadata.variables import place_of, variables
 from ccl_plugins.pipeline import requirements
 from ccl_plugins.pipeline.record import plugins_of
 
@@ -84,6 +85,8 @@ class Composition:
         self.settings = requirements.fit_settings(fit or {})
         cache: dict[Any, Any] = {}
         self.dataset = self.choices["dataset"].build(cache=cache)
+        self.evaluates_by_default = evaluate is None
+        """Whether the evaluators follow from the data set's columns, and not from a choice."""
         self.evaluators = [
             reg.read("evaluator", choice, where=f"evaluate[{i}]")
             for i, choice in enumerate(
@@ -104,13 +107,11 @@ class Composition:
         with torch.random.fork_rng(devices=[]):
             objective = self.choices["objective"].build(cache={})
             self.views = self.choices["views"].build(cache={})
-            self.built_conditions = {
-                name: choice.build(supplied, cache=cache)
-                for name, choice in self.conditions.items()
-            }
+            built = {n: c.build(supplied, cache=cache) for n, c in self.conditions.items()}
             self.built_evaluators = [choice.build(supplied) for choice in self.evaluators]
             requirements.check_image_size(self.choices["backbone"], self.views)
-        requirements.check_conditions(self.built_conditions)
+        requirements.check_conditions(built)
+        self.built_conditions = variables(built)
         requirements.check_views(objective, self.views)
         read = requirements.check_read(objective, self.built_conditions)
         with torch.random.fork_rng(devices=[]):
@@ -121,7 +122,9 @@ class Composition:
         self.sampler_on = requirements.read_by_sampler(
             self.choices["sampler"], self.built_conditions
         )
-        if unread := [n for n in self.built_conditions if n not in {*read, self.sampler_on}]:
+        found = self.built_conditions.items()
+        reached = {place_of(n, c) for n, c in found if n in {*read, self.sampler_on}}
+        if unread := [name for name in built if name not in reached]:
             warnings.warn(
                 f"nothing in this pipeline reads the condition {', '.join(unread)}", stacklevel=4
             )
@@ -193,7 +196,8 @@ class Composition:
         engine.known_keys(tables, allowed, where)
         if data.get("schema", SCHEMA) != SCHEMA:
             raise engine.InvalidConfig(
-                f"{where}: unknown schema {engine.represented(data['schema'])}; this version reads and writes {SCHEMA}"
+                f"{where}: unknown schema {engine.represented(data['schema'])};"
+                f" this version reads and writes {SCHEMA}"
             )
         # A record has every table; a configuration leaves out what has a default.
         record = (*SINGLE, "conditions", "evaluate", "fit")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
+from ccl_plugins.metadata.variables import source_of
 from ccl_plugins.protocols import (
     VALUE_TYPES,
     SupportsBatchCheck,
@@ -58,9 +60,9 @@ def check_read(reader: Any, conditions: Mapping[str, Any]) -> set[str]:
     declared = _declared(reader, "conditions", reader.conditions)
     for wanted, value_types in declared.items():
         if wanted not in conditions:
-            raise ValueError(_missing(reader, wanted, value_types, list(conditions)))
+            raise ValueError(_missing(reader, wanted, value_types, conditions))
         condition = conditions[wanted]
-        value_type, kind = condition.value_type, type(condition).__name__
+        value_type, kind = condition.value_type, _kind(condition)
         if value_type not in value_types:
             raise ValueError(
                 f"{name} needs a {' or '.join(value_types)} condition, and {wanted!r}, {kind}, is"
@@ -185,19 +187,30 @@ def check_method(method: Any, batch_size: int, conditions: Mapping[str, Any]) ->
     for name, condition in conditions.items():
         if has_queue and isinstance(condition, SupportsWithinBatch) and condition.within_batch:
             raise ValueError(
-                f"the condition {name!r}, {type(condition).__name__}, compares samples of one batch alone,"
+                f"the condition {name!r}, {_kind(condition)}, compares samples of one batch alone,"
                 f" so {type(method).__name__} cannot compare a queue of earlier"
                 " batches by it: use a method without a queue, as simclr or moco_v3"
             )
 
 
-def _missing(reader: Any, wanted: str, value_types: Any, present: list[str]) -> str:
+def _kind(condition: Any) -> str:
+    return type(source_of(condition)).__name__
+
+
+def _nearest(wanted: str, present: Sequence[str]) -> str:
+    """The name that was probably meant: a variable of that name, one spelled like it, or the first."""
+    variables = [name for name in present if name.endswith(f"/{wanted}")]
+    return (variables or difflib.get_close_matches(wanted, present, 1) or present)[0]
+
+
+def _missing(reader: Any, wanted: str, value_types: Any, present: Mapping[str, Any]) -> str:
     message = (
         f"{type(reader).__name__} reads the condition {wanted!r} ({' or '.join(value_types)}), and the"
         f" pipeline has {', '.join(map(repr, present)) or 'none'}"
     )
-    if present and getattr(reader, "on", None) == wanted:
-        return f"{message}: give it on={present[0]!r}"
+    suitable = [name for name, each in present.items() if each.value_type in value_types]
+    if suitable and getattr(reader, "on", None) == wanted:
+        return f"{message}: give it on={_nearest(wanted, suitable)!r}"
     if present or wanted != "condition":
         return f"{message}: give the pipeline conditions={{{wanted!r}: ...}}"
     return f"{message}: give the pipeline condition=..."
@@ -228,12 +241,16 @@ def read_by_sampler(sampler: Any, conditions: Mapping[str, Any]) -> str | None:
         present = ", ".join(map(repr, conditions))
         raise ValueError(
             f"the sampler {name} reads the condition {on!r}, and the pipeline has "
-            + (f"{present}: give the sampler on={next(iter(conditions))!r}" if present else "none")
+            + (
+                f"{present}: give the sampler on={_nearest(on, list(conditions))!r}"
+                if present
+                else "none"
+            )
         )
     condition = conditions[on]
     if condition.refresh == "batch":
         raise ValueError(
-            f"the sampler {name} reads the condition {on!r}, {type(condition).__name__}, which is computed"
+            f"the sampler {name} reads the condition {on!r}, {_kind(condition)}, which is computed"
             " from embedded batches: batches are drawn by conditions with refresh 'never' or 'epoch'"
         )
     if isinstance(condition, SupportsMissing) and condition.missing == "ignore":
@@ -246,7 +263,7 @@ def read_by_sampler(sampler: Any, conditions: Mapping[str, Any]) -> str | None:
     if accepted is not None and condition.value_type not in accepted:
         raise ValueError(
             f"the sampler {sampler!r} needs a {' or '.join(accepted)} condition, and {on!r},"
-            f" {type(condition).__name__}, is {condition.value_type}"
+            f" {_kind(condition)}, is {condition.value_type}"
             f"{_way_out(condition.value_type, accepted)}"
         )
     return on

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, get_args
 from unittest import mock
 
@@ -13,13 +13,13 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from ccl_plugins.metadata.values import check_values
+from ccl_plugins.metadata.variables import by_name, variables
 from ccl_plugins.protocols import (
     Embedded,
     Refresh,
     SupportsMissing,
     SupportsReadsEmbeddings,
     Table,
-    ValueType,
 )
 from ccl_plugins.testing.assertions import require, require_equal, require_unchanged
 from ccl_plugins.testing.audit import what_it_opens
@@ -27,23 +27,25 @@ from ccl_plugins.testing.inputs import SAMPLES, Split, normal, seeded
 from ccl_plugins.testing.subject import Subject
 
 VIEWS, BATCH_SIZE = 2, 8
+ONLY = ""
+"""The name of the variable of a condition that has one."""
 
 
 def observe(subject: Subject, condition: Any) -> Any:
     """Its values."""
     if condition.refresh == "batch":
-        return condition(embedded())
-    table = fit(condition)
-    return table.values, dict(table.extras)
+        return values_of(condition)
+    return {key: (table.values, dict(table.extras)) for key, table in fit(condition).items()}
 
 
 def fit(
     condition: Any,
     reverse: bool = False,
-    previous: Table | None = None,
+    previous: Mapping[str, Table] | None = None,
     embed: Callable[[], Tensor] | None = None,
-) -> Table:
-    """The table of a fitted condition, for the example split in its order or in reverse."""
+) -> dict[str, Table]:
+    """The table of each variable of a condition, for the example split in its order or in reverse."""
+    before: Any = previous if previous is None or _several(condition) else previous[ONLY]
     split = Split(torch.arange(SAMPLES).flip(0) if reverse else None)
     with (
         tempfile.TemporaryDirectory(prefix="ccl-check-") as cache,
@@ -51,8 +53,25 @@ def fit(
         seeded(),
         torch.no_grad(),
     ):
-        fitted = condition.fit(split, embed or split.embed, previous)
-    return fitted if isinstance(fitted, Table) else Table(fitted)
+        fitted = condition.fit(split, embed or split.embed, before)
+    found = _by_variable(condition, fitted)
+    return {k: each if isinstance(each, Table) else Table(each) for k, each in found.items()}
+
+
+def _several(condition: Any) -> bool:
+    return isinstance(condition.value_type, Mapping)
+
+
+def _parts(condition: Any) -> dict[str, Any]:
+    """The variables of a condition by name, or the condition itself."""
+    if not _several(condition):
+        return {ONLY: condition}
+    return {each.key: each for each in variables({"condition": condition}).values()}
+
+
+def _by_variable(condition: Any, found: Any) -> dict[str, Any]:
+    parts = [*_parts(condition).values()]
+    return by_name(parts, found) if _several(condition) else {ONLY: found}
 
 
 def embedded(reverse: bool = False) -> Embedded:
@@ -62,23 +81,26 @@ def embedded(reverse: bool = False) -> Embedded:
     return Embedded(features, *(normalize(x, dim=-1) for x in unit))
 
 
-def values_of(condition: Any, reverse: bool = False) -> Tensor:
-    """The values for the example samples, in their order or in reverse."""
+def values_of(condition: Any, reverse: bool = False) -> dict[str, Tensor]:
+    """The values of each variable for the example samples, in their order or in reverse."""
     if condition.refresh == "batch":
-        values: Tensor = condition(embedded(reverse))
-        return values
-    return fit(condition, reverse).values
+        return _by_variable(condition, condition(embedded(reverse)))
+    return {key: table.values for key, table in fit(condition, reverse).items()}
 
 
 def check_declares_refresh_and_value_type(subject: Subject) -> None:
     """``refresh`` and ``value_type`` must be legal, and the method for this ``refresh`` must exist.
 
     That is ``fit(split, embed, previous)`` with "never" and "epoch", ``__call__(embedded)`` with "batch".
+    A condition of several variables has a mapping of names as ``value_type``.
     """
     condition = subject.build()
-    for name, legal in {"refresh": get_args(Refresh), "value_type": get_args(ValueType)}.items():
-        found = getattr(condition, name)
-        require(found in legal, f"{name} is {found!r}, and must be one of {legal}")
+    found = condition.refresh
+    require(found in get_args(Refresh), f"refresh is {found!r}, and must be {get_args(Refresh)}")
+    try:
+        variables({"condition": condition})
+    except ValueError as error:
+        raise AssertionError(str(error)) from error
     member = "__call__" if condition.refresh == "batch" else "fit"
     found = f"its refresh is {condition.refresh!r}, and it has no {member}"
     require(hasattr(condition, member), found)
@@ -94,20 +116,22 @@ def check_constructor_reads_nothing(subject: Subject) -> None:
 def check_values_have_its_value_type(subject: Subject) -> None:
     """Values must have one row per sample, and be class ids, 0 and 1, or finite numbers as declared.
 
-    The values of a batch of u views of n samples must be (n,), (n, c) or (u, n, c).
+    The values of a batch of u views of n samples must be (n,), (n, c) or (u, n, c).  A condition of several
+    variables must return a mapping of the names in ``value_type``.
     """
     condition = subject.build()
-    values = values_of(condition)
-    size = SAMPLES
-    if condition.refresh == "batch":
-        size = BATCH_SIZE
-        shapes = ((size,), (size, *values.shape[1:2]), (VIEWS, size, *values.shape[2:3]))
-        found = f"for u = {VIEWS} and n = {size} they are {tuple(values.shape)}"
-        require(tuple(values.shape) in shapes, found)
-        values = values[0] if values.ndim == 3 else values
-    missing = condition.missing if isinstance(condition, SupportsMissing) else "error"
-    check_values(str(subject), values, condition.value_type, len(values), missing)
-    require(len(values) == size, f"{size} samples gave {len(values)} rows")
+    size = BATCH_SIZE if condition.refresh == "batch" else SAMPLES
+    for key, values in values_of(condition).items():
+        variable = _parts(condition)[key]
+        if condition.refresh == "batch":
+            shapes = ((size,), (size, *values.shape[1:2]), (VIEWS, size, *values.shape[2:3]))
+            found = f"for u = {VIEWS} and n = {size} they are {tuple(values.shape)}"
+            require(tuple(values.shape) in shapes, found)
+            values = values[0] if values.ndim == 3 else values
+        missing = variable.missing if isinstance(variable, SupportsMissing) else "error"
+        place = f"{subject}/{key}" if key else str(subject)
+        check_values(place, values, variable.value_type, len(values), missing)
+        require(len(values) == size, f"{size} samples gave {len(values)} rows")
 
 
 def check_is_deterministic(subject: Subject) -> None:
@@ -121,11 +145,12 @@ def check_is_deterministic(subject: Subject) -> None:
 def check_rows_belong_to_samples(subject: Subject) -> None:
     """Samples in another order must give rows in that order; the numbers of class ids may change."""
     condition = subject.build()
-    values, moved = values_of(condition), values_of(condition, reverse=True)
-    moved = moved.flip(1 if moved.ndim == 3 else 0)
-    if condition.value_type == "categorical":
-        values, moved = _same_class(values), _same_class(moved)
-    require_equal(moved, values, rtol=1e-4, atol=1e-5)
+    reverse = values_of(condition, reverse=True)
+    for key, values in values_of(condition).items():
+        moved = reverse[key].flip(1 if reverse[key].ndim == 3 else 0)
+        if _parts(condition)[key].value_type == "categorical":
+            values, moved = _same_class(values), _same_class(moved)
+        require_equal(moved, values, key, rtol=1e-4, atol=1e-5)
 
 
 def _same_class(ids: Tensor) -> Tensor:
@@ -139,9 +164,12 @@ def check_fits_again_after_itself(subject: Subject) -> None:
     if condition.refresh == "batch":
         return
     first = fit(condition)
-    with require_unchanged(lambda: first.values, where="the previous table"):
-        shapes = first.values.shape, fit(condition, previous=first).values.shape
-    require(shapes[0] == shapes[1], f"the shapes are {', '.join(map(str, map(tuple, shapes)))}")
+    kept = {key: table.values for key, table in first.items()}
+    with require_unchanged(lambda: kept, where="the previous table"):
+        again = fit(condition, previous=first)
+    for key, table in again.items():
+        shapes = tuple(kept[key].shape), tuple(table.values.shape)
+        require(shapes[0] == shapes[1], f"the shapes are {', '.join(map(str, shapes))}")
 
 
 def check_declares_that_it_reads_embeddings(subject: Subject) -> None:
@@ -161,4 +189,5 @@ def check_has_no_gradient(subject: Subject) -> None:
     """The values of a batch must carry no gradient: return ``values.detach()``."""
     condition = subject.build()
     if condition.refresh == "batch":
-        require(not condition(embedded()).requires_grad, "they require a gradient")
+        for values in values_of(condition).values():
+            require(not values.requires_grad, "they require a gradient")

@@ -24,7 +24,7 @@ from ccl_plugins.training.features import embed_split
 from ccl_plugins.training.kernel_check import check_kernel
 from ccl_plugins.training.loader import Batch, Items, Loader, default_workers
 from ccl_plugins.training.micro_batches import warn_about_statistics
-from ccl_plugins.training.monitor import refuse_non_finite
+from ccl_plugins.training.monitor import nothing_counts, refuse_non_finite
 from ccl_plugins.training.optimizers import make_optimizer, make_schedule, parameter_groups
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.randomness import restore_generators, seed_everything
@@ -73,7 +73,10 @@ class TrainingModule(LightningModule):
         """The learning rate of the last optimizer step."""
         self._loader: Loader | None = None
         self._pairs: Any = None
-        self._sizes_compared = False
+        self._begun = False
+        self.may_count_nothing = True
+        """Whether to look if any anchor counts: at the first step, and after a loss of 0 was read."""
+        self._counts_nothing = False
         self._loss: Callable[[Any], Tensor] = self.objective.loss
 
     @property
@@ -155,12 +158,16 @@ class TrainingModule(LightningModule):
         else:
             seed_everything(self.settings.seed, self.consumed.batches, self.global_rank)
         self._generators = ()
+        if self.consumed.batches % len(self.train_dataloader()):
+            self._read_conditions()  # Lightning does not start an epoch that is resumed
 
     def on_train_epoch_start(self) -> None:
         """Refresh the tables, and the queue's condition values from them."""
         self._refresh(self.current_epoch)
-        resumed_within = self.consumed.batches % len(self.train_dataloader())
-        if isinstance(self.method, SupportsReadConditions) and not resumed_within:
+        self._read_conditions()
+
+    def _read_conditions(self) -> None:
+        if isinstance(self.method, SupportsReadConditions):
             self.method.read_conditions(self.tables.look_up)
 
     def on_after_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
@@ -175,9 +182,9 @@ class TrainingModule(LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The loss of a batch."""
-        if not self._sizes_compared:  # once, since it waits for the device
+        if not self._begun:  # once, since it waits for the device
             ranks.require_equal(len(batch.views[0]))
-            self._sizes_compared = True
+            self._begun = True
         if isinstance(self.objective, SupportsProgress):
             self.objective.progress(self.global_step, self.total_steps)
         loss, self._pairs = take_step(
@@ -186,6 +193,11 @@ class TrainingModule(LightningModule):
         if self.settings.detect_anomaly:
             step = self.global_step + 1
             refuse_non_finite(loss, self.objective, self._pairs, batch.index, step)
+        if self.may_count_nothing and not self._counts_nothing:
+            self.may_count_nothing = False
+            self._counts_nothing = nothing_counts(
+                loss.detach(), self.objective, self._pairs, self.global_step + 1
+            )
         return loss
 
     def on_after_backward(self) -> None:
@@ -251,13 +263,25 @@ def _prepare(method: nn.Module, objective: Any, settings: FitSettings) -> Callab
     warn_about_statistics(method, settings.micro_batch, settings.batch_size // settings.processes)
     if settings.channels_last:
         method.to(memory_format=torch.channels_last)
-    if settings.compile is False:
+    backend = backend_of(settings)
+    if backend is None:
         return objective.loss
-    backend = "inductor" if settings.compile is True else settings.compile
-    if backend not in torch.compiler.list_backends(exclude_tags=()):
-        usual = ", ".join(torch.compiler.list_backends())
-        raise ValueError(f"torch.compile has no backend {backend!r}; it has {usual}")
     for network in method.children():
         # In place, so that names in the state dict stay as they are.
         network.compile(backend=backend)
     return torch.compile(objective.loss, backend=backend)
+
+
+def backend_of(settings: FitSettings) -> str | None:
+    """The backend of torch.compile that the settings ask for.
+
+    Raises:
+        ValueError: For one that torch does not have.
+    """
+    if settings.compile is False:
+        return None
+    backend = "inductor" if settings.compile is True else settings.compile
+    if backend not in torch.compiler.list_backends(exclude_tags=()):
+        usual = ", ".join(torch.compiler.list_backends())
+        raise ValueError(f"torch.compile has no backend {backend!r}; it has {usual}")
+    return backend

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -89,6 +90,9 @@ class Monitor(Callback):
             if not here or not math.isfinite(mean):
                 raise NonFiniteLoss(_message(step, index, here))
         self._unchecked = []
+        if 0.0 in means:
+            module: Any = trainer.lightning_module
+            module.may_count_nothing = True
         self._finite += means
         self._timed += len(means)
 
@@ -142,6 +146,51 @@ def _message(step: int, index: Tensor, finite_here: bool) -> str:
 def _some(index: Tensor) -> str:
     rows = index.tolist()
     return f"{rows[:8]}"[:-1] + (f", ...] ({len(rows)} in all)" if len(rows) > 8 else "]")
+
+
+def nothing_counts(loss: Tensor, objective: Any, pairs: Any, step: int) -> bool:
+    """Warn if no anchor of a batch counts: all weights are 0, or there is nothing to compare with.
+
+    All processes call this at the same time; it waits for the device.
+
+    Returns:
+        Whether this is so.
+    """
+    if not ranks.all_of(bool(loss == 0)):
+        return False
+    with torch.no_grad():  # on all processes, since an objective may gather
+        _, weights = own_terms(objective, pairs)
+    queued = None if pairs.queue_valid is None else int(pairs.queue_valid.sum())
+    if queued == 0:  # a queue that will be filled
+        return False
+    samples = pairs.keys.shape[1] + (queued or 0)
+    if samples > 1 and not ranks.all_of(not bool(weights.any())):
+        return False
+    if ranks.rank() == 0:
+        warnings.warn(
+            f"step {step}: no anchor of the batch counts in the loss of {type(objective).__name__}, so"
+            f" nothing is learned: {_why_nothing_counts(objective, pairs, samples)}",
+            stacklevel=2,
+        )
+    return True
+
+
+def _why_nothing_counts(objective: Any, pairs: Any, samples: int) -> str:
+    if samples == 1:
+        return "batch_size = 1 leaves no other sample to compare with; take a larger batch_size"
+    read = [name for name in objective.conditions if name in pairs.condition]
+    if not read:
+        return f"the batch has {samples} samples; take a larger batch_size"
+    found = []
+    for name in read:
+        values = pairs.condition[name]
+        rows = values[0] if values.ndim == 3 else values
+        count = len(torch.unique(rows, dim=0))
+        found.append(f"{count} value{'' if count == 1 else 's'} of condition {name!r}")
+    return (
+        f"its {len(rows)} samples have {' and '.join(found)}; take another condition, a larger batch_size"
+        " or another sampler"
+    )
 
 
 def refuse_non_finite(loss: Tensor, objective: Any, pairs: Any, index: Tensor, step: int) -> None:

@@ -16,33 +16,35 @@ from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.protocols import Table
 
 
-def on_first(fit: Callable[[], Table]) -> Table:
-    """Call ``fit()`` on the first process; return its table on all.
+def on_first(fit: Callable[[], dict[str, Table]]) -> dict[str, Table]:
+    """Call ``fit()`` on the first process; return its tables on all.
 
     Raises:
         RuntimeError: On the other processes, if ``fit`` failed on the first.
     """
     if world_size() == 1:
         return fit()
-    tensors: dict[str, Tensor] = {}
+    tensors: dict[tuple[str, str | None], Tensor] = {}
     shapes: list[Any] = [None]
     try:
         if rank() == 0:
-            table = fit()
-            tensors = {"": table.values, **{f"/{k}": v for k, v in table.extras.items()}}
+            for name, table in fit().items():
+                tensors[name, None] = table.values
+                tensors |= {(name, key): extra for key, extra in table.extras.items()}
             shapes = [[(k, tuple(v.shape), v.dtype) for k, v in tensors.items()]]
     finally:
         # After a failure too, with None: the other processes are waiting.
         dist.broadcast_object_list(shapes, src=0, device=_device())
     if shapes[0] is None:
         raise RuntimeError("a condition could not be fitted: the first process says why")
-    received = {}
-    for name, shape, dtype in shapes[0]:
-        here = tensors[name] if tensors else torch.empty(shape, dtype=dtype)
+    received: dict[str, dict[str | None, Tensor]] = {}
+    for place, shape, dtype in shapes[0]:
+        here = tensors[place] if tensors else torch.empty(shape, dtype=dtype)
         near = here.to(_device()).contiguous()
         dist.broadcast(near, src=0)
-        received[name] = near.cpu()
-    return Table(received.pop(""), {k.removeprefix("/"): v for k, v in received.items()})
+        name, key = place
+        received.setdefault(name, {})[key] = near.cpu()
+    return {name: Table(parts.pop(None), parts) for name, parts in received.items()}  # type: ignore[arg-type]  # None is popped
 
 
 def all_of(flag: bool) -> bool:

@@ -36,10 +36,10 @@ SCHEDULES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 _CHOICES = {"decay": ("matrices", "all"), "per": ("step", "epoch")}
 
 _FROM_ZERO = ("seed", "workers")
+"""The whole numbers that may be 0; the others are 1 or more."""
 
 MOST_WORKERS = 1024
 """Processes that load: a mistyped number must not take the machine down."""
-"""The whole numbers that may be 0; the others are 1 or more."""
 
 
 @dataclass(frozen=True)

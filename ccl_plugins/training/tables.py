@@ -14,6 +14,7 @@ from torch import Tensor
 from ccl_plugins.arguments import one_of
 from ccl_plugins.metadata.fitted import TableSummary, summarize
 from ccl_plugins.metadata.values import check_policy, check_values, missing_rows
+from ccl_plugins.metadata.variables import by_name, source_of, together, variables
 from ccl_plugins.protocols import (
     Condition,
     Embedded,
@@ -39,10 +40,10 @@ class Tables:
     """
 
     def __init__(self, conditions: Mapping[str, Condition], size: int, seed: int = 0) -> None:
-        for name, condition in conditions.items():
+        self.conditions: dict[str, Any] = variables(conditions)
+        for name, condition in self.conditions.items():
             one_of(f"refresh of condition {name!r}", condition.refresh, get_args(Refresh))
             check_policy(_policy(condition), condition.value_type)
-        self.conditions = dict(conditions)
         self.size = size
         self.seed = seed
         self.tables: dict[str, Table] = {}
@@ -71,20 +72,21 @@ class Tables:
             ValueError: For a table without one row per sample, or with missing values that its
                 condition does not allow; for a refreshed one that leaves out other samples than before.
         """
-        due = [name for name in self.conditions if self._is_due(name, epoch)]
+        due = {n: c for n, c in self.conditions.items() if self._is_due(n, epoch)}
         embed_once = cache(embed)
-        for name in due:
-            if ranks.world_size() > 1 and _reads_embeddings(self.conditions[name]):
+        for names in together(due):
+            if ranks.world_size() > 1 and _reads_embeddings(due[names[0]]):
                 embed_once()  # with all processes, since the first one fits alone
-            left_out, refreshed = self.left_out(), name in self.tables
-            fit = partial(self._fit, name, epoch, split, embed_once)
-            self._hold(name, ranks.on_first(fit), epoch)
+            left_out, refreshed = self.left_out(), names[0] in self.tables
+            fit = partial(self._fit, names, epoch, split, embed_once)
+            for name, table in ranks.on_first(fit).items():
+                self._hold(name, table, epoch)
             if refreshed and not torch.equal(left_out, self.left_out()):
                 raise ValueError(
-                    f"condition {name!r} has no value for other samples than an epoch before; with"
-                    " missing='drop' an epoch would have another length"
+                    f"condition {', '.join(map(repr, names))} has no value for other samples than an epoch"
+                    " before; with missing='drop' an epoch would have another length"
                 )
-        return due
+        return list(due)
 
     def _hold(self, name: str, table: Table, epoch: int) -> None:
         condition = self.conditions[name]
@@ -104,11 +106,15 @@ class Tables:
 
     def once(self, split: Any) -> dict[str, Table]:
         """The tables that are fitted once and from the split alone, fitted now; nothing is kept."""
-        return {
-            name: self._fit(name, 0, split, partial(_refuse, name))
+        static = {
+            name: condition
             for name, condition in self.conditions.items()
             if condition.refresh == "never" and not _reads_embeddings(condition)
         }
+        found: dict[str, Table] = {}
+        for names in together(static):
+            found |= self._fit(names, 0, split, partial(_refuse, names[0]))
+        return found
 
     def _is_due(self, name: str, epoch: int) -> bool:
         refresh = self.conditions[name].refresh
@@ -116,12 +122,25 @@ class Tables:
             return False
         return name not in self.tables or (refresh == "epoch" and self.epochs[name] < epoch)
 
-    def _fit(self, name: str, epoch: int, split: Any, embed: Callable[[], Tensor]) -> Table:
-        condition: Any = self.conditions[name]
-        given = embed if _reads_embeddings(condition) else partial(_refuse, name)
+    def _fit(
+        self, names: list[str], epoch: int, split: Any, embed: Callable[[], Tensor]
+    ) -> dict[str, Table]:
+        """Fit a condition, and check its table or, of several variables, the table of each."""
+        first, *_ = names
+        group = [self.conditions[name] for name in names]
+        source: Any = source_of(group[0])
+        given = embed if _reads_embeddings(group[0]) else partial(_refuse, first)
+        before: Any = self.tables.get(first)
+        if source is not group[0] and before is not None:
+            before = {each.key: self.tables[n] for n, each in zip(names, group, strict=True)}
         with undisturbed(), torch.no_grad():
-            seed_cpu(mix(self.seed, epoch, list(self.conditions).index(name)))
-            fitted = condition.fit(split, given, self.tables.get(name))
+            seed_cpu(mix(self.seed, epoch, list(self.conditions).index(first)))
+            fitted = source.fit(split, given, before)
+        found = [fitted] if source is group[0] else by_name(group, fitted).values()
+        return {name: self._checked(name, each) for name, each in zip(names, found, strict=True)}
+
+    def _checked(self, name: str, fitted: Any) -> Table:
+        condition = self.conditions[name]
         table = fitted if isinstance(fitted, Table) else Table(fitted)
         policy = _policy(condition)
         values = check_values(name, table.values, condition.value_type, self.size, policy)
@@ -192,12 +211,16 @@ class Tables:
 
     def observe(self, embedded: Embedded) -> dict[str, Tensor]:
         """The values of the conditions that are computed from the embedded batch, without gradient."""
+        now = {n: c for n, c in self.conditions.items() if c.refresh == "batch"}
+        found: dict[str, Tensor] = {}
         with torch.no_grad():
-            return {
-                name: condition(embedded)  # type: ignore[operator]  # a BatchCondition
-                for name, condition in self.conditions.items()
-                if condition.refresh == "batch"
-            }
+            for names in together(now):
+                group = [now[name] for name in names]
+                source = source_of(group[0])
+                values = source(embedded)
+                several = [values] if source is group[0] else by_name(group, values).values()
+                found |= zip(names, several, strict=True)
+        return found
 
     def state_dict(self) -> dict[str, Any]:
         """The tables as plain data and tensors."""
