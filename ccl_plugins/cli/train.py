@@ -110,7 +110,7 @@ def _jobs(options: argparse.Namespace) -> list[Job]:
     """What is to be trained: each file, with each seed."""
     settings = {k: v for k in _SETTINGS if (v := getattr(options, k)) is not None}
     named = zip(_names(options.files), options.files, strict=True)
-    return [Job(file, Path(options.out) / name, settings) for name, file in named]
+    return [Job(file, Path(options.out).expanduser() / name, settings) for name, file in named]
 
 
 def _names(files: Sequence[str]) -> list[str]:

@@ -63,7 +63,7 @@ class Pipeline(Composition):
             RunInterrupted: If training was stopped before its end.
         """
         pipeline = self.with_settings(**settings)
-        plan = check(pipeline, Path(out), resume=resume, overwrite=overwrite)
+        plan = check(pipeline, Path(out).expanduser(), resume=resume, overwrite=overwrite)
         prepared = prepare(plan, callbacks, logger)
         train(prepared, progress=progress)
         return Run(out, pipeline, prepared.splits if pipeline.built_evaluators else None)
@@ -103,7 +103,7 @@ class Run:
         pipeline: Pipeline | None = None,
         splits: tuple[Any, Any] | None = None,
     ) -> None:
-        self.path = Path(path)
+        self.path = Path(path).expanduser()
         self.layout = Layout(self.path)
         record = self.layout.record
         if not record.is_file():
