@@ -82,13 +82,13 @@ def test_early_stopping_ends_a_run_as_finished(tmp_path: Path) -> None:
         return EarlyStopping("loss", patience=1, min_delta=1e9)
 
     result = run(tmp_path, [stopping()])
-    assert result == FitResult(finished=True, step=10)
+    assert result == FitResult(finished=True, step=10, total=20)
     assert read_checkpoint(Layout(tmp_path).weights)["step"] == 10
     assert [path.name for path in by_step(tmp_path / "checkpoints")] == ["step-00000010.ckpt"]
     logged = EventAccumulator(str(tmp_path)).Reload().Scalars("loss")
     assert [event.step for event in logged] == [3, 6, 9, 10]
     assert run(tmp_path, [stopping()], resume=True) == result
-    assert run(tmp_path, resume=True) == FitResult(finished=True, step=20)
+    assert run(tmp_path, resume=True) == FitResult(finished=True, step=20, total=20)
 
 
 def test_an_own_model_checkpoint_does_not_disturb_the_runs(tmp_path: Path) -> None:
