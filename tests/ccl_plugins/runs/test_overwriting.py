@@ -14,25 +14,12 @@ from typing import Any
 
 import pytest
 import torch
+from support.vector_pipeline import make_pipeline
 
 import ccl_plugins as ccl
 from ccl_plugins.runs.layout import Layout
 from ccl_plugins.runs.train import check
 from ccl_plugins.training.checkpointing import by_step
-
-ROWS = {"features": torch.randn(32, 4), "label": torch.arange(32) % 2}
-
-
-def make_pipeline(temperature: float = 0.1, **settings: Any) -> ccl.Pipeline:
-    return ccl.Pipeline(
-        dataset=ccl.create("dataset", "features", train=ROWS, test=ROWS),
-        backbone=ccl.backbone("mlp", in_features=4, hidden=[8]),
-        method=ccl.method("simclr", hidden=8, dim=4),
-        views="noise",
-        objective=ccl.objective("infonce", temperature=temperature),
-        evaluate=["knn"],
-        fit={"epochs": 2, "batch_size": 16, "workers": 0, "checkpoint_every": 1, **settings},
-    )
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,95 @@
+"""The lock of a folder: one process at a time writes there."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+LOCK = ".lock"
+MARKER = ".lock.marker"
+"""In place of `LOCK` on a file system without locks."""
+
+OWNER = ".lock.owner"
+PATIENCE = 1.0
+"""Seconds to wait for a process that only asks whether the folder is free."""
+
+NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
+
+
+class FolderInUse(OSError):
+    """Another process writes to the folder."""
+
+
+@contextmanager
+def owning(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, which is created.
+
+    The system frees the lock when the process ends, however it ends: on a local disk, and on NFS where
+    the server keeps the locks.  On a file system without locks there is a file that names host and
+    process; it is passed over if the process was one of this machine and has ended.
+
+    Raises:
+        FolderInUse: If another process holds it, naming its host, its id and its start.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = _acquire(folder)
+    owner = folder / OWNER
+    try:
+        since = datetime.now().astimezone().isoformat(" ", "seconds")
+        owner.write_text(json.dumps([socket.gethostname(), os.getpid(), since]), "utf-8")
+        yield
+    finally:
+        # While it is locked: a process that waits for a deleted file notices, and asks again.
+        owner.unlink(missing_ok=True)
+        (folder / LOCK).unlink(missing_ok=True)
+        lock.release()
+
+
+def refuse_in_use(folder: Path) -> None:
+    """Check that no other process holds the lock of a folder, which need not exist.
+
+    Raises:
+        FolderInUse: See `owning`.
+    """
+    if (folder / LOCK).exists() or (folder / MARKER).exists():
+        with owning(folder):
+            pass
+
+
+def _acquire(folder: Path) -> BaseFileLock:
+    from filelock import FileLock, SoftFileLock, Timeout
+
+    lock: BaseFileLock = FileLock(folder / LOCK, fallback_to_soft=False)
+    try:
+        try:
+            lock.acquire(timeout=PATIENCE)
+        except OSError as error:
+            if error.errno not in NO_LOCKS:  # a Timeout has no number
+                raise
+            (folder / LOCK).unlink(missing_ok=True)
+            lock = SoftFileLock(folder / MARKER)
+            lock.acquire(timeout=PATIENCE)
+    except Timeout as error:
+        raise FolderInUse(_message(folder, isinstance(lock, SoftFileLock))) from error
+    return lock
+
+
+def _message(folder: Path, marked: bool) -> str:
+    try:
+        found: Any = json.loads((folder / OWNER).read_text("utf-8"))
+        host, process, since = found
+        which = f"process {process!r} on {host!r} has held it since {since!r}"
+    except (OSError, ValueError, TypeError):
+        which = "another process holds it"
+    end = f"; if that process has ended, delete {folder / MARKER}" if marked else ""
+    return f"{folder} is in use: {which}{end}"
