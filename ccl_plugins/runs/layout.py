@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ccl_plugins.files.atomic import sync_folder
 
-EXPORTED = ("model.safetensors", "config.json", "SHA256SUMS")
+EXPORTED = ("model.safetensors", "config.json", "backbone.pt2", "README.md", "SHA256SUMS")
 """The files of an export."""
 
 
@@ -27,19 +27,22 @@ class Layout:
         self.metrics = folder / "metrics.json"
         """What was measured last."""
         self.before = folder / "before.json"
-        """What was measured before training, where the backbone began with trained weights."""
+        """What was measured before training."""
         self.weights = folder / "weights.pt"
         """The weights of a finished run."""
         self.checkpoints = folder / "checkpoints"
-        self.exported = folder / "timm"
-        """The folder that an export goes to by default."""
+        self.exports = {format: folder / format for format in ("timm", "torch")}
+        """The folder that an export goes to by default, by its format."""
 
     @property
     def holds_run(self) -> bool:
-        """Whether the folder holds a run; what is left of one that was overwritten is none."""
+        """Whether the folder holds a run.
+
+        What is left of one that was overwritten, or stopped before its first checkpoint, is none.
+        """
         if self.overwritten.exists():
             return False
-        return self.record.exists() or any(self.checkpoints.glob("*.ckpt"))
+        return self.weights.exists() or any(self.checkpoints.glob("*.ckpt"))
 
     def delete(self) -> None:
         """Delete all files of the run, and nothing else in the folder.
@@ -66,14 +69,14 @@ class Layout:
         self.overwritten.unlink()
 
     def _delete_files(self) -> None:
-        exported = [self.exported / name for name in EXPORTED]
+        exported = [folder / name for folder in self.exports.values() for name in EXPORTED]
         for file in (self.before, self.metrics, self.weights, *exported):
             file.unlink(missing_ok=True)
         self.delete_events()
         for file in self.checkpoints.glob("*.ckpt"):
             if not file.is_dir():  # which no run writes
                 file.unlink()
-        for folder in (self.checkpoints, self.exported):
+        for folder in (self.checkpoints, *self.exports.values()):
             if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
                 folder.rmdir()
 
