@@ -125,7 +125,7 @@ def _jobs(options: argparse.Namespace) -> list[Job]:
         for seed in options.seeds or [None]:
             folder = name if seed is None else f"{name}-seed-{seed}"
             own = settings if seed is None else {**settings, "seed": seed}
-            jobs.append(Job(file, Path(options.out) / folder, own, changes))
+            jobs.append(Job(file, Path(options.out).expanduser() / folder, own, changes))
     places = [os.path.realpath(job.folder) for job in jobs]
     for job, place in zip(jobs, places, strict=True):
         if places.count(place) > 1:

@@ -193,14 +193,20 @@ class Composition:
             InvalidConfig: For an unknown or missing table, or a record of another schema.
         """
         where = where or "pipeline"
+        if not isinstance(data, Mapping):
+            raise engine.InvalidConfig(f"{where}: must be a table, not {engine.represented(data)}")
         tables = {k: v for k, v in data.items() if k not in ("schema", "plugins", "callbacks")}
         engine.known_keys(tables, TABLES, where)
         if data.get("schema", SCHEMA) != SCHEMA:
             raise engine.InvalidConfig(
-                f"{where}: unknown schema {data['schema']!r}; this version reads and writes {SCHEMA}"
+                f"{where}: unknown schema {engine.represented(data['schema'])};"
+                f" this version reads and writes {SCHEMA}"
             )
-        if missing := [k for k in ("dataset", "backbone", "objective") if k not in tables]:
-            raise engine.InvalidConfig(f"{where}: {missing[0]!r} is missing")
+        # A record has every table; a configuration leaves out what has a default.
+        record = (*SINGLE, "conditions", "evaluate", "fit")
+        needed = record if "schema" in data else ("dataset", "backbone", "objective")
+        if missing := [k for k in needed if k not in tables]:
+            raise engine.InvalidConfig(f"{where}: {', '.join(map(repr, missing))} is missing")
         if "conditions" in tables and not tables["conditions"]:
             del tables["conditions"]
         return cls(**tables)
