@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import pickle
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, get_args
@@ -39,7 +38,7 @@ from ccl_plugins.testing.objective_batches import (
     value_and_gradient,
 )
 from ccl_plugins.testing.subject import Subject
-from ccl_plugins.testing.two_ranks import on_two_ranks
+from ccl_plugins.testing.two_ranks import CannotBeSent, on_two_ranks
 
 require_exact = functools.partial(require_equal, rtol=1e-9, atol=1e-12)
 """With the tolerances for rounding in float64."""
@@ -213,12 +212,12 @@ def check_two_processes_equal_one(subject: Subject) -> None:
     """
     build = functools.partial(_build_prepared, subject.choice)
     batch = raw_batch(subject.build())
-    try:
-        pickle.dumps(build)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise SkipTest(f"it cannot be sent to another process: {error}") from error
     expected = on_each_rank(build, batch)
-    for rank, found in enumerate(on_two_ranks(on_each_rank, build, batch)):
+    try:
+        results = on_two_ranks(on_each_rank, build, batch)
+    except CannotBeSent as error:
+        raise SkipTest(f"it cannot be sent to another process: {error}") from error
+    for rank, found in enumerate(results):
         require_exact(found, expected, f"on rank {rank}")
 
 
