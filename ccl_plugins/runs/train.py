@@ -251,8 +251,17 @@ def _begin(prepared: Prepared) -> None:
         raise RunExists(f"{layout.folder}: another process has gone on with this run: start again")
     elif plan.point is None:
         layout.delete_events()  # of a run that was killed before its first checkpoint
-    layout.folder.mkdir(parents=True, exist_ok=True)
+    layout.delete_partial()
+    if not _is_finished(plan):
+        layout.metrics.unlink(missing_ok=True)  # of older weights
     write_json(layout.record, prepared.record)
+
+
+def _is_finished(plan: Plan) -> bool:
+    """Whether the run in the folder has all epochs that the plan asks for."""
+    if plan.point is None or not plan.layout.weights.exists():
+        return False
+    return bool(plan.point.record["fit"]["epochs"] == plan.pipeline.settings.epochs)
 
 
 def _pretrained(parts: Parts) -> bool:
