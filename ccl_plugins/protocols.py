@@ -487,15 +487,32 @@ class SupportsBatchCheck(Protocol):
         """
 
 
+class LookUp(Protocol):
+    """A function from dataset indices to the rows of conditions."""
+
+    def __call__(self, index: Tensor) -> Mapping[str, Tensor]:
+        """The rows (k,) or (k, c) of every fitted condition by name, on the device of ``index``.
+
+        Conditions that are computed in every step have no table, and are not among them.
+
+        Args:
+            index: (k,) long, from 0 to N - 1, in any order and with repeats.
+        """
+
+
 @runtime_checkable
 class SupportsReadConditions(Protocol):
     """A method that keeps condition values of earlier batches, as a queue does."""
 
-    def read_conditions(self, look_up: Callable[[Tensor], Mapping[str, Tensor]]) -> None:
-        """Read them again from the refreshed tables; called when an epoch begins.
+    def read_conditions(self, look_up: LookUp) -> None:
+        """Read them again from the tables.
+
+        Called before the first batch of every epoch, when tables were refreshed; and before the first
+        batch of a run that is resumed in the middle of an epoch, after ``load_state_dict``.  Values
+        that are in the state dict are then as the tables have them.
 
         Args:
-            look_up: From dataset indices (k,) to the rows of every fitted condition by name.
+            look_up: From dataset indices to the rows of the tables.
         """
 
 

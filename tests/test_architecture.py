@@ -47,7 +47,16 @@ NEIGHBORS = {
 }
 """What a part imports of its own layer."""
 
-BASES = {"ContrastiveObjective", "InMemory", "LightlyViews", "Scalar", "ScalarAttribute"}
+BASES = {
+    "ContrastiveObjective",
+    "FeatureQueue",
+    "InMemory",
+    "LightlyViews",
+    "MomentumEncoder",
+    "Scalar",
+    "ScalarAttribute",
+    "mlp_head",
+}
 """Exported beside the components, for authors to build on."""
 
 PACKAGE = modules("ccl_plugins")

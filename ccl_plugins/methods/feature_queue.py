@@ -1,16 +1,20 @@
-"""The queue of earlier keys, each with its sample's index and conditions."""
+"""The queue of earlier keys, each with its sample's index and conditions, for methods of any kind."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
 from ccl_plugins.arguments import whole
 from ccl_plugins.numerics.condition_values import as_vectors
+from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.gram import RunningGram, Statistic
+from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.protocols import LookUp
 
 _CONDITION = "condition:"
 
@@ -18,9 +22,11 @@ _CONDITION = "condition:"
 class FeatureQueue(nn.Module):
     """First in, first out: keys, the dataset index of each, and the rows of its conditions.
 
-    All of it is in the state dict.  The queue starts empty: places that were never written are not
-    valid.  Writing has no branches on values, so that it compiles, and overwrites the oldest keys one
-    by one, whatever the size of a batch.
+    A method calls ``add_to`` in its ``pairs``, and hands on ``enqueue``, ``check_batch``,
+    ``read_conditions`` and ``keep_statistics``.  All of it is in the state dict.
+
+    The queue starts empty: places that were never written are not valid.  Writing has no branches on
+    values, so that it compiles, and overwrites the oldest keys one by one, whatever the size of a batch.
 
     Args:
         size: Keys that it holds, 1 or more.
@@ -82,6 +88,53 @@ class FeatureQueue(nn.Module):
         """The (r, r) Gram matrices of the valid places, by name."""
         return {name: gram.gram for name, _, gram in self._running()}
 
+    def add_to(self, pairs: Pairs, own: Literal["ignore", "negative"] = "ignore") -> Pairs:
+        """Pairs whose anchors are compared with the queue too.
+
+        Until the queue is full, the batch's other keys are candidates as well.
+
+        Args:
+            pairs: The pairs of a batch, as `ccl_plugins.pairs.with_keys` makes them.
+            own: ``"ignore"`` leaves out keys of the anchor's own image; ``"negative"`` does not.
+        """
+        return replace(
+            pairs,
+            queue=self.keys,
+            queue_valid=self.valid,
+            queue_index=self.index if own == "ignore" else None,
+            queue_condition={
+                name: self.condition(name, _last_view(rows))
+                for name, rows in pairs.condition.items()
+            },
+            batch_candidates=~self.full,
+            extras={**pairs.extras, **self.grams()},
+        )
+
+    def enqueue(self, pairs: Pairs) -> None:
+        """Write the last view's keys of all processes, with their samples' indices and conditions.
+
+        Call it once per batch, after the backward pass, which reads the queue.
+        """
+        rows = {name: _last_view(z) for name, z in pairs.condition.items()}
+        index = pairs.index if pairs.partner is None else pairs.partner
+        keys, rows = pairs.keys[-1].detach(), {**rows, **pairs.partner_condition}
+        if pairs.processes == 1:  # the method compares the samples of each process alone
+            keys, index = gather(keys), None if index is None else gather(index)
+            rows = {name: gather(z) for name, z in rows.items()}
+        self.write(keys, index, rows)
+
+    def check_batch(self, size: int) -> None:
+        """Refuse a global batch of more keys than the queue holds.
+
+        Raises:
+            ValueError: With the sizes that would fit.
+        """
+        if size > len(self):
+            raise ValueError(
+                f"a batch of {size} does not fit into the queue of {len(self)}: give the method"
+                f" queue_size={size} or more, or a smaller batch_size"
+            )
+
     def _hold(self, key: str, rows: Tensor) -> None:
         """Register the rows of a condition, and start the statistics that are kept of them."""
         self.register_buffer(key, rows)
@@ -134,20 +187,24 @@ class FeatureQueue(nn.Module):
         self.filled.copy_((self.filled + count).clamp_max(len(self)))
 
     @torch.no_grad()
-    def read_conditions(self, look_up: Callable[[Tensor], Mapping[str, Tensor]]) -> None:
+    def read_conditions(self, look_up: LookUp) -> None:
         """Read the rows of conditions again by index, after their tables were refreshed.
 
-        Keys without an index keep their rows.
+        Keys without an index keep their rows.  Rows that are as before leave Gram matrices as they are,
+        so that a resumed run equals an unbroken one to the bit.
 
         Args:
-            look_up: From dataset indices (q,) to rows of the fitted conditions, by name.
+            look_up: From dataset indices to rows of the fitted conditions, by name.
         """
         for name, rows in look_up(self.index.clamp_min(0)).items():
             held, known = self.condition(name, rows), self.index >= 0
             known = known.view(-1, *[1] * (rows.ndim - 1))
-            held.copy_(torch.where(known, rows, held))
-        for _, on, gram in self._running():
-            gram.rebuild(self.get_buffer(_buffer(on)), self.valid)
+            read = torch.where(known, rows.to(held.dtype), held)
+            changed = not torch.equal(read.nan_to_num(), held.nan_to_num())
+            held.copy_(read)
+            for _, on, gram in self._running():
+                if changed and on == name:
+                    gram.rebuild(held, self.valid)
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *more: Any) -> None:
         for key in [key for key in state_dict if key.startswith(prefix)]:
@@ -158,6 +215,10 @@ class FeatureQueue(nn.Module):
             if key.split(".")[-2] not in self.running:  # no objective reads it, as after training
                 del state_dict[key]
         super()._load_from_state_dict(state_dict, prefix, *more)
+
+
+def _last_view(rows: Tensor) -> Tensor:
+    return rows[-1] if rows.ndim == 3 else rows
 
 
 def _buffer(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from ccl_plugins.methods.heads import mlp_head
 from ccl_plugins.methods.momentum import MomentumMethod
 from ccl_plugins.numerics.gram import Statistic
 from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.protocols import Embedded, LookUp
 
 
 class MoCoV2(MomentumMethod):
@@ -66,7 +67,8 @@ class MoCoV2(MomentumMethod):
         inputs: Any = backbone.num_features
         head = mlp_head(inputs, hidden, dim, layers, batch_norm=batch_norm)
         super().__init__(backbone, head, momentum, symmetric)
-        self.own_in_queue = one_of("own_in_queue", own_in_queue, ("ignore", "negative"))
+        one_of("own_in_queue", own_in_queue, ("ignore", "negative"))
+        self.own_in_queue: Literal["ignore", "negative"] = own_in_queue
         self.shuffle = shuffle
         self.queue = FeatureQueue(queue_size, dim)
 
@@ -80,25 +82,19 @@ class MoCoV2(MomentumMethod):
         images, order = batch_shuffle(x, distributed=True)
         return batch_unshuffle(super().key(images), order, distributed=True)
 
-    def queue_fields(self, condition: Mapping[str, Tensor]) -> dict[str, Any]:
-        """Keys, samples and conditions of the queue."""
-        return {
-            "queue": self.queue.keys,
-            "queue_valid": self.queue.valid,
-            "queue_index": self.queue.index if self.own_in_queue == "ignore" else None,
-            "queue_condition": {
-                name: self.queue.condition(name, _last_view(rows))
-                for name, rows in condition.items()
-            },
-            "batch_candidates": ~self.queue.full,
-            "extras": self.queue.grams(),
-        }
+    def pairs(
+        self, embedded: Embedded, condition: Mapping[str, Tensor], index: Tensor | None
+    ) -> Pairs:
+        """Queries of this process against the keys of all, and the queue.
+
+        Raises:
+            ValueError: For embeddings without keys.
+        """
+        return self.queue.add_to(super().pairs(embedded, condition, index), self.own_in_queue)
 
     def enqueue(self, pairs: Pairs) -> None:
         """Put the last view's keys of all processes into the queue."""
-        rows = {name: _last_view(z) for name, z in pairs.condition.items()}
-        index = pairs.index if pairs.partner is None else pairs.partner
-        self.queue.write(pairs.keys[-1], index, {**rows, **pairs.partner_condition})
+        self.queue.enqueue(pairs)
 
     def check_batch(self, size: int) -> None:
         """Refuse a batch with more keys than the queue holds.
@@ -106,20 +102,12 @@ class MoCoV2(MomentumMethod):
         Raises:
             ValueError: With the sizes that would fit.
         """
-        if size > len(self.queue):
-            raise ValueError(
-                f"a batch of {size} does not fit into moco_v2's queue of {len(self.queue)}: give it"
-                f" queue_size={size} or more, or a smaller batch_size"
-            )
+        self.queue.check_batch(size)
 
-    def read_conditions(self, look_up: Callable[[Tensor], Mapping[str, Tensor]]) -> None:
+    def read_conditions(self, look_up: LookUp) -> None:
         """Read the queue's condition values again from refreshed tables."""
         self.queue.read_conditions(look_up)
 
     def keep_statistics(self, statistics: Mapping[str, Statistic]) -> None:
         """Keep Gram matrices of the queue's conditions for an objective that reads them."""
         self.queue.keep_statistics(statistics)
-
-
-def _last_view(rows: Tensor) -> Tensor:
-    return rows[-1] if rows.ndim == 3 else rows

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ccl_plugins.arguments import below_one
-from ccl_plugins.numerics.distributed import gather
-from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.pairs.pairs import Pairs, with_keys
 from ccl_plugins.protocols import Embedded
 
 
@@ -115,35 +113,20 @@ class MomentumMethod(nn.Module):
     def pairs(
         self, embedded: Embedded, condition: Mapping[str, Tensor], index: Tensor | None
     ) -> Pairs:
-        """Queries of this process against the keys of all, and the queue.
+        """Queries of this process against the keys of all.
 
         Raises:
             ValueError: For embeddings without keys.
         """
-        from lightly.utils import dist
-
-        if embedded.keys is None:
-            raise ValueError(
-                "these embeddings have no keys, which a method with a momentum encoder makes"
-            )
-        first = 0 if self.symmetric else 1
-        with torch.no_grad():
-            return Pairs(
-                anchors=embedded.projections,
-                keys=gather(embedded.keys, 1),
-                anchor_views=tuple(range(len(embedded.projections))),
-                key_views=tuple(range(first, first + len(embedded.keys))),
-                offset=dist.rank() * embedded.projections.shape[1],
-                processes=dist.world_size(),
-                condition={k: gather(z, 1 if z.ndim == 3 else 0) for k, z in condition.items()},
-                index=None if index is None else gather(index),
-                features=embedded.features,
-                **self.queue_fields(condition),
-            )
-
-    def queue_fields(self, condition: Mapping[str, Tensor]) -> dict[str, Any]:
-        """The fields of `Pairs` that are about a queue; none here."""
-        return {}
+        return with_keys(
+            embedded.projections,
+            embedded.keys,
+            condition,
+            index,
+            embedded.features,
+            first_key_view=0 if self.symmetric else 1,
+            gather_distributed=True,
+        )
 
     def enqueue(self, pairs: Pairs) -> None:
         """Nothing: there is no queue."""

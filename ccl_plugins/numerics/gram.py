@@ -62,7 +62,7 @@ class RunningGram(nn.Module):
     """ΦᵀΦ over the filled places of a queue, updated exactly as places are overwritten.
 
     An update adds and subtracts b outer products in float64, each with a relative rounding error of
-    1e-16; call ``rebuild`` when conditions change, and once per epoch.
+    1e-16; call ``rebuild`` when conditions change.
 
     Args:
         features: From condition values (b,) or (b, c) to (b, rank) in float64, as an objective's

@@ -384,28 +384,89 @@ def in_batch(
         gather_distributed: Compare with the samples of all processes; each has n samples.
         ignored: Names of conditions whose missing values leave a sample out (see `Pairs`).
     """
+    projections = at_least_float32(projections)
+    views = range(projections.shape[0])
+    given = (condition, index, features, extras, gather_distributed)
+    pairs = _compared(projections, projections, views, *given)
+    return replace(pairs, shared=True, ignored=ignored)
+
+
+def with_keys(
+    projections: Tensor,
+    keys: Tensor | None,
+    condition: Mapping[str, Tensor] | None = None,
+    index: Tensor | None = None,
+    features: Tensor | None = None,
+    extras: Mapping[str, Tensor] | None = None,
+    *,
+    first_key_view: int,
+    gather_distributed: bool = False,
+) -> Pairs:
+    """Views of a batch compared with keys of their own, as a momentum encoder makes them.
+
+    A queue is added afterwards: `ccl_plugins.methods.FeatureQueue.add_to`.
+
+    Args:
+        projections: (u, n, d), the views 0 to u - 1 of n samples; unit-norm unless the objective asks
+            for raw.
+        keys: (v, n, d), v views of the same n samples in the same order.
+        condition: By name (n,), (n, c) or (u, n, c).
+        index: (n,) dataset indices.
+        features: (u, n, f).
+        extras: Further tensors by name, not one row per sample.
+        first_key_view: The number of the view that the first keys are of; the others are of the views
+            after it.  0 if every view gives anchors and keys, 1 if the first view gives the anchors and
+            the others the keys.  Anchors are compared with keys of other views.
+        gather_distributed: Compare with the keys of all processes, as a method does in training; each
+            has n samples.
+
+    Raises:
+        ValueError: For embeddings without keys, shapes that do not fit, and if no anchor has a key of
+            another view.
+    """
+    if keys is None:
+        raise ValueError("these embeddings have no keys to compare with: embed must make them")
+    if projections.ndim != 3 or keys.ndim != 3 or projections.shape[1:] != keys.shape[1:]:
+        raise ValueError(
+            "projections (u, n, d) and keys (v, n, d) must have equal n and d, not"
+            f" {tuple(projections.shape)} and {tuple(keys.shape)}"
+        )
+    if len(projections) == len(keys) == 1 and first_key_view == 0:
+        raise ValueError("no anchor has a key of another view: are the keys of first_key_view=1?")
+    views = range(first_key_view, first_key_view + len(keys))
+    given = (condition, index, features, extras, gather_distributed)
+    return _compared(at_least_float32(projections), at_least_float32(keys), views, *given)
+
+
+def _compared(
+    anchors: Tensor,
+    keys: Tensor,
+    key_views: Iterable[int],
+    condition: Mapping[str, Tensor] | None,
+    index: Tensor | None,
+    features: Tensor | None,
+    extras: Mapping[str, Tensor] | None,
+    gather_distributed: bool,
+) -> Pairs:
+    """Anchors of this process and keys of this one or of all."""
     from lightly.utils import dist
 
-    projections = at_least_float32(projections)
-    views = tuple(range(projections.shape[0]))
     condition = {k: at_least_float32(z) for k, z in (condition or {}).items()}
     processes = dist.world_size() if gather_distributed else 1
-    keys, offset = projections, 0
+    offset = 0
     if processes > 1:
-        keys, offset = gather(projections, 1), dist.rank() * projections.shape[1]
+        keys, offset = gather(keys, 1), dist.rank() * anchors.shape[1]
         condition = {k: gather(z, 1 if z.ndim == 3 else 0) for k, z in condition.items()}
         index = None if index is None else gather(index)
     return Pairs(
-        anchors=projections,
+        anchors=anchors,
         keys=keys,
-        anchor_views=views,
-        key_views=views,
+        anchor_views=tuple(range(len(anchors))),
+        key_views=tuple(key_views),
         offset=offset,
         processes=processes,
         condition=condition,
         index=index,
         features=features,
-        shared=True,
         extras=extras or {},
-        ignored=ignored,
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ccl_plugins.files.atomic import PARTIAL, sync_folder
 
-EXPORTED = ("model.safetensors", "config.json", "SHA256SUMS")
+EXPORTED = ("model.safetensors", "config.json", "backbone.pt2", "README.md", "SHA256SUMS")
 """The files of an export."""
 
 
@@ -32,8 +32,8 @@ class Layout:
         self.weights = folder / "weights.pt"
         """The weights of a finished run."""
         self.checkpoints = folder / "checkpoints"
-        self.exported = folder / "timm"
-        """The folder that an export goes to by default."""
+        self.exports = {format: folder / format for format in ("timm", "torch")}
+        """The folder that an export goes to by default, by its format."""
 
     @property
     def holds_run(self) -> bool:
@@ -67,13 +67,13 @@ class Layout:
         self.overwritten.unlink()
 
     def _delete_files(self) -> None:
-        exported = [self.exported / name for name in EXPORTED]
+        exported = [folder / name for folder in self.exports.values() for name in EXPORTED]
         for file in (self.before, self.metrics, self.weights, *exported):
             file.unlink(missing_ok=True)
         self.delete_events()
         for file in self._checkpoint_files():
             file.unlink()
-        for folder in (self.checkpoints, self.exported):
+        for folder in (self.checkpoints, *self.exports.values()):
             if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
                 folder.rmdir()
 
@@ -82,7 +82,7 @@ class Layout:
 
     def delete_partial(self) -> None:
         """Delete the temporary files that a killed run left; the run's lock must be held."""
-        for folder in (self.folder, self.checkpoints, self.exported):
+        for folder in (self.folder, self.checkpoints, *self.exports.values()):
             for each in folder.glob(f".*{PARTIAL}"):
                 if each.is_dir():
                     shutil.rmtree(each)

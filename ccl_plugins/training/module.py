@@ -158,12 +158,16 @@ class TrainingModule(LightningModule):
         else:
             seed_everything(self.settings.seed, self.consumed.batches, self.global_rank)
         self._generators = ()
+        if self.consumed.batches % len(self.train_dataloader()):
+            self._read_conditions()  # Lightning does not start an epoch that is resumed
 
     def on_train_epoch_start(self) -> None:
         """Refresh the tables, and the queue's condition values from them."""
         self._refresh(self.current_epoch)
-        resumed_within = self.consumed.batches % len(self.train_dataloader())
-        if isinstance(self.method, SupportsReadConditions) and not resumed_within:
+        self._read_conditions()
+
+    def _read_conditions(self) -> None:
+        if isinstance(self.method, SupportsReadConditions):
             self.method.read_conditions(self.tables.look_up)
 
     def on_after_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import subprocess
+import sys
 
 import pytest
 import timm
 import torch
+from support.imports import ROOT
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
 from ccl_plugins.files.sums import WrongSum
 from ccl_plugins.runs.export import export
-from ccl_plugins.runs.layout import EXPORTED
+from ccl_plugins.runs.layout import EXPORTED, Layout
 
 BACKBONES = {
     "resnet": ccl.backbone(
@@ -75,7 +79,7 @@ def test_the_config_says_what_it_is(run):
     torch.testing.assert_close(images["mean"], [0.485, 0.456, 0.406])
     prepared = timm.data.resolve_data_config(pretrained_cfg=images)
     assert (prepared["crop_pct"], prepared["input_size"]) == (1.0, [3, 32, 32])
-    assert {path.name for path in folder.iterdir()} == {*EXPORTED}
+    assert {path.name for path in folder.iterdir()} == {*EXPORTED} - {"backbone.pt2"}
     done = subprocess.run(["sha256sum", "--check", "SHA256SUMS"], cwd=folder, capture_output=True)
     assert done.stdout == b"model.safetensors: OK\nconfig.json: OK\n"
 
@@ -109,14 +113,14 @@ def test_an_export_is_adapted_to_classes(run):
         ),
         (
             ccl.backbone("timm", name="resnet18", stem="cifar"),
-            "stem='cifar', which no model of timm has: train with stem='default'",
+            "stem='cifar', which no model of timm has: the format 'torch' takes any backbone",
         ),
     ],
 )
 def test_a_backbone_that_timm_does_not_have_is_refused(backbone, message, tmp_path, capsys):
     pipeline = ccl.Pipeline(dataset="color_digits", backbone=backbone, objective="infonce")
     with pytest.raises(ValueError, match=message):
-        export(FakeRun(pipeline, tmp_path))
+        export(FakeRun(pipeline, tmp_path), format="timm")
     assert not any(tmp_path.iterdir())
 
 
@@ -125,9 +129,96 @@ class FakeRun:
 
     def __init__(self, pipeline, path):
         self.pipeline, self.path, self.record = pipeline, path, pipeline.to_dict()
+        self.layout = Layout(path)
         self.parts = pipeline.build()
+        self.parts.method.backbone.train()(torch.randn(8, 3, 32, 32))  # batch statistics of its own
+        self.parts.method.eval()
+
+
+SMALL = {"channels": [8, 8, 16, 16]}
+ANY_BACKBONE = {
+    "lenet5": ccl.backbone("lenet5"),
+    "small_alexnet": ccl.backbone("small_alexnet"),
+    "mlp": ccl.backbone("mlp", in_features=3 * 32 * 32, hidden=[8, 8]),
+    "cifar stem": ccl.backbone("timm", name="resnet18", stem="cifar", options=SMALL),
+    "timm": ccl.backbone("timm", name="resnet10t", options=SMALL),
+}
+
+
+def fake(backbone, folder):
+    views = ccl.views("simclr", size=32)
+    pipeline = ccl.Pipeline(
+        dataset="color_digits", backbone=backbone, objective="infonce", views=views
+    )
+    return FakeRun(pipeline, folder)
+
+
+def without_this_library(folder):
+    """The features of four images by the lines of an export's README, in a fresh process."""
+    lines = re.search(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)[1]
+    torch.save(images := torch.randn(4, 3, 32, 32), folder / "images.pt")
+    lines = re.sub(r"torch\.zeros\(2, 3, 32, 32\)", 'torch.load("images.pt")', lines)
+    blocked = "import sys; sys.modules['ccl_plugins'] = sys.modules['registry'] = None\n"
+    code = blocked + lines + "\ntorch.save(features, 'features.pt')"
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return images, torch.load(folder / "features.pt")
+
+
+@pytest.mark.parametrize("name", ANY_BACKBONE)
+def test_an_export_computes_equal_features_in_a_process_without_this_library(name, tmp_path):
+    run = fake(ANY_BACKBONE[name], tmp_path)
+    folder = export(run)
+    assert folder == tmp_path / ("timm" if name == "timm" else "torch")
+    images, found = without_this_library(folder)
+    with torch.no_grad():
+        expected = run.parts.method.backbone(images)
+    torch.testing.assert_close(found, expected)
+    assert expected.std(0).max() > 0
+    config = json.loads((folder / "config.json").read_text())
+    assert config["num_features"] == expected.shape[1]
+    sums = (folder / "SHA256SUMS").read_text()
+    assert ("backbone.pt2" in sums) == (name != "timm")
+
+
+def test_weights_with_the_stem_for_small_images_load_into_timm_as_the_page_says(tmp_path):
+    folder = export(fake(ANY_BACKBONE["cifar stem"], tmp_path / "run"), tmp_path / "small")
+    page = (ROOT / "docs" / "how-to" / "pretrained-backbones.md").read_text()
+    block = next(b for b in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "conv1" in b)
+    block = block.replace('"resnet18"', f'"resnet18", **{SMALL}')
+    found = {}
+    with contextlib.chdir(tmp_path):
+        exec(block, found)
+    images = torch.randn(4, 3, 32, 32)
+    program = torch.export.load(folder / "backbone.pt2").module()
+    with torch.no_grad():
+        torch.testing.assert_close(found["model"](images), program(images))
+
+
+def test_a_backbone_that_cannot_be_exported_is_named(tmp_path):
+    class Branches(torch.nn.Module):
+        num_features = 3
+
+        def forward(self, x):
+            return x.mean((2, 3)) if x.sum() > 0 else x.amax((2, 3))
+
+    run = fake(Branches(), tmp_path)
+    with pytest.raises(
+        ValueError, match=r"torch\.export cannot follow the backbone local/branches"
+    ):
+        export(run)
+    assert not any(tmp_path.iterdir())
+
+
+def test_an_export_of_another_format_leaves_no_file_of_the_first(tmp_path):
+    run = fake(ANY_BACKBONE["timm"], tmp_path)
+    export(run, tmp_path / "both", format="torch")
+    assert (tmp_path / "both" / "backbone.pt2").exists()
+    export(run, tmp_path / "both", format="timm")
+    assert not (tmp_path / "both" / "backbone.pt2").exists()
+    assert ".eval()" in (tmp_path / "both" / "README.md").read_text()
 
 
 def test_another_format_is_a_mistake_in_the_call(run, capsys):
     assert main(["export", str(run.path), "--format", "onnx"]) == 2
-    assert "format must be one of 'timm', not 'onnx'" in capsys.readouterr().err
+    assert "format must be one of 'timm', 'torch', not 'onnx'" in capsys.readouterr().err

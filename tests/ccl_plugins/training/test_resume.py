@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from pytorch_lightning import Callback
-from support.training_fakes import FakeDataset, fit, make_parts
+from support.training_fakes import FakeDataset, FakeMethod, fit, make_parts
 
 from ccl_plugins.protocols import Table
 from ccl_plugins.training import FitSettings, Parts
@@ -117,3 +117,31 @@ def test_a_refresh_at_an_epochs_start_is_not_missed_by_a_resume(tmp_path: Path) 
     assert not torch.equal(seen[-1], expected)
     train(tmp_path / "broken", resume=True)
     torch.testing.assert_close(seen[-1], expected, rtol=0, atol=0)
+
+
+class Rereading(FakeMethod):
+    """Counts the batches before each call of `read_conditions`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[int] = []
+        self.batches = 0
+
+    def enqueue(self, pairs: Any) -> None:
+        super().enqueue(pairs)
+        self.batches += 1
+
+    def read_conditions(self, look_up: Any) -> None:
+        rows = look_up(torch.tensor([3, 0, 3]))["condition"]
+        assert rows.shape == (3, 4)
+        assert torch.equal(rows[0], rows[2])
+        self.read.append(self.batches)
+
+
+def test_conditions_are_read_again_in_every_epoch_and_on_a_resume_within_one(tmp_path: Path):
+    built = [make_parts(method=Rereading(), conditions={"condition": Drifting()}) for _ in range(2)]
+    for parts, stop in zip(built, ([StopAfter(1)], []), strict=True):
+        settings = FitSettings(epochs=2, batch_size=8, workers=0)
+        fit(parts, settings, tmp_path, {}, resume=not stop, callbacks=stop, progress=False)
+    # Two batches in an epoch: the first run stops after one.
+    assert [parts.method.read for parts in built] == [[0], [0, 1]]
