@@ -37,7 +37,7 @@ def read_npy(path: str | Path) -> Tensor:
         FileNotFoundError: If there is no such file.
         ValueError: If it is truncated or another kind of file, or holds words or Python objects.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     if path.suffix != ".npy":
         raise ValueError(f"an array's file must end in .npy, not as {path.name!r}")
     if not path.is_file():

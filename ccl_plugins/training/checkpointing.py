@@ -178,6 +178,7 @@ class Checkpointing(Checkpoint):
         checkpoint[OURS] = {
             "format": 1,
             "consumed": pl_module.consumed.batches,
+            "total": pl_module.total_steps,
             "tables": pl_module.tables.state_dict(),
             "fingerprint": pl_module.fingerprint,
             "generators": states,

@@ -263,13 +263,25 @@ def _prepare(method: nn.Module, objective: Any, settings: FitSettings) -> Callab
     warn_about_statistics(method, settings.micro_batch, settings.batch_size // settings.processes)
     if settings.channels_last:
         method.to(memory_format=torch.channels_last)
-    if settings.compile is False:
+    backend = backend_of(settings)
+    if backend is None:
         return objective.loss
-    backend = "inductor" if settings.compile is True else settings.compile
-    if backend not in torch.compiler.list_backends(exclude_tags=()):
-        usual = ", ".join(torch.compiler.list_backends())
-        raise ValueError(f"torch.compile has no backend {backend!r}; it has {usual}")
     for network in method.children():
         # In place, so that names in the state dict stay as they are.
         network.compile(backend=backend)
     return torch.compile(objective.loss, backend=backend)
+
+
+def backend_of(settings: FitSettings) -> str | None:
+    """The backend of torch.compile that the settings ask for.
+
+    Raises:
+        ValueError: For one that torch does not have.
+    """
+    if settings.compile is False:
+        return None
+    backend = "inductor" if settings.compile is True else settings.compile
+    if backend not in torch.compiler.list_backends(exclude_tags=()):
+        usual = ", ".join(torch.compiler.list_backends())
+        raise ValueError(f"torch.compile has no backend {backend!r}; it has {usual}")
+    return backend
