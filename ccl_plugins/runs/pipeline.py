@@ -40,6 +40,7 @@ class Pipeline(Composition):
         resume: bool = False,
         overwrite: bool = False,
         callbacks: Iterable[Any] = (),
+        logger: Any = True,
         progress: bool = True,
         **settings: Any,
     ) -> Run:
@@ -49,7 +50,10 @@ class Pipeline(Composition):
             out: The run's folder.
             resume: Continue the run in the folder from its last checkpoint.
             overwrite: Delete the run in the folder.
-            callbacks: Lightning callbacks beside those of plug-ins.
+            callbacks: Lightning callbacks beside those of plug-ins; ``trainer.callback_metrics`` has
+                ``loss`` and all else that is logged.
+            logger: True writes TensorBoard events into the run's folder; a Lightning logger, or a list
+                of them, logs instead; False: nothing is logged.
             progress: Whether a progress bar is shown.
             settings: `ccl_plugins.training.FitSettings`, in place of the pipeline's own.
 
@@ -60,7 +64,7 @@ class Pipeline(Composition):
         """
         pipeline = self.with_settings(**settings)
         plan = check(pipeline, Path(out).expanduser(), resume=resume, overwrite=overwrite)
-        prepared = prepare(plan, callbacks)
+        prepared = prepare(plan, callbacks, logger)
         train(prepared, progress=progress)
         return Run(out, pipeline, prepared.splits if pipeline.built_evaluators else None)
 

@@ -81,6 +81,7 @@ class Prepared:
         record: The record of the run, as plain data.
         fingerprint: What identifies the training split.
         callbacks: Lightning callbacks.
+        logger: A Lightning logger or several, True for TensorBoard events, or False.
     """
 
     plan: Plan
@@ -89,6 +90,7 @@ class Prepared:
     record: Mapping[str, Any]
     fingerprint: Mapping[str, Any]
     callbacks: list[Any]
+    logger: Any = True
 
 
 def check(
@@ -173,11 +175,11 @@ def check_installed(out: Path) -> None:
         check_plugins(read_json(record).get("plugins", {}))
 
 
-def prepare(plan: Plan, callbacks: Iterable[Any] = ()) -> Prepared:
+def prepare(plan: Plan, callbacks: Iterable[Any] = (), logger: Any = True) -> Prepared:
     """Build the networks, read the training data and send one sample through both.
 
     Raises:
-        TypeError: For callbacks that are no Lightning callbacks.
+        TypeError: For callbacks that are no Lightning callbacks, and loggers that are none.
         ValueError: For a batch or a condition that the method cannot take, and for data that cannot be
             read or that views and backbone cannot take.
         OtherData: If the run to be resumed began with other data.
@@ -192,7 +194,7 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = ()) -> Prepared:
         parts = pipeline.build()
         check_method(parts.method, pipeline.settings.batch_size, parts.conditions)
         hooked = registry().call("ccl_callbacks", pipeline=pipeline)
-        listed = _callbacks(callbacks, hooked)
+        listed, loggers = _callbacks(callbacks, hooked), _loggers(logger)
         record = {**pipeline.to_dict(), "callbacks": versions_of(name for name, _ in hooked)}
         split = parts.dataset("train")
         test = parts.dataset("test") if pipeline.built_evaluators else None
@@ -202,7 +204,7 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = ()) -> Prepared:
         # The data of other processes is compared with the first one's when they are joined.
         if plan.point is not None and is_first():
             refuse_other_data(plan.point, found, parts, split, pipeline.settings.seed)
-    return Prepared(plan, parts, (split, test), record, found, listed)
+    return Prepared(plan, parts, (split, test), record, found, listed, loggers)
 
 
 def rehearse(prepared: Prepared) -> None:
@@ -266,6 +268,7 @@ def train(
             resume=plan.point,
             callbacks=prepared.callbacks,
             progress=progress,
+            logger=prepared.logger,
         )
     if not result.finished:
         raise RunInterrupted(layout.folder, result.step, result.total)
@@ -330,6 +333,21 @@ def _callbacks(given: Any, hooked: Iterable[tuple[str, Any]]) -> list[Any]:
             )
         found += some
     return found
+
+
+def _loggers(given: Any) -> Any:
+    """True, False, or a list of Lightning loggers."""
+    from pytorch_lightning.loggers import Logger
+
+    if isinstance(given, bool) or given is None:
+        return given is not False
+    listed = list(given) if isinstance(given, Iterable) else [given]
+    if not all(isinstance(each, Logger) for each in listed):
+        raise TypeError(
+            "logger must be True (TensorBoard events in the run's folder), False, a Lightning logger or a"
+            f" list of them, not {given!r}"
+        )
+    return listed
 
 
 def is_first() -> bool:

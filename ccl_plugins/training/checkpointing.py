@@ -58,7 +58,7 @@ def file_of(folder: Path, step: int) -> Path:
 
 
 def by_step(folder: Path) -> list[Path]:
-    """The checkpoint files in a folder, the newest first; a folder of such a name is none."""
+    """The checkpoint files in a folder, the newest first, without a callback's own and without folders."""
     found = {
         int(name[1]): path
         for path in folder.glob("step-*.ckpt")
@@ -154,7 +154,7 @@ class Checkpointing(Checkpoint):
         self._saved = False
         # All processes must stop after the same step, but a signal may reach them in different ones.
         if trainer.strategy.reduce_boolean_decision(self.interrupt.requested, all=False):
-            self.stopped = trainer.should_stop = True
+            self.stopped = self.monitor.paused = trainer.should_stop = True
         if (self._is_due_by_steps() or trainer.should_stop) and not trainer.is_last_batch:
             self._save(trainer, pl_module)
 
@@ -198,9 +198,8 @@ class Checkpointing(Checkpoint):
     def _save(self, trainer: pl.Trainer, pl_module: Any) -> None:
         self.monitor.check(trainer)
         self.check_weights(pl_module.parts.networks, self._step)
-        if trainer.logger is not None:
-            # A resumed run logs later steps only.
-            trainer.logger.save()
+        for each in trainer.loggers:  # a resumed run logs later steps only
+            each.save()
         path = file_of(self.folder, self._step)
         trainer.save_checkpoint(path)
         if trainer.is_global_zero:

@@ -22,7 +22,8 @@ class FitResult:
     """How a run ended.
 
     Args:
-        finished: False if it was stopped on request and can be resumed.
+        finished: False if it was stopped on request and can be resumed; True if a callback ended it
+            early, as ``EarlyStopping`` does.
         step: Optimizer steps taken, those before a resume too.
         total: Optimizer steps of the whole run.
     """
@@ -49,6 +50,7 @@ def fit(
     resume: ResumePoint | None = None,
     callbacks: Sequence[Any] = (),
     progress: bool = True,
+    logger: Any = True,
 ) -> FitResult:
     """Train a pipeline's parts.
 
@@ -66,6 +68,7 @@ def fit(
         resume: The checkpoint to continue from; the caller has checked that it is of the same run.
         callbacks: Lightning callbacks.
         progress: Show progress on standard error.
+        logger: A Lightning logger or several in place of TensorBoard events; False: none.
 
     Raises:
         CannotBegin: If a ValueError is raised before the first step, while the conditions' tables are
@@ -88,7 +91,8 @@ def fit(
         module = TrainingModule(parts, split, settings, fingerprint, resume)
         writer = Checkpointing(checkpoints, settings, record, interrupt, monitor)
         done = resume.step if resume else None
-        trainer = make_trainer(settings, events, monitor, [*callbacks, writer], progress, done)
+        listed = [*callbacks, writer]
+        trainer = make_trainer(settings, events, monitor, listed, progress, done, logger)
         if trainer.strategy.launcher is not None:
             interrupt.kill_launched = trainer.strategy.launcher.kill
         try:
