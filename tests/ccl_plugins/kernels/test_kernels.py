@@ -267,5 +267,5 @@ def test_a_sparse_file_with_entries_outside_of_its_matrix_is_refused(tmp_path):
     file = tmp_path / "graph.npz"
     parts = {"row": [0], "col": [7], "format": b"coo", "shape": [3, 3], "data": [1.0]}
     np.savez(file, **{key: np.array(part) for key, part in parts.items()})
-    with pytest.raises((ValueError, RuntimeError), match="7|index|exceeds"):
+    with pytest.raises((ValueError, RuntimeError), match=r"exceed|index|size"):
         Precomputed(str(file))(torch.arange(2), torch.arange(2))
