@@ -72,7 +72,7 @@ class Attributes:
         if key is not None and file is None:
             raise ValueError(f"key={key!r} names a column of a file: give file=, too")
         self.columns = None if columns is None else list(columns)
-        self.file = None if file is None else Path(file)
+        self.file = None if file is None else Path(file).expanduser()
         self.key = key
         self.array = array
         self.k = k if k is None or k == "auto" else whole("k", k, 1)

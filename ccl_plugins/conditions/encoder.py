@@ -94,10 +94,10 @@ class Encoder:
         self.normalize = normalize
         self.image_size = None if image_size is None else whole("image_size", image_size, 1)
         self.options = dict(options or {})
-        self.file = None if file is None else Path(file)
+        self.file = None if file is None else Path(file).expanduser()
         self.key = key
         self.missing = check_policy(missing, self.value_type)
-        self.cache = None if cache is None else Path(cache)
+        self.cache = None if cache is None else Path(cache).expanduser()
         self.batch_size = whole("batch_size", batch_size, 1)
         self.workers = whole("workers", workers, 0)
         self.device = device

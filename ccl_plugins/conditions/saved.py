@@ -34,7 +34,7 @@ class Saved:
     refresh: Refresh = "never"
 
     def __init__(self, file: str | Path, missing: Missing = "error") -> None:
-        self.file = Path(file)
+        self.file = Path(file).expanduser()
         self.missing = check_policy(missing)
 
     @property

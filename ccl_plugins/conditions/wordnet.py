@@ -184,7 +184,7 @@ def read_hierarchy(source: str) -> Parents:
         FileNotFoundError: If there is no such file or folder.
         ValueError: If it holds no hierarchy, naming the row.
     """
-    path = Path(source)
+    path = Path(source).expanduser()
     if source == SHIPPED:
         parents = shipped()[0]
     elif path.is_dir():

@@ -125,7 +125,7 @@ def _read(source: Any) -> dict[str, Any]:
             for name, column in source.items()
         }
     elif Path(source).suffix == ".safetensors":
-        table = dict(read_tensors(Path(source))[0])
+        table = dict(read_tensors(Path(source).expanduser())[0])
     else:
         raise ValueError(f"a split's file must end in .safetensors, not as {str(source)!r}")
     for name in ("features", "label"):

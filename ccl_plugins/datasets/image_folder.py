@@ -42,7 +42,7 @@ class ImageFolder(ImageFileDataset):
         mode: Mode = "RGB",
         on_error: OnError = "error",
     ) -> None:
-        root = Path(root)
+        root = Path(root).expanduser()
         folders = [root / train, root / test] if test_fraction is None else [root]
         super().__init__(folders, test_fraction, seed, mode, on_error)
 

@@ -67,11 +67,11 @@ class ImageTable(ImageFileDataset):
                 "give exactly one of split (a column), test (another table) and test_fraction, not"
                 f" {given}"
             )
-        tables = [Path(each) for each in (path, test) if each is not None]
+        tables = [Path(each).expanduser() for each in (path, test) if each is not None]
         super().__init__(tables, test_fraction, seed, mode, on_error)
         self.image = image
         self.label = label
-        self.root = tables[0].parent if root is None else Path(root)
+        self.root = tables[0].parent if root is None else Path(root).expanduser()
         self.split = split
         self.columns = columns
         self.blocks = dict(blocks or {})

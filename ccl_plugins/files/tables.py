@@ -25,7 +25,7 @@ def read_table(path: str | Path, words: Sequence[str] = ()) -> dict[str, Any]:
             and a column with words among its numbers, naming the line.
         ImportError: For Parquet, if pyarrow is not installed.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"there is no table {str(path)!r}")
     if path.suffix == ".csv":

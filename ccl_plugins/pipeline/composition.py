@@ -85,6 +85,8 @@ class Composition:
         self.settings = requirements.fit_settings(fit or {})
         cache: dict[Any, Any] = {}
         self.dataset = self.choices["dataset"].build(cache=cache)
+        self.evaluates_by_default = evaluate is None
+        """Whether the evaluators follow from the data set's columns, and not from a choice."""
         self.evaluators = [
             reg.read("evaluator", choice, where=f"evaluate[{i}]")
             for i, choice in enumerate(
@@ -187,15 +189,21 @@ class Composition:
             InvalidConfig: For an unknown or missing table, or a record of another schema.
         """
         where = where or "pipeline"
+        if not isinstance(data, Mapping):
+            raise engine.InvalidConfig(f"{where}: must be a table, not {engine.represented(data)}")
         allowed = (*SINGLE, "condition", "conditions", "evaluate", "fit")
         tables = {k: v for k, v in data.items() if k not in ("schema", "plugins", "callbacks")}
         engine.known_keys(tables, allowed, where)
         if data.get("schema", SCHEMA) != SCHEMA:
             raise engine.InvalidConfig(
-                f"{where}: unknown schema {data['schema']!r}; this version reads and writes {SCHEMA}"
+                f"{where}: unknown schema {engine.represented(data['schema'])};"
+                f" this version reads and writes {SCHEMA}"
             )
-        if missing := [k for k in ("dataset", "backbone", "objective") if k not in tables]:
-            raise engine.InvalidConfig(f"{where}: {missing[0]!r} is missing")
+        # A record has every table; a configuration leaves out what has a default.
+        record = (*SINGLE, "conditions", "evaluate", "fit")
+        needed = record if "schema" in data else ("dataset", "backbone", "objective")
+        if missing := [k for k in needed if k not in tables]:
+            raise engine.InvalidConfig(f"{where}: {', '.join(map(repr, missing))} is missing")
         if "conditions" in tables and not tables["conditions"]:
             del tables["conditions"]
         return cls(**tables)

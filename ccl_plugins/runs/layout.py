@@ -27,7 +27,7 @@ class Layout:
         self.metrics = folder / "metrics.json"
         """What was measured last."""
         self.before = folder / "before.json"
-        """What was measured before training, where the backbone began with trained weights."""
+        """What was measured before training."""
         self.weights = folder / "weights.pt"
         """The weights of a finished run."""
         self.checkpoints = folder / "checkpoints"
@@ -36,10 +36,13 @@ class Layout:
 
     @property
     def holds_run(self) -> bool:
-        """Whether the folder holds a run; what is left of one that was overwritten is none."""
+        """Whether the folder holds a run.
+
+        What is left of one that was overwritten, or stopped before its first checkpoint, is none.
+        """
         if self.overwritten.exists():
             return False
-        return self.record.exists() or any(self.checkpoints.glob("*.ckpt"))
+        return self.weights.exists() or any(self.checkpoints.glob("*.ckpt"))
 
     def delete(self) -> None:
         """Delete all files of the run, and nothing else in the folder.

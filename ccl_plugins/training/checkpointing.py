@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -56,8 +57,9 @@ def file_of(folder: Path, step: int) -> Path:
 
 
 def by_step(folder: Path) -> list[Path]:
-    """The checkpoint files in a folder, the newest first."""
-    return sorted(folder.glob("step-*.ckpt"), key=lambda path: path.name, reverse=True)
+    """The checkpoint files in a folder, the newest first; others may be of the user's callbacks."""
+    found = (path for path in folder.glob("step-*.ckpt") if re.fullmatch(r"step-\d{8,}", path.stem))
+    return sorted(found, key=lambda path: path.name, reverse=True)
 
 
 def leave_newest(folder: Path, written: Path, keep: int) -> None:
@@ -147,7 +149,7 @@ class Checkpointing(Checkpoint):
         self._saved = False
         # All processes must stop after the same step, but a signal may reach them in different ones.
         if trainer.strategy.reduce_boolean_decision(self.interrupt.requested, all=False):
-            self.stopped = trainer.should_stop = True
+            self.stopped = self.monitor.paused = trainer.should_stop = True
         if (self._is_due_by_steps() or trainer.should_stop) and not trainer.is_last_batch:
             self._save(trainer, pl_module)
 
@@ -171,6 +173,7 @@ class Checkpointing(Checkpoint):
         checkpoint[OURS] = {
             "format": 1,
             "consumed": pl_module.consumed.batches,
+            "total": pl_module.total_steps,
             "tables": pl_module.tables.state_dict(),
             "fingerprint": pl_module.fingerprint,
             "generators": states,
@@ -190,9 +193,8 @@ class Checkpointing(Checkpoint):
     def _save(self, trainer: pl.Trainer, pl_module: Any) -> None:
         self.monitor.check(trainer)
         self.check_weights(pl_module.parts.networks, self._step)
-        if trainer.logger is not None:
-            # A resumed run logs later steps only.
-            trainer.logger.save()
+        for each in trainer.loggers:  # a resumed run logs later steps only
+            each.save()
         path = file_of(self.folder, self._step)
         trainer.save_checkpoint(path)
         if trainer.is_global_zero:
