@@ -6,8 +6,8 @@ import ast
 import functools
 import importlib
 import inspect
+import itertools
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -140,13 +140,14 @@ def _annotation(parameter: inspect.Parameter) -> Any:
 
 
 def _plain(value: Any) -> str:
-    return re.sub(r"(typing|collections\.abc|types)\.", "", repr(value))
+    text = re.sub(r"(typing|collections\.abc|types)\.", "", repr(value))
+    return f"a {type(value).__name__}" if " at 0x" in text else text
 
 
 def _comment(module: str, name: str) -> str:
     """The string after an assignment, where the module that is read has one."""
     body = _tree(module).body
-    for node, following in zip(body, body[1:], strict=False):
+    for node, following in itertools.pairwise(body):
         if isinstance(node, ast.ImportFrom) and any(a.asname == name for a in node.names):
             return _comment(str(node.module), name)
         targets = getattr(node, "targets", [getattr(node, "target", None)])
