@@ -7,13 +7,13 @@ import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import ccl_plugins as ccl
 from ccl_plugins.cli.docstrings import documentation
 from ccl_plugins.pipeline.composition import SINGLE, TABLES, Composition
-from ccl_plugins.runs import Pipeline, Run
+from ccl_plugins.runs import Run
 from ccl_plugins.training.settings import FROM_ZERO, OPTIMIZERS, PRECISIONS, SCHEDULES, FitSettings
 
 TARGET = Path(__file__).with_name("configuration.md")
@@ -33,7 +33,8 @@ A default of *none* cannot be written in TOML: leave the key out.
 FIT = """## fit
 
 The settings of training. [Train at scale](../how-to/train-at-scale.md) and
-[train with a paper's recipe](../how-to/recipes.md) show their use; [when it does not learn](../how-to/when-it-does-not-learn.md) says which to change.
+[train with a paper's recipe](../how-to/recipes.md) show their use;
+[when it does not learn](../how-to/when-it-does-not-learn.md) says which to change.
 """
 WRITTEN = {
     "dataset": "a component",
@@ -64,11 +65,11 @@ RANGES = {
     "milestones": "whole numbers of 1 or more that rise",
 }
 """The ranges that do not follow from the type."""
-IN_PYTHON = (
-    (Pipeline, "ccl.Pipeline", ("fit", "build", "with_settings", "to_dict", "to_json", "plane")),
-    (Pipeline, "", ("from_toml", "from_dict")),
-    (Run, "Run", ("encode", "evaluate")),
-)
+PYTHON = """## In Python
+
+[`Pipeline`](api/ccl_plugins.md#pipeline) takes the keys above and trains with `fit`;
+[`load`](api/ccl_plugins.md#load) gives the `Run` of a folder, and `fit` that of its own.
+"""
 
 
 def render() -> str:
@@ -116,21 +117,14 @@ def _range(name: str, kind: str) -> str:
 
 
 def _python() -> Iterator[str]:
-    yield "## In Python\n\nWhat a pipeline and a run can do besides the keys above.\n"
-    yield _entry("ccl.load", ccl.load)
-    for cls, title, names in IN_PYTHON:
-        if title:
-            document = documentation(cls)
-            yield f"### {title}\n\n```text\n{document}\n```\n"
-        if cls is Run:
-            yield "| attribute | |\n|---|---|"
-            for name, found in vars(Run).items():
-                if not name.startswith("_") and hasattr(found, "func"):
-                    first = (inspect.getdoc(found.func) or "").splitlines()[0]
-                    yield f"| `{name}` | {first} |"
-            yield ""
-        for name in names:
-            yield _entry(f"{cls.__name__}.{name}", getattr(cls, name))
+    yield PYTHON
+    yield f"### Run\n\n```text\n{documentation(Run)}\n```\n\n| attribute | |\n|---|---|"
+    for name, found in vars(Run).items():
+        if isinstance(found, cached_property):
+            yield f"| `{name}` | {(inspect.getdoc(found) or '').splitlines()[0]} |"
+    yield ""
+    for name in ("encode", "evaluate"):
+        yield _entry(f"Run.{name}", getattr(Run, name))
 
 
 def _entry(title: str, function: Any) -> str:
