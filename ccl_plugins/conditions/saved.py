@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from ccl_plugins.arguments import as_path
 from ccl_plugins.metadata import fitted
 from ccl_plugins.metadata.matching import require_images, require_rows
 from ccl_plugins.metadata.values import check_policy
@@ -34,7 +35,7 @@ class Saved:
     refresh: Refresh = "never"
 
     def __init__(self, file: str | Path, missing: Missing = "error") -> None:
-        self.file = Path(file)
+        self.file = as_path(file)
         self.missing = check_policy(missing)
 
     @property

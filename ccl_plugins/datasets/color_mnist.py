@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.arguments import as_path, one_of, whole
 from ccl_plugins.datasets.annotated import InMemory
 from ccl_plugins.datasets.splitting import check_split
 from ccl_plugins.protocols import ValueType
@@ -130,7 +130,7 @@ def find_idx(folder: str | Path, stem: str, ndim: int) -> Path:
         f"{stem}{mark}idx{ndim}-ubyte{packed}" for mark in ("-", ".") for packed in ("", ".gz")
     ]
     for name in names:
-        if (path := Path(folder) / name).is_file():
+        if (path := as_path(folder) / name).is_file():
             return path
     raise FileNotFoundError(f"there is none of {', '.join(names)} in {str(folder)!r}")
 

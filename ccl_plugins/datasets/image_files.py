@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
@@ -20,6 +20,9 @@ from ccl_plugins.metadata.columns import Encoded
 
 Mode = Literal["RGB", "L"]
 OnError = Literal["error", "skip"]
+
+OF_THE_SYSTEM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE, errno.EINTR)
+"""Errors that say nothing about a file: too many open ones, no memory, a device or server that fails."""
 
 NAMED = 5
 """The number of files that a warning names."""
@@ -145,7 +148,8 @@ class ImageFileDataset:
     Args of subclasses:
         test_fraction: The part of each class that is kept for testing, between 0 and 1.
         seed: Of that choice.
-        mode: ``"RGB"``, or ``"L"`` for gray images of one channel; images are converted.
+        mode: ``"RGB"``, or ``"L"`` for gray images of one channel; images are converted, and turned
+            upright as the orientation in their EXIF data says.
         on_error: What to do with images that are missing, unreadable or truncated: ``"error"``: an error,
             before training for missing ones, else when one is read.  ``"skip"``: every image is decoded
             once before training; those that cannot be are left out with a warning, and listed in the
@@ -195,7 +199,7 @@ class ImageFileDataset:
 
 
 def read_image(path: str, mode: Mode) -> Image.Image:
-    """The decoded image.
+    """The decoded image, upright: turned as the orientation in its EXIF data says.
 
     Raises:
         UnreadableImage: If it is missing, truncated or another kind of file, or if its pixels have more
@@ -206,11 +210,11 @@ def read_image(path: str, mode: Mode) -> Image.Image:
         with Image.open(path) as image:
             if image.mode.startswith(("I", "F")):
                 raise UnreadableImage(f"its pixels, of mode {image.mode}, have more than 8 bits")
-            return image.convert(mode)
+            return ImageOps.exif_transpose(image).convert(mode)
     except UnreadableImage:
         raise
     except OSError as error:
-        if error.errno not in (None, errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EISDIR):
+        if error.errno in OF_THE_SYSTEM:
             raise
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise UnreadableImage(reason) from error

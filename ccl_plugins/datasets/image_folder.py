@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ccl_plugins.arguments import as_path
 from ccl_plugins.datasets.image_files import ImageFileDataset, Mode, OnError
 from ccl_plugins.metadata.columns import Encoded, encode
 from ccl_plugins.protocols import ValueType
@@ -42,7 +43,7 @@ class ImageFolder(ImageFileDataset):
         mode: Mode = "RGB",
         on_error: OnError = "error",
     ) -> None:
-        root = Path(root)
+        root = as_path(root)
         folders = [root / train, root / test] if test_fraction is None else [root]
         super().__init__(folders, test_fraction, seed, mode, on_error)
 

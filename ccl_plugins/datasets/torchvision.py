@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ccl_plugins.arguments import as_path
 from ccl_plugins.datasets.annotated import Annotated, InMemory, find_labels
 from ccl_plugins.datasets.splitting import check_split
 from ccl_plugins.protocols import ValueType
@@ -75,7 +76,7 @@ class TorchVision:
                 " the data set 'torch' takes any other"
             )
         self.name = name
-        self.root = root
+        self.root = as_path(root)
         self.download = download
 
     def __call__(self, split: str) -> InMemory | Annotated:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ccl_plugins.arguments import as_path
 from ccl_plugins.files.tensors import read_tensors
 
 NUMBERS = "biuf"
@@ -37,7 +38,7 @@ def read_npy(path: str | Path) -> Tensor:
         FileNotFoundError: If there is no such file.
         ValueError: If it is truncated or another kind of file, or holds words or Python objects.
     """
-    path = Path(path)
+    path = as_path(path)
     if path.suffix != ".npy":
         raise ValueError(f"an array's file must end in .npy, not as {path.name!r}")
     if not path.is_file():
@@ -48,12 +49,28 @@ def read_npy(path: str | Path) -> Tensor:
         raise ValueError(f"{path} is no array of numbers: {error}") from error
     if array.dtype.kind not in NUMBERS:
         raise ValueError(f"{path} is no array of numbers: its values are of type {array.dtype}")
-    return from_numpy(array)
+    try:
+        return from_numpy(array)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
-    """A copy of an array of numbers; whole numbers as long, since torch lacks some of their types."""
-    return torch.from_numpy(array.astype(np.int64 if array.dtype.kind in "iu" else array.dtype))
+    """A copy of an array of numbers; whole numbers as long, since torch lacks some of their types.
+
+    Numbers may have the byte order of another machine, or more bytes than torch has.
+
+    Raises:
+        ValueError: For whole numbers of 2^63 or more, which long cannot hold.
+    """
+    kind, size = array.dtype.kind, array.dtype.itemsize
+    if kind == "u" and size == 8 and array.size and array.max() >= 2**63:
+        raise ValueError(f"{array.max()} is too large: whole numbers must be below 2^63")
+    if kind in "iu":
+        return torch.from_numpy(array.astype(np.int64))
+    if kind == "f":
+        return torch.from_numpy(array.astype(f"=f{min(size, 8)}"))
+    return torch.from_numpy(array.astype(array.dtype))
 
 
 def as_numbers(values: Any, name: str) -> Tensor:
@@ -63,6 +80,8 @@ def as_numbers(values: Any, name: str) -> Tensor:
         ValueError: For words, and rows of different lengths.
     """
     try:
+        if isinstance(values, np.ndarray) and not values.dtype.isnative:
+            return from_numpy(values)
         return torch.as_tensor(values)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold numbers, not {values!r:.80}: {error}") from error
