@@ -67,7 +67,7 @@ class ColorMNIST:
         colors: Literal["uniform", "mixture"] = "uniform",
         seed: int = 0,
     ) -> None:
-        self.root = root
+        self.root = as_path(root)
         self.colors = one_of("colors", colors, ("uniform", "mixture"))
         self.seed = whole("seed", seed, 0)
 
