@@ -6,16 +6,9 @@ A value out of range is a ``ValueError``, a value of another type a ``TypeError`
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any
-
-
-def as_path(path: str | Path) -> Path:
-    """The path of a file or folder, with the home folder in place of ``~``."""
-    return Path(os.path.expanduser(path))
 
 
 def positive(name: str, value: float) -> float:

@@ -287,8 +287,8 @@ class Method(Protocol):
 class Backbone(Protocol):
     """An ``nn.Module`` from images to features.
 
-    It may also satisfy `SupportsNoWeightDecay`, `SupportsLayerNumbers` and `SupportsPretrained`, and its
-    class `SupportsImageSize`.
+    It may also satisfy `SupportsNoWeightDecay` and `SupportsLayerNumbers`, and its class
+    `SupportsImageSize`.
     """
 
     @property
@@ -538,15 +538,6 @@ class SupportsLayerNumbers(Protocol):
 
     def layer_numbers(self) -> dict[str, int]:
         """The layer of each parameter by name, 0 nearest to the image."""
-
-
-@runtime_checkable
-class SupportsPretrained(Protocol):
-    """A backbone that says whether it starts with trained weights."""
-
-    @property
-    def pretrained(self) -> bool:
-        """Whether it does; it is then measured before training too."""
 
 
 @runtime_checkable

@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from .errors import InvalidConfig
+from .quoting import represented, shown
 from .spec import did_you_mean
+
+DEEPEST = 40
+"""Levels of tables and lists in a file; what reads them further calls itself once for each."""
 
 
 def to_json(record: Mapping[str, Any]) -> str:
@@ -26,11 +30,12 @@ def from_json(text: str, where: str) -> dict[str, Any]:
     import json
 
     try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InvalidConfig(f"{where}: {error}") from error
+        data = json.loads(text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError) as error:
+        raise InvalidConfig(f"{where}: {shown(error)}") from error
     if not isinstance(data, dict):
-        raise InvalidConfig(f"{where}: must hold a JSON object, not {text[:40]!r}")
+        raise InvalidConfig(f"{where}: must hold a JSON object, not {represented(text[:40])}")
+    _not_too_deep(data, where)
     return data
 
 
@@ -43,16 +48,34 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     import re
     import tomllib
 
+    text = ""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        text = (
+            Path(path).expanduser().read_text(encoding="utf-8-sig")
+        )  # with a byte-order mark or not
+        data = tomllib.loads(text)
+    except RecursionError:
+        raise InvalidConfig(
+            f"{path}: tables and lists are more than {DEEPEST} levels deep"
+        ) from None
+    # A value that Python cannot hold, such as a number of 5,000 digits, is a ValueError too.
+    except (OSError, ValueError, RuntimeError) as error:
         line = re.search(r"at line (\d+)", str(error))
         lines = text.splitlines()
-        quoted = f": {lines[int(line[1]) - 1].strip()!r}" if line and lines else ""
-        raise InvalidConfig(f"{path}: {error}{quoted}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidConfig(f"{path}: {error}") from error
+        quoted = f": {represented(lines[int(line[1]) - 1].strip())}" if line and lines else ""
+        raise InvalidConfig(f"{path}: {shown(error)}{quoted}") from error
+    _not_too_deep(data, str(path))
+    return data
+
+
+def _not_too_deep(data: object, where: str) -> None:
+    level = [data]
+    for _ in range(DEEPEST + 1):
+        tables = [list(each.values()) for each in level if isinstance(each, dict)]
+        lists = [each for each in level if isinstance(each, list)]
+        level = [item for items in (*tables, *lists) for item in items]
+    if level:
+        raise InvalidConfig(f"{where}: tables and lists are more than {DEEPEST} levels deep")
 
 
 def known_keys(data: Mapping[str, Any], known: Iterable[str], where: str) -> None:

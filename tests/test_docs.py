@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import sys
 import tomllib
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from test_architecture import LAYERS
@@ -22,6 +24,8 @@ PAGES = [
     ROOT / "README.md",
     DOCS / "tutorial" / "first-pipeline.md",
     DOCS / "how-to" / "choose-a-method.md",
+    DOCS / "how-to" / "write-a-method.md",
+    DOCS / "how-to" / "write-an-objective.md",
     DOCS / "reference" / "hooks.md",
 ]
 COMPARED = ["sample", "view", "anchor", "key", "own key", "queue", "draw"]
@@ -39,9 +43,10 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     assert blocks
-    names: dict = {"__name__": "__main__"}
+    session = ModuleType("session")  # a page is one session, whose classes can be pickled
+    monkeypatch.setitem(sys.modules, "session", session)
     for block in blocks:
-        exec(compile(block, str(page), "exec"), names)  # a page is one session
+        exec(compile(block, str(page), "exec"), vars(session))
 
 
 @pytest.mark.parametrize("page", ["choose-a-method", "pretrained-backbones", "recipes"])

@@ -29,7 +29,6 @@ class Timm(nn.Module):
 
     Attributes:
         model: timm's.
-        pretrained: Whether it starts with loaded weights; it is then measured before training, too.
         num_features: f, the length of a feature vector.
 
     Raises:
@@ -62,7 +61,6 @@ class Timm(nn.Module):
                 " leave random: use stem='default', or a checkpoint_path of weights for this stem"
             )
         self.stem = stem
-        self.pretrained = pretrained
         self.options = dict(options or {})
         self.model: Any = timm_models.create(name, pretrained, self.options)
         if stem == "cifar":
@@ -81,7 +79,6 @@ class Timm(nn.Module):
     def _load(self, path: str | None) -> None:
         if path is not None:
             timm_models.load_weights(self.model, path)
-            self.pretrained = True
 
     def _freeze(self, first: int | Literal["all"], name: str) -> list[str]:
         """Freeze the parameters of the first layers; give the names of wholly frozen modules."""

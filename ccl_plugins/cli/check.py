@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections import Counter
 from contextlib import redirect_stdout
+from itertools import groupby
 
 from ccl_plugins.cli.commands import JSON, Command, Mistake, argument
 
@@ -13,7 +14,7 @@ from ccl_plugins.cli.commands import JSON, Command, Mistake, argument
 def _run(options: argparse.Namespace) -> int:
     """Check the components of a distribution against the laws of their kinds; exit with 1 if one fails."""
     from ccl_plugins.cli.tables import TextTable
-    from ccl_plugins.testing.suite import checks, run
+    from ccl_plugins.testing.suite import and_others, by_cause, checks, run
 
     report = sys.stderr if options.json else sys.stdout
     rows = TextTable([])
@@ -24,27 +25,35 @@ def _run(options: argparse.Namespace) -> int:
             raise Mistake(str(error)) from error
         for name, found in todo.items():
             states, skipped = Counter[str](), Counter[tuple[str, str]]()
-            for each in found:
-                outcome = run(each)
-                state, reason = outcome.state, outcome.reason
-                rows.append(
-                    {"distribution": name, "check": str(each), "state": state, "reason": reason}
-                )
-                reason = " ".join(reason.split())  # on one line
-                states[state] += 1
-                if state == "failed":
-                    print(f"{each} failed: {reason}", file=report, flush=True)
-                if state == "skipped":
-                    skipped[each.component, reason] += 1
+            for _, of_component in groupby(found, key=lambda each: each.component):
+                outcomes = [run(each) for each in of_component]
+                for outcome in outcomes:
+                    state, check = outcome.state, outcome.check
+                    row = {"distribution": name, "check": str(check), "state": state}
+                    rows.append({**row, "reason": outcome.reason, "same_as": outcome.same_as})
+                    states[state] += 1
+                    if state == "expected":
+                        print(f"{check} failed as expected: {outcome.reason}", file=report)
+                    if state == "skipped":
+                        skipped[check.component, _on_one_line(outcome.reason)] += 1
+                for outcome, others in by_cause(outcomes):
+                    which = f"{outcome.check}{and_others(others)}"
+                    print(
+                        f"{which} failed: {_on_one_line(outcome.reason)}", file=report, flush=True
+                    )
             for (component, reason), count in skipped.items():
                 print(f"{component} {count} skipped: {reason}", file=report)
-            counts = ", ".join(
-                f"{states[state]} {state}" for state in ("passed", "failed", "skipped")
+            shown = ["passed", "failed", "skipped"] + ["expected"] * bool(states["expected"])
+            print(
+                f"{name}: {', '.join(f'{states[state]} {state}' for state in shown)}", file=report
             )
-            print(f"{name}: {counts}", file=report)
     if options.json:
         print(rows.json())
     return 1 if any(row["state"] == "failed" for row in rows) else 0
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 COMMAND = Command(

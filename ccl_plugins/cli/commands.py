@@ -14,8 +14,16 @@ from ccl_plugins.kinds import KINDS
 Argument = tuple[tuple[str, ...], dict[str, Any]]
 
 
+MISTAKES = (engine.RegistryError, ValueError, TypeError, RuntimeError, MemoryError, ArithmeticError)
+"""What wrong values raise while a pipeline is composed: torch raises RuntimeError for a size of 10**12."""
+
+
 class Mistake(ValueError):
     """A mistake in the call or in a file that it names; the message says what would be right."""
+
+
+class Failed(RuntimeError):
+    """A run that failed, although nothing was wrong in the call or in its file; the message says why."""
 
 
 class Command:
@@ -69,7 +77,7 @@ def show(options: argparse.Namespace, work: Callable[[], Any]) -> Any:
 
 @contextmanager
 def reporting_mistakes(file: str = "") -> Iterator[None]:
-    """Report errors of the registry, ValueError and TypeError as mistakes.
+    """Report errors of the registry, of values, types and sizes as mistakes.
 
     It surrounds composing, checking and reading; errors of training are bugs and keep their traceback.
 
@@ -78,7 +86,7 @@ def reporting_mistakes(file: str = "") -> Iterator[None]:
     """
     try:
         yield
-    except (engine.RegistryError, ValueError, TypeError) as error:
+    except MISTAKES as error:
         text = message(error)
         where = f"{file}: " if file and not text.startswith(f"{file}:") else ""
         raise Mistake(f"{where}{text}") from error

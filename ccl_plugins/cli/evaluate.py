@@ -3,20 +3,42 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ccl_plugins.cli.batch import attempt, compared
 from ccl_plugins.cli.commands import JSON, Command, argument, reporting_mistakes, show
-from ccl_plugins.cli.tables import TextTable
 
 if TYPE_CHECKING:
     from ccl_plugins.runs.pipeline import Run
+    from ccl_plugins.runs.results import Result
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Measure the frozen features of finished runs again, and show all in one table."""
-    show(options, lambda: _measured(options.runs))
-    return 0
+    """Measure the frozen features of runs again, and show all in one table.
+
+    A run that was interrupted is measured with its newest checkpoint.  One that cannot be measured is
+    reported, and the others are shown.
+    """
+    from ccl_plugins.runs.results import Result
+
+    folders = list({Path(run).resolve(): Path(run) for run in options.runs}.values())
+    results: dict[Path, Result] = {}
+
+    def measure(folder: Path) -> None:
+        results[folder] = _measured(folder)
+
+    def work() -> object:
+        if len(folders) == 1:
+            measure(folders[0])
+        else:
+            for folder in folders:
+                if reason := attempt(str(folder), measure, folder):
+                    results[folder] = Result(folder, state=f"failed: {reason}")
+        return compared(results.values())
+
+    show(options, work)
+    return int(any(each.state.startswith("failed") for each in results.values()))
 
 
 COMMAND = Command(
@@ -27,35 +49,21 @@ COMMAND = Command(
 )
 
 
-def _measured(folders: Sequence[str]) -> TextTable:
-    """The new metrics of runs."""
+def _measured(folder: Path) -> Result:
     from ccl_plugins.runs.pipeline import load
 
     with reporting_mistakes():
-        runs = [load(folder) for folder in folders]
-    while runs:
-        measure_run(runs.pop(0))  # and let go of its networks, which may be on a GPU
-    return side_by_side([load(folder) for folder in folders])
+        run = load(folder)
+    return measured(run)
 
 
-def measure_run(run: Run, file: str = "") -> None:
+def measured(run: Run, file: str = "") -> Result:
     """Evaluate a run; errors of reading its weights and data are mistakes of the user, in ``file``."""
+    from ccl_plugins.runs.results import Result
+
     with reporting_mistakes(file):
         _ = run.parts, run.splits
-    run.evaluate()
-
-
-def side_by_side(runs: Sequence[Run]) -> TextTable:
-    """The metrics of several runs, a column for each; two where a run was measured before training too."""
-    columns: dict[str, Mapping[str, float]] = {}
-    for run in runs:
-        if run.before:
-            columns[f"{run.path.name}, before"] = run.before
-        columns[run.path.name] = run.metrics
-    names = dict.fromkeys(name for metrics in columns.values() for name in metrics)
-    return TextTable(
-        [
-            {"metric": name, **{title: metrics.get(name) for title, metrics in columns.items()}}
-            for name in names
-        ]
-    )
+    after = run.evaluate()
+    step, total = run.progress
+    state = "" if step >= total else f"step {step} of {total}"
+    return Result(run.path, run.before, after, state, run.record)

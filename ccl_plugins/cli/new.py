@@ -18,7 +18,7 @@ def _run(options: argparse.Namespace) -> int:
     with reporting_mistakes():
         names = read_names(registry(), options.name, options.kind)
         texts = render(names, author=options.author, version=version("ccl-plugins"))
-    folder = Path(options.out) / names.distribution
+    folder = Path(options.out).expanduser() / names.distribution
     write(folder, texts)
     print(f"{folder}: the {names.kind} {names.component!r}")
     print(*(f"  {path}" for path in texts), sep="\n")

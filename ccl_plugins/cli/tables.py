@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ccl_plugins._engine import engine
@@ -14,17 +14,25 @@ class TextTable(list[dict[str, Any]]):
     Args:
         rows: The rows.
         notes: Lines printed below the table.
+        columns: What is printed of a row, if not all; JSON has the whole row.
     """
 
-    def __init__(self, rows: Iterable[dict[str, Any]], notes: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        rows: Iterable[dict[str, Any]],
+        notes: Sequence[str] = (),
+        columns: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+    ) -> None:
         super().__init__(rows)
         self.notes = [engine.shown(note, 2000) for note in notes]
+        self.columns = columns
 
     @property
     def _cells(self) -> list[list[str]]:
         """The heading and the rows, without empty columns."""
-        names = [n for n in (self[0] if self else ()) if any(_text(r[n]) for r in self)]
-        return [[n.upper() for n in names], *([_text(row[n]) for n in names] for row in self)]
+        rows = [self.columns(row) for row in self]
+        names = [n for n in (rows[0] if rows else ()) if any(_text(r[n]) for r in rows)]
+        return [[n.upper() for n in names], *([_text(row[n]) for n in names] for row in rows)]
 
     def __str__(self) -> str:
         cells = self._cells

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.cli.commands import Command, Mistake, argument, reporting_mistakes
-from ccl_plugins.cli.evaluate import measure_run, side_by_side
+from ccl_plugins.cli.batch import attempt, compared
+from ccl_plugins.cli.commands import (
+    Command,
+    Failed,
+    Mistake,
+    argument,
+    message,
+    reporting_mistakes,
+)
+from ccl_plugins.cli.evaluate import measured
+from ccl_plugins.kinds import registry
 
 if TYPE_CHECKING:
-    from ccl_plugins.runs.pipeline import Pipeline
+    from ccl_plugins.runs.results import Result
     from ccl_plugins.runs.train import Plan
 
 _VALUES: dict[str, Any] = {
@@ -32,64 +43,194 @@ _VALUES: dict[str, Any] = {
 _SETTINGS = (*_VALUES, "compile", "detect_anomaly")
 
 
+@dataclass(frozen=True)
+class Job:
+    """A file that is trained into a folder.
+
+    Args:
+        file: The file.
+        folder: The folder of its run.
+        settings: Settings of ``[fit]`` in place of the file's.
+        changes: Other values in place of the file's.
+    """
+
+    file: str
+    folder: Path
+    settings: Mapping[str, Any]
+    changes: Sequence[tuple[Sequence[str], Any]] = ()
+
+
 def _run(options: argparse.Namespace) -> int:
-    """Train each FILE into DIR/<name of the file>, evaluate it, and show all in one table."""
-    from ccl_plugins.runs.pipeline import Pipeline, load
-    from ccl_plugins.runs.train import RunInterrupted, check, check_installed, is_first
-    from ccl_plugins.training.monitor import NotFinite
+    """Train each FILE into DIR/<name of the file>, evaluate it, and show all in one table.
 
-    files = {Path(file).stem: file for file in options.files}
-    if len(files) < len(options.files):
-        raise Mistake(f"two files of one name would be one run: {', '.join(options.files)}")
-    folders = {name: Path(options.out) / name for name in files}
-    # All files and folders are checked before the first is trained, which may take hours.
-    if options.resume:
-        for folder in folders.values():
-            check_installed(folder)
-    plans = {}
-    settings = {k: v for k in _SETTINGS if (v := getattr(options, k)) is not None}
-    for name, file in files.items():
-        with reporting_mistakes(file):
-            pipeline = Pipeline.from_toml(file, **settings)
-            existing = {"resume": options.resume, "overwrite": options.overwrite}
-            plans[name] = pipeline, check(pipeline, folders[name], **existing)
-    for name, (pipeline, plan) in plans.items():
+    All files are checked, and their data are read, before the first is trained.  A file that fails later is
+    reported, and the others go on.
+    """
+    from ccl_plugins.runs.results import Result
+    from ccl_plugins.runs.train import RunInterrupted, is_first
+
+    jobs = _jobs(options)
+    plans = _checked(jobs, options)
+    results = [Result(job.folder, state="not begun") for job in jobs]
+    # A mistake in the only file is no failed run among others.
+    passing = (RunInterrupted, *([Mistake] if len(jobs) == 1 else []))
+    stopped: BaseException | None = None
+    for i, (job, plan) in enumerate(zip(jobs, plans, strict=True)):
+
+        def work(i: int = i, job: Job = job, plan: Plan = plan) -> None:
+            def before(metrics: Mapping[str, float]) -> None:
+                results[i] = Result(job.folder, metrics, state="stopped")
+
+            results[i] = Result(job.folder, state="stopped")
+            results[i] = _train(job, plan, options.quiet, before)
+
         try:
-            _train(pipeline, plan, name, files[name], options.quiet)
-        except RunInterrupted as stopped:
-            print(f"ccl: {stopped}", file=sys.stderr)
-            return 130
-        except NotFinite as error:
-            print(f"ccl: {folders[name]}: {error}", file=sys.stderr)
-            return 1
+            if not is_first():
+                work()  # Lightning ends all processes if one of them fails
+            elif reason := attempt(job.file, work, passing=passing):
+                results[i] = replace(results[i], state=f"failed: {reason}")
+                if plan.pipeline.settings.processes > 1:
+                    break  # the other processes have ended, or wait for this one
+        except RunInterrupted as error:
+            results[i] = replace(results[i], state=f"step {error.step} of {error.total}")
+            stopped = error
+            break
+        except KeyboardInterrupt as error:
+            stopped = error
+            break
     if is_first():
-        print(side_by_side([load(folder) for folder in folders.values()]))
-    return 0
+        print(compared(results))
+    if isinstance(stopped, RunInterrupted):
+        if is_first():
+            print(f"ccl: {stopped}", file=sys.stderr)
+        return 130
+    if stopped is not None:
+        raise stopped
+    return int(any(each.state for each in results))
 
 
-def _train(pipeline: Pipeline, plan: Plan, name: str, file: str, quiet: bool) -> None:
+def _jobs(options: argparse.Namespace) -> list[Job]:
+    """What is to be trained: each file, with each seed."""
+    from ccl_plugins.pipeline.overrides import parse
+
+    settings = {k: v for k in _SETTINGS if (v := getattr(options, k)) is not None}
+    changes = [parse(text) for text in options.set]
+    given = [*settings, *(["seed"] if options.seeds else [])]
+    for keys, _ in changes:
+        if keys[0] == "fit" and keys[1:2] and keys[1] in given:
+            raise Mistake(f"--set {'.'.join(keys)} and the option for {keys[1]}: give one of them")
+    if options.seeds and "seed" in settings:
+        raise Mistake("--seed is one seed, and --seeds are several: give one of them")
+    jobs = []
+    for name, file in zip(_names(options.files), options.files, strict=True):
+        for seed in options.seeds or [None]:
+            folder = name if seed is None else f"{name}-seed-{seed}"
+            own = settings if seed is None else {**settings, "seed": seed}
+            jobs.append(Job(file, Path(options.out).expanduser() / folder, own, changes))
+    places = [os.path.realpath(job.folder) for job in jobs]
+    for job, place in zip(jobs, places, strict=True):
+        if places.count(place) > 1:
+            raise Mistake(f"{job.file}: two runs would have the folder {job.folder}: rename a file")
+    return jobs
+
+
+def _seeds(text: str) -> list[int]:
+    """``0,1,2`` as different whole numbers."""
+    seeds = [int(word) for word in text.split(",")]
+    if len(set(seeds)) < len(seeds) or min(seeds) < 0:
+        raise ValueError
+    return seeds
+
+
+def _names(files: Sequence[str]) -> list[str]:
+    """The name of each file's run: the file's, with the folders that it takes to tell them apart."""
+    parts = [Path(os.path.abspath(file)).with_suffix("").parts for file in files]
+    lengths = [1] * len(files)
+    while True:
+        names = ["-".join(p[-n:]) for p, n in zip(parts, lengths, strict=True)]
+        same = [i for i, name in enumerate(names) if names.count(name) > 1]
+        if not same:
+            return names
+        for i in same:
+            lengths[i] += 1
+            if lengths[i] > len(parts[i]):
+                raise Mistake(f"{files[i]} is given twice")
+
+
+def _checked(jobs: Sequence[Job], options: argparse.Namespace) -> list[Plan]:
+    """The plans of all jobs, checked before the first is trained, which may take hours.
+
+    Raises:
+        Mistake: For the last file with a mistake; a line for each other is printed.
+    """
+    from ccl_plugins.runs.pipeline import Pipeline
+    from ccl_plugins.runs.train import check, check_installed, prepare, rehearse
+
+    plans: list[Plan] = []
+    mistakes: list[str] = []
+
+    def compose(job: Job) -> None:
+        if options.resume:
+            check_installed(job.folder)
+        pipeline = Pipeline.from_toml(job.file, changes=job.changes, **job.settings)
+        existing = {"resume": options.resume, "overwrite": options.overwrite}
+        plans.append(check(pipeline, job.folder, **existing))
+
+    def try_out(job: Job) -> None:
+        rehearse(prepare(plans[jobs.index(job)]))
+
+    # The only file is prepared when it is trained, at once.
+    for work in (compose, try_out) if len(jobs) > 1 else (compose,):
+        for job in jobs:
+            try:
+                with reporting_mistakes(job.file):
+                    work(job)
+            except (Mistake, OSError) as error:
+                if registry().strict or len(jobs) == 1:
+                    raise
+                text = message(error)
+                place = "" if text.startswith(f"{job.file}: ") else f"{job.file}: "
+                mistakes.append(f"{place}{text}")
+        if mistakes:
+            for text in mistakes[:-1]:
+                print(f"ccl: {text}", file=sys.stderr)
+            raise Mistake(mistakes[-1])
+    return plans
+
+
+def _train(
+    job: Job, plan: Plan, quiet: bool, before: Callable[[Mapping[str, float]], None]
+) -> Result:
     """Train and evaluate one file."""
     from ccl_plugins.runs.pipeline import Run
+    from ccl_plugins.runs.results import Result
     from ccl_plugins.runs.train import is_first, prepare, train
     from ccl_plugins.training.fitting import CannotBegin
+    from ccl_plugins.training.monitor import NotFinite
 
-    folder = plan.layout.folder
-    if not quiet:
-        print(f"{name}: {pipeline.choices['objective']!r} -> {folder}", file=sys.stderr)
+    pipeline: Any = plan.pipeline
+    if not quiet and is_first():
+        print(f"{job.file}: {pipeline.choices['objective']!r} -> {job.folder}", file=sys.stderr)
 
-    def before(metrics: Mapping[str, float]) -> None:
-        values = ", ".join(f"{key} {value:.4g}" for key, value in metrics.items())
-        print(f"{name}, before training: {values}", file=sys.stderr)
+    def tell(metrics: Mapping[str, float]) -> None:
+        before(metrics)
+        if not quiet:
+            values = ", ".join(f"{key} {value:.4g}" for key, value in metrics.items())
+            print(f"before training: {values}", file=sys.stderr)
 
-    with reporting_mistakes(file):
+    with reporting_mistakes(job.file):
         prepared = prepare(plan)
     try:
-        train(prepared, progress=not quiet, before=before)
+        train(prepared, progress=not quiet, before=tell)
     except CannotBegin:
-        with reporting_mistakes(file):
+        with reporting_mistakes(job.file):
             raise
-    if is_first():
-        measure_run(Run(folder, pipeline), file)
+    except NotFinite as error:
+        raise Failed(str(error)) from error
+    if not is_first():
+        return Result(job.folder)
+    splits = prepared.splits if pipeline.built_evaluators else None
+    return measured(Run(job.folder, pipeline, splits), job.file)
 
 
 COMMAND = Command(
@@ -104,6 +245,19 @@ COMMAND = Command(
     *(
         argument(f"--{name.replace('_', '-')}", type=kind, help=f"in place of the file's {name}")
         for name, kind in _VALUES.items()
+    ),
+    argument(
+        "--seeds",
+        type=_seeds,
+        metavar="0,1,2",
+        help="train each file with each of these seeds, into DIR/NAME-seed-0, ...",
+    ),
+    argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="in place of a value of the file, as objective.kernel.scale=0.2; may be repeated",
     ),
     argument("--compile", action="store_const", const=True, help="compile networks and objective"),
     argument(

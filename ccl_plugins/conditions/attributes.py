@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import as_path, whole
+from ccl_plugins.arguments import whole
 from ccl_plugins.files.arrays import as_numbers, read_array
 from ccl_plugins.files.tables import choose
 from ccl_plugins.information.entropies import crossing, entropy, information
@@ -72,7 +72,7 @@ class Attributes:
         if key is not None and file is None:
             raise ValueError(f"key={key!r} names a column of a file: give file=, too")
         self.columns = None if columns is None else list(columns)
-        self.file = None if file is None else as_path(file)
+        self.file = None if file is None else Path(file).expanduser()
         self.key = key
         self.array = array
         self.k = k if k is None or k == "auto" else whole("k", k, 1)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ccl_plugins.arguments import as_path, whole
+from ccl_plugins.arguments import whole
 from ccl_plugins.files.arrays import read_array
 from ccl_plugins.files.cache import cached, default_folder
 from ccl_plugins.files.fingerprints import of_split, of_tensors
@@ -94,10 +94,10 @@ class Encoder:
         self.normalize = normalize
         self.image_size = None if image_size is None else whole("image_size", image_size, 1)
         self.options = dict(options or {})
-        self.file = None if file is None else as_path(file)
+        self.file = None if file is None else Path(file).expanduser()
         self.key = key
         self.missing = check_policy(missing, self.value_type)
-        self.cache = None if cache is None else as_path(cache)
+        self.cache = None if cache is None else Path(cache).expanduser()
         self.batch_size = whole("batch_size", batch_size, 1)
         self.workers = whole("workers", workers, 0)
         self.device = device

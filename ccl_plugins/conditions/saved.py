@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from ccl_plugins.arguments import as_path
 from ccl_plugins.metadata import fitted
 from ccl_plugins.metadata.matching import require_images, require_rows
 from ccl_plugins.metadata.values import check_policy
@@ -35,7 +34,7 @@ class Saved:
     refresh: Refresh = "never"
 
     def __init__(self, file: str | Path, missing: Missing = "error") -> None:
-        self.file = as_path(file)
+        self.file = Path(file).expanduser()
         self.missing = check_policy(missing)
 
     @property

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import as_path, one_of
+from ccl_plugins.arguments import one_of
 from ccl_plugins.files.tables import choose, read_table
 from ccl_plugins.metadata.matching import sample_names
 from ccl_plugins.metadata.values import check_policy
@@ -208,7 +208,7 @@ def read_hierarchy(source: str) -> Parents:
         FileNotFoundError: If there is no such file or folder.
         ValueError: If it holds no hierarchy, naming the row.
     """
-    path = as_path(source)
+    path = Path(source).expanduser()
     if source == SHIPPED:
         parents = shipped()[0]
     elif path.is_dir():

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import as_path, one_of, whole
+from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.datasets.annotated import InMemory
 from ccl_plugins.datasets.splitting import check_split
 from ccl_plugins.protocols import ValueType
@@ -67,7 +67,7 @@ class ColorMNIST:
         colors: Literal["uniform", "mixture"] = "uniform",
         seed: int = 0,
     ) -> None:
-        self.root = as_path(root)
+        self.root = Path(root).expanduser()
         self.colors = one_of("colors", colors, ("uniform", "mixture"))
         self.seed = whole("seed", seed, 0)
 
@@ -130,7 +130,7 @@ def find_idx(folder: str | Path, stem: str, ndim: int) -> Path:
         f"{stem}{mark}idx{ndim}-ubyte{packed}" for mark in ("-", ".") for packed in ("", ".gz")
     ]
     for name in names:
-        if (path := as_path(folder) / name).is_file():
+        if (path := Path(folder).expanduser() / name).is_file():
             return path
     raise FileNotFoundError(f"there is none of {', '.join(names)} in {str(folder)!r}")
 
@@ -141,7 +141,7 @@ def read_idx(path: str | Path) -> Tensor:
     Raises:
         ValueError: If the file is not idx of bytes, is empty, truncated or too long.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:

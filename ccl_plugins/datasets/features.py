@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import as_path
 from ccl_plugins.datasets.annotated import Annotated
 from ccl_plugins.datasets.splitting import SPLITS, check_fraction, check_split, hold_out
 from ccl_plugins.files.arrays import as_numbers, read_npy
@@ -125,8 +124,8 @@ def _read(source: Any) -> dict[str, Any]:
             name: read_npy(column) if isinstance(column, str | Path) else column
             for name, column in source.items()
         }
-    elif as_path(source).suffix == ".safetensors":
-        table = dict(read_tensors(as_path(source))[0])
+    elif Path(source).suffix == ".safetensors":
+        table = dict(read_tensors(Path(source).expanduser())[0])
     else:
         raise ValueError(f"a split's file must end in .safetensors, not as {str(source)!r}")
     for name in ("features", "label"):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from PIL import Image, ImageOps
 from torch import Tensor
@@ -91,7 +91,8 @@ class ImageFiles(Annotated):
             UnreadableImage: For missing files, naming the first; or if no image can be read.
         """
         if on_error == "error":
-            missing = [i for i, path in enumerate(self.paths) if not os.path.isfile(path)]
+            paths = waiting(f"look for the images of {self.source}", self.paths)
+            missing = [i for i, path in enumerate(paths) if not os.path.isfile(path)]
             if missing:
                 raise UnreadableImage(
                     f"{self._place(missing[0])}: there is no such file ({len(missing)} of"
@@ -99,7 +100,8 @@ class ImageFiles(Annotated):
                 )
             return self
         with ThreadPoolExecutor() as pool:  # Pillow decodes without the interpreter's lock
-            reasons = list(pool.map(self._reason, self.paths))
+            read = pool.map(self._reason, self.paths)
+            reasons = list(waiting(f"read the images of {self.source}", read, len(self)))
         skipped = [
             Skipped(row, path, reason)
             for row, path, reason in zip(self.rows, self.paths, reasons, strict=True)
@@ -196,6 +198,13 @@ class ImageFileDataset:
     def _rows(self, split: str, label: Tensor) -> list[int]:
         """The rows of a split in the source of both."""
         return hold_out(label, self.test_fraction or 0.0, self.seed)[split].tolist()
+
+
+def waiting(what: str, files: Iterable[Any] | None = None, total: int | None = None) -> Any:
+    """A progress bar over files, on a terminal, if it takes more than two seconds."""
+    from tqdm import tqdm  # type: ignore[import-untyped]  # it ships no types
+
+    return tqdm(files, what, total, unit=" files", delay=2, disable=None, leave=False)
 
 
 def read_image(path: str, mode: Mode) -> Image.Image:

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from ccl_plugins.arguments import as_path
 from ccl_plugins.datasets.image_files import ImageFileDataset, Mode, OnError
 from ccl_plugins.files.tables import Columns, choose, read_table
 from ccl_plugins.metadata.columns import Encoded, encode
@@ -69,11 +68,11 @@ class ImageTable(ImageFileDataset):
                 "give exactly one of split (a column), test (another table) and test_fraction, not"
                 f" {given}"
             )
-        tables = [as_path(each) for each in (path, test) if each is not None]
+        tables = [Path(each).expanduser() for each in (path, test) if each is not None]
         super().__init__(tables, test_fraction, seed, mode, on_error)
         self.image = image
         self.label = label
-        self.root = tables[0].parent if root is None else as_path(root)
+        self.root = tables[0].parent if root is None else Path(root).expanduser()
         self.split = split
         self.columns = columns
         self.blocks = dict(blocks or {})
@@ -85,7 +84,8 @@ class ImageTable(ImageFileDataset):
 
     def _read(self) -> tuple[list[list[str]], Encoded]:
         paths = [
-            [str(self.root / as_path(name)) for name in table[self.image]] for table in self._tables
+            [str(self.root / Path(name).expanduser()) for name in table[self.image]]
+            for table in self._tables
         ]
         return paths, self._encoded
 

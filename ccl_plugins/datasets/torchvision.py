@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import as_path
 from ccl_plugins.datasets.annotated import Annotated, InMemory, find_labels
 from ccl_plugins.datasets.splitting import check_split
 from ccl_plugins.protocols import ValueType
@@ -76,7 +75,7 @@ class TorchVision:
                 " the data set 'torch' takes any other"
             )
         self.name = name
-        self.root = as_path(root)
+        self.root = Path(root).expanduser()
         self.download = download
 
     def __call__(self, split: str) -> InMemory | Annotated:
@@ -102,7 +101,7 @@ class TorchVision:
         elif self.download:
             raise ValueError("ImageNet cannot be downloaded: see image-net.org, and give its root")
         try:
-            return getattr(datasets, self.name)(self.root, **options)
+            return getattr(datasets, self.name)(Path(self.root).expanduser(), **options)
         except (RuntimeError, FileNotFoundError) as error:
             raise FileNotFoundError(
                 f"torchvision finds no complete {self.name} in {str(self.root)!r}: {error}"

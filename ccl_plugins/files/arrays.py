@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import as_path
 from ccl_plugins.files.tensors import read_tensors
 
 NUMBERS = "biuf"
@@ -38,7 +37,7 @@ def read_npy(path: str | Path) -> Tensor:
         FileNotFoundError: If there is no such file.
         ValueError: If it is truncated or another kind of file, or holds words or Python objects.
     """
-    path = as_path(path)
+    path = Path(path).expanduser()
     if path.suffix != ".npy":
         raise ValueError(f"an array's file must end in .npy, not as {path.name!r}")
     if not path.is_file():
@@ -49,28 +48,41 @@ def read_npy(path: str | Path) -> Tensor:
         raise ValueError(f"{path} is no array of numbers: {error}") from error
     if array.dtype.kind not in NUMBERS:
         raise ValueError(f"{path} is no array of numbers: its values are of type {array.dtype}")
-    try:
-        return from_numpy(array)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+    return from_numpy(array, str(path))
 
 
-def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
+UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
+"""Types that most functions of torch do not take."""
+
+
+def from_numpy(array: np.ndarray[Any, Any], place: str = "an array") -> Tensor:
     """A copy of an array of numbers; whole numbers as long, since torch lacks some of their types.
 
-    Numbers may have the byte order of another machine, or more bytes than torch has.
+    Args:
+        array: The array.
+        place: What it is, for errors.
 
     Raises:
-        ValueError: For whole numbers of 2^63 or more, which long cannot hold.
+        ValueError: For a whole number of 2^63 or more, which long does not hold.
     """
+    if array.dtype == np.uint64 and (beyond := array >= 2**63).any():
+        raise ValueError(
+            f"{place} holds {array[beyond].flat[0]}, and whole numbers must be below 2^63: number its"
+            " different values from 0, as numpy.unique(..., return_inverse=True) does"
+        )
     kind, size = array.dtype.kind, array.dtype.itemsize
-    if kind == "u" and size == 8 and array.size and array.max() >= 2**63:
-        raise ValueError(f"{array.max()} is too large: whole numbers must be below 2^63")
-    if kind in "iu":
-        return torch.from_numpy(array.astype(np.int64))
-    if kind == "f":
-        return torch.from_numpy(array.astype(f"=f{min(size, 8)}"))
-    return torch.from_numpy(array.astype(array.dtype))
+    # Numbers may have the byte order of another machine, or more bytes than torch has.
+    dtype = {"i": "=i8", "u": "=i8", "f": f"=f{min(size, 8)}"}.get(kind, array.dtype)
+    return torch.from_numpy(array.astype(dtype))
+
+
+def signed(values: Tensor, place: str) -> Tensor:
+    """A tensor of unsigned whole numbers as long; others as they are.
+
+    Raises:
+        ValueError: As `from_numpy`.
+    """
+    return from_numpy(values.cpu().numpy(), place) if values.dtype in UNSIGNED else values
 
 
 def as_numbers(values: Any, name: str) -> Tensor:
@@ -81,7 +93,8 @@ def as_numbers(values: Any, name: str) -> Tensor:
     """
     try:
         if isinstance(values, np.ndarray) and not values.dtype.isnative:
-            return from_numpy(values)
-        return torch.as_tensor(values)
+            return from_numpy(values, name)
+        found = torch.as_tensor(values)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold numbers, not {values!r:.80}: {error}") from error
+    return signed(found, name)

@@ -13,14 +13,13 @@ from typing import Any
 
 from torch import Tensor
 
-from ccl_plugins.arguments import as_path
 from ccl_plugins.files.tensors import DamagedFile, read_tensors, write_tensors
 
 
 def default_folder() -> Path:
     """``$CCL_CACHE``, else ``ccl-plugins`` among the user's caches."""
     if os.environ.get("CCL_CACHE"):
-        return as_path(os.environ["CCL_CACHE"])
+        return Path(os.environ["CCL_CACHE"]).expanduser()
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(caches) / "ccl-plugins"
 

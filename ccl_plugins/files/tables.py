@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ccl_plugins.arguments import as_path
-
 
 class Columns(dict[str, Any]):
     """The columns of a table, by name.
@@ -42,7 +40,7 @@ def read_table(path: str | Path, words: Sequence[str] = ()) -> Columns:
             and a column with words among its numbers, naming the line.
         ImportError: For Parquet, if pyarrow is not installed.
     """
-    path = as_path(path)
+    path = Path(path).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"there is no table {str(path)!r}")
     if path.suffix == ".csv":

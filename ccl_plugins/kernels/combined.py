@@ -15,6 +15,7 @@ from ccl_plugins.numerics.kernel_functions import (
     is_positive_definite,
     rank_of,
     reads_one_hot,
+    similarities,
 )
 from ccl_plugins.protocols import Kernel
 
@@ -47,7 +48,7 @@ class Combined(OneHotKernel, ABC):
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         """(n, m) combined values."""
-        return self._combined([kernel(a, b) for kernel in self.kernels])
+        return self._combined([similarities(kernel, a, b) for kernel in self.kernels])
 
     @abstractmethod
     def _combined(self, values: list[Tensor]) -> Tensor:

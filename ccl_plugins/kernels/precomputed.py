@@ -11,8 +11,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.arguments import as_path
-
 
 class Precomputed:
     """A given matrix of similarities, or a sparse graph, looked up by the samples' indices.
@@ -59,7 +57,7 @@ class Precomputed:
                     f' {tuple(index.shape)} {index.dtype}: give it the condition "instance"'
                 )
         if self._loaded is None:
-            self._loaded = _prepare(_read(as_path(str(self.matrix))))
+            self._loaded = _prepare(_read(Path(str(self.matrix)).expanduser()))
         if a.device not in self._placed:
             matrix = self._loaded.to(a.device)
             self._placed[a.device] = _Sparse(matrix) if matrix.is_sparse else matrix

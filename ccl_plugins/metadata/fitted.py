@@ -121,7 +121,7 @@ def save(path: str | Path, table: Table, value_type: ValueType, split: Any = Non
     """
     metadata = {"value_type": value_type} | ({} if split is None else {"dataset": of_split(split)})
     extras = {EXTRA + name: value for name, value in table.extras.items()}
-    write_tensors(Path(path), {"values": table.values, **extras}, metadata)
+    write_tensors(Path(path).expanduser(), {"values": table.values, **extras}, metadata)
 
 
 def load(path: str | Path) -> tuple[Table, ValueType]:
@@ -133,14 +133,14 @@ def load(path: str | Path) -> tuple[Table, ValueType]:
         ValueError: If it holds no table.
     """
     value_type, _ = read_kind(path)
-    tensors, _ = read_tensors(Path(path))
+    tensors, _ = read_tensors(Path(path).expanduser())
     extras = {k.removeprefix(EXTRA): v for k, v in tensors.items() if k != "values"}
     return Table(tensors["values"], extras), value_type
 
 
 def read_kind(path: str | Path) -> tuple[ValueType, tuple[int, ...]]:
     """The value type and shape of the table that `load` would read; its values are not read."""
-    shapes, metadata = read_header(Path(path))
+    shapes, metadata = read_header(Path(path).expanduser())
     value_type: Any = metadata.get("value_type")
     if value_type is None or "values" not in shapes:
         raise ValueError(f"{path} holds no fitted condition")

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from ccl_plugins.arguments import as_path
 from ccl_plugins.files.sums import check_sum
 
 RESERVED = ("num_classes", "pretrained", "checkpoint_path")
@@ -189,10 +188,9 @@ def load_weights(model: nn.Module, path: str | Path, *, keep_head: bool = False)
     """
     from timm.models import load_state_dict
 
-    path = as_path(path)
+    path = Path(path).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"there is no file of weights {str(path)!r}")
-
     check_sum(path)
     weights = load_state_dict(str(path), weights_only=True)
     classifier = getattr(model, "default_cfg", {}).get("classifier") or ()

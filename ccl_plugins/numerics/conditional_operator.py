@@ -19,6 +19,7 @@ from ccl_plugins.numerics.kernel_functions import (
     features_of,
     rank_of,
     reads_one_hot,
+    similarities,
 )
 from ccl_plugins.numerics.landmarks import columns_by_landmarks
 from ccl_plugins.numerics.numbers import Number, is_zero
@@ -113,7 +114,7 @@ def conditional_columns(
         if landmarks is not None and landmarks < len(values):
             noise = torch.nan if is_zero(ridge) else ridge
             return columns_by_landmarks(kernel, values, noise, rows, valid, landmarks, out)
-        weights = _dual(kernel(values, values).double(), ridge, rows, valid).to(out)
+        weights = _dual(similarities(kernel, values, values).double(), ridge, rows, valid).to(out)
         return lambda columns: weights[:, columns]
 
 
@@ -130,7 +131,7 @@ def _of_classes(
     ``W = α u_a [a = b] + ridge β / (1 + β Σu) u_a u_b``.
     """
     two = torch.eye(2, dtype=torch.float64, device=ids.device)
-    equal, beta = kernel(two[:1], two)[0].unbind()
+    equal, beta = similarities(kernel, two[:1], two)[0].unbind()
     alpha = equal - beta
     if valid is not None:
         ids = ids.masked_fill(~valid, torch.iinfo(ids.dtype).min)

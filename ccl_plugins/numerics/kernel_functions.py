@@ -56,6 +56,29 @@ class SupportsOneHot(Protocol):
 # on a protocol, nor ``typing.cast``.  So they look for the members by ``getattr``.
 
 
+def similarities(kernel: KernelFunction, a: Tensor, b: Tensor) -> Tensor:
+    """``kernel(a, b)``, checked for its shape (n, m).
+
+    Raises:
+        ValueError: For another shape, with the kernel's name.
+    """
+    return _shaped(kernel, "similarities", kernel(a, b), (len(a), len(b)))
+
+
+def _shaped(
+    kernel: KernelFunction, what: str, found: Tensor, shape: tuple[int | None, ...]
+) -> Tensor:
+    """What a kernel returned, if it is a tensor of a shape, in which None is any number."""
+    got = tuple(getattr(found, "shape", ()))
+    if len(got) != len(shape) or any(n not in (None, m) for n, m in zip(shape, got, strict=True)):
+        given = f"{got}" if isinstance(found, Tensor) else f"a {type(found).__name__}"
+        wanted = str(shape).replace("None", "r")
+        raise ValueError(
+            f"the kernel {type(kernel).__name__} must return {what} of shape {wanted}, not {given}"
+        )
+    return found
+
+
 def reads_one_hot(kernel: KernelFunction) -> bool:
     """Whether a kernel declares that it reads class ids as one-hot vectors."""
     return getattr(kernel, "one_hot", False)
@@ -63,8 +86,8 @@ def reads_one_hot(kernel: KernelFunction) -> bool:
 
 def features_of(kernel: KernelFunction, a: Tensor) -> Tensor:
     """(n, r) features of float condition values; the kernel must have ``features``."""
-    features: Tensor = kernel.features(a)  # type: ignore[attr-defined]  # it must have them
-    return features
+    found = kernel.features(a)  # type: ignore[attr-defined]  # it must have them
+    return _shaped(kernel, "features", found, (len(a), None))
 
 
 def rank_of(kernel: KernelFunction, a: Tensor) -> int | None:
@@ -80,11 +103,11 @@ def diagonal_of(kernel: KernelFunction, a: Tensor) -> Tensor:
     radial: Any = getattr(kernel, "radial", None)
     if radial is not None:
         dtype = a.dtype if a.is_floating_point() else None
-        values: Tensor = radial(torch.zeros(len(a), dtype=dtype, device=a.device))
-        return values
+        values = radial(torch.zeros(len(a), dtype=dtype, device=a.device))
+        return _shaped(kernel, "radial values", values, (len(a),))
     if a.is_floating_point() and (rank_of(kernel, a) or BLOCK + 1) <= BLOCK:
         return features_of(kernel, a).square().sum(1)
-    return torch.cat([kernel(some, some).diagonal() for some in a.split(BLOCK)])
+    return torch.cat([similarities(kernel, some, some).diagonal() for some in a.split(BLOCK)])
 
 
 def is_positive_definite(kernel: KernelFunction, user: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics.kernel_functions import KernelFunction, diagonal_of
+from ccl_plugins.numerics.kernel_functions import KernelFunction, diagonal_of, similarities
 from ccl_plugins.numerics.numbers import Number
 from ccl_plugins.numerics.streaming import blocks
 
@@ -41,7 +41,7 @@ def columns_by_landmarks(
     gram = torch.eye(landmarks, dtype=torch.float64, device=values.device)
     noise, own = gram.new_empty(m), gram.new_empty(m)
     for some in blocks(m, 4 * landmarks, values.device):
-        across = kernel(values[some], marks).double()
+        across = similarities(kernel, values[some], marks).double()
         phi = torch.linalg.solve_triangular(factor.mT, across, upper=True, left=False)
         rest = (diagonal_of(kernel, values[some]).double() - phi.square().sum(1)).clamp_min_(0)
         noise[some] = rest + ridge
@@ -78,7 +78,7 @@ def _landmarks(
         valid_first = (~valid).byte().argsort(stable=True)
         chosen = valid_first[place * valid.sum() // landmarks]
     marks = values[chosen]
-    gram = kernel(marks, marks).double()
+    gram = similarities(kernel, marks, marks).double()
     # Landmarks may be equal; a small addition to the diagonal makes the matrix regular.
     diagonal = gram.diagonal()
     gram = gram.diagonal_scatter(diagonal + 1e-10 * diagonal.mean())

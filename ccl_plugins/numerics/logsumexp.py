@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 EMPTY = -1e30
 """The logit of an entry that does not count."""
@@ -38,28 +38,86 @@ def log_weights(weights: Tensor) -> Tensor:
     return weights.clamp_min(tiny).log_().masked_fill_(weights <= 0, EMPTY)
 
 
+def softplus(x: Tensor) -> Tensor:
+    """``log(1 + eˣ)``, never below 0; exact in float64 too, where torch's is ``x`` from 20 on."""
+    return functional.softplus(x, threshold=50)
+
+
 def least_exponent(dtype: torch.dtype) -> float:
     """The lower bound of exponents: ``e`` to it is far below rounding and still a normal number."""
     return -60.0 if dtype == torch.float32 else -600.0
 
 
+def links(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """A tensor of the shape and the gradient of each, which holds no values and takes no memory.
+
+    A backward pass that saves it can be differentiated again without having kept the tensor.  There is
+    none while torch.compile traces: compiled code is differentiated once.
+    """
+    if torch.compiler.is_compiling():
+        return []
+    return [_Link.apply(each) for each in tensors]  # type: ignore[no-untyped-call]  # torch's
+
+
+class _Link(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.set_materialize_grads(False)
+        return x.new_zeros(()).expand_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None) -> Tensor | None:
+        return grad
+
+
+def filled(linked: Tensor, values: Tensor) -> Tensor:
+    """``values`` in the place of the tensor that ``linked`` stands for, with its gradient."""
+    result: Tensor = _Filled.apply(linked, values)  # type: ignore[no-untyped-call]  # torch's
+    return result
+
+
+class _Filled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, linked: Tensor, values: Tensor) -> Tensor:
+        return values.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return grad, None
+
+
+def asked_for_graph() -> bool:
+    """Whether the gradient that a backward pass computes is itself differentiated."""
+    return torch.is_grad_enabled() and not torch.compiler.is_compiling()
+
+
 class _LogSumExp(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, weights: Tensor | None, scale: float) -> Tensor:
+    def forward(
+        ctx: Any, logits: Tensor, weights: Tensor | None, scale: float, *linked: Tensor
+    ) -> Tensor:
         ctx.scale = scale
         weighted = logits if weights is None and scale == 1 else _weighted(logits, weights, scale)
         top = weighted.amax(-1, keepdim=True)
         gaps = weighted - top if weighted is logits else weighted.sub_(top)
         shares = gaps.clamp_min_(least_exponent(logits.dtype)).exp_()
         total = shares.sum(-1, keepdim=True)
-        ctx.save_for_backward(shares, total / (top > EMPTY / 2))  # no gradient where nothing counts
+        # No gradient flows where nothing counts.
+        ctx.save_for_backward(shares, total / (top > EMPTY / 2), *linked)
         return (total.log() + top).squeeze(-1)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        shares, total = ctx.saved_tensors
-        return shares * (grad[..., None] * ctx.scale / total), None, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        shares, total, *linked = ctx.saved_tensors
+        others = [None] * (2 + len(linked))
+        if asked_for_graph():
+            # Logits up to a constant of each row, which the softmax does not see.
+            logits = filled(linked[0], shares.log() / ctx.scale)
+            counts = total.isfinite().to(grad.dtype)
+            return (ctx.scale * logits).softmax(-1) * (
+                grad[..., None] * ctx.scale * counts
+            ), *others
+        return shares * (grad[..., None] * ctx.scale / total), *others
 
 
 def _weighted(logits: Tensor, weights: Tensor | None, scale: float) -> Tensor:
@@ -84,7 +142,7 @@ def logsumexp(logits: Tensor, weights: Tensor | None = None, scale: float = 1.0)
             count; None: all entries count equally.
         scale: Factor of the logits.
     """
-    result: Tensor = _LogSumExp.apply(logits, weights, scale)  # type: ignore[no-untyped-call]  # torch's
+    result: Tensor = _LogSumExp.apply(logits, weights, scale, *links([logits]))  # type: ignore[no-untyped-call]  # torch's
     return result
 
 

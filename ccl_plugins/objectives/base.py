@@ -12,6 +12,7 @@ from torch.nn import functional
 from ccl_plugins.arguments import finite, one_of
 from ccl_plugins.numerics.condition_values import fill_missing, missing_samples
 from ccl_plugins.numerics.distributed import gather
+from ccl_plugins.numerics.kernel_functions import similarities
 from ccl_plugins.numerics.precision import at_least_float32
 from ccl_plugins.objectives.inputs import Given, Wanted, count, read_condition, stack_views
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, changing, progress
@@ -159,7 +160,7 @@ class ContrastiveObjective(nn.Module):
         views = range(len(pairs.condition[on])) if pairs.condition[on].ndim == 3 else range(1)
         with torch.no_grad():
             values = [pairs.everyone(on, i) for i in views]
-            excluded = [kernel(z[pairs.rows], z) >= threshold for z in values]
+            excluded = [similarities(kernel, z[pairs.rows], z) >= threshold for z in values]
         return pairs.excluding(torch.stack(excluded).any(0))
 
     def _mean(self, pairs: Pairs, values: Tensor, weights: Tensor) -> Tensor:

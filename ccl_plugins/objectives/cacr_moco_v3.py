@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of, positive
-from ccl_plugins.numerics.logsumexp import logsumexp_blocks, masked
+from ccl_plugins.numerics.logsumexp import softplus
 from ccl_plugins.objectives import transport
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
+from ccl_plugins.objectives.infonce import log_sum
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 
@@ -26,8 +27,8 @@ class CACRMoCoV3(ContrastiveObjective):
     Args:
         temperature: τ, above 0; it sets t⁺ = 1/τ and t⁻ = t = 1/2τ.
         cost: ``"rbf"``: ``d² + 1/t ln Σ_j exp(-t d²_j)``, own key included, which is 2τ times InfoNCE;
-            ``"euclidean"``: half squared distances, and, as released, the sum over the batch instead of
-            the mean.
+            ``"euclidean"``: half squared distances, and, as released, the sum over each process's batch
+            instead of the mean.
 
     Source:
         The code released with Zheng et al., Contrastive Attraction and Contrastive Repulsion for
@@ -66,9 +67,9 @@ class CACRMoCoV3(ContrastiveObjective):
         return values, torch.ones_like(values)
 
     def _rbf(self, pairs: Pairs, i: int, j: int) -> Tensor:
-        compared = pairs.contrast(i, j, within_view=False)
-        logits = [masked(products / self.temperature, keep) for products, keep in compared]
-        return 2 * self.temperature * logsumexp_blocks(logits) - 2 * pairs.own_sim(i, j)
+        negatives = log_sum(pairs.negatives(i, j, within_view=False), self.temperature)
+        own = pairs.own_sim(i, j) / self.temperature
+        return 2 * self.temperature * softplus(negatives - own)
 
     def _euclidean(self, pairs: Pairs, i: int, j: int) -> Tensor:
         blocks = pairs.negatives(i, j, within_view=False)

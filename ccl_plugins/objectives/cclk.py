@@ -12,6 +12,7 @@ weights; the arguments of logarithms are clamped.
 from __future__ import annotations
 
 import math
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
@@ -24,7 +25,11 @@ from ccl_plugins.arguments import non_negative, one_of, positive, whole
 from ccl_plugins.numerics.condition_values import as_vectors
 from ccl_plugins.numerics.conditional_operator import Columns, conditional_columns
 from ccl_plugins.numerics.gram import Statistic, exact_features
-from ccl_plugins.numerics.kernel_functions import SupportsFeatures, is_positive_definite
+from ccl_plugins.numerics.kernel_functions import (
+    SupportsFeatures,
+    is_positive_definite,
+    similarities,
+)
 from ccl_plugins.numerics.logsumexp import (
     EMPTY,
     log_weights,
@@ -34,7 +39,7 @@ from ccl_plugins.numerics.logsumexp import (
 )
 from ccl_plugins.numerics.streaming import Weigh, queue_logsumexp
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
-from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
+from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, lowest
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import VALUE_TYPES, Kernel
 
@@ -53,9 +58,12 @@ class CCLK(ContrastiveObjective, ABC):
         negative_weights: ``"clip"``: weights below 0 count as 0, so that the loss is always defined;
             ``"keep"``: the literal equation, an error where it takes the log of a negative number.
         form: ``"paper"`` or ``"released"``, what the authors' code computes (see
-            `ccl_plugins.objectives.cclk`).
+            `ccl_plugins.objectives.cclk`), meaningless at a temperature below 0.022.
         landmarks: The number of samples that represent all where the operator is approximated for a
             large queue (see `ccl_plugins.numerics.conditional_operator`); None: the exact operator.
+
+    Warns:
+        UserWarning: For ``form="released"`` with a temperature below 0.022.
 
     Raises:
         TypeError: For a kernel that does not declare ``positive_definite``, or a number of landmarks
@@ -101,6 +109,13 @@ class CCLK(ContrastiveObjective, ABC):
             )
         if form == "released" and landmarks is not None:
             raise ValueError(f'landmarks={landmarks!r} is for form="paper", not "released"')
+        if form == "released" and lowest(temperature) < 1 / LOG_RANGE[1]:
+            warnings.warn(
+                f'{name} with form="released" clamps sums of exponentials at 1e20, which scores reach'
+                f" at a temperature below 0.022: temperature={temperature!r} makes the loss"
+                ' meaningless; use a higher one, or form="paper"',
+                stacklevel=2,
+            )
         self.landmarks = None if landmarks is None else whole("landmarks", landmarks, 1)
         self.on = on
 
@@ -198,7 +213,7 @@ class CCLK(ContrastiveObjective, ABC):
             values = as_vectors(pairs.everyone(self.on, i))
             if values.dtype.is_floating_point:
                 values = values.double()
-            gram = self.kernel(values, values).double().fill_diagonal_(1)
+            gram = similarities(self.kernel, values, values).double().fill_diagonal_(1)
             if (valid := pairs.valid()) is not None:
                 gram = gram * valid * valid[:, None]
             shifted = gram.clone()

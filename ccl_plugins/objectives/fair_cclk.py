@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from ccl_plugins.numerics.logsumexp import softplus
 from ccl_plugins.objectives.cclk import CCLK, LOG_RANGE, log_or_nan
 from ccl_plugins.pairs.pairs import Pairs
 
@@ -39,7 +39,7 @@ class FairCCLK(CCLK):
         """(n,) softplus of the negatives' log-sum minus the own score."""
         own = pairs.own_sim(i, j) / self.temperature
         expectation = self.log_expectation(pairs, i, j, logs, queued)
-        return functional.softplus(expectation + other_samples(pairs).log() - own)
+        return softplus(expectation + other_samples(pairs).log() - own)
 
     def literal(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
         """(n,) the log as printed, undefined where the sum in it is not above 0."""

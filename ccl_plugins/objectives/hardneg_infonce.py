@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import whole
-from ccl_plugins.numerics.logsumexp import EMPTY, logsumexp, masked
+from ccl_plugins.numerics.logsumexp import EMPTY, logsumexp, masked, softplus
 from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.infonce import InfoNCE
 from ccl_plugins.objectives.scalars import Scalar
@@ -52,9 +52,8 @@ class HardNegInfoNCE(InfoNCE):
         """(n,) values and weights of one pair of views; ``where`` selects the negatives."""
         if pairs.draws is not None:
             return super().values(pairs, i, j, where)
-        own = pairs.own_sim(i, j)
         sims = torch.cat([masked(*b) for b in pairs.negatives(i, j, self.within_view, where)], 1)
         hardest = sims.topk(min(self.nearest, sims.shape[1])).values
-        logits = torch.cat([own[:, None], hardest], 1) / self.temperature
+        own = pairs.own_sim(i, j) / self.temperature
         found = (hardest[:, 0] > EMPTY / 2).to(own.dtype)
-        return logsumexp(logits) - own / self.temperature, found
+        return softplus(logsumexp(hardest / self.temperature) - own), found

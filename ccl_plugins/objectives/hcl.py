@@ -9,7 +9,7 @@ from ccl_plugins.arguments import below_one
 from ccl_plugins.numerics.numbers import Number, is_zero, log
 from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
-from ccl_plugins.objectives.ucl import UCL
+from ccl_plugins.objectives.ucl import UCL, Blocks
 
 
 class HCL(UCL):
@@ -55,9 +55,17 @@ class HCL(UCL):
         self.tau_plus = tau_plus
         self.weight_gradient = weight_gradient
 
-    def correct(self, log_mean: Tensor, own: Tensor) -> Tensor:
-        """(n,) the log of the debiased mean, which is at least the smallest mean of ``e^g``."""
-        return debias(log_mean, own, self.tau_plus, -1 / self.temperature)
+    def log_ratio(self, negatives: Blocks, number: Tensor, own_sims: Tensor) -> Tensor:
+        """(n,) the log of the debiased mean, at least the smallest mean of ``e^g``, over ``e^(g⁺)``.
+
+        All scores are taken relative to the own one before they are divided by τ: where the two parts
+        of the difference are nearly equal, their logarithms are then small, and so is their rounding.
+        """
+        constant = own_sims.detach()
+        relative = [(sims - constant[:, None], keep) for sims, keep in negatives]
+        own = (own_sims - constant) / self.temperature  # 0, with the gradient of the own scores
+        floor = (-1 - constant) / self.temperature
+        return debias(self.log_mean(relative, number), own, self.tau_plus, floor) - own
 
 
 def debias(log_mean: Tensor, own: Tensor, tau_plus: Number, floor: Number) -> Tensor:

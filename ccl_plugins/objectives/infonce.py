@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -9,7 +10,8 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import positive
-from ccl_plugins.numerics.logsumexp import logsumexp_blocks, masked
+from ccl_plugins.numerics.logsumexp import logsumexp, softplus
+from ccl_plugins.numerics.numbers import Number
 from ccl_plugins.numerics.streaming import queue_logsumexp
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude, stack_rows
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
@@ -78,8 +80,18 @@ class InfoNCE(ContrastiveObjective):
 
     def values(self, pairs: Pairs, i: int, j: int, where: Tensor | None) -> tuple[Tensor, Tensor]:
         """(n,) values and weights of one pair of views; ``where`` selects the negatives."""
-        blocks = pairs.contrast(i, j, self.within_view, where)
-        logits = [masked(sims / self.temperature, keep) for sims, keep in blocks]
-        values = logsumexp_blocks(logits) - pairs.own_sim(i, j) / self.temperature
-        compared = sum(s.shape[1] if keep is None else keep.sum(1) for s, keep in blocks)
-        return values, torch.ones_like(values) * (compared > 1)
+        blocks = pairs.negatives(i, j, self.within_view, where)
+        number = torch.stack([keep.sum(1).expand(sims.shape[0]) for sims, keep in blocks]).sum(0)
+        own = pairs.own_sim(i, j) / self.temperature
+        # Against the own score itself: as the diagonal of another product, it is another number.
+        values = softplus(log_sum(blocks, self.temperature) - own)
+        return values, (number > 0).to(values.dtype)
+
+
+def log_sum(blocks: Sequence[tuple[Tensor, Tensor]], temperature: Number) -> Tensor:
+    """(n,) log-sum-exp of inner products (n, ·) over the temperature, where masks are True."""
+    if isinstance(temperature, Tensor):
+        scaled = [logsumexp(sims / temperature, keep) for sims, keep in blocks]
+    else:
+        scaled = [logsumexp(sims, keep, 1 / temperature) for sims, keep in blocks]
+    return scaled[0] if len(scaled) == 1 else torch.stack(scaled).logsumexp(0)

@@ -91,6 +91,13 @@ def read_scalar(
     )
 
 
+def lowest(given: Scalar) -> float:
+    """The least value that a `Scalar` has by itself; a learned one is what it starts from."""
+    if not isinstance(given, Mapping):
+        return given
+    return min(given[key] for key in ("start", "end") if key in given)
+
+
 def _number(name: str, value: Any) -> float:
     if not isinstance(value, numbers.Real) or isinstance(value, bool):
         raise TypeError(f"{name} must be a number, not {value!r}")

@@ -6,9 +6,9 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from ccl_plugins.arguments import one_of
+from ccl_plugins.numerics.logsumexp import softplus
 from ccl_plugins.objectives.base import Exclude, stack_rows
 from ccl_plugins.objectives.scalars import Scalar
 from ccl_plugins.objectives.ucl import UCL, Blocks
@@ -67,11 +67,12 @@ class SCL(UCL):
         different = pairs.counted() & ~alike
         rows = []
         for i, j in pairs.cross():
-            log_negatives, own, some = self.contrast(pairs, i, j, different)
-            value, number = functional.softplus(log_negatives - own), torch.ones_like(own)
+            log_ratio, some = self.contrast(pairs, i, j, different)
+            value, number = softplus(log_ratio), torch.ones_like(some)
             if self.positives == "all":
+                log_negatives = log_ratio + pairs.own_sim(i, j) / self.temperature
                 for sims, keep in self._more_positives(pairs, i, j, alike):
-                    each = functional.softplus(log_negatives[:, None] - sims / self.temperature)
+                    each = softplus(log_negatives[:, None] - sims / self.temperature)
                     value = value + (each * keep).sum(1)
                     number = number + keep.sum(1)
             rows.append((value / number, some * number if self.average == "pairs" else some))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import positive
+from ccl_plugins.numerics.kernel_functions import similarities
 from ccl_plugins.numerics.logsumexp import EMPTY, log_weights, logsumexp, masked
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude, stack_rows
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
@@ -95,7 +96,7 @@ class SoftInfoNCE(ContrastiveObjective):
         """(n, m + q) logits of the targets over all samples, candidates or not."""
         with torch.no_grad():
             z = pairs.everyone(self.on, j)
-            similarity = self.kernel(z[pairs.rows], z).to(pairs.anchors.dtype)
+            similarity = similarities(self.kernel, z[pairs.rows], z).to(pairs.anchors.dtype)
             if self.target_temperature is not None:
                 return similarity / self.target_temperature
             return log_weights(similarity)
@@ -122,4 +123,5 @@ class SoftInfoNCE(ContrastiveObjective):
         found = (targets.amax(1) > EMPTY / 2).to(logits.dtype)
         logits = logits / self.temperature
         log_all = logsumexp(masked(logits, compared))
-        return (log_all - (targets.softmax(1) * logits).sum(1)) * found, found
+        # No term is below 0, as the difference of the log-sum and a mean of logits may be by rounding.
+        return (targets.softmax(1) * (log_all[:, None] - logits)).sum(1) * found, found

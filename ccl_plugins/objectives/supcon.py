@@ -7,10 +7,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ccl_plugins.arguments import positive
-from ccl_plugins.numerics.logsumexp import EMPTY, in_order_of, least_exponent
+from ccl_plugins.numerics.logsumexp import (
+    EMPTY,
+    asked_for_graph,
+    filled,
+    in_order_of,
+    least_exponent,
+    links,
+)
 from ccl_plugins.numerics.numbers import Number
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude, stack_rows
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
@@ -55,13 +61,13 @@ class SupCon(ContrastiveObjective):
         alike = pairs.alike(self.on)
         compared = pairs.contrasted(alike)
         own, m = pairs.own(), pairs.keys.shape[1]
+        others = compared[:, :m], alike[:, :m]
+        with_own = others[0] | own, others[1] | own
         rows = []
         for i, number in enumerate(pairs.anchor_views):
             blocks = []
             for j, key_number in enumerate(pairs.key_views):
-                masks = compared[:, :m], alike[:, :m]
-                if key_number != number:
-                    masks = masks[0] | own, masks[1] | own
+                masks = others if key_number == number else with_own
                 blocks.append((pairs.sim(i, j), *masks))
             if pairs.queue is not None:
                 blocks.append((pairs.sim_queue(i), compared[:, m:], alike[:, m:]))
@@ -83,7 +89,7 @@ def log_share(
         scale = 1 / temperature
     sims, keep, chosen = zip(*blocks, strict=True)
     found = torch.stack([mask.any(1) for mask in chosen]).any(0)
-    values = _LogShare.apply(scale, *sims, *keep, *chosen)  # type: ignore[no-untyped-call]  # torch's
+    values = _LogShare.apply(scale, len(sims), *sims, *keep, *chosen, *links(sims))  # type: ignore[no-untyped-call]  # torch's
     return torch.where(found, values, 0), found.to(values.dtype)
 
 
@@ -91,9 +97,9 @@ class _LogShare(torch.autograd.Function):
     """Log-sum-exp minus the mean of the positives; its gradient takes one matrix per block."""
 
     @staticmethod
-    def forward(ctx: Any, scale: float, *blocks: Tensor) -> Tensor:
-        k = len(blocks) // 3
-        parts = list(zip(blocks[:k], blocks[k : 2 * k], blocks[2 * k :], strict=True))
+    def forward(ctx: Any, scale: float, k: int, *blocks: Tensor) -> Tensor:
+        ctx.k, ctx.scale = k, scale
+        parts = list(zip(blocks[:k], blocks[k : 2 * k], blocks[2 * k : 3 * k], strict=True))
         number = torch.stack([chosen.sum(1) for _, _, chosen in parts]).sum(0).clamp_min(1)
         share = 1 / number.to(blocks[0].dtype)
         mean, shares, tops = torch.zeros_like(share), [], []
@@ -111,11 +117,27 @@ class _LogShare(torch.autograd.Function):
         for each, less, (sims, _, chosen) in zip(shares, shrink, parts, strict=True):
             each.mul_((less * scale / total)[:, None])
             each.sub_(in_order_of(sims, chosen) * (share * scale)[:, None])
-        ctx.save_for_backward(*shares)
+        ctx.save_for_backward(share, *shares, *blocks[2 * k :])
         return total.log() + top - mean
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        found = [each * grad[:, None] for each in ctx.saved_tensors]
-        return None, *found, *[None] * (2 * len(found))
+        share, *saved = ctx.saved_tensors
+        k, scale = ctx.k, ctx.scale
+        found, chosen, linked = saved[:k], saved[k : 2 * k], saved[2 * k :]
+        if asked_for_graph():
+            means = [mask * share[:, None] for mask in chosen]
+            shares = [each / scale + mean for each, mean in zip(found, means, strict=True)]
+            tiny = torch.finfo(grad.dtype).tiny
+            logits = torch.cat(
+                [
+                    # Up to a constant of each row, which the softmax does not see.
+                    scale * filled(each, known.clamp_min(tiny).log() / scale)
+                    for each, known in zip(linked, shares, strict=True)
+                ],
+                1,
+            )
+            parts = logits.softmax(1).split([mean.shape[1] for mean in means], 1)
+            found = [(part - mean) * scale for part, mean in zip(parts, means, strict=True)]
+        others = [None] * (2 * k + len(linked))
+        return None, None, *[each * grad[:, None] for each in found], *others

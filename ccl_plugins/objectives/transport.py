@@ -12,11 +12,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from ccl_plugins.numerics.distributed import gather
-from ccl_plugins.numerics.logsumexp import EMPTY, in_order_of, least_exponent, masked
+from ccl_plugins.numerics.logsumexp import (
+    EMPTY,
+    asked_for_graph,
+    filled,
+    in_order_of,
+    least_exponent,
+    links,
+    masked,
+)
 from ccl_plugins.numerics.numbers import Number
 from ccl_plugins.pairs.pairs import Pairs
 
@@ -51,34 +58,51 @@ def repulsion(products: Tensor, keep: Tensor, t_minus: Number | None, attached: 
 
     Arguments as in `log_negative_weights`; in the first ``attached`` columns, weights carry gradient.
     """
-    result: Tensor = _Repulsion.apply(products, keep, t_minus, attached)  # type: ignore[no-untyped-call]  # torch's
+    result: Tensor = _Repulsion.apply(products, keep, t_minus, attached, *links([products]))  # type: ignore[no-untyped-call]  # torch's
     return result
 
 
 class _Repulsion(torch.autograd.Function):
-    """``-Σ_j π_j (2 - 2 s_j) = 2 Σ_j π_j s_j - 2``; π is overwritten by the gradient by s."""
+    """``-Σ_j π_j (2 - 2 s_j) = 2 Σ_j π_j s_j - 2``.
+
+    Only π is kept: ``log π`` is ``2 t⁻ s`` up to a constant of each row.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, products: Tensor, keep: Tensor, t_minus: Number | None, attached: int
+        ctx: Any,
+        products: Tensor,
+        keep: Tensor,
+        t_minus: Number | None,
+        attached: int,
+        *linked: Tensor,
     ) -> Tensor:
         twice = 0.0 if t_minus is None else 2 * t_minus  # softmax(-t⁻ (2 - 2s)) = softmax(2 t⁻ s)
         logits = (products * twice).masked_fill_(in_order_of(products, ~keep), EMPTY)
         logits.sub_(logits.amax(1, keepdim=True)).clamp_min_(least_exponent(logits.dtype))
         weights = logits.exp_()
         weights.div_(weights.sum(1, keepdim=True))
-        mean, some = (weights * products).sum(1, keepdim=True), keep.any(1)
-        if attached:
-            change = (products[:, :attached] - mean).mul_(twice).add_(1)
-            weights[:, :attached].mul_(change)
-        ctx.save_for_backward(weights.mul_(2 * some[:, None]))
-        return torch.where(some, 2 * mean.squeeze(1) - 2, 0)
+        mean, some = (weights * products).sum(1), keep.any(1)
+        ctx.twice, ctx.attached = twice, 0 if t_minus is None else attached
+        ctx.save_for_backward(weights, some, *linked)
+        return torch.where(some, 2 * mean - 2, 0)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        (gradient,) = ctx.saved_tensors
-        return gradient * grad[:, None], None, None, None
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        weights, some, *linked = ctx.saved_tensors
+        attached, others = ctx.attached, [None] * (3 + len(linked))
+        grad = 2 * (grad * some)[:, None]
+        if not attached:
+            return weights * grad, *others
+        logs = weights.log()
+        if asked_for_graph():
+            logs = filled(linked[0], logs / ctx.twice) * ctx.twice
+            weights = torch.cat([logs[:, :attached], logs[:, attached:].detach()], 1).softmax(1)
+        gaps = logs - (weights * logs).sum(1, keepdim=True)  # 2 t⁻ (s - Σ_j π_j s_j)
+        slopes = gaps[:, :attached] + 1
+        if attached == weights.shape[1]:
+            return slopes * weights * grad, *others
+        return torch.cat([slopes * weights[:, :attached], weights[:, attached:]], 1) * grad, *others
 
 
 def rbf_repulsion(products: Tensor, log_weights: Tensor, keep: Tensor, precision: Number) -> Tensor:

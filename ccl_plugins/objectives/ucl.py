@@ -12,10 +12,9 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from ccl_plugins.arguments import non_negative, positive
-from ccl_plugins.numerics.logsumexp import logsumexp_blocks, masked
+from ccl_plugins.numerics.logsumexp import logsumexp_blocks, masked, softplus
 from ccl_plugins.numerics.numbers import Number, is_zero, log, plus
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude, stack_rows
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
@@ -79,14 +78,14 @@ class UCL(ContrastiveObjective):
         """One value per anchor and pair of views; weight 0 for anchors without negatives."""
         rows = []
         for i, j in pairs.cross():
-            log_negatives, own, some = self.contrast(pairs, i, j)
-            rows.append((functional.softplus(log_negatives - own), some))
+            log_ratio, some = self.contrast(pairs, i, j)
+            rows.append((softplus(log_ratio), some))
         return stack_rows(rows)
 
     def contrast(
         self, pairs: Pairs, i: int, j: int, where: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """(n,) ``log(o E_q[e^g])``, the own scores ``g⁺``, and 1 for anchors with a negative, else 0.
+    ) -> tuple[Tensor, Tensor]:
+        """(n,) ``log(o E_q[e^g] / e^(g⁺))``, and 1 for anchors with a negative, else 0.
 
         The own keys are those of view ``j``; ``where`` (n, m + q) is True at the samples that may be
         negatives of anchor view ``i``; None: all.
@@ -97,13 +96,12 @@ class UCL(ContrastiveObjective):
             bound = self.temperature * log(self.threshold)
             negatives = [(sims, keep & (sims.detach() >= bound)) for sims, keep in negatives]
         number = count(negatives)
-        log_mean = self.log_mean(negatives, number)
-        own = pairs.own_sim(i, j) / self.temperature
-        return self.correct(log_mean, own) + self.log_o(pairs, others), own, number.clamp_max(1)
+        log_ratio = self.log_ratio(negatives, number, pairs.own_sim(i, j))
+        return log_ratio + self.log_o(pairs, others), number.clamp_max(1)
 
-    def correct(self, log_mean: Tensor, own: Tensor) -> Tensor:
-        """(n,) ``log E_q[e^g]`` as it enters the loss, given the own scores (n,)."""
-        return log_mean
+    def log_ratio(self, negatives: Blocks, number: Tensor, own_sims: Tensor) -> Tensor:
+        """(n,) ``log(E_q[e^g] / e^(g⁺))``, given the inner products (n,) with the own keys."""
+        return self.log_mean(negatives, number) - own_sims / self.temperature
 
     def log_mean(self, negatives: Blocks, number: Tensor) -> Tensor:
         """(n,) ``log E_q[e^g]`` with ``q ∝ e^(βg)``, as ``LSE((1+β)g) - LSE(βg)``.

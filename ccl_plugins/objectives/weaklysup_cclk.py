@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from ccl_plugins.numerics.logsumexp import EMPTY, logsumexp, logsumexp_blocks, masked
+from ccl_plugins.numerics.logsumexp import EMPTY, logsumexp, logsumexp_blocks, masked, softplus
 from ccl_plugins.numerics.streaming import Weigh
 from ccl_plugins.objectives.cclk import CCLK, LOG_RANGE, log_or_nan
 from ccl_plugins.pairs.pairs import Pairs
@@ -57,13 +56,13 @@ class WeaklySupCCLK(CCLK):
         negatives = logsumexp(products, pairs.others(pairs.negative), scale)
         if queued is not None:
             negatives = torch.logaddexp(negatives, queued[1])
-        return functional.softplus(negatives - self.log_expectation(pairs, i, j, logs, queued))
+        return softplus(negatives - self.log_expectation(pairs, i, j, logs, queued))
 
     def literal(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
         """(n,) the log as printed, undefined where the sum of the positives is not above 0."""
         others = [masked(s / self.temperature, keep) for s, keep in pairs.negatives(i, j, False)]
         positives, shift = self.signed_expectation(pairs, i, j, weights)
-        return functional.softplus(logsumexp_blocks(others) - log_or_nan(positives) - shift)
+        return softplus(logsumexp_blocks(others) - log_or_nan(positives) - shift)
 
     def released(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
         """(n,) the log with clamped sums, and the own key among the negatives."""

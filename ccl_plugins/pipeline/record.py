@@ -75,7 +75,11 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises:
         InvalidConfig: If it holds no JSON object.
     """
-    return engine.from_json(path.read_text(encoding="utf-8"), str(path))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise engine.InvalidConfig(f"{path}: {error}") from error
+    return engine.from_json(text, str(path))
 
 
 def write_json(path: Path, data: Any) -> None:

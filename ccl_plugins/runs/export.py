@@ -61,7 +61,7 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
         raise ValueError(f"{run.path} has {unknown}: the format 'torch' takes any backbone")
     config = _config(backbone, run) if format == "timm" else _torch_config(run)
     program = None if format == "timm" else _program(run, config["input_size"])
-    target = Path(folder) if folder is not None else run.layout.exports[format]
+    target = Path(folder).expanduser() if folder is not None else run.layout.exports[format]
     # Copies, since safetensors refuses tensors that share memory.
     state = {name: tensor.clone() for name, tensor in _inner(backbone).state_dict().items()}
     with owning(run.path if folder is None else target):

@@ -1,7 +1,9 @@
-"""The measurement of frozen features by a pipeline's evaluators."""
+"""The measurement of frozen features by a pipeline's evaluators, and its log."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.pipeline.composition import Composition
@@ -12,10 +14,15 @@ if TYPE_CHECKING:
 
 
 def measure(parts: Parts, composition: Composition, train: Any, test: Any) -> dict[str, float]:
-    """The metrics of built parts, by the pipeline's evaluators, on the device that holds the method."""
+    """The metrics of built parts, by the pipeline's evaluators, on the device that holds the method.
+
+    All evaluators read the same features; without an evaluator none are computed.
+    """
     from ccl_plugins.training.features import frozen_features
     from ccl_plugins.training.loader import default_workers
 
+    if not composition.built_evaluators:
+        return {}
     workers = composition.settings.workers
     if workers is None:
         workers = default_workers(1, next(parts.method.parameters()).device.type != "cpu")
@@ -28,3 +35,21 @@ def measure(parts: Parts, composition: Composition, train: Any, test: Any) -> di
         for evaluator in composition.built_evaluators:
             metrics |= evaluator(*frozen)
     return metrics
+
+
+def log(folder: Path, metrics: Mapping[str, float], step: int) -> None:
+    """Write metrics as TensorBoard events ``evaluation/<name>`` of a step; 0 is before training.
+
+    They take the place of those that were measured before at this step.
+    """
+    from torch.utils.tensorboard import SummaryWriter
+
+    if not metrics:
+        return
+    suffix = f".evaluation-{step}"
+    earlier = list(folder.glob(f"events.out.tfevents.*{suffix}"))
+    with SummaryWriter(str(folder), filename_suffix=suffix) as writer:
+        for name, value in metrics.items():
+            writer.add_scalar(f"evaluation/{name}", value, step)
+    for file in earlier:
+        file.unlink()

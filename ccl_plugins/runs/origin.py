@@ -19,7 +19,9 @@ def naming(composition: Composition) -> Iterator[None]:
         yield
     except Exception as error:
         if choice := origin(error, composition):
-            error.add_note(f"raised by {choice.kind} {choice.spec.id}")
+            note = f"raised by {choice.kind} {choice.spec.id}"
+            if note not in getattr(error, "__notes__", ()):
+                error.add_note(note)
         raise
 
 

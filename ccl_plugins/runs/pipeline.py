@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from ccl_plugins.arguments import whole
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
 from ccl_plugins.files.lock import owning
+from ccl_plugins.files.messages import one_line_warnings
 from ccl_plugins.pipeline.composition import Composition
 from ccl_plugins.pipeline.information import plane
 from ccl_plugins.pipeline.record import check_plugins, read_json, write_json
 from ccl_plugins.runs.layout import Layout
-from ccl_plugins.runs.measure import measure
+from ccl_plugins.runs.measure import log, measure
 from ccl_plugins.runs.train import check, prepare, train
 
 if TYPE_CHECKING:
@@ -40,16 +41,20 @@ class Pipeline(Composition):
         resume: bool = False,
         overwrite: bool = False,
         callbacks: Iterable[Any] = (),
+        logger: Any = True,
         progress: bool = True,
         **settings: Any,
     ) -> Run:
-        """Train, and leave a run: record, events, checkpoints.
+        """Measure the backbone, train, and leave a run: record, events, checkpoints.
 
         Args:
             out: The run's folder.
             resume: Continue the run in the folder from its last checkpoint.
             overwrite: Delete the run in the folder.
-            callbacks: Lightning callbacks beside those of plug-ins.
+            callbacks: Lightning callbacks beside those of plug-ins; ``trainer.callback_metrics`` has
+                ``loss`` and all else that is logged.
+            logger: True writes TensorBoard events into the run's folder; a Lightning logger, or a list
+                of them, logs instead; False: nothing is logged.
             progress: Whether a progress bar is shown.
             settings: `ccl_plugins.training.FitSettings`, in place of the pipeline's own.
 
@@ -59,9 +64,11 @@ class Pipeline(Composition):
             RunInterrupted: If training was stopped before its end.
         """
         pipeline = self.with_settings(**settings)
-        plan = check(pipeline, Path(out), resume=resume, overwrite=overwrite)
-        train(prepare(plan, callbacks), progress=progress)
-        return Run(out, pipeline)
+        with one_line_warnings():
+            plan = check(pipeline, Path(out).expanduser(), resume=resume, overwrite=overwrite)
+            prepared = prepare(plan, callbacks, logger)
+            train(prepared, progress=progress)
+        return Run(out, pipeline, prepared.splits if pipeline.built_evaluators else None)
 
     def plane(self, against: str = "label") -> tuple[list[Point], list[str]]:
         """The categorical conditions with one table, on the information plane; see `ccl information`.
@@ -85,14 +92,20 @@ class Run:
         path: The run's folder.
         pipeline: The pipeline that was trained; None: rebuilt from the record, which holds no objects of
             a session.
+        splits: The training and the test split; None: read when they are needed.
 
     Raises:
         FileNotFoundError: If the folder holds no run.
         InvalidConfig: If its record cannot be read.
     """
 
-    def __init__(self, path: str | Path, pipeline: Pipeline | None = None) -> None:
-        self.path = Path(path)
+    def __init__(
+        self,
+        path: str | Path,
+        pipeline: Pipeline | None = None,
+        splits: tuple[Any, Any] | None = None,
+    ) -> None:
+        self.path = Path(path).expanduser()
         self.layout = Layout(self.path)
         record = self.layout.record
         if not record.is_file():
@@ -100,6 +113,8 @@ class Run:
         self.record: dict[str, Any] = read_json(record)
         if pipeline is not None:
             self.__dict__["pipeline"] = pipeline
+        if splits is not None:
+            self.__dict__["splits"] = splits
 
     @cached_property
     def pipeline(self) -> Pipeline:
@@ -114,36 +129,43 @@ class Run:
 
         with torch.random.fork_rng(devices=[]):
             parts = self.pipeline.build()
-        for name, state in self._weights().items():
+        self.__dict__["progress"], states = self._newest()
+        for name, state in states.items():
             parts.networks[name].load_state_dict(state)
         parts.method.eval()
         return parts
 
-    def _weights(self) -> dict[str, dict[str, Tensor]]:
-        """The networks' weights, of the finished run or of its newest readable checkpoint.
+    @cached_property
+    def progress(self) -> tuple[int, int]:
+        """The optimizer step of the newest readable weights, and the steps of the whole run."""
+        return self._newest()[0]
+
+    def _newest(self) -> tuple[tuple[int, int], dict[str, dict[str, Tensor]]]:
+        """`progress`, and the networks' weights, of the finished run or of its newest checkpoint.
 
         Warns:
             UserWarning: If a damaged file is passed over for another; names the damaged file.
         """
-        from ccl_plugins.training.checkpointing import by_step, file_of, newest
+        from ccl_plugins.training.checkpointing import OURS, by_step, file_of, newest
 
-        file, folder = self.layout.weights, self.layout.checkpoints
+        file, folder, names = self.layout.weights, self.layout.checkpoints, ("method", "objective")
         latest = next(iter(by_step(folder)), None)
         saved = _finished(file, or_else=latest)
         # A finished run that is resumed for more epochs has checkpoints of later steps.
         if saved and (latest is None or latest.name <= file_of(folder, saved["step"]).name):
-            return {name: saved[name] for name in ("method", "objective")}
+            return (saved["step"], saved["step"]), {name: saved[name] for name in names}
         if latest is None:
             raise FileNotFoundError(
                 f"{self.path} holds no weights: training stopped before its first checkpoint, or the"
                 " folder was deleted"
             )
-        state = newest(folder)[1]["state_dict"]
-        return {
+        saved = newest(folder)[1]
+        state = saved["state_dict"]
+        return (saved["global_step"], saved[OURS]["total"]), {
             name: {
                 k.removeprefix(f"{name}."): v for k, v in state.items() if k.startswith(f"{name}.")
             }
-            for name in ("method", "objective")
+            for name in names
         }
 
     def encode(
@@ -198,7 +220,7 @@ class Run:
 
     @cached_property
     def before(self) -> dict[str, float]:
-        """The metrics before training, of a backbone that began with trained weights; else empty."""
+        """The metrics before training, of the untrained or pretrained backbone."""
         return _read_metrics(self.layout.before)
 
     def evaluate(self, device: str | torch.device | None = None) -> dict[str, float]:
@@ -216,16 +238,9 @@ class Run:
             self._method_on(device)
             metrics = measure(self.parts, self.pipeline, *self.splits)
             write_json(self.layout.metrics, metrics)
-            self._log(metrics)
+            log(self.path, metrics, self.progress[0])
         self.__dict__["metrics"] = metrics
         return metrics
-
-    def _log(self, metrics: Mapping[str, float]) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
-        with SummaryWriter(str(self.path)) as writer:
-            for name, value in metrics.items():
-                writer.add_scalar(f"evaluation/{name}", value)
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"

@@ -5,6 +5,8 @@ Errors of the first two are mistakes of the user; nothing is written or deleted 
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -18,7 +20,7 @@ from ccl_plugins.pipeline.composition import Composition
 from ccl_plugins.pipeline.record import check_plugins, read_json, versions_of, write_json
 from ccl_plugins.pipeline.requirements import check_columns, check_method
 from ccl_plugins.runs.layout import Layout
-from ccl_plugins.runs.measure import measure
+from ccl_plugins.runs.measure import log, measure
 from ccl_plugins.runs.origin import naming
 
 if TYPE_CHECKING:
@@ -31,7 +33,20 @@ class RunExists(FileExistsError):
 
 
 class RunInterrupted(RuntimeError):
-    """Training was stopped before its end, and can be resumed."""
+    """Training was stopped before its end, and can be resumed.
+
+    Args:
+        folder: The run's folder.
+        step: Optimizer steps taken.
+        total: Optimizer steps of the whole run.
+    """
+
+    def __init__(self, folder: Path, step: int, total: int) -> None:
+        super().__init__(
+            f"stopped at step {step} of {total}; {folder} can be resumed (--resume, or resume=True)"
+        )
+        self.step = step
+        self.total = total
 
 
 @dataclass(frozen=True)
@@ -62,18 +77,20 @@ class Prepared:
     Args:
         plan: The plan.
         parts: The built parts.
-        split: The training split.
+        splits: The training split and, for the evaluators, the test split; without them None.
         record: The record of the run, as plain data.
         fingerprint: What identifies the training split.
         callbacks: Lightning callbacks.
+        logger: A Lightning logger or several, True for TensorBoard events, or False.
     """
 
     plan: Plan
     parts: Parts
-    split: Any
+    splits: tuple[Any, Any]
     record: Mapping[str, Any]
     fingerprint: Mapping[str, Any]
     callbacks: list[Any]
+    logger: Any = True
 
 
 def check(
@@ -106,8 +123,13 @@ def check(
 
 
 def _check_free(layout: Layout, overwrite: bool) -> None:
-    if layout.folder.exists() and not layout.folder.is_dir():
-        raise RunExists(f"{layout.folder} is a file; a run needs a folder")
+    place = next(
+        each for each in (layout.folder, *layout.folder.absolute().parents) if each.exists()
+    )
+    if not place.is_dir():
+        raise RunExists(f"{place} is a file; a run needs a folder")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise PermissionError(f"{place} cannot be written; a run needs a folder that can")
     if not overwrite and layout.holds_run:
         raise RunExists(
             f"{layout.folder} already holds a run: --resume (resume=True) continues it, --overwrite"
@@ -153,11 +175,11 @@ def check_installed(out: Path) -> None:
         check_plugins(read_json(record).get("plugins", {}))
 
 
-def prepare(plan: Plan, callbacks: Iterable[Any] = ()) -> Prepared:
+def prepare(plan: Plan, callbacks: Iterable[Any] = (), logger: Any = True) -> Prepared:
     """Build the networks, read the training data and send one sample through both.
 
     Raises:
-        TypeError: For callbacks that are no Lightning callbacks.
+        TypeError: For callbacks that are no Lightning callbacks, and loggers that are none.
         ValueError: For a batch or a condition that the method cannot take, and for data that cannot be
             read or that views and backbone cannot take.
         OtherData: If the run to be resumed began with other data.
@@ -172,18 +194,30 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = ()) -> Prepared:
         parts = pipeline.build()
         check_method(parts.method, pipeline.settings.batch_size, parts.conditions)
         hooked = registry().call("ccl_callbacks", pipeline=pipeline)
-        listed = _callbacks(callbacks, hooked)
+        listed, loggers = _callbacks(callbacks, hooked), _loggers(logger)
         record = {**pipeline.to_dict(), "callbacks": versions_of(name for name, _ in hooked)}
         split = parts.dataset("train")
-        if plan.overwrite:
-            parts.dataset("test")  # no run is deleted for data that cannot be read
+        test = parts.dataset("test") if pipeline.built_evaluators else None
         if len(split):
             widths(parts, split, pipeline.settings)  # views and networks may not take such data
         found = fingerprint(split, pipeline.settings.workers)
         # The data of other processes is compared with the first one's when they are joined.
         if plan.point is not None and is_first():
             refuse_other_data(plan.point, found, parts, split, pipeline.settings.seed)
-    return Prepared(plan, parts, split, record, found, listed)
+    return Prepared(plan, parts, (split, test), record, found, listed, loggers)
+
+
+def rehearse(prepared: Prepared) -> None:
+    """Make what training begins with, except what depends on the networks, to find mistakes in it.
+
+    Raises:
+        ValueError: For conditions, sampler and settings that do not suit the data.
+    """
+    from ccl_plugins.training.rehearsal import rehearse
+
+    pipeline = prepared.plan.pipeline
+    with naming(pipeline):
+        rehearse(prepared.parts, prepared.splits[0], pipeline.settings)
 
 
 def train(
@@ -192,20 +226,21 @@ def train(
     progress: bool = True,
     before: Callable[[Mapping[str, float]], None] = lambda metrics: None,
 ) -> None:
-    """Train a prepared run into its folder.
+    """Measure the backbone of a prepared run, then train it into its folder.
 
-    A backbone that begins with trained weights is measured first.
+    A resumed run is not measured again.
 
     Args:
         prepared: The run.
         progress: Whether a progress bar is shown.
-        before: Called with the metrics before training, if they are measured.
+        before: Called with the metrics before training, if there is an evaluator.
 
     Raises:
         FolderInUse: If another process writes to the folder.
         RunExists: If another process has written to the folder in the meantime.
         RunInterrupted: If training was stopped before its end.
-        CannotBegin: If the conditions' tables or the sampler cannot be made.
+        CannotBegin: If the backbone cannot be measured, or the conditions' tables or the sampler cannot
+            be made.
         NotFinite: If the loss or the weights become NaN or infinite.
     """
     from ccl_plugins.training.fitting import fit
@@ -215,14 +250,15 @@ def train(
     # The first process owns the folder, for all.
     with naming(pipeline), owning(layout.folder) if is_first() else nullcontext():
         if is_first():
+            metrics = {} if plan.point else _measure_before(prepared)
             _begin(prepared)
-            if plan.point is None and _pretrained(parts):
-                metrics = _measure_before(prepared)
+            if metrics:
                 write_json(layout.before, metrics)
+                log(layout.folder, metrics, step=0)
                 before(metrics)
         result = fit(
             parts,
-            prepared.split,
+            prepared.splits[0],
             pipeline.settings,
             prepared.record,
             prepared.fingerprint,
@@ -232,11 +268,10 @@ def train(
             resume=plan.point,
             callbacks=prepared.callbacks,
             progress=progress,
+            logger=prepared.logger,
         )
     if not result.finished:
-        raise RunInterrupted(
-            f"stopped at step {result.step}; {layout.folder} can be resumed (--resume, or resume=True)"
-        )
+        raise RunInterrupted(layout.folder, result.step, result.total)
 
 
 def _begin(prepared: Prepared) -> None:
@@ -245,33 +280,43 @@ def _begin(prepared: Prepared) -> None:
     layout = plan.layout
     if plan.overwrite or layout.overwritten.exists():
         layout.delete()
-    elif not plan.resume:
-        _check_free(layout, overwrite=False)  # it was checked before other runs were trained
-    elif plan.seen != _checkpoints(layout):
+    elif plan.resume and plan.seen != _checkpoints(layout):
         raise RunExists(f"{layout.folder}: another process has gone on with this run: start again")
     elif plan.point is None:
-        layout.delete_events()  # of a run that was killed before its first checkpoint
-    layout.folder.mkdir(parents=True, exist_ok=True)
+        _check_free(layout, overwrite=plan.resume)  # it was checked before other runs were trained
+        if layout.record.exists():
+            layout.delete()  # what is left of a run that was killed before its first checkpoint
+    layout.delete_partial()
+    if not _is_finished(plan):
+        layout.metrics.unlink(missing_ok=True)  # of older weights
     write_json(layout.record, prepared.record)
 
 
-def _pretrained(parts: Parts) -> bool:
-    from ccl_plugins.protocols import SupportsPretrained
-
-    backbone = parts.method.backbone
-    return isinstance(backbone, SupportsPretrained) and backbone.pretrained
+def _is_finished(plan: Plan) -> bool:
+    """Whether the run in the folder has all epochs that the plan asks for."""
+    if plan.point is None or not plan.layout.weights.exists():
+        return False
+    return bool(plan.point.record["fit"]["epochs"] == plan.pipeline.settings.epochs)
 
 
 def _measure_before(prepared: Prepared) -> dict[str, float]:
     from ccl_plugins.networks.devices import accelerator
+    from ccl_plugins.training.fitting import CannotBegin, until_begun
     from ccl_plugins.training.randomness import undisturbed
 
-    parts = prepared.parts
+    parts, pipeline = prepared.parts, prepared.plan.pipeline
     parts.method.to(accelerator())
-    with undisturbed():
-        metrics = measure(parts, prepared.plan.pipeline, prepared.split, parts.dataset("test"))
-    parts.method.to("cpu")  # where every run starts
-    return metrics
+    try:
+        with undisturbed(), until_begun():
+            return measure(parts, pipeline, *prepared.splits)
+    except CannotBegin as error:
+        if not pipeline.evaluates_by_default:
+            raise
+        # Nobody chose these evaluators, and the data may be too few for them.
+        warnings.warn(f"the backbone is not measured before training: {error}", stacklevel=2)
+        return {}
+    finally:
+        parts.method.to("cpu")  # where every run starts
 
 
 def _callbacks(given: Any, hooked: Iterable[tuple[str, Any]]) -> list[Any]:
@@ -288,6 +333,21 @@ def _callbacks(given: Any, hooked: Iterable[tuple[str, Any]]) -> list[Any]:
             )
         found += some
     return found
+
+
+def _loggers(given: Any) -> Any:
+    """True, False, or a list of Lightning loggers."""
+    from pytorch_lightning.loggers import Logger
+
+    if isinstance(given, bool) or given is None:
+        return given is not False
+    listed = list(given) if isinstance(given, Iterable) else [given]
+    if not all(isinstance(each, Logger) for each in listed):
+        raise TypeError(
+            "logger must be True (TensorBoard events in the run's folder), False, a Lightning logger or a"
+            f" list of them, not {given!r}"
+        )
+    return listed
 
 
 def is_first() -> bool:

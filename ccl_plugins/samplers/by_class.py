@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ccl_plugins.numerics.kernel_functions import similarities
 from ccl_plugins.protocols import Kernel
 from ccl_plugins.samplers.groups import Groups
 
@@ -45,7 +46,7 @@ class ByClassKernel:
 
     def __init__(self, values: Tensor, own_pair: bool, kernel: Kernel) -> None:
         two = torch.arange(2)
-        within, between = kernel(two[:1], two)[0].clamp_min(0).tolist()
+        within, between = similarities(kernel, two[:1], two)[0].clamp_min(0).tolist()
         self._same = OfClass(values, own_pair)
         count = self._same.groups.count.numpy()
         mass = within * (count - (not own_pair)), between * (len(values) - count)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.numerics.condition_values import as_vectors
-from ccl_plugins.numerics.kernel_functions import diagonal_of, reads_one_hot
+from ccl_plugins.numerics.kernel_functions import diagonal_of, reads_one_hot, similarities
 from ccl_plugins.protocols import Kernel, SupportsRadial
 from ccl_plugins.samplers.by_class import ByClassKernel
 from ccl_plugins.samplers.by_distance import ByDistance
@@ -96,7 +96,11 @@ class ByKernel:
 
     def _weights(self, anchors: Tensor, others: Tensor) -> Tensor:
         """(n, m) the kernel, negative values as 0; 0 for an anchor itself unless it may be drawn."""
-        weights = self.kernel(self.values[anchors], self.values[others]).float().clamp_min(0)
+        weights = (
+            similarities(self.kernel, self.values[anchors], self.values[others])
+            .float()
+            .clamp_min(0)
+        )
         return weights if self.own_pair else weights.masked_fill(anchors[:, None] == others, 0)
 
     def _diagonal(self, values: Tensor) -> Tensor:

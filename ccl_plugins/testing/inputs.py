@@ -27,7 +27,7 @@ SHAPE = (3, 32, 32)
 WORDS = ("cat", "dog", "emu")
 
 SIZE, BATCH_SIZE = 60, 8
-"""Samples and batch size for samplers."""
+"""Samples and batch size for samplers; ``EXAMPLE_SIZE`` and ``EXAMPLE_BATCH`` of a class replace them."""
 
 
 @contextmanager
@@ -129,15 +129,30 @@ def condition_values(value_types: Sequence[str], n: int, number: int = 0) -> Ten
     return torch.stack([torch.arange(n) % (k + number) == 0 for k in (2, 3, 4)], 1)
 
 
+def example_rows(given: Any, n: int) -> Tensor:
+    """N rows of the values in an ``EXAMPLE_CONDITION``, a tensor or lists, in turn."""
+    rows = torch.as_tensor(given)
+    return rows[torch.arange(n) % len(rows)]
+
+
+def sizes(target: Any) -> tuple[int, int]:
+    """The samples of the data set and of a batch for a sampler."""
+    return getattr(target, "EXAMPLE_SIZE", SIZE), getattr(target, "EXAMPLE_BATCH", BATCH_SIZE)
+
+
 def supplied_for(choice: engine.Choice) -> dict[str, Any]:
     """What a pipeline supplies to a component and to the components inside it."""
     if choice.kind == "method":
         return {"backbone": SmallBackbone()}
     if choice.kind == "sampler":
-        accepts = getattr(choice.spec.load(), "value_types", None)
+        target = choice.spec.load()
+        size, batch_size = sizes(target)
+        accepts = getattr(target, "value_types", None)
         value_types = ("categorical",) if accepts is None else accepts(choice.params)
         discrete = [t for t in value_types if t != "continuous"]
-        condition = condition_values(discrete or value_types, SIZE)
+        condition = condition_values(discrete or value_types, size)
+        if (given := getattr(target, "EXAMPLE_CONDITION", None)) is not None:
+            condition = example_rows(given, size)
         condition = condition.float() if condition.dtype == torch.bool else condition
-        return {"size": SIZE, "batch_size": BATCH_SIZE, "seed": 0, "condition": condition}
+        return {"size": size, "batch_size": batch_size, "seed": 0, "condition": condition}
     return {"dataset": ExampleDataset()}

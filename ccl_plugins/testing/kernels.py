@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import SkipTest
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from torch.nn.functional import one_hot
 
 from ccl_plugins.protocols import SupportsFeatures, SupportsOneHot, SupportsRank
 from ccl_plugins.testing.assertions import require, require_equal
-from ccl_plugins.testing.inputs import normal
+from ccl_plugins.testing.inputs import example_rows, normal
 from ccl_plugins.testing.subject import Subject
 
 
@@ -24,7 +25,13 @@ def takes_indices(kernel: Any) -> bool:
 
 
 def values(kernel: Any) -> dict[str, tuple[Tensor, Tensor]]:
-    """Arguments a (n, ...) and b (m, ...) of every form that it takes."""
+    """Arguments a (n, ...) and b (m, ...) of every form that it takes.
+
+    Those of a class attribute ``EXAMPLE_CONDITION``, if there is one, in place of all.
+    """
+    if (given := getattr(kernel, "EXAMPLE_CONDITION", None)) is not None:
+        rows = example_rows(given, 12)
+        return {"values": (rows[:5], rows[5:])}
     if takes_indices(kernel):
         return {"indices": (torch.tensor([0, 1, 1]), torch.tensor([1, 0]))}
     a, b = normal(5, 3, dtype=torch.float64), normal(7, 3, seed=1, dtype=torch.float64)
@@ -110,6 +117,8 @@ def check_class_ids_are_one_hot_if_it_says_so(subject: Subject) -> None:
     one_hot_ids = isinstance(kernel, SupportsOneHot) and kernel.one_hot
     if not one_hot_ids:
         return
+    if hasattr(kernel, "EXAMPLE_CONDITION"):
+        raise SkipTest("it takes the values of its EXAMPLE_CONDITION alone")
     a, b = torch.arange(5) % 3, torch.arange(7) % 3
     vectors = kernel(one_hot(a, 3).double(), one_hot(b, 3).double())
     require_equal(kernel(a, b).double(), vectors.double(), rtol=1e-5, atol=1e-6)

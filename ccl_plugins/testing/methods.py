@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
+from unittest import SkipTest
 
 import torch
-from torch import Tensor
+from lightly.utils import dist
+from torch import Tensor, distributed
 
-from ccl_plugins.objectives import InfoNCE
+from ccl_plugins.objectives import InfoNCE, SupCon
 from ccl_plugins.pairs import Pairs
-from ccl_plugins.protocols import Embedded
+from ccl_plugins.protocols import Embedded, SupportsReadConditions
 from ccl_plugins.testing.assertions import (
     require,
     require_equal,
@@ -17,8 +22,9 @@ from ccl_plugins.testing.assertions import (
     require_independent_rows,
     require_unchanged,
 )
-from ccl_plugins.testing.inputs import SHAPE, normal, seeded
+from ccl_plugins.testing.inputs import CLASSES, SHAPE, normal, seeded
 from ccl_plugins.testing.subject import Subject
+from ccl_plugins.testing.two_ranks import CannotBeSent, on_two_ranks
 
 N, VIEWS = 8, 2
 
@@ -28,28 +34,71 @@ def image_views(seed: int = 0) -> list[Tensor]:
     return [normal(N, *SHAPE, seed=10 * seed + view) for view in range(VIEWS)]
 
 
-def pairs_of(method: Any, views: list[Tensor], first: int = 0) -> Pairs:
-    """The pairs of a batch, with a condition and the dataset indices from ``first`` on."""
-    index = torch.arange(first, first + N)
+def conditions_of(index: Tensor, epoch: int = 0) -> dict[str, Tensor]:
+    """Rows of tables, of every value type and shape; those of another epoch are other values."""
+    number = index + 2 * epoch
+    return {
+        "label": number % CLASSES,
+        "levels": torch.stack([number % CLASSES, number % 2], 1),
+        "attributes": torch.stack([number % k == 0 for k in (2, 3, 4)], 1).float(),
+        "height": (0.7 * number).sin(),
+        "color": torch.stack([(0.3 * k * number).cos() for k in (1, 2, 3)], 1),
+    }
+
+
+def pairs_of(method: Any, views: list[Tensor], first: int = 0, epoch: int = 0) -> Pairs:
+    """The pairs of a batch with the dataset indices from ``first`` on, with conditions of every kind.
+
+    The last condition differs per view, as one that is computed in every step.
+    """
+    index = torch.arange(first, first + len(views[0]))
     embedded: Embedded = method.embed(views).normalized()
-    pairs: Pairs = method.pairs(embedded, {"label": index % 3}, index)
+    condition = {**conditions_of(index, epoch), "embedding": embedded.projections.detach()}
+    pairs: Pairs = method.pairs(embedded, condition, index)
     return pairs
 
 
-def train_step(method: Any, number: int) -> Tensor:
-    """The loss of a training step with plain gradient descent."""
+def loss_of(pairs: Pairs) -> Tensor:
+    """A loss that contrasts, reads class ids of batch and queue, and attracts where nothing contrasts."""
+    own = torch.stack([pairs.own_sim(i, j) for i, j in pairs.cross()]).mean()
+    contrast: Tensor = InfoNCE().loss(pairs) + SupCon(on="label").loss(pairs)
+    return contrast - own
+
+
+def train_step(method: Any, number: int, epoch: int = 0, ranks: int = 1) -> tuple[Tensor, Pairs]:
+    """The loss and the pairs of a step of plain gradient descent, on one process or on each of two."""
+    part = N // ranks
+    rows = slice(dist.rank() * part, (dist.rank() + 1) * part)
     with seeded(number):
-        pairs = pairs_of(method, image_views(number), number * N)
-        loss: Tensor = InfoNCE().loss(pairs)
+        views = [view[rows] for view in image_views(number)]
+        pairs = pairs_of(method, views, number * N + rows.start, epoch)
+        loss = loss_of(pairs)
         loss.backward()
+        seen = replace(
+            pairs,
+            queue=None if pairs.queue is None else pairs.queue.clone(),
+            queue_condition={name: rows.clone() for name, rows in pairs.queue_condition.items()},
+        )
         method.enqueue(pairs)
         with torch.no_grad():
             for parameter in method.parameters():
                 if parameter.grad is not None:
-                    parameter -= 0.1 * parameter.grad
+                    parameter -= 0.1 * _mean(parameter.grad, ranks)
                     parameter.grad = None
         method.after_step(number, 10)
-    return loss.detach()
+    return _mean(loss.detach(), ranks), seen
+
+
+def _mean(x: Tensor, ranks: int) -> Tensor:
+    if ranks > 1:
+        distributed.all_reduce(x)
+    return x / ranks
+
+
+def begin_epoch(method: Any, epoch: int) -> None:
+    """Have a method read its condition values again, as when an epoch begins."""
+    if isinstance(method, SupportsReadConditions):
+        method.read_conditions(functools.partial(conditions_of, epoch=epoch))
 
 
 def observe(subject: Subject, method: Any) -> Any:
@@ -100,7 +149,8 @@ def check_own_keys_are_at_own_positions(subject: Subject) -> None:
     if pairs.index is None or pairs.keys.shape[1] < N:
         raise AssertionError("keys or indices are missing")
     require_equal(pairs.index[pairs.rows], torch.arange(N), "index")
-    require_equal(pairs.condition["label"][pairs.rows], torch.arange(N) % 3, "condition")
+    for name, rows in conditions_of(torch.arange(N)).items():
+        require_equal(pairs.condition[name][pairs.rows], rows, f"the condition {name!r}")
     require_equal(moved.anchors, pairs.anchors[:, order], "anchors of images in another order")
     own_keys = pairs.keys[:, pairs.rows]
     require_equal(moved.keys[:, moved.rows], own_keys[:, order], "keys of images in another order")
@@ -115,7 +165,7 @@ def check_gradient_reaches_every_weight(subject: Subject) -> None:
     """
     method = subject.build().train()
     pairs = pairs_of(method, image_views())
-    InfoNCE().loss(pairs).backward()
+    loss_of(pairs).backward()
     require_gradients(method)
     gradients = [p.grad for p in method.backbone.parameters() if p.grad is not None]
     reached = any(g.abs().sum() > 0 for g in gradients)
@@ -124,20 +174,44 @@ def check_gradient_reaches_every_weight(subject: Subject) -> None:
     require(not any(x.requires_grad for x in keys), "such keys have a gradient")
 
 
-def check_copies_start_equal(subject: Subject) -> None:
-    """A method with keys must have frozen weights that start as copies of learned ones."""
-    method = subject.build()
-    if method.embed(image_views()).keys is None:
-        return
-    frozen = [p for p in method.parameters() if not p.requires_grad]
-    learned = [p for p in method.parameters() if p.requires_grad]
-    require(bool(frozen), "none of its weights is frozen")
-    different = [
-        tuple(p.shape)
-        for p in frozen
-        if not any(p.shape == other.shape and torch.equal(p, other) for other in learned)
-    ]
-    require(not different, f"weights of the shapes {different} equal no learned weight")
+def check_a_queue_keeps_the_conditions_of_its_keys(subject: Subject) -> None:
+    """Each key in a queue must come with its sample's conditions, of every value type and shape.
+
+    When an epoch begins, ``read_conditions`` must read those with a table again.
+    """
+    method = subject.build().eval()
+    with torch.no_grad():
+        batches = [pairs_of(method, image_views(number), number * N) for number in range(2)]
+        for pairs in batches:
+            method.enqueue(pairs)
+        for epoch in range(2):
+            found = pairs_of(method, image_views(2), 2 * N, epoch)
+            if found.queue is None:
+                return
+            _require_conditions(found, batches, epoch)
+            begin_epoch(method, epoch + 1)
+
+
+def _require_conditions(found: Pairs, batches: list[Pairs], epoch: int) -> None:
+    """Compare the rows of those keys in a queue that a batch had with the rows of their samples."""
+    if found.queue is None or found.queue_valid is None:
+        raise AssertionError("its pairs have a queue without queue_valid")
+    lacking = found.condition.keys() - found.queue_condition.keys()
+    require(not lacking, f"the queue has no rows of the conditions {sorted(lacking)}")
+    keys = torch.cat([pairs.keys for pairs in batches], 1)
+    views = torch.cat([pairs.condition["embedding"] for pairs in batches], 1)
+    rows = {**conditions_of(torch.arange(keys.shape[1]), epoch), "embedding": views}
+    for place in found.queue_valid.nonzero().flatten():
+        same = (keys - found.queue[place]).abs().amax(-1) < 1e-5
+        for sample in same.any(0).nonzero().flatten()[:1]:
+            for name, expected in rows.items():
+                held = found.queue_condition[name][place]
+                wanted = expected[:, sample] if expected.ndim == 3 else expected[sample][None]
+                require(
+                    any(w.shape == held.shape and torch.allclose(w, held) for w in wanted),
+                    f"a key of sample {int(sample)} has {held.tolist()} of the condition {name!r} in epoch"
+                    f" {epoch}, and the sample has {wanted.tolist()}",
+                )
 
 
 def check_only_buffers_are_enqueued(subject: Subject) -> None:
@@ -155,16 +229,25 @@ def check_only_buffers_are_enqueued(subject: Subject) -> None:
 
 
 def check_a_resumed_run_goes_on_as_it_would_have(subject: Subject) -> None:
-    """After ``load_state_dict``, the next losses must equal those of the run that was not interrupted.
+    """After ``load_state_dict`` in the middle of an epoch, the next steps must equal those that were due.
 
-    The state dict must hold queue and momentum encoder.
+    The state dict must hold queue, its conditions and momentum encoder; ``read_conditions`` is called
+    again before the next step.
     """
     method, other = subject.build().train(), subject.build().train()
-    for number in range(2):
-        train_step(method, number)
+    for number in range(3):
+        if number in (0, 2):  # two steps are an epoch
+            begin_epoch(method, number // 2)
+        train_step(method, number, number // 2)
     other.load_state_dict(method.state_dict())
-    expected = torch.stack([train_step(method, number) for number in (2, 3)])
-    require_equal(torch.stack([train_step(other, number) for number in (2, 3)]), expected)
+    begin_epoch(other, 1)
+    for number in (3, 4):
+        (expected, due), (found, pairs) = (train_step(m, number, 1) for m in (method, other))
+        require_equal(found, expected, f"the loss of step {number}")
+        held, wanted = ((p.queue, dict(p.queue_condition)) for p in (pairs, due))
+        require_equal(held[1], wanted[1], f"the queue's conditions in step {number}")
+        if wanted[0] is not None:
+            require_equal(held[0], wanted[0], f"the queue in step {number}")
 
 
 def check_goes_through_an_epoch(subject: Subject) -> None:
@@ -173,7 +256,38 @@ def check_goes_through_an_epoch(subject: Subject) -> None:
     A step calls embed, pairs, enqueue and ``after_step(step, total)``, at last ``after_step(9, 10)``.
     """
     method = subject.build().train()
-    losses = torch.stack([train_step(method, number) for number in range(10)])
+    losses = torch.stack([train_step(method, number)[0] for number in range(10)])
     require(bool(losses.isfinite().all()), f"the losses are {losses.tolist()}")
     numbers = [*method.parameters(), *method.buffers()]
     require(all(bool(x.isfinite().all()) for x in numbers), "some weights are not finite")
+
+
+def check_two_processes_equal_one(subject: Subject) -> None:
+    """Two processes with half of each batch must train as one process does, in losses and weights.
+
+    Gather keys, conditions and indices over all processes, as with ``gather_distributed=True``.  This
+    runs in evaluation mode, so that batch statistics are not compared.
+    """
+    build = functools.partial(_build, subject.choice)
+    expected = train_together(build)
+    try:
+        results = on_two_ranks(train_together, build)
+    except CannotBeSent as error:
+        raise SkipTest(f"it cannot be sent to another process: {error}") from error
+    for rank, found in enumerate(results):
+        require_equal(found, expected, f"on rank {rank}", rtol=1e-4, atol=1e-5)
+
+
+def train_together(build: Callable[[], Any]) -> dict[str, Any]:
+    """Losses and weights of three steps, and the samples of the last, on each process that takes part."""
+    method, losses = build().eval(), []
+    for number in range(3):
+        loss, pairs = train_step(method, number, ranks=dist.world_size())
+        losses.append(loss)
+    weights = {name: p.detach().clone() for name, p in method.named_parameters()}
+    samples = {"index": pairs.index, **pairs.condition}
+    return {"losses": torch.stack(losses), "weights": weights, "samples": samples}
+
+
+def _build(choice: Any) -> Any:
+    return Subject(choice.spec, chosen=choice).build()

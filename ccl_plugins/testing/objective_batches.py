@@ -13,7 +13,7 @@ from torch import Tensor, distributed
 from torch.nn.functional import normalize
 
 from ccl_plugins.pairs import Pairs, in_batch
-from ccl_plugins.testing.inputs import condition_values, normal, seeded
+from ccl_plugins.testing.inputs import condition_values, example_rows, normal, seeded
 
 WIDTH = 16
 """Numbers in an embedding."""
@@ -54,8 +54,10 @@ class RawBatch:
 def raw_batch(objective: Any, n: int = 8, views: int | None = None) -> RawBatch:
     """Similar views of n samples, with the conditions and extras that an objective reads, in float64.
 
-    Extras are its class attribute ``EXAMPLE_EXTRAS``: tensors, or shapes to fill with normal numbers.
+    Extras are its class attribute ``EXAMPLE_EXTRAS``: tensors, or shapes to fill with normal numbers.  A
+    class attribute ``EXAMPLE_BATCH`` replaces n.
     """
+    n = getattr(objective, "EXAMPLE_BATCH", n)
     count = objective.min_views if views is None else views
     sample, noise = _normal(1, n, WIDTH, seed=3), _normal(count, n, WIDTH, seed=4)
     given = getattr(objective, "EXAMPLE_EXTRAS", {}).items()
@@ -64,9 +66,20 @@ def raw_batch(objective: Any, n: int = 8, views: int | None = None) -> RawBatch:
 
 
 def conditions(objective: Any, n: int) -> dict[str, Tensor]:
-    """The conditions that an objective reads, vectors if it accepts them, in float64."""
-    wanted = enumerate(objective.conditions.items())
-    return {k: _cast(condition_values(types, n, i), torch.float64) for i, (k, types) in wanted}
+    """The conditions that an objective reads, vectors if it accepts them, in float64.
+
+    A class attribute ``EXAMPLE_CONDITION`` replaces the values: by name, or as they are for an objective
+    that reads one condition.
+    """
+    given = getattr(objective, "EXAMPLE_CONDITION", {})
+    if not isinstance(given, Mapping):
+        given = dict.fromkeys(objective.conditions, given)
+    found = {}
+    for i, (name, types) in enumerate(objective.conditions.items()):
+        example = given.get(name)
+        z = condition_values(types, n, i) if example is None else example_rows(example, n)
+        found[name] = _cast(z, torch.float64)
+    return found
 
 
 def _lose(z: Tensor, rows: Tensor) -> Tensor:

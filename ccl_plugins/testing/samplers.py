@@ -8,11 +8,15 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.testing.assertions import require, require_identical
-from ccl_plugins.testing.inputs import BATCH_SIZE, SIZE, seeded
+from ccl_plugins.testing.inputs import seeded, sizes
 from ccl_plugins.testing.subject import Subject
 from ccl_plugins.training.sampling import rank_slice
 
-GIVEN = f"size {SIZE} and batch_size {BATCH_SIZE}"
+
+def given(subject: Subject) -> str:
+    """The sizes that a sampler gets, for reports."""
+    size, batch_size = sizes(subject.target)
+    return f"size {size} and batch_size {batch_size}"
 
 
 def epoch(sampler: Any, number: int, start: int = 0) -> list[Tensor]:
@@ -30,17 +34,18 @@ def check_an_epoch_is_as_long_as_it_says(subject: Subject) -> None:
     sampler = subject.build()
     for number in range(2):
         found = len(epoch(sampler, number))
-        given = f"with {GIVEN} len is {len(sampler)}, and epoch {number} has {found}"
-        require(found == len(sampler) >= 1, given)
+        report = f"with {given(subject)} len is {len(sampler)}, and epoch {number} has {found}"
+        require(found == len(sampler) >= 1, report)
 
 
 def check_batches_are_indices(subject: Subject) -> None:
     """A batch must be a long tensor of indices from 0 to size - 1, (batch_size,) or (batch_size, 2)."""
-    shapes = ((BATCH_SIZE,), (BATCH_SIZE, 2))
+    size, batch_size = sizes(subject.target)
+    shapes = ((batch_size,), (batch_size, 2))
     for batch in epoch(subject.build(), 0):
-        found = f"with {GIVEN} a batch is {batch!r}"
+        found = f"with {given(subject)} a batch is {batch!r}"
         require(isinstance(batch, Tensor) and batch.dtype == torch.long, found)
-        require(tuple(batch.shape) in shapes and bool(((batch >= 0) & (batch < SIZE)).all()), found)
+        require(tuple(batch.shape) in shapes and bool(((batch >= 0) & (batch < size)).all()), found)
 
 
 def check_an_epoch_is_a_function_of_its_number(subject: Subject) -> None:

@@ -46,6 +46,19 @@ class Subject:
         return self.spec.load()
 
     @cached_property
+    def expected_failures(self) -> Mapping[str, str]:
+        """Reasons by law, from the class attribute ``EXPECTED_FAILURES``; none if it cannot be imported."""
+        try:
+            return dict(getattr(self.target, "EXPECTED_FAILURES", {}))
+        except engine.RegistryError:
+            return {}
+
+    @cached_property
+    def causes(self) -> dict[tuple[str, str], str]:
+        """The first law that each cause broke."""
+        return {}
+
+    @cached_property
     def choice(self) -> engine.Choice:
         """The component with its parameters."""
         return self.chosen or registry().choose(self.kind, self.spec.id, **self.params)

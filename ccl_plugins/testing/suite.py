@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from unittest import SkipTest
 
 from ccl_plugins._engine import engine
 from ccl_plugins.kinds import registry
+from ccl_plugins.testing.causes import cause_of
 from ccl_plugins.testing.subject import Distribution, Example, Subject, kind_module, laws
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 class Check:
     """One law applied to one component or distribution; call it to run it.
 
-    A call raises AssertionError if the law is broken, and ``unittest.SkipTest`` if it cannot be examined,
-    for example because a file does not exist.
+    A call raises `Broken`, an AssertionError, if the law is broken, and ``unittest.SkipTest`` if it cannot
+    be examined, for example because a file does not exist.
 
     Args:
         subject: A component, or a distribution.
@@ -42,6 +43,13 @@ class Check:
         """``"is_symmetric"``, say."""
         return self.law.__name__.removeprefix("check_")
 
+    @property
+    def expected(self) -> str | None:
+        """The reason for which the component declares that it breaks the law, or None."""
+        if not isinstance(self.subject, Subject):
+            return None
+        return self.subject.expected_failures.get(self.name)
+
     def __str__(self) -> str:
         return f"{self.component}-{self.name}"
 
@@ -49,19 +57,36 @@ class Check:
         """Run the check."""
         try:
             self.law(self.subject)
-        except SkipTest:
+        except (SkipTest, KeyboardInterrupt):
             raise
-        except Exception as error:  # any exception of a plug-in breaks the law
+        except BaseException as error:  # whatever a plug-in raises breaks the law
             no_example = isinstance(self.subject, Subject) and self.subject.example is None
             if isinstance(error, FileNotFoundError) and no_example:
                 raise SkipTest(
                     f"its EXAMPLE names a file that does not exist ({error}): give"
                     f' examples={{"{self.subject}": function of a folder}}'
                 ) from error
-            found = f"it raised {type(error).__name__}: {error}"
-            found = str(error) if isinstance(error, AssertionError) else found
             law = (inspect.getdoc(self.law) or self.name).replace("`", "")
-            raise AssertionError(f"{law}\n  {found}".rstrip()) from error
+            cause = cause_of(error)
+            if cause is None or not isinstance(self.subject, Subject):
+                raise Broken(f"{law}\n  {cause or error}".rstrip()) from error
+            first = self.subject.causes.setdefault(cause.key, self.name)
+            if first != self.name:  # its traceback was shown
+                raise Broken(f"{cause}\n  as in {first}", first) from None
+            raise Broken(f"{law}\n  {cause}") from error
+
+
+class Broken(AssertionError):
+    """A law is broken.
+
+    Args:
+        message: The law and what broke it.
+        same_as: The law of the same component that the same cause broke before, or "".
+    """
+
+    def __init__(self, message: str, same_as: str = "") -> None:
+        super().__init__(message)
+        self.same_as = same_as
 
 
 @dataclass(frozen=True)
@@ -69,9 +94,11 @@ class Outcome:
     """The result of a check."""
 
     check: Check
-    state: Literal["passed", "failed", "skipped"]
+    state: Literal["passed", "failed", "skipped", "expected"]
     reason: str = ""
-    """The law and what broke it, or why the check was skipped."""
+    """The law and what broke it, why the check was skipped, or why the law is expected to be broken."""
+    same_as: str = ""
+    """The law of the same component that the same cause broke before."""
 
 
 def checks(what: str | engine.Choice, examples: Mapping[str, Example] | None = None) -> list[Check]:
@@ -86,7 +113,7 @@ def checks(what: str | engine.Choice, examples: Mapping[str, Example] | None = N
 
     Raises:
         LookupError: For a distribution that is not installed or has no components, and for an example
-            of an unknown component.
+            of an unknown component; for a component that expects the failure of an unknown check.
     """
     from ccl_plugins.testing import distributions, every_kind
 
@@ -106,8 +133,21 @@ def checks(what: str | engine.Choice, examples: Mapping[str, Example] | None = N
         )
     for subject in subjects:
         of_kind = laws(kind_module(subject.kind))
-        found += [Check(subject, law) for law in (*laws(every_kind), *of_kind)]
+        its = [Check(subject, law) for law in (*laws(every_kind), *of_kind)]
+        _check_expected(subject, [each.name for each in its])
+        found += its
     return found
+
+
+def _check_expected(subject: Subject, names: list[str]) -> None:
+    for name, reason in subject.expected_failures.items():
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1) or names
+            raise LookupError(
+                f"{subject} has EXPECTED_FAILURES of the unknown check {name!r}: did you mean {near[0]!r}?"
+            )
+        if not isinstance(reason, str) or not reason.strip():
+            raise LookupError(f"{subject} expects the failure of {name!r} for no reason: give one")
 
 
 def run(each: Check) -> Outcome:
@@ -116,9 +156,26 @@ def run(each: Check) -> Outcome:
         each()
     except SkipTest as skipped:
         return Outcome(each, "skipped", str(skipped))
-    except AssertionError as broken:
-        return Outcome(each, "failed", str(broken))
+    except Broken as broken:
+        if each.expected is not None:
+            return Outcome(each, "expected", each.expected)
+        return Outcome(each, "failed", str(broken), broken.same_as)
+    if each.expected is not None:
+        left = f"it passes: remove it from EXPECTED_FAILURES, which says {each.expected!r}"
+        return Outcome(each, "failed", left)
     return Outcome(each, "passed")
+
+
+def by_cause(outcomes: Sequence[Outcome]) -> list[tuple[Outcome, list[str]]]:
+    """The failures, each with the names of the other laws of its component that it broke too."""
+    others: dict[tuple[str, str], list[str]] = {}
+    for each in outcomes:
+        others.setdefault((each.check.component, each.same_as), []).append(each.check.name)
+    return [
+        (each, others.get((each.check.component, each.check.name), []))
+        for each in outcomes
+        if each.state == "failed" and not each.same_as
+    ]
 
 
 def check(what: str | engine.Choice, examples: Mapping[str, Example] | None = None) -> None:
@@ -129,14 +186,20 @@ def check(what: str | engine.Choice, examples: Mapping[str, Example] | None = No
         examples: As in `checks`.
 
     Raises:
-        AssertionError: If laws are broken: one error that lists them all, each with its reason.
+        AssertionError: If laws are broken: one error that lists them all by cause, each with its reason.
         LookupError: As in `checks`.
     """
     outcomes = [run(each) for each in checks(what, examples)]
-    broken = [f"{o.check}: {o.reason}" for o in outcomes if o.state == "failed"]
+    broken = [f"{o.check}{and_others(others)}: {o.reason}" for o, others in by_cause(outcomes)]
     if broken:
-        lines = [f"{len(broken)} of {len(outcomes)} checks failed", *broken]
+        number = sum(outcome.state == "failed" for outcome in outcomes)
+        lines = [f"{number} of {len(outcomes)} checks failed", *broken]
         raise AssertionError("\n\n".join(lines))
+
+
+def and_others(names: Sequence[str]) -> str:
+    """The laws that one cause broke beside the first, for a report."""
+    return f" and {len(names)} more ({', '.join(names)})" if names else ""
 
 
 def parametrize_with_checks(
@@ -151,8 +214,9 @@ def parametrize_with_checks(
 
     Args:
         distribution: The name of an installed distribution.
-        expected_failures: Reasons by component and check, as ``("kernel/ring", "is_symmetric")``. These
-            tests are strict xfails: they fail once the check passes.
+        expected_failures: Reasons by component and check, as ``("kernel/ring", "is_symmetric")``, beside
+            those that the component declares in ``EXPECTED_FAILURES``. These tests are strict xfails: they
+            fail once the check passes.
         examples: As in `checks`.
 
     Raises:
@@ -175,7 +239,7 @@ def parametrize_with_checks(
             raise LookupError(f"expected_failures has the unknown check {key!r}: {hint}")
     parameters = []
     for each in found:
-        reason = expected.get((each.component, each.name))
+        reason = expected.get((each.component, each.name), each.expected)
         marks = [] if reason is None else [pytest.mark.xfail(reason=reason, strict=True)]
         parameters.append(pytest.param(each, id=str(each), marks=marks))
     return pytest.mark.parametrize("check", parameters)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import pickle
 import socket
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
+
+
+class CannotBeSent(TypeError):
+    """A function or an argument cannot be sent to another process, as a class of a notebook."""
+
 
 PATIENCE = 120
 """Seconds that a rank may take; a rank whose neighbor failed waits forever."""
@@ -23,12 +29,17 @@ def on_two_ranks(function: Callable[..., Any], *args: Any) -> list[Any]:
         *args: Its arguments, picklable.
 
     Raises:
+        CannotBeSent: If the function or an argument cannot be pickled, or is not importable there.
         TimeoutError: If a rank does not answer within `PATIENCE` seconds.
         Exception: Whatever the function raises.
     """
+    try:
+        sent = pickle.dumps((function, args))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise CannotBeSent(str(error)) from error
     if not (_pool and _pool[0].alive):
         _pool[:] = [_TwoRanks()]
-    return _pool[0](function, *args)
+    return _pool[0](sent)
 
 
 _pool: list[_TwoRanks] = []
@@ -53,10 +64,10 @@ class _TwoRanks:
     def alive(self) -> bool:
         return all(process.is_alive() for process in self._processes)
 
-    def __call__(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+    def __call__(self, sent: bytes) -> list[Any]:
         results, failure = [], None
         for end in self._ends:
-            end.send((function, args))
+            end.send_bytes(sent)
         for rank, end in enumerate(self._ends):
             if not end.poll(5 if failure else PATIENCE):
                 self._close()
@@ -84,7 +95,12 @@ def _serve(rank: int, port: int, end: Connection) -> None:
     )
     with contextlib.suppress(EOFError):  # the caller has closed the connection
         while True:
-            function, args = end.recv()
+            sent = end.recv_bytes()
+            try:
+                function, args = pickle.loads(sent)
+            except Exception as error:  # of the sent classes, which this process may not have
+                end.send((CannotBeSent(str(error)), None))
+                continue
             try:
                 end.send((None, function(*args)))
             except Exception as error:  # raised again where the function was called

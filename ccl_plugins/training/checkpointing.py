@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,6 +31,7 @@ from ccl_plugins.training.monitor import (
 from ccl_plugins.training.randomness import generator_states
 from ccl_plugins.training.settings import FitSettings
 
+FILE = re.compile(r"step-([0-9]{8,})\.ckpt")
 OURS = "ccl_plugins"
 """The key of this library's part of Lightning's checkpoints."""
 
@@ -56,18 +58,23 @@ def file_of(folder: Path, step: int) -> Path:
 
 
 def by_step(folder: Path) -> list[Path]:
-    """The checkpoint files in a folder, the newest first."""
-    return sorted(folder.glob("step-*.ckpt"), key=lambda path: path.name, reverse=True)
+    """The checkpoint files in a folder, the newest first, without a callback's own and without folders."""
+    found = {
+        int(name[1]): path
+        for path in folder.glob("step-*.ckpt")
+        if (name := FILE.fullmatch(path.name)) and path.is_file()
+    }
+    return [found[step] for step in sorted(found, reverse=True)]
 
 
 def leave_newest(folder: Path, written: Path, keep: int) -> None:
-    """Delete all but the ``keep`` newest checkpoints up to the one just written, and unfinished files.
+    """Delete all but the ``keep`` newest checkpoints up to the one just written.
 
     Checkpoints of later steps go too: they are damaged, or the run would have resumed from them.
     """
     files = by_step(folder)
     place = files.index(written)
-    for old in [*files[:place], *files[place + keep :], *folder.glob(".step-*.partial")]:
+    for old in [*files[:place], *files[place + keep :]]:
         old.unlink()
 
 
@@ -147,7 +154,7 @@ class Checkpointing(Checkpoint):
         self._saved = False
         # All processes must stop after the same step, but a signal may reach them in different ones.
         if trainer.strategy.reduce_boolean_decision(self.interrupt.requested, all=False):
-            self.stopped = trainer.should_stop = True
+            self.stopped = self.monitor.paused = trainer.should_stop = True
         if (self._is_due_by_steps() or trainer.should_stop) and not trainer.is_last_batch:
             self._save(trainer, pl_module)
 
@@ -171,6 +178,7 @@ class Checkpointing(Checkpoint):
         checkpoint[OURS] = {
             "format": 1,
             "consumed": pl_module.consumed.batches,
+            "total": pl_module.total_steps,
             "tables": pl_module.tables.state_dict(),
             "fingerprint": pl_module.fingerprint,
             "generators": states,
@@ -190,9 +198,8 @@ class Checkpointing(Checkpoint):
     def _save(self, trainer: pl.Trainer, pl_module: Any) -> None:
         self.monitor.check(trainer)
         self.check_weights(pl_module.parts.networks, self._step)
-        if trainer.logger is not None:
-            # A resumed run logs later steps only.
-            trainer.logger.save()
+        for each in trainer.loggers:  # a resumed run logs later steps only
+            each.save()
         path = file_of(self.folder, self._step)
         trainer.save_checkpoint(path)
         if trainer.is_global_zero:

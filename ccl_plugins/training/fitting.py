@@ -22,12 +22,15 @@ class FitResult:
     """How a run ended.
 
     Args:
-        finished: False if it was stopped on request and can be resumed.
+        finished: False if it was stopped on request and can be resumed; True if a callback ended it
+            early, as ``EarlyStopping`` does.
         step: Optimizer steps taken, those before a resume too.
+        total: Optimizer steps of the whole run.
     """
 
     finished: bool
     step: int
+    total: int
 
 
 class CannotBegin(ValueError):
@@ -47,6 +50,7 @@ def fit(
     resume: ResumePoint | None = None,
     callbacks: Sequence[Any] = (),
     progress: bool = True,
+    logger: Any = True,
 ) -> FitResult:
     """Train a pipeline's parts.
 
@@ -64,6 +68,7 @@ def fit(
         resume: The checkpoint to continue from; the caller has checked that it is of the same run.
         callbacks: Lightning callbacks.
         progress: Show progress on standard error.
+        logger: A Lightning logger or several in place of TensorBoard events; False: none.
 
     Raises:
         CannotBegin: If a ValueError is raised before the first step, while the conditions' tables are
@@ -81,12 +86,13 @@ def fit(
     from ccl_plugins.training.trainer import make_trainer, quiet
 
     monitor = Monitor(settings.log_every, settings.batch_size)
-    with _until_begun(monitor), Interrupt() as interrupt, quiet():
+    with until_begun(monitor), Interrupt() as interrupt, quiet():
         seed_everything(settings.seed)
         module = TrainingModule(parts, split, settings, fingerprint, resume)
         writer = Checkpointing(checkpoints, settings, record, interrupt, monitor)
         done = resume.step if resume else None
-        trainer = make_trainer(settings, events, monitor, [*callbacks, writer], progress, done)
+        listed = [*callbacks, writer]
+        trainer = make_trainer(settings, events, monitor, listed, progress, done, logger)
         if trainer.strategy.launcher is not None:
             interrupt.kill_launched = trainer.strategy.launcher.kill
         try:
@@ -97,7 +103,9 @@ def fit(
             raise type(error)(f"{error}. {last_good(checkpoints)}") from error
         except SystemExit as error:
             # Lightning ends the whole process at a second Ctrl-C; a notebook should live on.
-            raise KeyboardInterrupt from error
+            if isinstance(error.__context__, KeyboardInterrupt):
+                raise KeyboardInterrupt from error
+            raise
         finally:
             module.close()
     steps = trainer.global_step
@@ -106,15 +114,15 @@ def fit(
         networks = {name: network.state_dict() for name, network in parts.networks.items()}
         about = {"step": steps, "record": json.dumps(record), "versions": versions()}
         write_checkpoint(weights, {**networks, **about})
-    return FitResult(finished, steps)
+    return FitResult(finished, steps, module.total_steps)
 
 
 @contextmanager
-def _until_begun(monitor: Monitor) -> Iterator[None]:
-    """Report a ValueError before the first step as `CannotBegin`."""
+def until_begun(monitor: Monitor | None = None) -> Iterator[None]:
+    """Report a ValueError before the first step, of which the monitor knows, as `CannotBegin`."""
     try:
         yield
     except ValueError as error:
-        if monitor.begun:
+        if monitor is not None and monitor.begun:
             raise
         raise CannotBegin(str(error)) from error

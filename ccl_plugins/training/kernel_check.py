@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ccl_plugins.numerics.kernel_functions import similarities
 from ccl_plugins.protocols import Table
 
 SAMPLED_ROWS = 512
@@ -30,7 +31,7 @@ def check_kernel(kernel: Any, table: Table, name: str) -> dict[str, float]:
     rows = torch.randperm(size, generator=torch.Generator().manual_seed(0))[:SAMPLED_ROWS]
     values = table.values[rows]
     with torch.no_grad():
-        surviving, neighbors = describe_kernel(kernel(values, values))
+        surviving, neighbors = describe_kernel(similarities(kernel, values, values))
     if surviving < FAINT and values.is_floating_point():
         scale = getattr(kernel, "scale", None)
         if scale is None:

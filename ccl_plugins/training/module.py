@@ -24,7 +24,7 @@ from ccl_plugins.training.features import embed_split
 from ccl_plugins.training.kernel_check import check_kernel
 from ccl_plugins.training.loader import Batch, Items, Loader, default_workers
 from ccl_plugins.training.micro_batches import warn_about_statistics
-from ccl_plugins.training.monitor import nothing_counts, refuse_non_finite
+from ccl_plugins.training.monitor import nothing_counts, publish, refuse_non_finite
 from ccl_plugins.training.optimizers import make_optimizer, make_schedule, parameter_groups
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.randomness import restore_generators, seed_everything
@@ -71,6 +71,8 @@ class TrainingModule(LightningModule):
             self._generators = resume.generators
         self.used_lr = 0.0
         """The learning rate of the last optimizer step."""
+        self.described: dict[str, float] = {}
+        """What was logged of the tables and the kernels on them."""
         self._loader: Loader | None = None
         self._pairs: Any = None
         self._begun = False
@@ -223,19 +225,17 @@ class TrainingModule(LightningModule):
 
     def _refresh(self, epoch: int) -> None:
         for name in self.tables.refresh(epoch, self.split, self._embed):
+            found: dict[str, float] = {}
             if ranks.rank() == 0:
-                self._log_condition(name, epoch, self.tables.describe(name).metrics())
+                found = self.tables.describe(name).metrics()
                 for kernel in self._kernels(name):
-                    found = check_kernel(kernel, self.tables.known(name), name)
-                    self._log_condition(name, epoch, found)
-
-    def _log_condition(self, name: str, epoch: int, found: Mapping[str, float]) -> None:
-        if self.logger is not None and found:
+                    found |= check_kernel(kernel, self.tables.known(name), name)
             # The first step that reads the table: a resumed run hides events of later steps only.
             # Lightning's own count is not yet restored when a resumed run begins.
             step = epoch * self._steps_per_epoch if epoch else 0
-            logged = {f"condition/{name}/{key}": value for key, value in found.items()}
-            self.logger.log_metrics(logged, step=step + 1)
+            logged = {f"condition/{name}/{key}": v for key, v in ranks.of_first(found).items()}
+            self.described |= logged
+            publish(self.trainer, logged, step + 1)
 
     def _kernels(self, name: str) -> Iterator[Kernel]:
         """The kernels through which the objective, or objectives within it, read a condition."""
@@ -263,13 +263,25 @@ def _prepare(method: nn.Module, objective: Any, settings: FitSettings) -> Callab
     warn_about_statistics(method, settings.micro_batch, settings.batch_size // settings.processes)
     if settings.channels_last:
         method.to(memory_format=torch.channels_last)
-    if settings.compile is False:
+    backend = backend_of(settings)
+    if backend is None:
         return objective.loss
-    backend = "inductor" if settings.compile is True else settings.compile
-    if backend not in torch.compiler.list_backends(exclude_tags=()):
-        usual = ", ".join(torch.compiler.list_backends())
-        raise ValueError(f"torch.compile has no backend {backend!r}; it has {usual}")
     for network in method.children():
         # In place, so that names in the state dict stay as they are.
         network.compile(backend=backend)
     return torch.compile(objective.loss, backend=backend)
+
+
+def backend_of(settings: FitSettings) -> str | None:
+    """The backend of torch.compile that the settings ask for.
+
+    Raises:
+        ValueError: For one that torch does not have.
+    """
+    if settings.compile is False:
+        return None
+    backend = "inductor" if settings.compile is True else settings.compile
+    if backend not in torch.compiler.list_backends(exclude_tags=()):
+        usual = ", ".join(torch.compiler.list_backends())
+        raise ValueError(f"torch.compile has no backend {backend!r}; it has {usual}")
+    return backend

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import Callback
+from pytorch_lightning.callbacks import Callback, EarlyStopping
 from torch import Tensor, nn
 
 from ccl_plugins.objectives.base import own_terms
@@ -34,8 +34,9 @@ class NonFiniteWeights(NotFinite):
 class Monitor(Callback):
     """Logs loss, learning rate, speed and the objective's scalars; stops a run with a non-finite loss.
 
-    Losses stay on the device until they are logged or a checkpoint is written, so that the processor
-    waits for the device once per interval of ``log_every`` optimizer steps.
+    Losses stay on the device until they are logged, an epoch ends or a checkpoint is written, so that the
+    processor waits for the device once per interval of ``log_every`` optimizer steps.  What is logged is
+    in ``trainer.callback_metrics`` too, for other callbacks; at the end of an epoch ``loss`` is its mean.
     """
 
     def __init__(self, log_every: int, batch_size: int) -> None:
@@ -49,15 +50,24 @@ class Monitor(Callback):
         """Optimizer step, samples and loss of the batches since the last check."""
         self._finite: list[float] = []
         """Losses of this interval that are known to be finite."""
+        self._epoch = [0.0, 0.0]
+        """The sum and the number of this epoch's losses."""
+        self.paused = False
+        """Whether the run was stopped on request, and will be resumed."""
         self._step = 0
         self._since = 0.0
         self._timed = 0
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Start the clock."""
         self.begun = True
         self._step = trainer.global_step
         self._since = time.perf_counter()
+        publish(trainer, pl_module.described)  # Lightning has deleted what was published before
+        for each in trainer.callbacks:  # type: ignore[attr-defined]
+            # A run that it ended stays ended when it is resumed.
+            if isinstance(each, EarlyStopping) and each.stopped_epoch:
+                trainer.should_stop = True
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int
@@ -68,11 +78,22 @@ class Monitor(Callback):
             self._step = trainer.global_step
             if self._step % self.log_every == 0:
                 self.flush(trainer, pl_module)
+            elif "loss" not in trainer.callback_metrics:
+                self.check(trainer)
+                publish(trainer, {"loss": sum(self._finite) / len(self._finite)})
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Publish the mean loss of the epoch."""
+        self.check(trainer)
+        total, count = self._epoch
+        if count and trainer.is_last_batch:
+            publish(trainer, {"loss": total / count})
+            self._epoch = [0.0, 0.0]
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Log the unfinished interval at the end of the run; a stopped run logs it once it is resumed."""
         self.check(trainer)
-        if trainer.global_step >= pl_module.total_steps:
+        if not self.paused or trainer.global_step >= pl_module.total_steps:
             self.flush(trainer, pl_module)
 
     def check(self, trainer: pl.Trainer) -> None:
@@ -94,6 +115,7 @@ class Monitor(Callback):
             module: Any = trainer.lightning_module
             module.may_count_nothing = True
         self._finite += means
+        self._epoch = [self._epoch[0] + sum(means), self._epoch[1] + len(means)]
         self._timed += len(means)
 
     def flush(self, trainer: pl.Trainer, pl_module: Any) -> None:
@@ -113,16 +135,23 @@ class Monitor(Callback):
             **_scalars(pl_module.objective),
         }
         self._finite, self._timed, self._since = [], 0, now
-        if trainer.logger is not None:
-            trainer.logger.log_metrics(self.latest, step=self._step)
+        publish(trainer, self.latest, self._step)
 
     def state_dict(self) -> dict[str, Any]:
         """The losses of an unfinished interval, which a resumed run completes and logs."""
-        return {"finite": list(self._finite)}
+        return {"finite": list(self._finite), "epoch": list(self._epoch)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue an interval."""
-        self._finite = list(state_dict["finite"])
+        self._finite, self._epoch = list(state_dict["finite"]), list(state_dict["epoch"])
+
+
+def publish(trainer: pl.Trainer, values: Mapping[str, float], step: int | None = None) -> None:
+    """Give values to other callbacks and, with a step, to the loggers."""
+    trainer.callback_metrics.update({name: torch.tensor(value) for name, value in values.items()})
+    if step is not None:
+        for each in trainer.loggers:
+            each.log_metrics(dict(values), step=step)
 
 
 def _scalars(objective: Any) -> dict[str, float]:

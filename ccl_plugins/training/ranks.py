@@ -47,6 +47,15 @@ def on_first(fit: Callable[[], dict[str, Table]]) -> dict[str, Table]:
     return {name: Table(parts.pop(None), parts) for name, parts in received.items()}  # type: ignore[arg-type]  # None is popped
 
 
+def of_first(value: Any) -> Any:
+    """The first process's value, plain data, on all."""
+    if world_size() == 1:
+        return value
+    values = [value]
+    dist.broadcast_object_list(values, src=0, device=_device())
+    return values[0]
+
+
 def all_of(flag: bool) -> bool:
     """Whether a flag is True on all processes; waits for them and for the device."""
     return bool(gather(torch.tensor([int(flag)], device=_device())).all())

@@ -38,6 +38,9 @@ _CHOICES = {"decay": ("matrices", "all"), "per": ("step", "epoch")}
 _FROM_ZERO = ("seed", "workers")
 """The whole numbers that may be 0; the others are 1 or more."""
 
+MOST_WORKERS = 1024
+"""Processes that load: a mistyped number must not take the machine down."""
+
 
 @dataclass(frozen=True)
 class FitSettings:
@@ -110,6 +113,8 @@ class FitSettings:
                 _check_bool(name, value)
             elif each.type == "int" or (each.type == "int | None" and value is not None):
                 whole(name, value, 0 if name in _FROM_ZERO else 1)
+        if self.workers is not None and self.workers > MOST_WORKERS:
+            raise ValueError(f"workers must be 0 to {MOST_WORKERS}, not {self.workers}")
         non_negative("warmup_epochs", number("warmup_epochs", self.warmup_epochs))
         if self.warmup_epochs > self.epochs:
             raise ValueError(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from lightning_fabric.utilities.warnings import PossibleUserWarning
 from pytorch_lightning.callbacks import ProgressBar
 from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.strategies import DDPStrategy
@@ -23,6 +24,9 @@ from ccl_plugins.training.monitor import Monitor
 from ccl_plugins.training.progress import Progress
 from ccl_plugins.training.settings import FitSettings
 
+OTHERS = "lightning"
+"""The folder in a run's folder where Lightning's own callbacks write, as ``ModelCheckpoint``."""
+
 
 def make_trainer(
     settings: FitSettings,
@@ -31,11 +35,13 @@ def make_trainer(
     callbacks: Sequence[Any],
     progress: bool,
     done: int | None,
+    logger: Any = True,
 ) -> pl.Trainer:
     """Build the Trainer from the settings; Lightning's automatic behavior is off.
 
     The monitor is called before the other callbacks; a progress bar among these replaces the default one.
     ``done`` is the step of the checkpoint to resume from, None in a new run.
+    ``logger`` is as `pl.Trainer` takes it; True writes TensorBoard events into the folder ``out``.
     """
     shown = any(isinstance(each, ProgressBar) for each in callbacks)
     if progress and not shown:
@@ -52,9 +58,9 @@ def make_trainer(
         gradient_clip_val=settings.clip,
         detect_anomaly=settings.detect_anomaly,
         callbacks=[monitor, *callbacks],
-        logger=Events(out, done),
+        logger=Events(out, done) if logger is True else logger,
         plugins=[CheckpointFiles()],
-        default_root_dir=out,
+        default_root_dir=out / OTHERS,
         use_distributed_sampler=False,
         # SyncBatchNorm does not run on a CPU.
         sync_batchnorm=several and torch.cuda.is_available(),
@@ -81,7 +87,12 @@ class Events(TensorBoardLogger):
 
     def __init__(self, folder: Path, done: int | None = None) -> None:
         options: dict[str, Any] = {} if done is None else {"purge_step": done + 1}
-        super().__init__(folder, name="", version="", default_hp_metric=False, **options)
+        super().__init__(folder, name=OTHERS, version="", default_hp_metric=False, **options)
+
+    @property
+    def log_dir(self) -> str:
+        """The folder of the events, without the name: Lightning puts checkpoints of callbacks there."""
+        return str(self.save_dir)
 
     @rank_zero_only
     def save(self) -> None:
@@ -91,7 +102,7 @@ class Events(TensorBoardLogger):
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Hide Lightning's messages about devices, tips and limits."""
+    """Hide Lightning's messages about devices, tips and limits, and warnings that no user can act on."""
     loggers = [logging.getLogger(name) for name in ("pytorch_lightning", "lightning_fabric")]
     levels = [logger.level for logger in loggers]
     try:
@@ -106,6 +117,12 @@ def quiet() -> Iterator[None]:
             warnings.filterwarnings(
                 "ignore", message=r"Found \d+ module\(s\) in eval", module="pytorch_lightning"
             )
+            # Advice for the authors of modules and loaders, which are this library's.
+            warnings.filterwarnings("ignore", category=PossibleUserWarning)
+            # A resume may leave out or add callbacks.
+            warnings.filterwarnings("ignore", message="Be aware that when using `ckpt_path`")
+            # An own ModelCheckpoint of a resumed run writes into the folder that it wrote into before.
+            warnings.filterwarnings("ignore", message=r"Checkpoint directory .* exists and is not")
             yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):

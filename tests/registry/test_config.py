@@ -67,3 +67,39 @@ def test_an_unknown_key_is_quoted_with_its_place_and_the_nearest():
     with pytest.raises(InvalidConfig) as raised:
         known_keys({"epoch": 1}, ["epochs", "seed"], "run.toml: fit")
     assert str(raised.value) == "run.toml: fit: unknown key 'epoch'. Did you mean 'epochs'?"
+
+
+@pytest.mark.parametrize(
+    "text", ["a = " + "[" * 100_000, "a = " + "[" * 60 + "]" * 60, ".".join(["a"] * 3000) + " = 1"]
+)
+def test_toml_that_is_too_deep_is_a_mistake_in_its_file(tmp_path, text):
+    path = tmp_path / "deep.toml"
+    path.write_text(text)
+    with pytest.raises(
+        InvalidConfig, match=r"deep\.toml: tables and lists are more than 40 levels"
+    ):
+        read_toml(path)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 60 + "1" + "}" * 60])
+def test_json_that_is_too_deep_is_a_mistake_in_its_file(text):
+    with pytest.raises(InvalidConfig, match=r"record\.json: "):
+        from_json(text, "record.json")
+
+
+def test_a_number_of_five_thousand_digits_is_a_mistake_in_its_file(tmp_path):
+    (tmp_path / "long.toml").write_text(f"a = {'9' * 5000}")
+    with pytest.raises(InvalidConfig, match=r"long\.toml: "):
+        read_toml(tmp_path / "long.toml")
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path):
+    (tmp_path / "mark.toml").write_bytes(b"\xef\xbb\xbfa = 1")
+    assert read_toml(tmp_path / "mark.toml") == {"a": 1}
+    assert from_json('\ufeff{"a": 1}', "record.json") == {"a": 1}
+
+
+def test_the_home_folder_is_found_in_a_path(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "run.toml").write_text("a = 1")
+    assert read_toml("~/run.toml") == {"a": 1}

@@ -119,7 +119,10 @@ class Stop(Callback):
 
 def test_a_step_to_infinity_is_a_failure_that_says_so(capsys):
     """The loss of the only step is finite."""
-    text = TOML.replace("batch_size = 16", 'batch_size = 32, optimizer = {name = "sgd", lr = 1e38}')
+    text = TOML.replace(
+        "batch_size = 16",
+        'batch_size = 32, optimizer = {name = "sgd", lr = 1e38, weight_decay = 1e3}',
+    )
     assert train(text) == 1
     said = capsys.readouterr().err
     assert "the weights are not finite after step 1, with a finite loss" in said

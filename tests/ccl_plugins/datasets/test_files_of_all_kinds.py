@@ -139,7 +139,7 @@ def test_arrays_of_any_byte_order_are_read(tmp_path, dtype):
 
 def test_whole_numbers_that_long_cannot_hold_are_refused(tmp_path):
     np.save(tmp_path / "x.npy", np.array([2**63 + 5], np.uint64))
-    with pytest.raises(ValueError, match=r"x\.npy: 9223372036854775813 is too large"):
+    with pytest.raises(ValueError, match=r"x\.npy holds 9223372036854775813, and"):
         read_npy(tmp_path / "x.npy")
     np.save(tmp_path / "x.npy", np.array([2**63 - 1], np.uint64))
     assert read_npy(tmp_path / "x.npy").tolist() == [2**63 - 1]

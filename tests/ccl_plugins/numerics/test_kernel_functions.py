@@ -5,8 +5,20 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ccl_plugins.kernels import RBF, Cosine, Delta, Jaccard, Laplacian, Linear, Polynomial, Product
-from ccl_plugins.numerics.kernel_functions import diagonal_of, rank_of
+import ccl_plugins as ccl
+from ccl_plugins.kernels import (
+    RBF,
+    Cosine,
+    Delta,
+    Jaccard,
+    Laplacian,
+    Linear,
+    Polynomial,
+    Product,
+    Sum,
+)
+from ccl_plugins.numerics.kernel_functions import diagonal_of, features_of, rank_of, similarities
+from ccl_plugins.samplers import ConditionalPair
 
 KERNELS = [
     RBF(0.7),
@@ -34,3 +46,69 @@ def test_the_rank_is_the_width_of_the_features():
     z = torch.randn(5, 3)
     assert [rank_of(kernel, z) for kernel in KERNELS[3:7]] == [3, 3, 56, 9]
     assert rank_of(RBF(), z) is None
+
+
+class Rowless(Linear):
+    """A kernel of one value for each pair of rows instead of all pairs."""
+
+    one_hot = False
+
+    def __init__(self, found=lambda a, b: (a * b).sum(-1)):
+        self.found, self.features, self.radial = found, lambda a: a.sum(1), lambda d: d[:1]
+
+    def __call__(self, a, b):
+        return self.found(a, b)
+
+    def rank(self, a):
+        return 1000
+
+
+WRONG = r"kernel Rowless must return similarities of shape \(8, 8\), not \(8,\)"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda kernel, z: similarities(kernel, z, z),
+        lambda kernel, z: Sum([Cosine(), kernel])(z, z),
+        lambda kernel, z: Product([kernel, Cosine()])(z, z),
+        *(
+            lambda kernel, z, name=name, more=more: ccl.create("objective", name, **more(kernel))(
+                *torch.randn(2, 8, 4), **({"condition": z})
+            )
+            for name, more in {
+                "fair_cclk": lambda kernel: {"kernel": kernel},
+                "weaklysup_cclk": lambda kernel: {"kernel": kernel, "form": "released"},
+                "soft_infonce": lambda kernel: {"kernel": kernel},
+                "infonce": lambda kernel: {"exclude": (kernel, 0.5)},
+            }.items()
+        ),
+    ],
+)
+def test_a_kernel_of_wrong_shape_is_named_wherever_it_is_used(use):
+    with pytest.raises(ValueError, match=WRONG):
+        use(Rowless(), torch.rand(8, 3))
+
+
+def test_a_kernel_of_wrong_shape_is_named_by_landmarks_and_by_a_sampler():
+    z = torch.rand(8, 3)
+    fair = ccl.create("objective", "fair_cclk", kernel=Rowless(), landmarks=4)
+    with pytest.raises(ValueError, match=r"kernel Rowless must return similarities .* \(4, 4\)"):
+        fair(*torch.randn(2, 8, 4), condition=z)
+    with pytest.raises(ValueError, match=r"kernel Rowless must return"):
+        list(
+            ConditionalPair(
+                kernel=Rowless(), size=8, batch_size=4, seed=0, condition=torch.arange(8) % 2
+            ).batches(0)
+        )
+
+
+def test_features_and_radial_values_of_wrong_shape_are_named():
+    with pytest.raises(
+        ValueError, match=r"Rowless must return features of shape \(8, r\), not \(8,"
+    ):
+        features_of(Rowless(), torch.rand(8, 3))
+    with pytest.raises(ValueError, match=r"Rowless must return radial values of shape \(8,\), not"):
+        diagonal_of(Rowless(), torch.rand(8, 3))
+    with pytest.raises(ValueError, match=r"Rowless must return similarities .*, not a list"):
+        similarities(Rowless(lambda a, b: [1.0]), torch.rand(8, 3), torch.rand(8, 3))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from support import slow_loops
@@ -27,9 +29,10 @@ def test_equals_the_slow_loop_in_value_and_gradient(kind, kernel, tau):
     (x, y), _ = random_batch()
     z = torch.randn(7, 3, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
     gram = slow_loops.gram(kernel, z, scale=1.7)
-    objective = OBJECTIVES[kind](
-        make_kernel(kernel, 1.7), tau, ridge=0.3, form="released", symmetric=False
-    )
+    with warnings.catch_warnings(record=True):
+        objective = OBJECTIVES[kind](
+            make_kernel(kernel, 1.7), tau, ridge=0.3, form="released", symmetric=False
+        )
     slow = slow_loops.cclk_released(kind, x, y, gram, 0.3, tau)
     assert_same(objective(x, y, condition=z), slow, (x, y))
 
@@ -60,3 +63,22 @@ def test_a_kernel_that_no_weight_survives_gives_no_nan(kind):
 def test_keeping_negative_weights_contradicts_the_released_form():
     with pytest.raises(ValueError, match='"released" drops negative weights'):
         FairCCLK(RBF(), form="released", negative_weights="keep")
+
+
+LOW = {"schedule": "linear", "start": 0.1, "end": 0.02}
+
+
+@pytest.mark.parametrize("temperature", [0.0217, 0.01, LOW, {"learn": True, "start": 0.02}])
+@pytest.mark.parametrize("kind", OBJECTIVES)
+def test_a_temperature_at_which_the_released_clamp_cuts_warns_once_at_construction(
+    kind, temperature
+):
+    with pytest.warns(UserWarning, match="clamps sums of exponentials at 1e20") as found:
+        objective = OBJECTIVES[kind](RBF(), temperature, form="released")
+    assert len(found) == 1
+    (x, y), _ = random_batch()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        objective(x, y, condition=torch.arange(7.0))
+        OBJECTIVES[kind](RBF(), temperature)
+        OBJECTIVES[kind](RBF(), 0.0218, form="released")

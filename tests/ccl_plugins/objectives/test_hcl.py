@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from support import slow_hardness
+from torch.nn.functional import normalize
 
 from ccl_plugins.objectives import HCL, HUCL
+from ccl_plugins.pairs import in_batch
 
 
 @pytest.mark.parametrize("weight_gradient", [True, False])
@@ -53,3 +57,34 @@ def test_an_anchor_at_the_floor_is_pushed_by_no_negative():
     torch.testing.assert_close(loss, torch.log1p(6 * torch.exp(-10 - own)), rtol=1e-9, atol=0)
     loss.backward()
     assert y.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("beta", [0.0, 1.0])
+@pytest.mark.parametrize("noise", [2.0, 3.0])
+def test_at_a_low_temperature_float32_loses_no_more_than_its_products_do(noise, beta):
+    """The debiased difference, given inner products in float32, against itself in float64."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1024, 128, generator=generator)
+    y = x + noise * torch.randn(1024, 128, generator=generator)
+    objective = HCL(0.01, beta=beta)
+    narrow = in_batch(normalize(torch.stack([x, y]), dim=-1))
+    found = objective.terms(narrow)[0]
+    wide = in_batch(narrow.anchors.double())
+    for views, products in narrow._products.items():
+        wide._products[views] = products.double()
+    object.__setattr__(wide, "own_sim", lambda i, j: narrow.own_sim(i, j).double())
+    torch.testing.assert_close(found.double(), objective.terms(wide)[0], rtol=0, atol=3e-5)
+
+
+@pytest.mark.parametrize("tau", [0.7, 1.0])
+def test_the_floor_is_the_smallest_mean_that_similarities_can_have(tau):
+    """A debiased mean above 0 and below ``e^(-1/τ)`` counts as that, and has no gradient."""
+    x = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    y = torch.tensor([[-0.5, 0.75**0.5], [-1.0, 0.0]], dtype=torch.float64, requires_grad=True)
+    pairs = in_batch(torch.stack([x, y]))
+    values, _ = HCL(tau, beta=0.0, tau_plus=0.4, within_view=False).terms(pairs)
+    own, floor = math.exp(-0.5 / tau), math.exp(-1 / tau)  # the first anchor's; its negative is -1
+    assert 0 < (floor - 0.4 * own) / 0.6 < floor
+    torch.testing.assert_close(values[0, 0].item(), math.log1p(floor / own), rtol=1e-12, atol=0)
+    values[0, 0].backward()
+    assert not y.grad[1].any()

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from lightly.loss import NTXentLoss
 from support import slow_loops
 
+import ccl_plugins as ccl
 from ccl_plugins.objectives import InfoNCE
+from ccl_plugins.pairs import in_batch
 
 
 @pytest.mark.parametrize("tau", [0.07, 0.5])
@@ -42,3 +46,46 @@ def test_four_views_are_the_mean_over_ordered_pairs():
     pairs = [(i, j) for i in range(4) for j in range(4) if i != j]
     slow = sum(slow_loops.infonce(views[i], views[j], 0.3) for i, j in pairs) / len(pairs)
     torch.testing.assert_close(InfoNCE(0.3)(*views), slow, rtol=1e-9, atol=0)
+
+
+NEVER_NEGATIVE = {
+    "infonce": {},
+    "nt_xent": {},
+    "cmc": {},
+    "hardneg_infonce": {},
+    "fair_infonce": {},
+    "weaklysup_infonce": {},
+    "supcon": {},
+    "cl_infonce": {},
+    "soft_infonce": {"kernel": "delta"},
+    "cacr_moco_v3": {},
+    "fair_cclk": {"kernel": "delta"},
+    "weaklysup_cclk": {"kernel": "delta"},
+    "ucl": {},
+    "hcl": {},
+}
+"""Minus a log-probability, or ``log(1 + x)``."""
+
+
+@pytest.mark.parametrize(
+    "temperature", [0.01, {"learn": True, "start": 0.01}], ids=["fix", "learn"]
+)
+@pytest.mark.parametrize("queue", [False, True])
+@pytest.mark.parametrize("name", NEVER_NEGATIVE)
+def test_no_term_is_below_0_in_float32_at_a_low_temperature(name, queue, temperature):
+    if name == "cacr_moco_v3" and not isinstance(temperature, float):
+        return  # it cannot be learned
+    objective = ccl.create("objective", name, temperature=temperature, **NEVER_NEGATIVE[name])
+    views = torch.randn(1, 300, 64, generator=torch.Generator().manual_seed(0))
+    near = views + 0.05 * torch.randn(2, 300, 64, generator=torch.Generator().manual_seed(1))
+    near = torch.nn.functional.normalize(near, dim=-1)
+    condition = {on: torch.arange(300) // 2 for on in objective.conditions}
+    pairs = in_batch(near, condition, torch.arange(300))
+    if queue:
+        keys, index = pairs.anchors[1].roll(1, 0), torch.arange(300).roll(1)
+        rows = {on: z.roll(1) for on, z in condition.items()}
+        given = {"queue_valid": index > 10, "queue_index": index, "queue_condition": rows}
+        pairs = replace(pairs, queue=keys.detach(), **given)
+    values, weights = objective.terms(pairs)
+    assert values.min() >= 0
+    assert weights.any()

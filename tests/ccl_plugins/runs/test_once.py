@@ -106,10 +106,9 @@ def assert_once():
 
 def test_a_fit_composes_builds_and_fits_once():
     run = ccl.Pipeline.from_toml("x.toml").fit(out="run", epochs=1, progress=False)
-    assert COUNTS["train read"] == 1
     run.evaluate()
     assert_once()
-    assert (COUNTS["train read"], COUNTS["test read"]) == (2, 1)
+    assert (COUNTS["train read"], COUNTS["test read"]) == (1, 1)
 
 
 def test_the_command_line_composes_builds_and_fits_once(capsys):

@@ -117,7 +117,7 @@ def test_a_batch_larger_than_the_queue_is_refused_before_a_run_is_overwritten(fi
     method = {"use": "moco_v2", "hidden": 16, "dim": 8, "queue_size": 100}
     pipeline = ccl.Pipeline.from_dict({**record, "method": method})
     before = {p: p.stat().st_mtime_ns for p in finished.path.rglob("*")}
-    with pytest.raises(ValueError, match="batch of 256 does not fit into moco_v2's queue of 100"):
+    with pytest.raises(ValueError, match="batch of 256 does not fit into the queue of 100"):
         pipeline.fit(out=finished.path, overwrite=True, progress=False)
     assert {p: p.stat().st_mtime_ns for p in finished.path.rglob("*")} == before
 
@@ -160,10 +160,11 @@ def test_train_ends_with_one_table_of_all_files(tmp_path, capsys):
     out = str(tmp_path / "runs")
     assert main(["train", *files, "--out", out, "--quiet"]) == 0
     table = capsys.readouterr().out.splitlines()
-    assert table[0].split() == ["METRIC", "ONE", "TWO"]
+    assert table[0].split() == ["METRIC", "RUN", "BEFORE", "AFTER"]
     rows = [line.split() for line in table[1:]]
     assert {"linear/top1", "color/r2"} <= {row[0] for row in rows}
-    assert all(one == two for _, one, two in rows), "one seed, one result"
+    one, two = ({row[0]: row[2:] for row in rows if row[1] == f"{out}/{x}"} for x in ("one", "two"))
+    assert one == two, "one seed, one result"
     assert main(["train", *files, "--out", out, "--quiet"]) == 2
     assert "already holds a run" in capsys.readouterr().err
     assert main(["evaluate", f"{out}/one"]) == 0

@@ -9,10 +9,16 @@ import sys
 from unittest import SkipTest
 
 import pytest
+import torch
+from support.broken_objectives import Looking
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
+from ccl_plugins.kernels import RBF
+from ccl_plugins.objectives import FairInfoNCE
+from ccl_plugins.samplers import Uniform
 from ccl_plugins.testing import check, checks, parametrize_with_checks
+from ccl_plugins.testing.suite import run
 
 RING = '''
 """A plug-in."""
@@ -39,6 +45,44 @@ class FromFile(Ring):
 
     def __init__(self, path: str = "ring.txt") -> None:
         super().__init__(float(open(path).read()))
+
+
+class Declared(Askew):
+    """A ring that leans on purpose."""
+
+    EXPECTED_FAILURES = {"is_symmetric": "it leans"}
+
+
+class Misspelled(Ring):
+    """A ring whose exception names no law."""
+
+    EXPECTED_FAILURES = {"is_symetric": "it leans"}
+
+
+class Silent(Ring):
+    """A ring whose exception has no reason."""
+
+    EXPECTED_FAILURES = {"is_symmetric": ""}
+
+
+class Upright(Ring):
+    """A ring that does not lean."""
+
+    EXPECTED_FAILURES = {"is_symmetric": "it leans"}
+
+
+class Unbuildable(Ring):
+    """A ring that cannot be built."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        raise TypeError("no such\\nring")
+
+
+class Stopping(Ring):
+    """A ring that ends the process."""
+
+    def __call__(self, a, b):
+        raise SystemExit(f"for {len(a)} rows")
 '''
 
 
@@ -163,3 +207,111 @@ def test_the_command_as_json(ring, capsys):
     rows = json.loads(capsys.readouterr().out)
     assert {row["state"] for row in rows} == {"passed"}
     assert "kernel/ring-pickles" in {row["check"] for row in rows}
+
+
+def test_a_component_declares_the_laws_that_it_breaks_with_their_reasons(ring, capsys):
+    ring(declared="Declared")
+    check("ccl-ring")
+    assert main(["check", "ccl-ring"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "kernel/declared-is_symmetric failed as expected: it leans" in lines
+    assert lines[-1].endswith(", 1 expected")
+    marked = [p for p in parametrize_with_checks("ccl-ring").args[1] if p.marks]
+    assert [(p.id, p.marks[0].kwargs) for p in marked] == [
+        ("kernel/declared-is_symmetric", {"reason": "it leans", "strict": True})
+    ]
+
+
+def test_a_declared_exception_that_names_no_law_or_no_reason_is_refused(ring, capsys):
+    ring(misspelled="Misspelled")
+    with pytest.raises(LookupError, match="unknown check 'is_symetric': did you mean 'is_symmetr"):
+        checks("ccl-ring")
+    assert main(["check", "ccl-ring"]) == 2
+    assert "kernel/misspelled has EXPECTED_FAILURES" in capsys.readouterr().err
+
+
+def test_a_declared_exception_without_a_reason_is_refused(ring):
+    ring(silent="Silent")
+    with pytest.raises(LookupError, match="'is_symmetric' for no reason"):
+        checks("ccl-ring")
+
+
+def test_a_declared_exception_that_is_none_is_a_failure(ring):
+    ring(upright="Upright")
+    with pytest.raises(AssertionError, match="it passes: remove it from EXPECTED_FAILURES"):
+        check("ccl-ring")
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("Unbuildable", "it raised TypeError: no such ring (ccl-ring/ccl_ring.py:"),
+        ("Stopping", "it raised SystemExit: for 2 rows (ccl-ring/ccl_ring.py:"),
+    ],
+)
+def test_one_cause_is_one_line_whatever_laws_it_breaks(ring, capsys, name, found):
+    ring(ring=name)
+    assert main(["check", "ccl-ring"]) == 1
+    lines = [line for line in capsys.readouterr().out.splitlines() if " failed: " in line]
+    assert len(lines) == 1
+    assert found in lines[0]
+    assert " more (" in lines[0]
+    with pytest.raises(AssertionError) as caught:
+        check("ccl-ring")
+    assert str(caught.value).count("it raised") == 1
+
+
+def test_what_cannot_be_compiled_is_one_line_with_the_place():
+    of_objective = checks(ccl.local("objective", Looking))
+    (compiles,) = [each for each in of_objective if each.name == "compiles_without_graph_breaks"]
+    law, found = run(compiles).reason.splitlines()
+    assert law.startswith("loss(pairs) must compile")
+    assert "support/broken_objectives.py:" in found
+    assert len(found) < 300
+
+
+class Pairwise(FairInfoNCE):
+    """Takes batches of 12 in classes of two."""
+
+    EXAMPLE_BATCH = 12
+    EXAMPLE_CONDITION = [i // 2 for i in range(12)]  # noqa: RUF012
+
+    def terms(self, pairs):
+        if pairs.keys.shape[1] % 6:
+            raise ValueError("batches of 6 or 12")
+        return super().terms(pairs)
+
+
+class OfColors(RBF):
+    """Takes colors alone."""
+
+    EXAMPLE_CONDITION = torch.rand(4, 3, generator=torch.Generator().manual_seed(0))
+
+    def __init__(self) -> None:
+        super().__init__(1.0)
+
+    def __call__(self, a, b):
+        if a.ndim != 2 or a.shape[1] != 3:
+            raise ValueError(f"colors are (n, 3), not {tuple(a.shape)}")
+        return super().__call__(a, b)
+
+
+class Large(Uniform):
+    """Needs a large data set."""
+
+    EXAMPLE_SIZE, EXAMPLE_BATCH = 120, 40
+
+    def __init__(self, *, size: int, batch_size: int, seed: int) -> None:
+        if (size, batch_size) != (120, 40):
+            raise ValueError("too small")
+        super().__init__(size=size, batch_size=batch_size, seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("kind", "component"), [("objective", Pairwise), ("kernel", OfColors), ("sampler", Large)]
+)
+def test_a_component_is_checked_on_the_inputs_that_it_gives(kind, component):
+    failed = {
+        o.check.name for o in map(run, checks(ccl.local(kind, component))) if o.state == "failed"
+    }
+    assert not failed

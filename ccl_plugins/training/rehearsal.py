@@ -1,0 +1,33 @@
+"""What training begins with, made once for its mistakes and given up."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from ccl_plugins.training.module import backend_of
+from ccl_plugins.training.optimizers import parameter_groups
+from ccl_plugins.training.parts import Parts
+from ccl_plugins.training.sampling import Batches, Consumed, EpochSampler
+from ccl_plugins.training.settings import FitSettings
+from ccl_plugins.training.tables import Tables
+
+
+def rehearse(parts: Parts, split: Any, settings: FitSettings) -> None:
+    """Fit the tables that do not depend on the networks, and make the sampler and the groups of parameters.
+
+    Warnings are left to the training itself.
+
+    Raises:
+        ValueError: For missing values, and for settings that do not suit data or networks.
+    """
+    tables = Tables(parts.conditions, len(split), settings.seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tables.tables = tables.once(split)
+    if all(c.refresh == "batch" or name in tables for name, c in parts.conditions.items()):
+        sampler = EpochSampler(parts, tables, settings)
+        Batches(sampler, Consumed(), settings.batch_size, 0, settings.processes)
+    given = settings.optimizer
+    parameter_groups(parts.method, parts.objective, given["decay"], given["layer_decay"])
+    backend_of(settings)

@@ -1,0 +1,143 @@
+"""Lightning's own callbacks and loggers work as they do in any other project."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pytorch_lightning import Callback
+from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint
+from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
+from support.training_fakes import FakeDataset, fit, make_parts
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from ccl_plugins.conditions import Label
+from ccl_plugins.files.checkpoints import read_checkpoint
+from ccl_plugins.runs.layout import Layout
+from ccl_plugins.training import FitResult, FitSettings
+from ccl_plugins.training.checkpointing import by_step
+
+
+def run(out: Path, callbacks: Any = (), resume: bool = False, **options: Any) -> FitResult:
+    """5 steps an epoch."""
+    names = ("logger", "progress")
+    given = {name: options.pop(name) for name in names if name in options}
+    settings = {"epochs": 4, "batch_size": 8, "workers": 0, "log_every": 3, **options}
+    parts = make_parts(dataset=FakeDataset(44), conditions={"condition": Label()})
+    out.mkdir(exist_ok=True)
+    given = {"progress": False, **given}
+    return fit(parts, FitSettings(**settings), out, {}, resume=resume, callbacks=callbacks, **given)
+
+
+class Reads(Callback):
+    """What other callbacks can read, at every hook where Lightning's read it."""
+
+    def __init__(self) -> None:
+        self.steps: list[float] = []
+        self.epochs: list[float] = []
+        self.losses: list[float] = []
+        self.names: set[str] = set()
+
+    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, *_: Any) -> None:
+        self.losses.append(float(outputs["loss"]))
+        self.steps.append(float(trainer.callback_metrics["loss"]))
+
+    def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
+        self.epochs.append(float(trainer.callback_metrics["loss"]))
+        self.names |= {*trainer.callback_metrics}
+
+
+def test_loss_and_monitors_are_in_callback_metrics(tmp_path: Path) -> None:
+    reads = Reads()
+    run(tmp_path, [reads])
+    means = torch.tensor(reads.losses).view(4, 5).mean(1)
+    torch.testing.assert_close(torch.tensor(reads.epochs), means)
+    expected = torch.tensor([reads.losses[0]] * 2 + [sum(reads.losses[:3]) / 3] * 2)
+    torch.testing.assert_close(torch.tensor(reads.steps[:4]), expected)
+    assert {"lr", "images_per_second", "condition/condition/values"} <= reads.names
+
+
+def test_a_resumed_epoch_has_the_mean_of_the_whole(tmp_path: Path) -> None:
+    class Stop(Callback):
+        def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
+            if trainer.global_step == 7:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    whole, late = Reads(), Reads()
+    run(tmp_path / "whole", [whole])
+    run(tmp_path / "broken", [Stop()])
+    run(tmp_path / "broken", [late], resume=True)
+    assert late.epochs == whole.epochs[1:]
+
+
+def test_early_stopping_ends_a_run_as_finished(tmp_path: Path) -> None:
+    """With its weights; resuming it trains no further, and without the callback it goes on."""
+
+    def stopping() -> EarlyStopping:
+        return EarlyStopping("loss", patience=1, min_delta=1e9)
+
+    result = run(tmp_path, [stopping()])
+    assert result == FitResult(finished=True, step=10, total=20)
+    assert read_checkpoint(Layout(tmp_path).weights)["step"] == 10
+    assert [path.name for path in by_step(tmp_path / "checkpoints")] == ["step-00000010.ckpt"]
+    logged = EventAccumulator(str(tmp_path)).Reload().Scalars("loss")
+    assert [event.step for event in logged] == [3, 6, 9, 10]
+    assert run(tmp_path, [stopping()], resume=True) == result
+    assert run(tmp_path, resume=True) == FitResult(finished=True, step=20, total=20)
+
+
+def test_an_own_model_checkpoint_does_not_disturb_the_runs(tmp_path: Path) -> None:
+    names = {"filename": "step-{step:08d}", "auto_insert_metric_name": False}
+    best = ModelCheckpoint(monitor="loss", save_top_k=1, **names)  # type: ignore[arg-type]
+    often = ModelCheckpoint(every_n_train_steps=2, save_last=True)
+    inside = ModelCheckpoint(tmp_path / "own" / "checkpoints", filename="step-{step}")
+    run(tmp_path / "own", [best, often, inside], checkpoint_every=2)
+    run(tmp_path / "without", checkpoint_every=2)
+    found = [path.name for path in by_step(tmp_path / "own" / "checkpoints")]
+    assert found == [path.name for path in by_step(tmp_path / "without" / "checkpoints")]
+    assert Path(best.best_model_path).parent == tmp_path / "own" / "lightning" / "checkpoints"
+    assert read_checkpoint(Path(best.best_model_path))["global_step"] in (5, 10, 15, 20)
+    assert Path(often.last_model_path).exists()
+    assert Path(inside.best_model_path).parent == tmp_path / "own" / "checkpoints"
+    weights = [read_checkpoint(Layout(tmp_path / n).weights) for n in ("own", "without")]
+    torch.testing.assert_close(weights[0]["method"], weights[1]["method"], rtol=0, atol=0)
+    assert run(tmp_path / "own", epochs=5, resume=True).step == 25
+
+
+def test_a_model_checkpoint_without_logger_does_not_disturb_the_runs(tmp_path: Path) -> None:
+    own = ModelCheckpoint(monitor="loss")
+    run(tmp_path, [own], logger=False)
+    assert Path(own.best_model_path).parent == tmp_path / "lightning" / "checkpoints"
+    assert not list(tmp_path.glob("events.*"))
+
+
+def test_a_learning_rate_monitor_logs(tmp_path: Path) -> None:
+    run(tmp_path, [LearningRateMonitor("step")])
+    names = EventAccumulator(str(tmp_path)).Reload().Tags()["scalars"]
+    assert any(name.startswith("lr-AdamW") for name in names)
+
+
+def test_a_logger_may_be_passed(tmp_path: Path) -> None:
+    written = CSVLogger(tmp_path / "csv")
+    board = TensorBoardLogger(tmp_path / "board", name="a", version=0)
+    run(tmp_path / "run", logger=[written, board])
+    assert not list((tmp_path / "run").glob("events.*"))
+    with open(Path(written.log_dir) / "metrics.csv") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["step"] for row in rows if row["loss"]] == ["3", "6", "9", "12", "15", "18", "20"]
+    assert any(row["condition/condition/values"] for row in rows)
+    logged = EventAccumulator(str(tmp_path / "board" / "a" / "version_0")).Reload()
+    assert [event.step for event in logged.Scalars("loss")] == [3, 6, 9, 12, 15, 18, 20]
+
+
+@pytest.mark.parametrize("logger", ["csv", [1], 3])
+def test_what_is_no_logger_is_refused(tmp_path: Path, logger: Any) -> None:
+    from ccl_plugins.runs.train import _loggers
+
+    with pytest.raises(TypeError, match="logger must be True"):
+        _loggers(logger)

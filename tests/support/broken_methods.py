@@ -1,0 +1,220 @@
+"""Methods that break one law each; importable, for other processes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from ccl_plugins.methods import MoCoV2, SimCLR
+from ccl_plugins.pairs import in_batch, with_keys
+from ccl_plugins.protocols import Embedded
+
+
+class Sound(SimCLR):
+    """SimCLR."""
+
+    def __init__(self, *, backbone: nn.Module) -> None:
+        super().__init__(16, 8, backbone=backbone)
+
+    EXAMPLE = {}  # noqa: RUF012  a constant of a test
+
+
+class SoundKeys(MoCoV2):
+    """MoCo v2."""
+
+    EXAMPLE = {}  # noqa: RUF012  a constant of a test
+
+    def __init__(self, *, backbone: nn.Module) -> None:
+        super().__init__(16, 8, queue_size=32, backbone=backbone)
+
+
+class Flat(Sound):
+    """Features of all views in one row."""
+
+    def embed(self, views):
+        embedded = super().embed(views)
+        return replace(embedded, features=embedded.features.flatten(0, 1))
+
+
+class Relative(Sound):
+    """Features that depend on the batch."""
+
+    def encode(self, x):
+        features = super().encode(x)
+        return features - features.mean(0)
+
+
+class Misplaced(Sound):
+    """The index of the sample before."""
+
+    def pairs(self, embedded, condition, index):
+        return super().pairs(embedded, condition, index.roll(1))
+
+
+class MisplacedKeys(SoundKeys):
+    """The key of the sample before."""
+
+    def pairs(self, embedded, condition, index):
+        first = embedded.keys[:, :1] + 0 * embedded.keys
+        return super().pairs(replace(embedded, keys=first.cumsum(1)), condition, index)
+
+
+class Unused(Sound):
+    """Has an unused layer."""
+
+    def __init__(self, *, backbone: nn.Module) -> None:
+        super().__init__(backbone=backbone)
+        self.unused = nn.Linear(2, 2)
+
+
+class LearnedKeys(SoundKeys):
+    """With a gradient through the keys."""
+
+    def pairs(self, embedded, condition, index):
+        pairs = super().pairs(embedded, condition, index)
+        return replace(pairs, keys=pairs.keys + 0 * pairs.anchors.sum())
+
+
+class Growing(Sound):
+    """Changes weights with the queue."""
+
+    @torch.no_grad()
+    def enqueue(self, pairs):
+        for parameter in self.parameters():
+            parameter *= 0.9
+
+
+class Forgetful(Sound):
+    """Counts steps outside its state dict."""
+
+    age = 0
+
+    def embed(self, views):
+        embedded = super().embed(views)
+        return replace(embedded, projections=embedded.projections + self.age)
+
+    def after_step(self, step, total):
+        self.age += 1
+
+
+class StopsShort(Sound):
+    """Fails in the last step."""
+
+    def after_step(self, step, total):
+        if step + 1 == total:
+            raise ZeroDivisionError
+
+
+class Alone(SoundKeys):
+    """Compares with the keys of its own process, and gathers the queue alone."""
+
+    def pairs(self, embedded, condition, index):
+        given = (embedded.projections, embedded.keys, condition, index, embedded.features)
+        return self.queue.add_to(with_keys(*given, first_key_view=1))
+
+
+class AloneInBatch(Sound):
+    """SimCLR on each process by itself."""
+
+    def pairs(self, embedded, condition, index):
+        return in_batch(embedded.projections, condition, index, embedded.features)
+
+
+class KeysAlone(SoundKeys):
+    """A queue of keys and indices without conditions."""
+
+    def pairs(self, embedded, condition, index):
+        return replace(super().pairs(embedded, condition, index), queue_condition={})
+
+
+class FirstConditions(SoundKeys):
+    """Enqueues the conditions of the sample before."""
+
+    def enqueue(self, pairs):
+        rolled = {
+            name: rows.roll(1, -2 if rows.ndim == 3 else 0)
+            for name, rows in pairs.condition.items()
+        }
+        super().enqueue(replace(pairs, condition=rolled))
+
+
+class NeverReadsAgain(SoundKeys):
+    """Keeps the conditions of an epoch for ever."""
+
+    def read_conditions(self, look_up):
+        pass
+
+
+class Unsaved(SoundKeys):
+    """A queue whose conditions are in no checkpoint."""
+
+    def state_dict(self, *args, **kwargs):
+        found = super().state_dict(*args, **kwargs)
+        return {k: x for k, x in found.items() if not k.startswith("queue.condition:embedding")}
+
+
+class SimSiam(nn.Module):
+    """Predictor and stopped gradient, without keys of another encoder and without negatives."""
+
+    EXAMPLE = {}  # noqa: RUF012  a constant of a test
+
+    def __init__(self, *, backbone: nn.Module) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.head = nn.Linear(backbone.num_features, 8, bias=False)
+        self.predictor = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8, bias=False))
+
+    def encode(self, x):
+        return self.backbone(x)
+
+    def project(self, x):
+        return self.head(self.encode(x))
+
+    def embed(self, views):
+        features = torch.stack([self.encode(view) for view in views])
+        projections = self.head(features)
+        return Embedded(features, self.predictor(projections), projections.detach())
+
+    def pairs(self, embedded, condition, index):
+        given = (embedded.projections, embedded.keys, condition, index, embedded.features)
+        pairs = with_keys(*given, first_key_view=0, gather_distributed=True)
+        return replace(pairs, negative=torch.zeros_like(pairs.own()))
+
+    def enqueue(self, pairs):
+        pass
+
+    def after_step(self, step, total):
+        pass
+
+
+BROKEN = {
+    Sound: set(),
+    SoundKeys: set(),
+    Flat: {"embeds_views"},
+    Relative: {"evaluation_looks_at_each_image_alone", "two_processes_equal_one"},
+    Misplaced: {"own_keys_are_at_own_positions", "two_processes_equal_one"},
+    MisplacedKeys: {"own_keys_are_at_own_positions", "two_processes_equal_one"},
+    Unused: {"gradient_reaches_every_weight"},
+    LearnedKeys: {"gradient_reaches_every_weight"},
+    Growing: {"only_buffers_are_enqueued"},
+    Forgetful: {"a_resumed_run_goes_on_as_it_would_have"},
+    Alone: {"two_processes_equal_one"},
+    AloneInBatch: {"two_processes_equal_one"},
+    KeysAlone: {
+        "a_queue_keeps_the_conditions_of_its_keys",
+        "a_resumed_run_goes_on_as_it_would_have",
+        "goes_through_an_epoch",
+        "gradient_reaches_every_weight",
+        "two_processes_equal_one",
+    },
+    FirstConditions: {
+        "a_queue_keeps_the_conditions_of_its_keys",
+        "a_resumed_run_goes_on_as_it_would_have",
+    },
+    NeverReadsAgain: {"a_queue_keeps_the_conditions_of_its_keys"},
+    Unsaved: {"a_resumed_run_goes_on_as_it_would_have", "only_buffers_are_enqueued"},
+    SimSiam: set(),
+    StopsShort: {"goes_through_an_epoch"},
+}
