@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import typing
-from collections.abc import Callable, Collection, Mapping
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
+from .annotations import resolve
 from .errors import InvalidParameter, InvalidSpec
 from .hints import Mismatch, Reader, accept, describe
 from .quoting import represented
@@ -19,7 +19,7 @@ REQUIRED = inspect.Parameter.empty
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter: its hint as a type (``Any`` if it cannot be resolved) and as written (`text`)."""
+    """A parameter: its hint as a type (``Any`` without one) and as written (`text`)."""
 
     name: str
     hint: Any
@@ -48,7 +48,8 @@ def schema(target: Callable[..., Any], supplied: Collection[str] = ()) -> Schema
     """The schema of a class or function; a pipeline supplies the parameters named in ``supplied``.
 
     Raises:
-        InvalidSpec: If it takes ``*args`` or ``**kwargs``, whose names cannot be checked.
+        InvalidSpec: If it takes ``*args`` or ``**kwargs``, whose names cannot be checked, or if a hint
+            cannot be resolved.
     """
     try:
         signature = inspect.signature(target)
@@ -64,27 +65,39 @@ def schema(target: Callable[..., Any], supplied: Collection[str] = ()) -> Schema
             f"the constructor of {target.__name__} takes '{stars}{variadic[0].name}'; "
             "every parameter must be named, for names and types to be checked"
         )
-    init = inspect.getattr_static(target, "__init__") if isinstance(target, type) else target
-    names = getattr(inspect.unwrap(init), "__globals__", {})
-    parameters = [_parameter(p, names) for p in found]
+    parameters = [_parameter(p, target) for p in found]
     return Schema(
         tuple(p for p in parameters if p.name not in supplied),
         tuple(p for p in parameters if p.name in supplied),
     )
 
 
-def _parameter(found: inspect.Parameter, names: dict[str, Any]) -> Parameter:
+def _parameter(found: inspect.Parameter, target: Callable[..., Any]) -> Parameter:
     written = found.annotation
     if written is REQUIRED:
         return Parameter(found.name, Any, "", found.default)
-    try:
-        # One at a time, so that a hint imported for type checkers only does not affect the others.
-        holder = SimpleNamespace(__annotations__={found.name: written})
-        hint = typing.get_type_hints(holder, globalns=names)[found.name]
-    except Exception:  # evaluating a hint can raise anything; such a parameter is not checked
-        hint = Any
+    hint = resolve(found.name, written, _namespaces(target, found.name))
     text = written if isinstance(written, str) else describe(written)
     return Parameter(found.name, hint, text, found.default)
+
+
+def _namespaces(target: Callable[..., Any], parameter: str) -> Iterator[dict[str, Any]]:
+    """The globals of the modules that may have written the hint of a parameter."""
+    if not isinstance(target, type):
+        yield getattr(inspect.unwrap(target), "__globals__", {})
+        return
+    for (
+        base
+    ) in target.__mro__:  # the fields of a dataclass may be those of a base in another module
+        if "__dataclass_fields__" in vars(base) and parameter in inspect.get_annotations(base):
+            yield vars(sys.modules[base.__module__])
+    for name in ("__init__", "__new__"):
+        function = inspect.getattr_static(target, name)
+        function = getattr(function, "__func__", function)
+        yield getattr(inspect.unwrap(function), "__globals__", {})
+    for base in target.__mro__:
+        if base.__module__ in sys.modules:
+            yield vars(sys.modules[base.__module__])
 
 
 def fill(

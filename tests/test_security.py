@@ -22,6 +22,7 @@ SOURCES = sorted(
 OPENS_MODULES = {
     "registry/spec.py": "the class of a component that was chosen",
     "registry/discovery.py": "the module of a plug-in's hooks",
+    "registry/annotations.py": "what the module of a chosen component imports for type checkers",
     "ccl_plugins/_engine.py": "the registry",
     "ccl_plugins/__init__.py": "a part of the face",
 }

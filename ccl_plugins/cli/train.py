@@ -51,11 +51,13 @@ class Job:
         file: The file.
         folder: The folder of its run.
         settings: Settings of ``[fit]`` in place of the file's.
+        changes: Other values in place of the file's.
     """
 
     file: str
     folder: Path
     settings: Mapping[str, Any]
+    changes: Sequence[tuple[Sequence[str], Any]] = ()
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -99,7 +101,8 @@ def _run(options: argparse.Namespace) -> int:
     if is_first():
         print(compared(results))
     if isinstance(stopped, RunInterrupted):
-        print(f"ccl: {stopped}", file=sys.stderr)
+        if is_first():
+            print(f"ccl: {stopped}", file=sys.stderr)
         return 130
     if stopped is not None:
         raise stopped
@@ -108,9 +111,35 @@ def _run(options: argparse.Namespace) -> int:
 
 def _jobs(options: argparse.Namespace) -> list[Job]:
     """What is to be trained: each file, with each seed."""
+    from ccl_plugins.pipeline.overrides import parse
+
     settings = {k: v for k in _SETTINGS if (v := getattr(options, k)) is not None}
-    named = zip(_names(options.files), options.files, strict=True)
-    return [Job(file, Path(options.out).expanduser() / name, settings) for name, file in named]
+    changes = [parse(text) for text in options.set]
+    given = [*settings, *(["seed"] if options.seeds else [])]
+    for keys, _ in changes:
+        if keys[0] == "fit" and keys[1:2] and keys[1] in given:
+            raise Mistake(f"--set {'.'.join(keys)} and the option for {keys[1]}: give one of them")
+    if options.seeds and "seed" in settings:
+        raise Mistake("--seed is one seed, and --seeds are several: give one of them")
+    jobs = []
+    for name, file in zip(_names(options.files), options.files, strict=True):
+        for seed in options.seeds or [None]:
+            folder = name if seed is None else f"{name}-seed-{seed}"
+            own = settings if seed is None else {**settings, "seed": seed}
+            jobs.append(Job(file, Path(options.out).expanduser() / folder, own, changes))
+    places = [os.path.realpath(job.folder) for job in jobs]
+    for job, place in zip(jobs, places, strict=True):
+        if places.count(place) > 1:
+            raise Mistake(f"{job.file}: two runs would have the folder {job.folder}: rename a file")
+    return jobs
+
+
+def _seeds(text: str) -> list[int]:
+    """``0,1,2`` as different whole numbers."""
+    seeds = [int(word) for word in text.split(",")]
+    if len(set(seeds)) < len(seeds) or min(seeds) < 0:
+        raise ValueError
+    return seeds
 
 
 def _names(files: Sequence[str]) -> list[str]:
@@ -143,7 +172,7 @@ def _checked(jobs: Sequence[Job], options: argparse.Namespace) -> list[Plan]:
     def compose(job: Job) -> None:
         if options.resume:
             check_installed(job.folder)
-        pipeline = Pipeline.from_toml(job.file, **job.settings)
+        pipeline = Pipeline.from_toml(job.file, changes=job.changes, **job.settings)
         existing = {"resume": options.resume, "overwrite": options.overwrite}
         plans.append(check(pipeline, job.folder, **existing))
 
@@ -180,7 +209,7 @@ def _train(
     from ccl_plugins.training.monitor import NotFinite
 
     pipeline: Any = plan.pipeline
-    if not quiet:
+    if not quiet and is_first():
         print(f"{job.file}: {pipeline.choices['objective']!r} -> {job.folder}", file=sys.stderr)
 
     def tell(metrics: Mapping[str, float]) -> None:
@@ -216,6 +245,19 @@ COMMAND = Command(
     *(
         argument(f"--{name.replace('_', '-')}", type=kind, help=f"in place of the file's {name}")
         for name, kind in _VALUES.items()
+    ),
+    argument(
+        "--seeds",
+        type=_seeds,
+        metavar="0,1,2",
+        help="train each file with each of these seeds, into DIR/NAME-seed-0, ...",
+    ),
+    argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="in place of a value of the file, as objective.kernel.scale=0.2; may be repeated",
     ),
     argument("--compile", action="store_const", const=True, help="compile networks and objective"),
     argument(

@@ -48,12 +48,38 @@ def read_npy(path: str | Path) -> Tensor:
         raise ValueError(f"{path} is no array of numbers: {error}") from error
     if array.dtype.kind not in NUMBERS:
         raise ValueError(f"{path} is no array of numbers: its values are of type {array.dtype}")
-    return from_numpy(array)
+    return from_numpy(array, str(path))
 
 
-def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
-    """A copy of an array of numbers; whole numbers as long, since torch lacks some of their types."""
+UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
+"""Types that most functions of torch do not take."""
+
+
+def from_numpy(array: np.ndarray[Any, Any], place: str = "an array") -> Tensor:
+    """A copy of an array of numbers; whole numbers as long, since torch lacks some of their types.
+
+    Args:
+        array: The array.
+        place: What it is, for errors.
+
+    Raises:
+        ValueError: For a whole number of 2^63 or more, which long does not hold.
+    """
+    if array.dtype == np.uint64 and (beyond := array >= 2**63).any():
+        raise ValueError(
+            f"{place} holds {array[beyond].flat[0]}, and whole numbers must be below 2^63: number its"
+            " different values from 0, as numpy.unique(..., return_inverse=True) does"
+        )
     return torch.from_numpy(array.astype(np.int64 if array.dtype.kind in "iu" else array.dtype))
+
+
+def signed(values: Tensor, place: str) -> Tensor:
+    """A tensor of unsigned whole numbers as long; others as they are.
+
+    Raises:
+        ValueError: As `from_numpy`.
+    """
+    return from_numpy(values.cpu().numpy(), place) if values.dtype in UNSIGNED else values
 
 
 def as_numbers(values: Any, name: str) -> Tensor:
@@ -63,6 +89,7 @@ def as_numbers(values: Any, name: str) -> Tensor:
         ValueError: For words, and rows of different lengths.
     """
     try:
-        return torch.as_tensor(values)
+        found = torch.as_tensor(values)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold numbers, not {values!r:.80}: {error}") from error
+    return signed(found, name)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
-from ccl_plugins.files.arrays import NUMBERS, from_numpy
+from ccl_plugins.files.arrays import NUMBERS, from_numpy, signed
 from ccl_plugins.files.tables import choose
 from ccl_plugins.metadata.values import as_value_type
 from ccl_plugins.protocols import VALUE_TYPES, ValueType
@@ -83,7 +83,10 @@ def tensor_columns(metadata: Mapping[str, Any]) -> dict[str, Tensor]:
     """Metadata columns as tensors: tensors unchanged, others as `encode` gives them."""
     rest = {name: c for name, c in metadata.items() if not isinstance(c, Tensor)}
     encoded = encode(rest).tables[0]
-    return {name: encoded.get(name, column) for name, column in metadata.items()}
+    return {
+        name: encoded[name] if name in encoded else signed(column, f"column {name!r}")
+        for name, column in metadata.items()
+    }
 
 
 def class_ids(metadata: Mapping[str, Any], name: str) -> Tensor:
@@ -124,11 +127,11 @@ def _encode_words(
 def _read(name: str, values: Any) -> Any:
     """A list of words, or a tensor: bool, long, or float with NaN for missing values."""
     if isinstance(values, Tensor):
-        return values
+        return signed(values, f"column {name!r}")
     if hasattr(values, "dtype"):  # numpy's arrays, and the columns of data frames
         array = np.asarray(values)
         if array.dtype.kind in NUMBERS:
-            return from_numpy(array)
+            return from_numpy(array, f"column {name!r}")
         values = array.tolist()
     values = list(values)
     if not any(isinstance(value, str) for value in values):
@@ -153,9 +156,10 @@ def _numbers(name: str, values: list[Any]) -> Tensor:
     filled = [float("nan") if value is None else value for value in _flat(values)]
     try:
         numbers = torch.as_tensor(np.asarray(filled))
-        return numbers if first is None else numbers.reshape(len(values), first, *numbers.shape[1:])
     except (TypeError, ValueError) as error:
         raise ValueError(f"column {name!r} holds neither numbers nor words: {error}") from error
+    numbers = signed(numbers, f"column {name!r}")
+    return numbers if first is None else numbers.reshape(len(values), first, *numbers.shape[1:])
 
 
 def _flat(values: Sequence[Any]) -> list[Any]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
+from ccl_plugins.files.arrays import signed
 from ccl_plugins.protocols import VALUE_TYPES, Missing, ValueType
 
 
@@ -75,7 +76,7 @@ def check_values(
     if values.is_complex():
         raise ValueError(f"{place} has complex values; its value type is {value_type}")
     check_policy(missing, value_type)
-    values = values.detach()
+    values = signed(values.detach(), place)
     lost = missing_entries(values, value_type)
     if missing == "error":
         remedy = (
@@ -116,6 +117,12 @@ def as_value_type(place: str, values: Tensor, value_type: ValueType, missing: Te
         refuse_rows(place, values, other, "other", "multi_label values are 0 or 1")
         return values.float().masked_fill(missing, torch.nan)
     if values.is_floating_point():
+        exact = 2 / torch.finfo(values.dtype).eps
+        large = (values.abs() >= exact) & ~missing
+        remedy = (
+            f"{values.dtype} holds only whole numbers below {exact:.0f} exactly; give whole numbers"
+        )
+        refuse_rows(place, values, large, "inexact", remedy)
         fractional = (values != values.round()) & ~missing
         refuse_rows(place, values, fractional, "fractional", "class ids are whole numbers")
     return values.masked_fill(missing, -1).long()

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from ccl_plugins.files.arrays import UNSIGNED
 from ccl_plugins.protocols import ValueType
 
 Wanted: TypeAlias = Mapping[str, Sequence[ValueType]]
@@ -98,6 +99,7 @@ def _values(
             f"{key} must have one row per sample, (b,) or (b, c) with b = {views.shape[1]},"
             f" not {tuple(z.shape)}"
         )
+    z = z.long() if z.dtype in UNSIGNED else z  # 2^63 and more become negative
     if value_type_of(z) not in accepted:
         raise TypeError(
             f"{name} needs a {' or '.join(accepted)} condition, but {key} is {value_type_of(z)}"

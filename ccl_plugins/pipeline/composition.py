@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,6 +12,7 @@ from ccl_plugins._engine import engine
 from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.variables import place_of, variables
 from ccl_plugins.pipeline import requirements
+from ccl_plugins.pipeline.overrides import override
 from ccl_plugins.pipeline.record import plugins_of
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 SINGLE = ("dataset", "views", "backbone", "method", "objective", "sampler")
 """The kinds of which a pipeline has exactly one."""
+
+TABLES = (*SINGLE, "condition", "conditions", "evaluate", "fit")
+"""The tables of a configuration."""
 
 SCHEMA = 1
 """The version of the record's layout."""
@@ -191,9 +195,8 @@ class Composition:
         where = where or "pipeline"
         if not isinstance(data, Mapping):
             raise engine.InvalidConfig(f"{where}: must be a table, not {engine.represented(data)}")
-        allowed = (*SINGLE, "condition", "conditions", "evaluate", "fit")
         tables = {k: v for k, v in data.items() if k not in ("schema", "plugins", "callbacks")}
-        engine.known_keys(tables, allowed, where)
+        engine.known_keys(tables, TABLES, where)
         if data.get("schema", SCHEMA) != SCHEMA:
             raise engine.InvalidConfig(
                 f"{where}: unknown schema {engine.represented(data['schema'])};"
@@ -209,17 +212,25 @@ class Composition:
         return cls(**tables)
 
     @classmethod
-    def from_toml(cls, path: str | Path, **settings: Any) -> Self:
+    def from_toml(
+        cls,
+        path: str | Path,
+        *,
+        changes: Iterable[tuple[Sequence[str], Any]] = (),
+        **settings: Any,
+    ) -> Self:
         """A pipeline from a TOML file.
 
         Args:
             path: The file.
+            changes: Keys and value of each value in place of the file's:
+                ``(("objective", "kernel", "scale"), 0.2)``.
             settings: Settings of training in place of those in its ``[fit]`` table.
 
         Raises:
             InvalidConfig: For a file that is no TOML, or with an unknown table or key.
         """
-        tables = engine.read_toml(path)
+        tables = override(engine.read_toml(path), changes, TABLES)
         fit = tables.get("fit", {})
         if settings and isinstance(fit, Mapping):
             tables["fit"] = {**fit, **settings}

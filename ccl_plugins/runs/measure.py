@@ -53,10 +53,18 @@ def _checked(evaluator: Any, found: Any) -> Mapping[str, float]:
 
 
 def log(folder: Path, metrics: Mapping[str, float], step: int) -> None:
-    """Write metrics as TensorBoard events ``evaluation/<name>`` of a step; 0 is before training."""
+    """Write metrics as TensorBoard events ``evaluation/<name>`` of a step; 0 is before training.
+
+    They take the place of those that were measured before at this step.
+    """
     from torch.utils.tensorboard import SummaryWriter
 
-    if metrics:
-        with SummaryWriter(str(folder)) as writer:
-            for name, value in metrics.items():
-                writer.add_scalar(f"evaluation/{name}", value, step)
+    if not metrics:
+        return
+    suffix = f".evaluation-{step}"
+    earlier = list(folder.glob(f"events.out.tfevents.*{suffix}"))
+    with SummaryWriter(str(folder), filename_suffix=suffix) as writer:
+        for name, value in metrics.items():
+            writer.add_scalar(f"evaluation/{name}", value, step)
+    for file in earlier:
+        file.unlink()

@@ -30,8 +30,15 @@ def check_is_built_from_its_example(subject: Subject) -> None:
 
 
 def check_hints_its_parameters(subject: Subject) -> None:
-    """Every parameter must have a type hint, against which its values are checked."""
-    bare = [p.name for p in registry().schema(subject.spec).parameters if not p.text]
+    """Every parameter must have a type hint that can be resolved, against which its values are checked.
+
+    What it names may be imported under ``if TYPE_CHECKING:``.
+    """
+    try:
+        parameters = registry().schema(subject.spec).parameters
+    except engine.InvalidSpec as error:
+        raise AssertionError(str(error)) from error
+    bare = [p.name for p in parameters if not p.text]
     require(not bare, f"no type hint for {', '.join(bare)}")
 
 

@@ -30,7 +30,7 @@ def test_a_record_holds_every_parameter_as_json_has_it(toy):
         "either": 1,
         "free": {"a": [1, None]},
         "unhinted": None,
-        "unresolvable": None,
+        "late": None,
     }
 
 

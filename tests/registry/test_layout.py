@@ -16,6 +16,7 @@ MODULES = [
     "choice",
     "params",
     "hints",
+    "annotations",
     "source",
     "config",
 ]

@@ -58,13 +58,13 @@ def test_values_arrive_as_the_hint_says(toy):
         "either": 1,
         "free": [1],
         "unhinted": "x",
-        "unresolvable": 5,
+        "late": None,
     }
     values = toy.create("kernel", "many", **given).values
     assert values["path"] == Path("a/b")
     assert [type(values[k]) for k in ("number", "rate", "either")] == [int, float, int]
     assert (values["sizes"], values["pair"], values["options"]) == ((3, 4), (1.0, 2.0), {"a": 1.0})
-    assert (values["free"], values["unhinted"], values["unresolvable"]) == ([1], "x", 5)
+    assert (values["free"], values["unhinted"], values["late"]) == ([1], "x", None)
 
 
 def test_a_float_of_numpy_is_a_float(toy):

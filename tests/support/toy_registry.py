@@ -11,7 +11,7 @@ import pluggy
 from registry import ComponentSpec, Kind, Project, Registry
 
 if TYPE_CHECKING:
-    from nowhere import Unresolvable
+    from decimal import Decimal as Precise
 
 
 class Kernel(Protocol):
@@ -67,7 +67,7 @@ class Many(Identity):
         either: int | float = 1,
         free: Any = None,
         unhinted=None,
-        unresolvable: Unresolvable = None,
+        late: Precise | None = None,
     ) -> None:
         self.values = {k: v for k, v in locals().items() if k != "self"}
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
+import statistics
 from pathlib import Path
 
 import pytest
@@ -40,12 +42,10 @@ def train(*words):
 def rows(text):
     """The rows of a printed table, as their cells by heading."""
     head, *lines = text.splitlines()
-    starts = [head.index(name) for name in head.split()] + [None]
+    names = list(re.finditer(r"\S+", head))
+    ends = [name.start() for name in names[1:]] + [None]
     return [
-        {
-            name: line[a:b].strip()
-            for name, a, b in zip(head.split(), starts, starts[1:], strict=False)
-        }
+        {name[0]: line[name.start() : end].strip() for name, end in zip(names, ends, strict=True)}
         for line in lines
     ]
 
@@ -258,3 +258,115 @@ def test_a_damaged_run_among_several_is_one_failure(capsys):
     assert "holds no weights: training stopped before its first checkpoint" in states["runs/c"]
     assert "holds no run" in states["runs/d"]
     assert len(said.err.splitlines()) == 3
+
+
+def test_files_of_one_name_in_different_folders_get_folders_of_their_own(capsys):
+    files = [write(name) for name in ("x", "a/x", "b/x", "y")]
+    assert train(*files, "--epochs", "1") == 0
+    here = Path.cwd().name
+    assert {path.name for path in Path("runs").iterdir()} == {f"{here}-x", "a-x", "b-x", "y"}
+    capsys.readouterr()
+    assert train("a/x.toml", "./a/x.toml", "--overwrite") == 2
+    assert capsys.readouterr().err == "ccl: a/x.toml is given twice\n"
+
+
+def test_seeds_are_one_row_with_mean_and_deviation(capsys):
+    files = [write("x"), write("y", ("hidden = [8]", "hidden = [6]"))]
+    assert train(*files, "--seeds", "0,1,5") == 0
+    printed = rows(capsys.readouterr().out)
+    assert [(row["RUN"], row["N"]) for row in printed] == [
+        ("runs/x-seed-*", "3"),
+        ("runs/y-seed-*", "3"),
+    ]
+    runs = [ccl.load(f"runs/x-seed-{seed}") for seed in (0, 1, 5)]
+    assert [run.pipeline.settings.seed for run in runs] == [0, 1, 5]
+    assert main(["evaluate", *(str(run.path) for run in runs), "runs/y-seed-1", "--json"]) == 0
+    three, one = json.loads(capsys.readouterr().out)
+    for time, found in (
+        ("before", [run.before["knn/top1"] for run in runs]),
+        ("after", [ccl.load(run.path).metrics["knn/top1"] for run in runs]),
+    ):
+        assert three[time] == pytest.approx(statistics.fmean(found))
+        assert three[f"{time}_deviation"] == pytest.approx(statistics.stdev(found))
+        shown = f"{three[time]:.4g} ± {three[f'{time}_deviation']:.2g}"
+        assert printed[0][time.upper()] == shown
+    assert (three["n"], three["run"]) == (3, "runs/x-seed-*")
+    assert (one["n"], one["run"], one["after_deviation"]) == (1, "runs/y-seed-1", None)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--seeds 0,1 --seed 3", "--seed is one seed, and --seeds are several"),
+        ("--seeds 0,1 --set fit.seed=3", "--set fit.seed and the option for seed"),
+        ("--epochs 2 --set fit.epochs=3", "--set fit.epochs and the option for epochs"),
+        (
+            "--set objectiv.temperature=1",
+            "x.toml: unknown key 'objectiv'. Did you mean 'objective'?",
+        ),
+        ("--set objective.temperatur=1", "Did you mean 'temperature'?"),
+        (
+            "--set hidden=[4]",
+            "unknown key 'hidden'. Did you mean backbone.hidden or method.hidden?",
+        ),
+        ("--set epochs=3", "unknown key 'epochs'. Did you mean fit.epochs?"),
+        ("--set fit.epoch=3", "unknown key 'epoch'. Did you mean 'epochs'?"),
+        ("--set fit.epochs.more=3", "fit.epochs is 1, which has no 'more'"),
+        ("--set evaluate.1.k=3", "there is no evaluate.1; there are evaluate.0"),
+        ("--set fit.epochs=1=2", "'fit.epochs=1=2': "),
+        ("--set fit.epochs", "'fit.epochs': there is no '='"),
+        ("--set =3", "'=3': "),
+        ("--set fit.epochs=many", "epochs must be a whole number"),
+    ],
+)
+def test_a_wrong_value_on_the_command_line_is_one_line_that_names_what_is_near(words, said, capsys):
+    assert train(write("x"), *words.split()) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("seeds", ["0,0", "-1", "a", ""])
+def test_seeds_are_different_whole_numbers(seeds, capsys):
+    with pytest.raises(SystemExit):
+        train(write("x"), f"--seeds={seeds}")
+    assert "--seeds" in capsys.readouterr().err
+
+
+def test_values_of_the_command_line_are_in_the_record(capsys):
+    values = (
+        "objective.temperature=0.3",
+        "objective.temperature=0.4",
+        "backbone.hidden=[6, 6]",
+        "evaluate.0.k=5",
+        "sampler=uniform",
+        "fit.optimizer.lr=1e-2",
+        'fit.schedule={name = "constant"}',
+    )
+    assert train(write("x"), *(word for value in values for word in ("--set", value))) == 0
+    record = json.loads(Path("runs/x/pipeline.json").read_text())
+    assert record["objective"]["temperature"] == 0.4
+    assert record["backbone"]["hidden"] == [6, 6]
+    assert record["evaluate"][0]["k"] == 5
+    assert record["fit"]["optimizer"]["lr"] == 0.01
+    assert record["fit"]["schedule"]["name"] == "constant"
+    assert Path("x.toml").read_text() == TOML
+
+
+def test_a_run_without_a_checkpoint_is_replaced_without_overwrite(capsys):
+    """It was killed before its first checkpoint: there is a record, and there are events."""
+    file = write("x", ("workers = 0", "workers = 0, seed = 3"))
+    assert train(file) == 0
+    shutil.rmtree("runs/x/checkpoints")
+    Path("runs/x/weights.pt").unlink()
+    Path("runs/x/notes.txt").write_text("mine")
+    old = {*Path("runs/x").glob("events*")}
+    write("x")
+    assert train(file) == 0
+    assert old
+    assert not old & {*Path("runs/x").glob("events*")}
+    assert Path("runs/x/notes.txt").read_text() == "mine"
+    assert ccl.load("runs/x").pipeline.settings.seed == 0
+    capsys.readouterr()
+    assert train(file) == 2
+    assert "runs/x already holds a run" in capsys.readouterr().err

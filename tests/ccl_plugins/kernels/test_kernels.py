@@ -221,8 +221,11 @@ def test_precomputed_refuses_what_is_no_matrix_and_no_index(tmp_path):
         (lambda: RBF(0.0), "scale must be a finite number above 0, not 0.0"),
         (lambda: RBF("mean"), "\"median\", not 'mean'"),
         (lambda: Laplacian(norm=3), "norm must be 1 or 2, not 3"),
-        (lambda: Linear("median"), "normalize=True"),
-        (lambda: Polynomial(scale="median"), "normalize=True"),
+        (lambda: Laplacian(0.0), "scale must be a finite number above 0, not 0.0"),
+        (lambda: Linear("median"), "the linear kernel has no distances .* normalize=True"),
+        (lambda: Polynomial(scale="median"), "the polynomial kernel has no .* normalize=True"),
+        (lambda: Linear(0.0), "scale must be a finite number above 0"),
+        (lambda: Polynomial(coef0=-1.0), "coef0 must be a finite number, 0 or more, not -1.0"),
         (lambda: Polynomial(degree=0), "degree must be 1 or more, not 0"),
         (lambda: Product([]), "one or more kernels"),
         (lambda: Sum([RBF()], [1.0, 2.0]), "one number for each of 1 kernels"),
@@ -232,3 +235,37 @@ def test_precomputed_refuses_what_is_no_matrix_and_no_index(tmp_path):
 def test_a_value_out_of_range_is_refused(build, message):
     with pytest.raises(ValueError, match=message):
         build()
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_radial_values_are_the_kernels_wherever_a_distance_determines_them(name):
+    """The members that the diagonal, samplers by distance and combined kernels read."""
+    kernel, z = KERNELS[name], values(5)
+    radial = getattr(kernel, "radial", None)
+    assert (radial is not None) == (name in ("rbf", "laplacian"))
+    if radial is not None:
+        square = (z[:, None] - z).square().sum(-1)
+        torch.testing.assert_close(radial(square), kernel(z, z))
+
+
+def test_a_combination_of_radial_kernels_is_radial():
+    for kernel in (Sum([RBF(3.0), Laplacian(2.0)], [0.5, 2.0]), Product([RBF(), Laplacian()])):
+        z = values(5)
+        square = (z[:, None] - z).square().sum(-1)
+        torch.testing.assert_close(kernel.radial(square), kernel(z, z))
+    assert not hasattr(Sum([RBF(), Cosine()]), "radial")
+
+
+def test_a_kernel_prints_its_settings(tmp_path):
+    assert repr(RBF(0.5)) == "RBF(scale=0.5)"
+    assert repr(Polynomial(2, 0.5)).startswith("Polynomial(degree=2, coef0=0.5, scale=1.0")
+    assert repr(Precomputed("a.npy")) == "Precomputed('a.npy', positive_definite=False)"
+    assert repr(Precomputed(torch.eye(2))) == "Precomputed(..., positive_definite=False)"
+
+
+def test_a_sparse_file_with_entries_outside_of_its_matrix_is_refused(tmp_path):
+    file = tmp_path / "graph.npz"
+    parts = {"row": [0], "col": [7], "format": b"coo", "shape": [3, 3], "data": [1.0]}
+    np.savez(file, **{key: np.array(part) for key, part in parts.items()})
+    with pytest.raises((ValueError, RuntimeError), match=r"exceed|index|size"):
+        Precomputed(str(file))(torch.arange(2), torch.arange(2))

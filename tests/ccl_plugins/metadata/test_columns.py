@@ -6,6 +6,7 @@ import torch
 
 from ccl_plugins.conditions import Column, Label
 from ccl_plugins.metadata.columns import encode, tensor_columns
+from ccl_plugins.metadata.values import check_values
 
 
 def test_words_get_the_same_ids_in_both_splits():
@@ -95,3 +96,34 @@ def test_conditions_read_words():
 
     assert Label().fit(Split(), None, None).tolist() == [1, 0]
     assert Column("bird", value_type="categorical").fit(Split(), None, None).tolist() == [0, 1]
+
+
+HUGE = np.array([2**63 + 5, 2**63 + 6, 7], dtype=np.uint64)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [HUGE, torch.from_numpy(HUGE), HUGE.tolist(), [2**64 - 1, None, 3], [2**53 + 1, None, 2**53]],
+    ids=["array", "tensor", "list", "with a gap", "floats"],
+)
+def test_whole_numbers_that_would_become_others_are_refused(ids):
+    """As -1 they would mean a missing value, as floats two ids would be one."""
+    with pytest.raises(ValueError, match=r"column 'id' .*(below 2\^63|inexact)"):
+        encode({"id": ids})
+
+
+def test_unsigned_numbers_are_class_ids():
+    for dtype in (torch.uint16, torch.uint32, torch.uint64):
+        (found,) = encode({"id": torch.tensor([3, 1, 2], dtype=dtype)}).tables
+        torch.testing.assert_close(found["id"], torch.tensor([3, 1, 2]))
+    largest = [2**62 + 1, 2**62]
+    assert encode({"id": largest}).tables[0]["id"].tolist() == largest
+
+
+def test_a_condition_of_unsigned_ids_is_checked_like_a_column():
+    found = check_values("z", torch.tensor([3, 1], dtype=torch.uint64), "categorical", 2)
+    torch.testing.assert_close(found, torch.tensor([3, 1]))
+    with pytest.raises(
+        ValueError, match=r"condition 'z' holds 9223372036854775813, .* below 2\^63"
+    ):
+        check_values("z", torch.from_numpy(HUGE), "categorical", 3)

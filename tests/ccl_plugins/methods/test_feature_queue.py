@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from ccl_plugins.kernels import Polynomial
 from ccl_plugins.methods.feature_queue import FeatureQueue
+from ccl_plugins.numerics.gram import Statistic, exact_features
 
 
 def write_all(queue, size, batches):
@@ -100,3 +102,16 @@ def test_writing_compiles_once_without_graph_breaks():
         write(*batch)
     torch.testing.assert_close(compiled.state_dict(), plain.state_dict())
     assert counter.frame_count == 1
+
+
+def test_gram_statistics_subtract_nothing_for_places_that_had_no_key_before():
+    """The features of the zeros in an empty place are not 0 under this kernel."""
+    features = exact_features(Polynomial(2, coef0=1.0))
+    assert features(torch.zeros(1, 1)).any()
+    queue = FeatureQueue(7, 2)
+    queue.keep_statistics({"gram": Statistic("z", features)})
+    for step in range(4):  # the third batch wraps
+        queue.write(torch.zeros(3, 2), None, {"z": torch.randn(3, 1)})
+        phi = features(queue.condition("z", torch.zeros(1, 1))[queue.valid])
+        assert len(phi) == min(3 * step + 3, 7)
+        torch.testing.assert_close(queue.grams()["gram"], phi.T @ phi)

@@ -21,6 +21,7 @@ class Backbone(nn.Module):
         self.position = nn.Parameter(torch.zeros(1, 5, 3))
         self.layer = nn.Linear(3, 3)
         self.norm = nn.LayerNorm((5, 3))
+        self.gamma = nn.Parameter(torch.ones(3))  # as LayerScale's: neither a bias nor of a norm
         self.frozen = nn.Parameter(torch.zeros(3, 3), requires_grad=False)
 
     def no_weight_decay(self) -> set[str]:
@@ -46,6 +47,7 @@ def test_only_matrices_decay_and_nothing_of_the_objective() -> None:
     assert named(model, decay) == {"backbone.layer.weight", "head.weight"}
     assert named(model, kept) == {
         "backbone.position",
+        "backbone.gamma",
         "backbone.layer.bias",
         "backbone.norm.weight",
         "backbone.norm.bias",
