@@ -25,8 +25,7 @@ PAGES = [
     ROOT / "README.md",
     DOCS / "tutorial" / "first-pipeline.md",
     DOCS / "how-to" / "choose-a-method.md",
-    DOCS / "how-to" / "write-a-method.md",
-    DOCS / "how-to" / "write-an-objective.md",
+    *sorted((DOCS / "how-to").glob("write-*.md")),
     DOCS / "reference" / "hooks.md",
 ]
 COMPARED = ["sample", "view", "anchor", "key", "own key", "queue", "draw"]
