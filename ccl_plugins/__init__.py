@@ -31,6 +31,36 @@ if TYPE_CHECKING:
     from ccl_plugins.runs.pipeline import Pipeline as Pipeline
     from ccl_plugins.runs.pipeline import load as load
 
+__all__ = [
+    "AmbiguousName",
+    "Choice",
+    "ComponentSpec",
+    "InvalidConfig",
+    "InvalidParameter",
+    "InvalidSpec",
+    "Pipeline",
+    "PluginFailed",
+    "RegistryError",
+    "UnknownComponent",
+    "backbone",
+    "condition",
+    "create",
+    "dataset",
+    "evaluator",
+    "figures",
+    "hookimpl",
+    "info",
+    "kernel",
+    "list",
+    "load",
+    "local",
+    "method",
+    "objective",
+    "refresh",
+    "sampler",
+    "views",
+]
+
 Choice = engine.Choice
 ComponentSpec = engine.ComponentSpec
 

@@ -32,6 +32,7 @@ NAME = "ccl_plugins"
 
 hookspec = pluggy.HookspecMarker(NAME)
 hookimpl = pluggy.HookimplMarker(NAME)
+"""Marks a function of a hooks module as the implementation of the hook of its name."""
 
 
 class Hooks:

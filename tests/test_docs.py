@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import sys
 import tomllib
@@ -24,13 +25,13 @@ PAGES = [
     ROOT / "README.md",
     DOCS / "tutorial" / "first-pipeline.md",
     DOCS / "how-to" / "choose-a-method.md",
-    DOCS / "how-to" / "write-a-method.md",
-    DOCS / "how-to" / "write-an-objective.md",
+    *sorted((DOCS / "how-to").glob("write-*.md")),
     DOCS / "reference" / "hooks.md",
 ]
 COMPARED = ["sample", "view", "anchor", "key", "own key", "queue", "draw"]
 DATA = ["split", "batch", "partner", "condition", "value type", "table", "refresh"]
 COMPOSED = ["kind", "component", "choice", "plug-in", "pipeline", "run", "record", "checkpoint"]
+PUBLIC = json.loads((ROOT / "tests" / "support" / "public_api.json").read_text())["names"]
 OPTIONAL = [name for name in vars(protocols) if name.startswith("Supports")] + ["StopsGradient"]
 
 
@@ -120,6 +121,47 @@ def test_the_reference_is_fresh():
     assert generate.TARGET.read_text() == generate.render(), (
         "run python docs/reference/generate.py, and pip install -e . after a change of entry points"
     )
+
+
+@pytest.fixture(scope="module")
+def generate_api():
+    path = DOCS / "reference" / "generate_api.py"
+    spec = importlib.util.spec_from_file_location("generate_api", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_reference_of_everything_public_is_fresh(generate_api):
+    pages = {path.name: path.read_text() for path in generate_api.TARGET.glob("*.md")}
+    now = generate_api.render()
+    stale = [name for name in {*pages, *now} if pages.get(name) != now.get(name)]
+    assert not stale, "run python docs/reference/generate.py"
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_everything_public_has_its_entry(generate_api, module):
+    page = generate_api.TARGET / f"{module.removeprefix('ccl_plugins.')}.md"
+    entries = re.findall(r"^## (\w+)\n\n```text\n(.*?)^```", page.read_text(), re.M | re.S)
+    found = dict(entries)
+    assert {*PUBLIC[module]} <= {*found}
+    bare = [name for name in PUBLIC[module] if "\n" not in found[name].strip()]
+    assert not bare, "these have a signature and no documentation"
+    assert " at 0x" not in page.read_text()
+
+
+def test_the_fixtures_and_the_hooks_have_their_entries(generate_api):
+    fixtures = (generate_api.TARGET / "testing.fixtures.md").read_text()
+    for name in ("install_plugin", "ccl_registry", "PluginInstaller"):
+        assert f"## {name}\n" in fixtures
+    hooks = (generate_api.TARGET / "hooks.md").read_text()
+    for name in (name for name in vars(Hooks) if name.startswith("ccl_")):
+        assert f"\n{name}(" in hooks
+
+
+def test_all_names_everything_public():
+    assert ccl.__all__ == sorted(PUBLIC["ccl_plugins"])
+    assert {*ccl.__all__} <= {*dir(ccl)}
 
 
 def test_links_between_pages_lead_to_files():

@@ -14,6 +14,7 @@ from typing import Any
 from ccl_plugins._engine import engine
 from ccl_plugins.cli import check, doctor, evaluate, export, info, information, list, new, train
 from ccl_plugins.cli.commands import Mistake, message
+from ccl_plugins.files.messages import is_first_by_launcher, one_line_warnings
 from ccl_plugins.kinds import registry
 
 COMMANDS = (list, info, doctor, train, evaluate, check, export, information, new)
@@ -31,14 +32,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     try:
-        status = int(options.run(options))
+        with one_line_warnings():
+            status = int(options.run(options))
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # `ccl list | head`; what is left must not be flushed into it at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt as error:
-        print("; ".join(["ccl: interrupted", *getattr(error, "__notes__", ())]), file=sys.stderr)
+        if is_first_by_launcher():
+            notes = getattr(error, "__notes__", ())
+            print("; ".join(["ccl: interrupted", *notes]), file=sys.stderr)
         return 130
     except (engine.RegistryError, Mistake, OSError) as error:
         if registry().strict:

@@ -101,7 +101,8 @@ def _run(options: argparse.Namespace) -> int:
     if is_first():
         print(compared(results))
     if isinstance(stopped, RunInterrupted):
-        print(f"ccl: {stopped}", file=sys.stderr)
+        if is_first():
+            print(f"ccl: {stopped}", file=sys.stderr)
         return 130
     if stopped is not None:
         raise stopped
@@ -208,7 +209,7 @@ def _train(
     from ccl_plugins.training.monitor import NotFinite
 
     pipeline: Any = plan.pipeline
-    if not quiet:
+    if not quiet and is_first():
         print(f"{job.file}: {pipeline.choices['objective']!r} -> {job.folder}", file=sys.stderr)
 
     def tell(metrics: Mapping[str, float]) -> None:

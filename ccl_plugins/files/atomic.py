@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+PARTIAL = ".partial"
 
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write to, and move the file to ``path`` once it is on the disk.
 
-    Temporary names are unique: if several processes write one file, the last one's stays.  If writing
-    fails, the temporary file is deleted and ``path`` keeps its content.
+    If several processes write one file, the last one's stays.  If writing fails, the temporary file is
+    deleted and ``path`` keeps its content.  What processes that were killed left in the folder is deleted.
 
     Args:
         path: The file; its folder is created.
@@ -23,17 +30,17 @@ def atomic_write(path: Path) -> Iterator[Path]:
         OSError: If the file cannot be written, as on a full disk; the error names ``path``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.partial")
     try:
-        yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        delete_abandoned(path.parent)
+        with _private_folder(path) as folder:
+            temporary = folder / path.name
+            yield temporary
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
     except OSError as error:
         reason = f"{error.strerror or error}: could not be written, and its old content is whole"
         raise OSError(error.errno, reason, str(path)) from error
-    finally:
-        temporary.unlink(missing_ok=True)
     sync_folder(path.parent)
 
 
@@ -46,3 +53,49 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def delete_abandoned(folder: Path) -> None:
+    """Delete the temporary files that processes which were killed left in a folder."""
+    for each in folder.glob(f".*{PARTIAL}"):
+        lock = _lock(each)
+        try:
+            lock.acquire(blocking=False)
+        except OSError:  # it is in use, or no such folder
+            continue
+        _delete(each, lock)
+
+
+@contextmanager
+def _private_folder(path: Path) -> Iterator[Path]:
+    """A folder beside ``path`` with a lock, which tells it from those of processes that were killed.
+
+    Writers may need files of their own beside the one that they write, as safetensors does.
+    """
+    while True:
+        folder = path.with_name(f".{path.name}.{secrets.token_hex(4)}{PARTIAL}")
+        folder.mkdir()
+        lock = _lock(folder)
+        try:
+            lock.acquire(blocking=False)
+            break
+        except (TimeoutError, FileNotFoundError):
+            continue  # another process has just taken it for one that was left
+        except OSError:
+            break  # the file system has no locks
+    try:
+        yield folder
+    finally:
+        _delete(folder, lock)
+
+
+def _lock(folder: Path) -> BaseFileLock:
+    from filelock import FileLock
+
+    return FileLock(folder / ".lock", fallback_to_soft=False)
+
+
+def _delete(folder: Path, lock: BaseFileLock) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    lock.release()
+    shutil.rmtree(folder, ignore_errors=True)  # NFS keeps the name of an open file

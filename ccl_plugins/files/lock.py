@@ -32,7 +32,7 @@ class FolderInUse(OSError):
 
 @contextmanager
 def owning(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder, which is created.
+    """Hold the lock of a folder, which is created; if nothing is written there, it is deleted again.
 
     The system frees the lock when the process ends, however it ends: on a local disk, and on NFS where
     the server keeps the locks.  On a file system without locks there is a file that names host and
@@ -41,6 +41,7 @@ def owning(folder: Path) -> Iterator[None]:
     Raises:
         FolderInUse: If another process holds it, naming its host, its id and its start.
     """
+    is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     lock = _acquire(folder)
     owner = folder / OWNER
@@ -53,6 +54,8 @@ def owning(folder: Path) -> Iterator[None]:
         owner.unlink(missing_ok=True)
         (folder / LOCK).unlink(missing_ok=True)
         lock.release()
+        if is_new and not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def refuse_in_use(folder: Path) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
-from ccl_plugins.files.atomic import sync_folder
+from ccl_plugins.files.atomic import PARTIAL, sync_folder
 
 EXPORTED = ("model.safetensors", "config.json", "backbone.pt2", "README.md", "SHA256SUMS")
 """The files of an export."""
@@ -42,7 +43,7 @@ class Layout:
         """
         if self.overwritten.exists():
             return False
-        return self.weights.exists() or any(self.checkpoints.glob("*.ckpt"))
+        return self.weights.exists() or any(self._checkpoint_files())
 
     def delete(self) -> None:
         """Delete all files of the run, and nothing else in the folder.
@@ -73,12 +74,23 @@ class Layout:
         for file in (self.before, self.metrics, self.weights, *exported):
             file.unlink(missing_ok=True)
         self.delete_events()
-        for file in self.checkpoints.glob("*.ckpt"):
-            if not file.is_dir():  # which no run writes
-                file.unlink()
+        for file in self._checkpoint_files():
+            file.unlink()
         for folder in (self.checkpoints, *self.exports.values()):
             if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
                 folder.rmdir()
+
+    def _checkpoint_files(self) -> list[Path]:
+        return [file for file in self.checkpoints.glob("*.ckpt") if not file.is_dir()]
+
+    def delete_partial(self) -> None:
+        """Delete the temporary files that a killed run left; the run's lock must be held."""
+        for folder in (self.folder, self.checkpoints, *self.exports.values()):
+            for each in folder.glob(f".*{PARTIAL}"):
+                if each.is_dir():
+                    shutil.rmtree(each)
+                else:
+                    each.unlink()
 
     def delete_events(self) -> None:
         """Delete the TensorBoard events."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ccl_plugins.arguments import whole
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
 from ccl_plugins.files.lock import owning
+from ccl_plugins.files.messages import one_line_warnings
 from ccl_plugins.pipeline.composition import Composition
 from ccl_plugins.pipeline.information import plane
 from ccl_plugins.pipeline.record import check_plugins, read_json, write_json
@@ -63,9 +64,10 @@ class Pipeline(Composition):
             RunInterrupted: If training was stopped before its end.
         """
         pipeline = self.with_settings(**settings)
-        plan = check(pipeline, Path(out).expanduser(), resume=resume, overwrite=overwrite)
-        prepared = prepare(plan, callbacks, logger)
-        train(prepared, progress=progress)
+        with one_line_warnings():
+            plan = check(pipeline, Path(out).expanduser(), resume=resume, overwrite=overwrite)
+            prepared = prepare(plan, callbacks, logger)
+            train(prepared, progress=progress)
         return Run(out, pipeline, prepared.splits if pipeline.built_evaluators else None)
 
     def plane(self, against: str = "label") -> tuple[list[Point], list[str]]:

@@ -286,8 +286,17 @@ def _begin(prepared: Prepared) -> None:
         _check_free(layout, overwrite=plan.resume)  # it was checked before other runs were trained
         if layout.record.exists():
             layout.delete()  # what is left of a run that was killed before its first checkpoint
-    layout.folder.mkdir(parents=True, exist_ok=True)
+    layout.delete_partial()
+    if not _is_finished(plan):
+        layout.metrics.unlink(missing_ok=True)  # of older weights
     write_json(layout.record, prepared.record)
+
+
+def _is_finished(plan: Plan) -> bool:
+    """Whether the run in the folder has all epochs that the plan asks for."""
+    if plan.point is None or not plan.layout.weights.exists():
+        return False
+    return bool(plan.point.record["fit"]["epochs"] == plan.pipeline.settings.epochs)
 
 
 def _measure_before(prepared: Prepared) -> dict[str, float]:

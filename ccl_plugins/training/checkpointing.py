@@ -31,6 +31,7 @@ from ccl_plugins.training.monitor import (
 from ccl_plugins.training.randomness import generator_states
 from ccl_plugins.training.settings import FitSettings
 
+FILE = re.compile(r"step-([0-9]{8,})\.ckpt")
 OURS = "ccl_plugins"
 """The key of this library's part of Lightning's checkpoints."""
 
@@ -57,19 +58,23 @@ def file_of(folder: Path, step: int) -> Path:
 
 
 def by_step(folder: Path) -> list[Path]:
-    """The checkpoint files in a folder, the newest first; others may be of the user's callbacks."""
-    found = (path for path in folder.glob("step-*.ckpt") if re.fullmatch(r"step-\d{8,}", path.stem))
-    return sorted(found, key=lambda path: path.name, reverse=True)
+    """The checkpoint files in a folder, the newest first, without a callback's own and without folders."""
+    found = {
+        int(name[1]): path
+        for path in folder.glob("step-*.ckpt")
+        if (name := FILE.fullmatch(path.name)) and path.is_file()
+    }
+    return [found[step] for step in sorted(found, reverse=True)]
 
 
 def leave_newest(folder: Path, written: Path, keep: int) -> None:
-    """Delete all but the ``keep`` newest checkpoints up to the one just written, and unfinished files.
+    """Delete all but the ``keep`` newest checkpoints up to the one just written.
 
     Checkpoints of later steps go too: they are damaged, or the run would have resumed from them.
     """
     files = by_step(folder)
     place = files.index(written)
-    for old in [*files[:place], *files[place + keep :], *folder.glob(".step-*.partial")]:
+    for old in [*files[:place], *files[place + keep :]]:
         old.unlink()
 
 

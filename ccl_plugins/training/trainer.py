@@ -12,6 +12,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from lightning_fabric.utilities.warnings import PossibleUserWarning
 from pytorch_lightning.callbacks import ProgressBar
 from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.strategies import DDPStrategy
@@ -101,7 +102,7 @@ class Events(TensorBoardLogger):
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Hide Lightning's messages about devices, tips and limits."""
+    """Hide Lightning's messages about devices, tips and limits, and warnings that no user can act on."""
     loggers = [logging.getLogger(name) for name in ("pytorch_lightning", "lightning_fabric")]
     levels = [logger.level for logger in loggers]
     try:
@@ -116,6 +117,12 @@ def quiet() -> Iterator[None]:
             warnings.filterwarnings(
                 "ignore", message=r"Found \d+ module\(s\) in eval", module="pytorch_lightning"
             )
+            # Advice for the authors of modules and loaders, which are this library's.
+            warnings.filterwarnings("ignore", category=PossibleUserWarning)
+            # A resume may leave out or add callbacks.
+            warnings.filterwarnings("ignore", message="Be aware that when using `ckpt_path`")
+            # An own ModelCheckpoint of a resumed run writes into the folder that it wrote into before.
+            warnings.filterwarnings("ignore", message=r"Checkpoint directory .* exists and is not")
             yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):

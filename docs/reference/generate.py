@@ -1,4 +1,4 @@
-"""Write components.md: every built-in component, its parameters and its documentation."""
+"""Write components.md, every built-in component with its documentation, and the pages of api/."""
 
 from __future__ import annotations
 
@@ -34,4 +34,7 @@ def render() -> str:
 
 
 if __name__ == "__main__":
+    import generate_api  # beside this file
+
     TARGET.write_text(render(), encoding="utf-8")
+    generate_api.write()

@@ -67,3 +67,24 @@ def test_two_devices_train_one_pipeline_after_another_as_one_does(
     words[words.index("2")] = "1"
     assert main([*words, "--resume"]) == 2
     assert "fit.devices: 2 -> 1" in capsys.readouterr().err
+
+
+def test_two_devices_say_everything_once_and_a_warning_on_one_line(tmp_path: Path) -> None:
+    """The header, a warning of each process and its progress; nothing of Lightning's."""
+    label = torch.arange(64)
+    columns = {"features": torch.randn(64, 6), "label": label % 2, "one": label * 0}
+    save_file(columns, tmp_path / "train.safetensors")
+    text = TOML.format(folder=tmp_path, method="simclr", more="").replace(
+        '"infonce"', '"scl"\ncondition = {use = "column", name = "one"}'
+    )
+    (tmp_path / "a.toml").write_text(text)
+    words = ["train", str(tmp_path / "a.toml"), "--out", str(tmp_path / "runs"), "--devices", "2"]
+    done = subprocess.run(
+        [sys.executable, "-m", "ccl_plugins", *words], capture_output=True, text=True, timeout=180
+    )
+    assert done.returncode == 0, done.stderr
+    header, before, warning, progress = done.stderr.splitlines()
+    assert header.startswith(f"{tmp_path}/a.toml: scl(")
+    assert before.startswith("before training: ")
+    assert warning.startswith("ccl: warning: step 1: no anchor of the batch counts")
+    assert progress.startswith("step 6 of 6, loss 0, ")

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 import resource
+import signal
 import subprocess
 import sys
 
@@ -65,3 +69,51 @@ def test_two_processes_may_ask_the_cache_at_once(tmp_path):
     assert [process.wait(timeout=500) for process in both] == [0, 0]
     assert len([*tmp_path.rglob("*.safetensors")]) == len([*tmp_path.rglob("m-*")]) == 5
     assert not [*tmp_path.rglob("*.partial")]
+
+
+def begin_to_write(path, then):
+    """Another process that has written a part of a file, and waits for what becomes of it."""
+    readable, writable = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with atomic_write(path) as temporary:
+            temporary.write_text("par")
+            (temporary.parent / ".tmpX").write_text("of a library")
+            os.write(writable, b"x")
+            signal.pause()
+    os.read(readable, 1)
+    try:
+        then(child)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(readable)
+        os.close(writable)
+
+
+def test_the_temporary_files_of_a_killed_process_are_deleted_by_the_next_write(tmp_path):
+    for _ in range(3):
+        begin_to_write(tmp_path / "one", lambda child: os.kill(child, signal.SIGKILL))
+    (tmp_path / ".empty.0a.partial").mkdir()  # killed before anything was written
+    assert len([*tmp_path.glob(".*.partial")]) == 2  # the last, and the empty one
+    write_checkpoint(tmp_path / "two", {"x": 1})
+    assert [path.name for path in tmp_path.iterdir()] == ["two"]
+
+
+def test_the_temporary_files_of_a_living_process_stay(tmp_path):
+    def write(child):
+        os.kill(child, signal.SIGSTOP)
+        write_checkpoint(tmp_path / "two", {"x": 1})
+        (left,) = tmp_path.glob(".one.*.partial")
+        assert {path.name for path in left.iterdir()} == {".lock", ".tmpX", "one"}
+
+    begin_to_write(tmp_path / "one", write)
+
+
+def test_a_file_system_without_locks_is_written_to(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    write_checkpoint(tmp_path / "x", {"x": 1})
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from support.vector_pipeline import make_pipeline
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import ccl_plugins as ccl
 from ccl_plugins.runs.layout import Layout
@@ -181,3 +182,30 @@ def test_checkpoints_on_another_disk_are_deleted_there(old, tmp_path):
     Layout(out).delete()
     assert [path.name for path in disk.iterdir()] == ["notes.txt"]
     assert (out / "checkpoints").is_symlink()
+
+
+def test_nothing_of_a_killed_write_is_left_in_a_run(old, tmp_path):
+    out = Path(shutil.copytree(old, tmp_path / "run"))
+    for name in ("", "checkpoints", "timm"):
+        (out / name / ".weights.pt.0a.partial").mkdir()
+        (out / name / ".weights.pt.0a.partial" / "weights.pt").write_text("par")
+        (out / name / ".step-00000002.ckpt.77.partial").write_text("par")
+    make_pipeline().fit(out=out, resume=True, progress=False)
+    assert not [*out.rglob("*.partial")]
+
+
+def test_metrics_of_older_weights_do_not_stay(old, tmp_path):
+    out = Path(shutil.copytree(old, tmp_path / "run"))
+    make_pipeline().fit(out=out, resume=True, progress=False)
+    assert (out / "metrics.json").exists()  # nothing was left to train
+    run = make_pipeline().fit(out=out, resume=True, progress=False, epochs=3)
+    assert not (out / "metrics.json").exists()
+    assert run.evaluate() == ccl.load(out).metrics
+
+
+def test_a_finished_run_that_is_resumed_has_its_evaluations_once(old, tmp_path):
+    out = Path(shutil.copytree(old, tmp_path / "run"))
+    for epochs in (2, 2, 3):
+        make_pipeline().fit(out=out, resume=True, progress=False, epochs=epochs).evaluate()
+    events = EventAccumulator(str(out)).Reload()
+    assert [event.step for event in events.Scalars("evaluation/knn/top1")] == [0, 4, 6]

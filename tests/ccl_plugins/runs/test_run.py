@@ -117,7 +117,7 @@ def test_a_batch_larger_than_the_queue_is_refused_before_a_run_is_overwritten(fi
     method = {"use": "moco_v2", "hidden": 16, "dim": 8, "queue_size": 100}
     pipeline = ccl.Pipeline.from_dict({**record, "method": method})
     before = {p: p.stat().st_mtime_ns for p in finished.path.rglob("*")}
-    with pytest.raises(ValueError, match="batch of 256 does not fit into moco_v2's queue of 100"):
+    with pytest.raises(ValueError, match="batch of 256 does not fit into the queue of 100"):
         pipeline.fit(out=finished.path, overwrite=True, progress=False)
     assert {p: p.stat().st_mtime_ns for p in finished.path.rglob("*")} == before
 

@@ -91,6 +91,7 @@ def fit(dataset, out, **options):
         backbone="lenet5",
         method={"use": "simclr", "hidden": 8, "dim": 4},
         views={"use": "simclr", "size": 32},
+        evaluate=[],
         objective="supcon",
         condition=condition,
     )
@@ -168,6 +169,7 @@ def test_a_resume_with_another_table_of_a_condition_is_refused(tmp_path):
             backbone="lenet5",
             method={"use": "simclr", "hidden": 8, "dim": 4},
             views={"use": "simclr", "size": 32},
+            evaluate=[],
             objective=soft,
             condition=condition,
         )

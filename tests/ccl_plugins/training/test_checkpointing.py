@@ -67,11 +67,19 @@ def test_a_checkpoint_is_plain_data_with_the_record(tmp_path: Path) -> None:
 def test_as_many_checkpoints_are_kept_as_the_settings_say(
     tmp_path: Path, keep: int, steps: list[int]
 ) -> None:
-    cut_off = tmp_path / FOLDER / ".step-00000002.ckpt.77.partial"
-    cut_off.parent.mkdir()
-    cut_off.write_bytes(b"PK")
     run(tmp_path, epochs=4, keep_last=keep)
     assert sorted((tmp_path / FOLDER).iterdir()) == [at(tmp_path, step) for step in steps]
+
+
+def test_a_folder_called_like_a_checkpoint_is_none(tmp_path: Path) -> None:
+    for name in ("step-00000001.ckpt", "step-00000099.ckpt", "step-9.ckpt", "step-.ckpt"):
+        (tmp_path / FOLDER / name).mkdir(parents=True)
+    (tmp_path / FOLDER / "step-new.ckpt").write_text("mine")
+    assert by_step(tmp_path / FOLDER) == []
+    expected = run(tmp_path)
+    assert by_step(tmp_path / FOLDER) == [at(tmp_path, step) for step in (4, 2)]
+    assert run(tmp_path, resume=True) == expected
+    assert (tmp_path / FOLDER / "step-00000099.ckpt").is_dir()
 
 
 def test_checkpoints_may_be_written_between_epochs(tmp_path: Path) -> None:

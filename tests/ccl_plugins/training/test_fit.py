@@ -270,7 +270,7 @@ def test_lightning_writes_no_messages(
     fit(parts, FitSettings(1, 8, workers=0), tmp_path, {})
     out, err = capfd.readouterr()
     assert out == ""
-    assert err.startswith("epoch 1/1  step 2  loss ")
+    assert err.startswith("step 2 of 2, loss ")
     assert err.count("\n") == 1
     assert [str(w.message) for w in recwarn] == []
 
