@@ -217,6 +217,11 @@ class FeatureQueue(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *more)
 
 
+def holds_conditions(key: str) -> bool:
+    """Whether an entry of a state dict is a queue's rows of a condition, in which values may be missing."""
+    return key.rpartition(".")[2].startswith(_CONDITION)
+
+
 def _last_view(rows: Tensor) -> Tensor:
     return rows[-1] if rows.ndim == 3 else rows
 

@@ -139,11 +139,23 @@ class ContrastiveObjective(nn.Module):
     def _counted(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """The terms of pairs of any method: an anchor without a value of a condition gets weight 0."""
         prepared = self._prepared(pairs)
-        values, weights = self.terms(prepared)
+        values, weights = self._shaped(self.terms(prepared), prepared.anchors.shape[1])
         if prepared.missing is None:
             return values, weights
         missing = prepared.missing[prepared.rows]
         return values.masked_fill(missing, 0), weights.masked_fill(missing, 0)
+
+    def _shaped(self, found: Any, n: int) -> tuple[Tensor, Tensor]:
+        """What ``terms`` returned, if it is values and weights of n anchors; reads shapes alone."""
+        several = isinstance(found, tuple) and all(isinstance(x, Tensor) for x in found)
+        shapes = [tuple(x.shape) for x in found] if several else []
+        if len(shapes) == 2 and shapes[0] == shapes[1] and shapes[0][1:] == (n,):
+            values, weights = found
+            return values, weights
+        raise ValueError(
+            f"{type(self).__name__}.terms must return values and weights, both (rows, {n}) for {n} anchors,"
+            f" not {' and '.join(map(str, shapes)) if several else f'a {type(found).__name__}'}"
+        )
 
     def _prepared(self, pairs: Pairs) -> Pairs:
         """The pairs as ``terms`` takes them.

@@ -33,8 +33,23 @@ def measure(parts: Parts, composition: Composition, train: Any, test: Any) -> di
             for split in (train, test)
         ]
         for evaluator in composition.built_evaluators:
-            metrics |= evaluator(*frozen)
+            metrics |= _checked(evaluator, evaluator(*frozen))
     return metrics
+
+
+def _checked(evaluator: Any, found: Any) -> Mapping[str, float]:
+    """What an evaluator returned, if it is numbers by name."""
+    wrong = [
+        f"{key!r}: {value!r}"
+        for key, value in (found.items() if isinstance(found, Mapping) else ())
+        if not isinstance(key, str) or not isinstance(value, float | int) or isinstance(value, bool)
+    ]
+    if wrong or not isinstance(found, Mapping):
+        raise ValueError(
+            f"the evaluator {type(evaluator).__name__} must return floats by name, as {{'knn/top1': 0.9}},"
+            f" not {wrong[0] if wrong else f'a {type(found).__name__}'}"
+        )
+    return found
 
 
 def log(folder: Path, metrics: Mapping[str, float], step: int) -> None:

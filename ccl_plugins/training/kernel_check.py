@@ -21,6 +21,9 @@ def check_kernel(kernel: Any, table: Table, name: str) -> dict[str, float]:
     Returns:
         ``surviving_weight`` and ``effective_neighbors``, as `describe_kernel` defines them.
 
+    Raises:
+        ValueError: For a value of another shape or that is not finite.
+
     Warns:
         UserWarning: If the surviving weight is near 0, and with it any kernel-weighted loss; not for
             class ids, which few of many samples may share.
@@ -31,7 +34,14 @@ def check_kernel(kernel: Any, table: Table, name: str) -> dict[str, float]:
     rows = torch.randperm(size, generator=torch.Generator().manual_seed(0))[:SAMPLED_ROWS]
     values = table.values[rows]
     with torch.no_grad():
-        surviving, neighbors = describe_kernel(similarities(kernel, values, values))
+        found = similarities(kernel, values, values)
+        if len(wrong := (~found.isfinite()).nonzero()):
+            i, j = wrong[0].tolist()
+            raise ValueError(
+                f"the kernel {type(kernel).__name__} must be finite, not {float(found[i, j])} for"
+                f" {values[i].tolist()} and {values[j].tolist()} of condition {name!r}"
+            )
+        surviving, neighbors = describe_kernel(found)
     if surviving < FAINT and values.is_floating_point():
         scale = getattr(kernel, "scale", None)
         if scale is None:

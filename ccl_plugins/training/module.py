@@ -21,6 +21,7 @@ from ccl_plugins.protocols import (
 )
 from ccl_plugins.training import ranks
 from ccl_plugins.training.features import embed_split
+from ccl_plugins.training.first_use import warn_of_unread_queue
 from ccl_plugins.training.kernel_check import check_kernel
 from ccl_plugins.training.loader import Batch, Items, Loader, default_workers
 from ccl_plugins.training.micro_batches import warn_about_statistics
@@ -75,7 +76,7 @@ class TrainingModule(LightningModule):
         """What was logged of the tables and the kernels on them."""
         self._loader: Loader | None = None
         self._pairs: Any = None
-        self._begun = False
+        self._begun = self._queue_compared = False
         self.may_count_nothing = True
         """Whether to look if any anchor counts: at the first step, and after a loss of 0 was read."""
         self._counts_nothing = False
@@ -184,14 +185,17 @@ class TrainingModule(LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The loss of a batch."""
-        if not self._begun:  # once, since it waits for the device
+        first, self._begun = not self._begun, True
+        if first:  # it waits for the device
             ranks.require_equal(len(batch.views[0]))
-            self._begun = True
         if isinstance(self.objective, SupportsProgress):
             self.objective.progress(self.global_step, self.total_steps)
         loss, self._pairs = take_step(
-            self.parts, self.tables, batch, self.settings.micro_batch, self._loss
+            self.parts, self.tables, batch, self.settings.micro_batch, self._loss, first
         )
+        if not first and not self._queue_compared:
+            warn_of_unread_queue(self.objective, self.method, self._pairs)
+            self._queue_compared = True
         if self.settings.detect_anomaly:
             step = self.global_step + 1
             refuse_non_finite(loss, self.objective, self._pairs, batch.index, step)

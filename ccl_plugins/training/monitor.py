@@ -13,6 +13,7 @@ import torch
 from pytorch_lightning.callbacks import Callback, EarlyStopping
 from torch import Tensor, nn
 
+from ccl_plugins.methods.feature_queue import holds_conditions
 from ccl_plugins.objectives.base import own_terms
 from ccl_plugins.protocols import SupportsScalars
 from ccl_plugins.training import ranks
@@ -247,14 +248,14 @@ def refuse_non_finite(loss: Tensor, objective: Any, pairs: Any, index: Tensor, s
 def non_finite_weights(networks: Mapping[str, nn.Module]) -> dict[str, bool]:
     """Names of the parameters and buffers with NaN or infinity; True for a parameter.
 
-    The state of optimizers is not looked at: an infinite second moment only stops a weight.  It waits for
-    the device once.
+    The state of optimizers is not looked at: an infinite second moment only stops a weight; nor are the
+    conditions in a queue, where NaN is a missing value.  It waits for the device once.
     """
     values = {
         f"{name}.{key}": value
         for name, network in networks.items()
         for key, value in network.state_dict(keep_vars=True).items()
-        if isinstance(value, Tensor) and value.is_floating_point()
+        if isinstance(value, Tensor) and value.is_floating_point() and not holds_conditions(key)
     }
     if not values:
         return {}

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.protocols import Sampler, Table
+from ccl_plugins.training.first_use import check_indices
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.training.tables import Tables
@@ -158,21 +159,23 @@ class EpochSampler:
             made = self.parts.sampler(
                 size=size, batch_size=settings.batch_size, seed=settings.seed, **read
             )
-            self._made = made if size == self.tables.size else _Kept(made, kept)
+            self._made = _Kept(made, None if size == self.tables.size else kept, size)
             self._table = table
         return self._made
 
 
 class _Kept:
-    """A sampler of some samples: its indices are places in ``kept``, which has dataset indices."""
+    """A sampler whose indices are checked, and are places in ``kept``, which has dataset indices."""
 
-    def __init__(self, sampler: Sampler, kept: Tensor) -> None:
+    def __init__(self, sampler: Sampler, kept: Tensor | None, size: int) -> None:
         self.sampler = sampler
         self.kept = kept
+        self.size = size
 
     def __len__(self) -> int:
         return len(self.sampler)
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
         for batch in self.sampler.batches(epoch, start):
-            yield self.kept[batch]
+            check_indices(self.sampler, batch, self.size)
+            yield batch if self.kept is None else self.kept[batch]

@@ -8,6 +8,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from ccl_plugins.training.features import evaluating
+from ccl_plugins.training.first_use import check_rows
 from ccl_plugins.training.loader import Items, collate
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.randomness import undisturbed
@@ -26,5 +27,6 @@ def widths(parts: Parts, split: Any, settings: FitSettings) -> tuple[int, int]:
     )
     (batch,) = loader
     with undisturbed(), evaluating(parts.method), torch.no_grad():
-        view = batch.views[0].to(next(parts.method.parameters()).device)
-        return parts.method.encode(view).shape[1], parts.method.project(view).shape[1]
+        method, view = parts.method, batch.views[0].to(next(parts.method.parameters()).device)
+        features = check_rows(method, "encode", method.encode(view))
+        return features, check_rows(method, "project", method.project(view))

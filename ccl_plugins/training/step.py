@@ -12,6 +12,7 @@ from torch import Tensor
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.precision import at_least_float32
 from ccl_plugins.protocols import Embedded
+from ccl_plugins.training.first_use import check_embedded, check_loss
 from ccl_plugins.training.loader import Batch
 from ccl_plugins.training.micro_batches import embed
 from ccl_plugins.training.parts import Parts
@@ -24,18 +25,22 @@ def take_step(
     batch: Batch,
     micro_batch: int | None = None,
     loss: Callable[[Any], Tensor] | None = None,
+    first: bool = False,
 ) -> tuple[Tensor, Any]:
     """The loss of a batch, and the pairs that it was computed on.
 
     No state changes and no value is inspected.  After ``backward`` the caller gives the pairs to
     ``method.enqueue``, and after the optimizer's step it calls ``method.after_step``.  ``embed`` runs in
-    the ambient autocast, if any.  ``loss`` is ``objective.loss``, for example compiled.
+    the ambient autocast, if any.  ``loss`` is ``objective.loss``, for example compiled.  In the
+    ``first`` step of a run, what the method and the objective return is checked.
     """
     method, objective = parts.method, parts.objective
     index, partner = batch.index, None
     if index.ndim == 2:
         index, partner = index.unbind(1)
     embedded = embed(method, batch.views, micro_batch)
+    if first:
+        check_embedded(method, embedded, len(batch.views), len(index))
     # Autocast ends here: similarities over small temperatures overflow in half precision.
     with torch.autocast(index.device.type, enabled=False):
         tensors = {k: at_least_float32(x) for k, x in vars(embedded).items() if x is not None}
@@ -51,4 +56,7 @@ def take_step(
         if partner is not None:
             partner = gather(partner) if pairs.processes > 1 else partner
             pairs = replace(pairs, partner=partner, partner_condition=tables.look_up(partner))
-        return (loss or objective.loss)(pairs), pairs
+        value = (loss or objective.loss)(pairs)
+        if first:
+            check_loss(objective, value)
+        return value, pairs

@@ -25,6 +25,7 @@ from ccl_plugins.protocols import (
     Table,
 )
 from ccl_plugins.training import ranks
+from ccl_plugins.training.first_use import check_observed
 from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
 
 
@@ -220,6 +221,9 @@ class Tables:
                 values = source(embedded)
                 several = [values] if source is group[0] else by_name(group, values).values()
                 found |= zip(names, several, strict=True)
+        u, n = embedded.projections.shape[:2]
+        for name, each in found.items():
+            check_observed(name, now[name], each, u, n)
         return found
 
     def state_dict(self) -> dict[str, Any]:

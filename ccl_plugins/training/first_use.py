@@ -1,0 +1,126 @@
+"""Checks of what objects of any author return, as training uses them first.
+
+Later steps wait for nothing: what is checked in each of them are shapes, and indices on the CPU.
+
+The message has the object's class, the shape that is right, and the first wrong value.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.protocols import Embedded, SupportsReadConditions, SupportsReadsQueue
+from ccl_plugins.training.randomness import undisturbed
+
+
+def check_rows(method: Any, member: str, found: Any) -> int:
+    """The width of what ``encode`` or ``project`` makes of one image, (1, width)."""
+    if not isinstance(found, Tensor) or found.ndim != 2 or len(found) != 1:
+        raise ValueError(
+            f"{type(method).__name__}.{member} must give (n, width) for n images: (1, width) for one, not"
+            f" {_shown(found)}"
+        )
+    return found.shape[1]
+
+
+def check_embedded(method: Any, found: Any, views: int, n: int) -> None:
+    """Check that a method embedded n samples of some views."""
+    name = f"{type(method).__name__}.embed"
+    if not isinstance(found, Embedded):
+        raise ValueError(f"{name} must return an Embedded, not {_shown(found)}")
+    parts = {"features": found.features, "projections": found.projections, "keys": found.keys}
+    for part, x in parts.items():
+        if part == "keys" and x is None:
+            continue
+        right = isinstance(x, Tensor) and x.ndim == 3 and 1 <= len(x) <= views and x.shape[1] == n
+        if not right:
+            raise ValueError(
+                f"{name} must give {part} (u, {n}, width) of u views, 1 to {views}, not {_shown(x)}"
+            )
+    if found.keys is not None and found.keys.shape[2] != found.projections.shape[2]:
+        raise ValueError(
+            f"{name} must give projections and keys of one width, not {found.projections.shape[2]} and"
+            f" {found.keys.shape[2]}"
+        )
+
+
+def check_observed(name: str, condition: Any, found: Any, views: int, n: int) -> None:
+    """Check that a condition has a value for each of n embedded samples; reads shapes alone."""
+    shape = tuple(getattr(found, "shape", ()))
+    right = shape[:1] == (n,) and len(shape) <= 2
+    if not isinstance(found, Tensor) or not (
+        right or (len(shape) == 3 and shape[:2] == (views, n))
+    ):
+        raise ValueError(
+            f"condition {name!r}, {type(condition).__name__}, must give ({n},), ({n}, c) or, where it"
+            f" differs per view, ({views}, {n}, c) for {n} samples, not {_shown(found)}"
+        )
+
+
+def check_loss(objective: Any, found: Any) -> None:
+    """Check that a loss is one number."""
+    if not isinstance(found, Tensor) or found.ndim or not found.is_floating_point():
+        raise ValueError(
+            f"{type(objective).__name__}.loss must return one number, a float tensor of shape (), not"
+            f" {_shown(found)}"
+        )
+
+
+def check_indices(sampler: Any, batch: Any, size: int) -> None:
+    """Check that a sampler yields indices of samples; the batch is on the CPU."""
+    name = type(sampler).__name__
+    shaped = isinstance(batch, Tensor) and (batch.ndim == 1 or batch.shape[1:] == (2,))
+    if not shaped or batch.dtype != torch.long or not len(batch):
+        raise ValueError(
+            f"the sampler {name} must yield batches of indices, long tensors (B,) or, with partners,"
+            f" (B, 2), not {_shown(batch)}"
+        )
+    wrong = batch[(batch < 0) | (batch >= size)]
+    if len(wrong):
+        raise ValueError(
+            f"the sampler {name} must yield indices from 0 to {size - 1}, not {int(wrong[0])}"
+        )
+
+
+def check_views(views: Any, found: Any) -> None:
+    """Check that an image has become a list of as many tensors as the views say."""
+    name, count = type(views).__name__, views.count
+    if not isinstance(found, list | tuple) or len(found) != count:
+        had = f"{len(found)}" if isinstance(found, list | tuple) else _shown(found)
+        raise ValueError(
+            f"{name} must make a list of {count} views of an image (its count), not {had}"
+        )
+    for view in found:
+        if not isinstance(view, Tensor):
+            raise ValueError(f"{name} must make views that are tensors, not {_shown(view)}")
+
+
+def warn_of_unread_queue(objective: Any, method: Any, pairs: Any) -> None:
+    """Warn if another queue would give the same loss; for the second step, when the queue has keys.
+
+    An objective that declares this was named when the pipeline was composed.
+    """
+    queue = getattr(pairs, "queue", None)
+    declared = isinstance(objective, SupportsReadsQueue) and not objective.reads_queue
+    if queue is None or (declared and isinstance(method, SupportsReadConditions)):
+        return
+    losses = []
+    for other in (queue, -queue):
+        with undisturbed(), torch.no_grad():
+            losses.append(objective.loss(replace(pairs, queue=other)))
+    if bool(losses[0]) and torch.equal(*losses):
+        warnings.warn(
+            f"{type(objective).__name__} compares with no queue, so that of {type(method).__name__} has no"
+            " effect: use a method without a queue, as simclr or moco_v3",
+            stacklevel=2,
+        )
+
+
+def _shown(x: Any) -> str:
+    """Shape and type of a tensor, else the type."""
+    return f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else f"a {type(x).__name__}"
