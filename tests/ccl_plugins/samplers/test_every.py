@@ -233,7 +233,7 @@ def test_classes_that_are_empty_are_named():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"rule": "quadratic"}, "'geometric', not 'quadratic'"),
+        ({"rule": "quadratic"}, "^rule must be .*'geometric', not 'quadratic'"),
         ({"steps": 0}, "steps must be 1 or more"),
         ({"ratio": 0.0}, "ratio must be above 0"),
         (
