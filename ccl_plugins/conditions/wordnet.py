@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -103,7 +104,8 @@ class WordNet:
         for level in self.levels:
             if level > deepest:
                 raise ValueError(
-                    f"level {level} is deeper than the tree: the deepest class is at level {deepest}"
+                    f"level {level} is deeper than the tree: the deepest class is at level {deepest} of"
+                    f" source={self.source!r}"
                 )
             above = {name: path[min(level, len(path)) - 1] for name, path in paths.items()}
             numbers = {node: i for i, node in enumerate(sorted(set(above.values())))}
@@ -137,11 +139,8 @@ class WordNet:
         """One path from a root to each class of the samples, except for classes that are left out."""
         parents = read_hierarchy(self.source)
         classes = sorted({name for name in names if name is not None})
-        for name in classes:
-            if name not in parents:
-                raise ValueError(
-                    f"the class {name!r} (row {names.index(name)}) has no synset in {self.source}"
-                )
+        if unknown := [name for name in classes if name not in parents]:
+            raise ValueError(self._no_node(unknown, classes, names, parents))
         if self.parents == "prune":
             return {name: next(lineages(parents, name)) for name in classes}
         paths = {name: [*lineages(parents, name)] for name in classes}
@@ -154,6 +153,31 @@ class WordNet:
                 " 'drop' leaves such classes out"
             )
         return {name: found[0] for name, found in paths.items() if name not in several}
+
+    def _no_node(
+        self,
+        unknown: Sequence[str],
+        classes: Sequence[str],
+        names: Sequence[str | None],
+        parents: Parents,
+    ) -> str:
+        """The message for classes that are no nodes of the hierarchy."""
+        name = unknown[0]
+        place = f"row {names.index(name)} of the column {self.column!r}"
+        given = () if self.classes is None or isinstance(self.classes, str) else [*self.classes]
+        if name in given:
+            place = f"classes[{given.index(name)}]; {place}"
+        digits = "".join(c for c in name if c.isdigit())
+        near = [node for node in (f"n{digits:>08}",) if digits and node in parents]
+        near += get_close_matches(name, parents, n=3, cutoff=0.8)
+        means = f"did you mean {', '.join(map(repr, dict.fromkeys(near)))}? " if near else ""
+        example = next(iter(parents), "none")
+        return (
+            f"{len(unknown)} of {len(classes)} classes are no nodes of source={self.source!r}; the first"
+            f" is {name!r} ({place}): {means}Its nodes are written as {example!r}; give"
+            " classes=[...], the node of each class id, or another source=: a folder with WordNet's"
+            f" {NOUNS}, or a table of the columns parent and child"
+        )
 
 
 def lineages(parents: Parents, node: str, below: Lineage = ()) -> Iterator[Lineage]:
@@ -192,8 +216,10 @@ def read_hierarchy(source: str) -> Parents:
     elif path.suffix in (".csv", ".parquet"):
         parents = _read_edges(path)
     else:
+        what = "ends neither in .csv nor in .parquet" if path.is_file() else "is not there"
+        near = f" (did you mean {SHIPPED!r}?)" if get_close_matches(source, [SHIPPED]) else ""
         raise FileNotFoundError(
-            f"there is no hierarchy {source!r}: give {SHIPPED!r}, a folder with WordNet's {NOUNS}, or a"
+            f"source={source!r} {what}{near}: give {SHIPPED!r}, a folder with WordNet's {NOUNS}, or a"
             " table (.csv, .parquet) with the columns parent and child"
         )
     roots: Parents = {parent: () for above in parents.values() for parent in above}
@@ -209,7 +235,10 @@ def read_nouns(folder: Path) -> Parents:
     """
     path = folder / NOUNS
     if not path.is_file():
-        raise FileNotFoundError(f"{folder} is no WordNet database: there is no {NOUNS} in it")
+        raise FileNotFoundError(
+            f"source={str(folder)!r} is no WordNet database: there is no {NOUNS} in it; Debian's package"
+            " wordnet-base has it in /usr/share/wordnet"
+        )
     found = {}
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
@@ -218,7 +247,10 @@ def read_nouns(folder: Path) -> Parents:
             try:
                 synset, above = _parse(line)
             except (IndexError, ValueError) as error:
-                raise ValueError(f"{path}, line {number} is no synset: {line[:60]!r}") from error
+                raise ValueError(
+                    f"{path}, line {number} is no synset: {line[:60]!r}; one begins as"
+                    " '01440764 05 n 01 tench 0 001 @ ...', and its id is 'n01440764'"
+                ) from error
             found[synset] = above
     return found
 

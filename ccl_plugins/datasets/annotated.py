@@ -45,8 +45,65 @@ class Annotated(data.Dataset[tuple[Any, int]]):
     def __getitem__(self, index: int) -> tuple[Any, int]:
         """The sample and its target."""
         sample = self.samples[index]
+        if isinstance(sample, Mapping):
+            raise TypeError(dictionary(f"sample {index}", sample))
         image = sample[0] if isinstance(sample, tuple | list) else sample
         return image, int(self.targets[index])
+
+
+class Keyed:
+    """The images of samples that are dictionaries, as those of Hugging Face's ``datasets``.
+
+    Args:
+        samples: Has a length and gives, for an index, a mapping.
+        image: The key of the image.
+    """
+
+    def __init__(self, samples: Any, image: str) -> None:
+        self.samples = samples
+        self.image = image
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Any:
+        """The image of a sample."""
+        return value_of(self.samples, index, self.image)
+
+    def column(self, key: str) -> list[Any]:
+        """The values of another key, without the images where the samples are stored by column."""
+        if key in getattr(self.samples, "column_names", ()):
+            return list(self.samples[key])
+        return [value_of(self.samples, index, key) for index in range(len(self))]
+
+
+def value_of(samples: Any, index: int, key: str) -> Any:
+    """The value of a key in a sample that is a dictionary.
+
+    Raises:
+        ValueError: If the sample is another thing, or has no such key.
+    """
+    sample = samples[index]
+    if not isinstance(sample, Mapping):
+        raise ValueError(
+            f"sample {index} is a {type(sample).__name__} and no dictionary with {key!r}: leave image="
+            " and label= out"
+        )
+    if key not in sample:
+        raise ValueError(f"sample {index} has no {key!r}, but {', '.join(map(repr, sample))}")
+    return sample[key]
+
+
+def dictionary(place: str, sample: Mapping[str, Any]) -> str:
+    """The message for a sample that is a dictionary where an image was expected, with the cure."""
+    keys = [str(key) for key in sample]
+    image = next((k for k in ("image", "img", "pixel_values") if k in keys), "IMAGE")
+    label = next((k for k in ("label", "labels", "fine_label", "target") if k in keys), "LABEL")
+    return (
+        f"{place} is a dictionary with {', '.join(map(repr, keys))}, and a sample is (image, label): give"
+        f' ccl.create("dataset", "torch", train=train, test=test, image={image!r}, label={label!r})'
+    )
 
 
 class InMemory(Annotated):

@@ -67,7 +67,7 @@ class ColorMNIST:
         colors: Literal["uniform", "mixture"] = "uniform",
         seed: int = 0,
     ) -> None:
-        self.root = root
+        self.root = Path(root).expanduser()
         self.colors = one_of("colors", colors, ("uniform", "mixture"))
         self.seed = whole("seed", seed, 0)
 

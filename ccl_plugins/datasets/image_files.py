@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
@@ -20,6 +20,9 @@ from ccl_plugins.metadata.columns import Encoded
 
 Mode = Literal["RGB", "L"]
 OnError = Literal["error", "skip"]
+
+OF_THE_SYSTEM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE, errno.EINTR)
+"""Errors that say nothing about a file: too many open ones, no memory, a device or server that fails."""
 
 NAMED = 5
 """The number of files that a warning names."""
@@ -88,7 +91,8 @@ class ImageFiles(Annotated):
             UnreadableImage: For missing files, naming the first; or if no image can be read.
         """
         if on_error == "error":
-            missing = [i for i, path in enumerate(self.paths) if not os.path.isfile(path)]
+            paths = waiting(f"look for the images of {self.source}", self.paths)
+            missing = [i for i, path in enumerate(paths) if not os.path.isfile(path)]
             if missing:
                 raise UnreadableImage(
                     f"{self._place(missing[0])}: there is no such file ({len(missing)} of"
@@ -96,7 +100,8 @@ class ImageFiles(Annotated):
                 )
             return self
         with ThreadPoolExecutor() as pool:  # Pillow decodes without the interpreter's lock
-            reasons = list(pool.map(self._reason, self.paths))
+            read = pool.map(self._reason, self.paths)
+            reasons = list(waiting(f"read the images of {self.source}", read, len(self)))
         skipped = [
             Skipped(row, path, reason)
             for row, path, reason in zip(self.rows, self.paths, reasons, strict=True)
@@ -145,7 +150,8 @@ class ImageFileDataset:
     Args of subclasses:
         test_fraction: The part of each class that is kept for testing, between 0 and 1.
         seed: Of that choice.
-        mode: ``"RGB"``, or ``"L"`` for gray images of one channel; images are converted.
+        mode: ``"RGB"``, or ``"L"`` for gray images of one channel; images are converted, and turned
+            upright as the orientation in their EXIF data says.
         on_error: What to do with images that are missing, unreadable or truncated: ``"error"``: an error,
             before training for missing ones, else when one is read.  ``"skip"``: every image is decoded
             once before training; those that cannot be are left out with a warning, and listed in the
@@ -194,8 +200,15 @@ class ImageFileDataset:
         return hold_out(label, self.test_fraction or 0.0, self.seed)[split].tolist()
 
 
+def waiting(what: str, files: Iterable[Any] | None = None, total: int | None = None) -> Any:
+    """A progress bar over files, on a terminal, if it takes more than two seconds."""
+    from tqdm import tqdm  # type: ignore[import-untyped]  # it ships no types
+
+    return tqdm(files, what, total, unit=" files", delay=2, disable=None, leave=False)
+
+
 def read_image(path: str, mode: Mode) -> Image.Image:
-    """The decoded image.
+    """The decoded image, upright: turned as the orientation in its EXIF data says.
 
     Raises:
         UnreadableImage: If it is missing, truncated or another kind of file, or if its pixels have more
@@ -206,11 +219,11 @@ def read_image(path: str, mode: Mode) -> Image.Image:
         with Image.open(path) as image:
             if image.mode.startswith(("I", "F")):
                 raise UnreadableImage(f"its pixels, of mode {image.mode}, have more than 8 bits")
-            return image.convert(mode)
+            return ImageOps.exif_transpose(image).convert(mode)
     except UnreadableImage:
         raise
     except OSError as error:
-        if error.errno not in (None, errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EISDIR):
+        if error.errno in OF_THE_SYSTEM:
             raise
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise UnreadableImage(reason) from error

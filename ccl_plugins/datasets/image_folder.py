@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ccl_plugins.datasets.image_files import ImageFileDataset, Mode, OnError
+from ccl_plugins.datasets.image_files import ImageFileDataset, Mode, OnError, waiting
 from ccl_plugins.metadata.columns import Encoded, encode
 from ccl_plugins.protocols import ValueType
 
@@ -73,14 +74,15 @@ def find_images(folder: Path) -> list[tuple[str, str]]:
     )
     if not classes:
         raise FileNotFoundError(f"{str(folder)!r} has no folders, one per class")
-    found = {
-        each.name: sorted(
-            str(path)
-            for path in each.rglob("*")
-            if path.suffix.lower() in IMG_EXTENSIONS and not path.name.startswith(".")
-        )
-        for each in classes
-    }
+    found: dict[str, list[str]] = {each.name: [] for each in classes}
+    with waiting(f"list {folder}") as bar:
+        for each in classes:
+            for path in _files(str(each)):
+                name = os.path.basename(path)
+                if not name.startswith(".") and name.lower().endswith(IMG_EXTENSIONS):
+                    found[each.name].append(path)
+                bar.update()
+            found[each.name].sort()
     empty = [name for name, paths in found.items() if not paths]
     if empty:
         raise FileNotFoundError(
@@ -88,3 +90,16 @@ def find_images(folder: Path) -> list[tuple[str, str]]:
             f" {' '.join(IMG_EXTENSIONS)}"
         )
     return [(path, name) for name, paths in found.items() for path in paths]
+
+
+def _files(folder: str) -> Iterator[str]:
+    """The files in a folder at any depth; links to folders are not followed.
+
+    A folder's entries say what they are: asking each file again would take minutes on a file server.
+    """
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files(entry.path)
+            else:
+                yield entry.path

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from ccl_plugins.datasets.image_files import ImageFileDataset, Mode, OnError
-from ccl_plugins.files.tables import choose, read_table
+from ccl_plugins.files.tables import Columns, choose, read_table
 from ccl_plugins.metadata.columns import Encoded, encode
 from ccl_plugins.protocols import ValueType
 
@@ -21,7 +21,8 @@ class ImageTable(ImageFileDataset):
 
     Every other column is metadata under its name.  Words become class ids, in sorted order; words, whole
     numbers and truth values are ``"categorical"``, other numbers ``"continuous"``; an empty cell is
-    missing.  ``blocks`` puts columns side by side into one column of vectors, which is ``"multi_label"``
+    missing.  Columns of a Parquet file that hold neither words nor numbers (times, bytes, structs) are left
+    out.  ``blocks`` puts columns side by side into one column of vectors, which is ``"multi_label"``
     if they hold 0 and 1; a column of vectors in a Parquet file needs no block.
 
     Args:
@@ -82,11 +83,14 @@ class ImageTable(ImageFileDataset):
         return self._encoded.schema
 
     def _read(self) -> tuple[list[list[str]], Encoded]:
-        paths = [[str(self.root / name) for name in table[self.image]] for table in self._tables]
+        paths = [
+            [str(self.root / Path(name).expanduser()) for name in table[self.image]]
+            for table in self._tables
+        ]
         return paths, self._encoded
 
     @cached_property
-    def _tables(self) -> list[dict[str, Any]]:
+    def _tables(self) -> list[Columns]:
         words = [
             name for name, value_type in self.value_types.items() if value_type == "categorical"
         ]
@@ -100,9 +104,12 @@ class ImageTable(ImageFileDataset):
     def _encoded(self) -> Encoded:
         return encode(*map(self._metadata, self._tables), value_types=self.value_types)
 
-    def _metadata(self, table: Mapping[str, Any]) -> dict[str, Any]:
+    def _metadata(self, table: Columns) -> dict[str, Any]:
         special = (self.image, self.label, self.split)
-        rest = {name: column for name, column in table.items() if name not in special}
+        rest = Columns(
+            {name: column for name, column in table.items() if name not in special},
+            left_out=table.left_out,
+        )
         chosen = _choose_columns(rest, self.columns, self.blocks)
         if "label" in chosen:
             raise ValueError(

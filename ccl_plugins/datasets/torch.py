@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from ccl_plugins.datasets.annotated import Annotated, find_labels
+from ccl_plugins.datasets.annotated import Annotated, Keyed, dictionary, find_labels
 from ccl_plugins.datasets.splitting import check_split
 from ccl_plugins.metadata.columns import encode
 from ccl_plugins.protocols import ValueType
@@ -23,7 +23,8 @@ class TorchDataset:
 
     Args:
         train: A map-style Dataset of images, or of tuples that begin with one: PIL images, or other
-            inputs that the views take.  Its transform, if it has one, must not augment.
+            inputs that the views take.  Its transform, if it has one, must not augment.  If its items are
+            dictionaries, as those of Hugging Face's ``datasets``, give ``image`` and ``label``.
         test: Likewise.
         metadata: Columns of the training samples by name, as a mapping or a data frame: numbers, words,
             or one vector per row.  Without a column ``label``, the labels are read from the
@@ -32,9 +33,11 @@ class TorchDataset:
         value_types: Value types of columns whose values do not show them.  By default words, whole numbers
             and truth values are ``"categorical"``, 0 and 1 side by side ``"multi_label"``, other numbers
             ``"continuous"``.
+        image: The key of the image in items that are dictionaries.
+        label: The key of the label in items that are dictionaries.
 
     Raises:
-        TypeError: For a Dataset without length.
+        TypeError: For a Dataset without length, and for items that are dictionaries without ``image``.
         ValueError: For a table of another length, without labels, or with values that its value type does
             not allow.
     """
@@ -53,7 +56,20 @@ class TorchDataset:
         metadata: Any = None,
         test_metadata: Any = None,
         value_types: Mapping[str, ValueType] | None = None,
+        image: str | None = None,
+        label: str | None = None,
     ) -> None:
+        if image is None and label is not None:
+            raise ValueError(
+                f"label={label!r} is a key of dictionaries: give the key of the image, too"
+            )
+        if image is not None:
+            train, test = (
+                Keyed(_sized(split, samples), image)
+                for split, samples in (("train", train), ("test", test))
+            )
+            metadata = _with_label(train, metadata, label)
+            test_metadata = _with_label(test, test_metadata, label)
         tables = [_table("train", train, metadata), _table("test", test, test_metadata)]
         encoded = encode(*tables, value_types=value_types)
         columns, test_columns = encoded.tables
@@ -74,15 +90,13 @@ class TorchDataset:
 
 def _table(split: str, samples: Any, metadata: Any) -> dict[str, Any]:
     """The columns of a split, always with labels."""
-    if not (hasattr(samples, "__len__") and hasattr(samples, "__getitem__")):
-        raise TypeError(
-            f"{split} must have a length and give a sample for an index, which a"
-            f" {type(samples).__name__} does not"
-        )
+    _sized(split, samples)
     columns = _columns(getattr(samples, "metadata", None) if metadata is None else metadata)
     if "label" not in columns:
         labels = find_labels(samples)
         if labels is None:
+            if len(samples) and isinstance(first := samples[0], Mapping):
+                raise TypeError(dictionary(f"{split}[0]", first))
             raise ValueError(
                 f"{split}: a {type(samples).__name__} has neither targets nor labels nor samples, and"
                 f" the metadata's columns are {sorted(columns)}: give them a column 'label'"
@@ -92,6 +106,20 @@ def _table(split: str, samples: Any, metadata: Any) -> dict[str, Any]:
     if wrong:
         raise ValueError(f"{split} has {len(samples)} samples, but there are rows in {wrong}")
     return columns
+
+
+def _sized(split: str, samples: Any) -> Any:
+    if not (hasattr(samples, "__len__") and hasattr(samples, "__getitem__")):
+        raise TypeError(
+            f"{split} must have a length and give a sample for an index, which a"
+            f" {type(samples).__name__} does not"
+        )
+    return samples
+
+
+def _with_label(samples: Keyed, metadata: Any, label: str | None) -> Any:
+    """The columns of a split, with the labels that its items hold."""
+    return metadata if label is None else {"label": samples.column(label), **_columns(metadata)}
 
 
 def _columns(metadata: Any) -> dict[str, Any]:

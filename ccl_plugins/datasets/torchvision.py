@@ -75,7 +75,7 @@ class TorchVision:
                 " the data set 'torch' takes any other"
             )
         self.name = name
-        self.root = root
+        self.root = Path(root).expanduser()
         self.download = download
 
     def __call__(self, split: str) -> InMemory | Annotated:

@@ -13,6 +13,9 @@ from ccl_plugins.protocols import Frozen, ValueType
 
 logger = logging.getLogger(__name__)
 
+LARGEST = 1e18
+"""The largest feature: squares of larger ones do not fit into a float32."""
+
 
 def top1(name: str, column: str, predicted: Tensor, ids: Tensor) -> dict[str, float]:
     """The fraction of right predictions: ``"name/top1"``, or ``"name-column/top1"`` if not of the label."""
@@ -71,6 +74,14 @@ def _without_missing(
     rows = (~x.isfinite()).any(dim=1).nonzero()
     if len(rows):
         raise ValueError(f"features of row {int(rows[0])} are not finite ({len(rows)} rows in all)")
+    large = x.abs() > LARGEST
+    if large.any():
+        row, feature = large.nonzero()[0].tolist()
+        raise ValueError(
+            f"feature {feature} of row {row} is {x[row, feature].item():.3g}: beside numbers above"
+            f" {LARGEST:g} all others vanish; a network that diverged gives them, or a column that is no"
+            " feature"
+        )
     missing = missing_rows(values, value_type)
     if missing.all():
         raise ValueError(f"column {column!r} has a value for none of {len(missing)} samples")

@@ -26,7 +26,8 @@ class KNN:
 
     Raises:
         ValueError: If a parameter is out of its range; on use, if there are fewer than k training samples,
-            a column is missing or not categorical, or a feature is not finite.
+            a column is missing or not categorical, a feature is not finite, or one feature is so
+            large that the cosines of all samples are equal.
 
     Source:
         Wu et al., Unsupervised Feature Learning via Non-Parametric Instance Discrimination (2018),
@@ -68,7 +69,14 @@ def nearest(x: Tensor, bank: Tensor, ids: Tensor, k: int, temperature: float) ->
     from lightly.utils.benchmarking.knn import knn_predict
 
     known, index = ids.unique(return_inverse=True)
-    bank = functional.normalize(bank, dim=1).T
+    unit = functional.normalize(bank, dim=1)
+    if (bank != bank[0]).any() and ((unit - unit[0]).abs() < 1e-12).all():
+        feature = int(bank[0].abs().argmax())
+        raise ValueError(
+            f"all features have the same direction, since feature {feature} is {bank[0, feature]:.3g} in"
+            " every row and hides the others: neighbors by cosine say nothing; scale the features"
+        )
+    bank = unit.T
     # lightly's votes take n * k * classes numbers: parts of n fit into memory.
     part = max(1, 2**25 // (k * len(known)))
     predicted = [

@@ -70,7 +70,10 @@ def from_numpy(array: np.ndarray[Any, Any], place: str = "an array") -> Tensor:
             f"{place} holds {array[beyond].flat[0]}, and whole numbers must be below 2^63: number its"
             " different values from 0, as numpy.unique(..., return_inverse=True) does"
         )
-    return torch.from_numpy(array.astype(np.int64 if array.dtype.kind in "iu" else array.dtype))
+    kind, size = array.dtype.kind, array.dtype.itemsize
+    # Numbers may have the byte order of another machine, or more bytes than torch has.
+    dtype = {"i": "=i8", "u": "=i8", "f": f"=f{min(size, 8)}"}.get(kind, array.dtype)
+    return torch.from_numpy(array.astype(dtype))
 
 
 def signed(values: Tensor, place: str) -> Tensor:
@@ -89,6 +92,8 @@ def as_numbers(values: Any, name: str) -> Tensor:
         ValueError: For words, and rows of different lengths.
     """
     try:
+        if isinstance(values, np.ndarray) and not values.dtype.isnative:
+            return from_numpy(values, name)
         found = torch.as_tensor(values)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold numbers, not {values!r:.80}: {error}") from error

@@ -8,12 +8,27 @@ from pathlib import Path
 from typing import Any
 
 
-def read_table(path: str | Path, words: Sequence[str] = ()) -> dict[str, Any]:
+class Columns(dict[str, Any]):
+    """The columns of a table, by name.
+
+    Attributes:
+        left_out: The type of each column that holds neither words nor numbers, nor vectors of them.
+    """
+
+    def __init__(
+        self, columns: Mapping[str, Any], left_out: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(columns)
+        self.left_out = dict(left_out or {})
+
+
+def read_table(path: str | Path, words: Sequence[str] = ()) -> Columns:
     """The columns of a table, by name.
 
     In a CSV file, which is UTF-8, the first line holds the names.  A column of numbers (or of True and
     False) is read as such, and an empty cell is None.  A column without a name, as data frames write
-    their index, is left out.
+    their index, is left out.  So are columns of a Parquet file that hold neither words nor numbers (times,
+    bytes, structs, maps, lists of different lengths): a table may have them, as long as nobody reads them.
 
     Args:
         path: A file that ends in ``.csv`` or ``.parquet``.
@@ -29,7 +44,7 @@ def read_table(path: str | Path, words: Sequence[str] = ()) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"there is no table {str(path)!r}")
     if path.suffix == ".csv":
-        return _read_csv(path, words)
+        return Columns(_read_csv(path, words))
     if path.suffix == ".parquet":
         return _read_parquet(path)
     raise ValueError(f"a table ends in .csv or .parquet, not as {path.name!r}")
@@ -47,6 +62,11 @@ def choose(columns: Mapping[str, Any], names: Sequence[str] | None, place: str) 
         ValueError: For a name without a column, listing the columns.
     """
     for name in names or ():
+        if name in getattr(columns, "left_out", ()):
+            raise ValueError(
+                f"the column {name!r} of {place} holds neither words nor numbers, but"
+                f" {columns.left_out[name]}: write it as one of them"  # type: ignore[attr-defined]
+            )
         if name not in columns:
             listed = ", ".join([*columns][:20]) + (", ..." if len(columns) > 20 else "")
             raise ValueError(f"{place} has no column {name!r}; it has {listed}")
@@ -115,7 +135,7 @@ def _number(cell: str) -> int | float | None:
     return None
 
 
-def _read_parquet(path: Path) -> dict[str, Any]:
+def _read_parquet(path: Path) -> Columns:
     try:
         from pyarrow import ArrowException, parquet
     except ImportError as error:
@@ -126,23 +146,48 @@ def _read_parquet(path: Path) -> dict[str, Any]:
         table = parquet.read_table(path)
     except (ArrowException, OSError) as error:
         raise ValueError(f"{path} is no readable Parquet file: {error}") from error
-    return {
-        name: _read_column(table.column(name))
-        for name in table.column_names
-        if not name.startswith("__index_level_")  # how pandas writes the index
-    }
+    found, left_out = {}, {}
+    for name in table.column_names:
+        if name.startswith("__index_level_"):  # how pandas writes the index
+            continue
+        column = table.column(name)
+        values = _read_column(column)
+        if values is None:
+            left_out[name] = str(column.type)
+        else:
+            found[name] = values
+    return Columns(found, left_out)
 
 
 def _read_column(column: Any) -> Any:
-    """An array for a column of vectors without gaps; else a list, with None for missing cells."""
-    from pyarrow import compute, types
+    """An array for a column of vectors without gaps; else a list, with None for missing cells.
 
-    vectors = types.is_list(column.type) or types.is_fixed_size_list(column.type)
-    if vectors and not column.null_count:
-        lengths = set(compute.list_value_length(column).to_pylist())
-        flat = compute.list_flatten(column)
-        number = types.is_integer(flat.type) or types.is_floating(flat.type)
-        if len(lengths) == 1 and number and not flat.null_count:
-            # 100,000 vectors of 512 numbers are 50 million Python objects otherwise.
-            return flat.to_numpy().reshape(-1, *lengths)
-    return column.to_pylist()
+    None for a column that holds neither words nor numbers, nor vectors of equally many numbers.
+    """
+    from pyarrow import compute, float64, types
+
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if types.is_decimal(column.type):
+        column = column.cast(float64())
+    kind = column.type
+    if _is_number(kind) or any(
+        is_word(kind) for is_word in (types.is_string, types.is_large_string, types.is_string_view)
+    ):
+        return column.to_pylist()
+    lists = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    if not lists or not _is_number(kind.value_type):
+        return None
+    if len({*compute.list_value_length(column).to_pylist()} - {None}) > 1:
+        return None
+    flat = compute.list_flatten(column)
+    if column.null_count or flat.null_count or types.is_boolean(kind.value_type) or not len(flat):
+        return column.to_pylist()
+    # 100,000 vectors of 512 numbers are 50 million Python objects otherwise.
+    return flat.to_numpy().reshape(len(column), -1)
+
+
+def _is_number(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from ccl_plugins.datasets.annotated import dictionary
 from ccl_plugins.protocols import SupportsTransforms, Views
 from ccl_plugins.training.first_use import check_views
 from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
@@ -62,7 +63,7 @@ class Items(Dataset[Augmented]):
     def _draw(self, epoch: int, position: int, *indices: int) -> Augmented:
         # Before the images are read, since a data set may draw random numbers too.
         seed_cpu(mix(self.seed, epoch, position, 0))
-        images = [self.split[i][0] for i in indices]
+        images = [_image(self.split[i], i) for i in indices]
         if self.transforms is None:
             made = [self.views(image) for image in images]
             for each in made:
@@ -75,6 +76,13 @@ class Items(Dataset[Augmented]):
             views.append(transform(images[min(view, len(images) - 1)]))
         check_views(self.views, views)
         return views, list(indices)
+
+
+def _image(sample: Any, index: int) -> Any:
+    """The image of a sample (image, target)."""
+    if isinstance(sample, Mapping):
+        raise TypeError(dictionary(f"sample {index}", sample))
+    return sample[0]
 
 
 def collate(samples: Sequence[Augmented]) -> Batch:

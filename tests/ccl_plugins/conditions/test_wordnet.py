@@ -100,7 +100,7 @@ def test_dropped_classes_are_left_out_by_default(toy):
 @pytest.mark.parametrize(
     ("rows", "labels", "message"),
     [
-        ([("a", "b"), ("b", "c")], ["c", "d"], r"class 'd' \(row 1\) has no synset in .*toy.csv"),
+        ([("a", "b"), ("b", "c")], ["c", "d"], r"source='.*toy\.csv'; the first is 'd' \(row 1 of"),
         ([("a", "b"), ("b", "a")], ["b"], "'b' is above itself: b > a > b"),
         ([("a", "b"), ("a", "b")], ["b"], "row 1: the edge a to b occurs twice"),
         ([("a", "b"), ("a", "")], ["b"], "row 1: an edge needs a parent and a child"),
@@ -114,7 +114,7 @@ def test_edges_and_classes_that_make_no_tree_are_named(tmp_path, rows, labels, m
 
 
 def test_sources_that_are_not_there_are_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no hierarchy 'imagenet'"):
+    with pytest.raises(FileNotFoundError, match="source='imagenet' is not there"):
         fit(WordNet(2, source="imagenet"), Split(label=["a"]))
     with pytest.raises(FileNotFoundError, match=r"no data\.noun in it"):
         fit(WordNet(2, source=str(tmp_path)), Split(label=["a"]))
@@ -175,3 +175,30 @@ def test_the_shipped_table_is_what_the_tool_makes():
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
     assert tool.table(DATABASE) == tool.OUT.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("given", "label", "message"),
+    [
+        ({}, ["tench"], r"^1 of 1 classes are no nodes of source='imagenet1k'; the first is 'tench' "
+         r"\(row 0 of the column 'label'\): Its nodes are written as 'n01439121'; give classes="),
+        ({}, ["n01440764", "n1443537"], r"'n1443537' \(row 1 .*\): did you mean 'n01443537'"),
+        ({"classes": ["n01440764", "n0144353"]}, [0, 1], r"\(classes\[1\]; row 1 .* 'n01443537'"),
+        ({"source": "imagenet-1k"}, ["tench"], r"^source='imagenet-1k' is not there \(did you mean 'im"),
+    ],
+)  # fmt: skip
+def test_a_class_that_is_no_synset_is_named_with_its_source_and_what_is_near(given, label, message):
+    label = torch.tensor(label) if "classes" in given else label
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        fit(WordNet(5, **given), Split(label=label))
+
+
+def test_a_file_that_is_no_hierarchy_is_told_from_one_that_is_missing(tmp_path):
+    (tmp_path / "tree.tsv").write_text("parent\tchild\n")
+    with pytest.raises(FileNotFoundError, match=r"tree\.tsv' ends neither in \.csv nor in"):
+        fit(WordNet(2, source=str(tmp_path / "tree.tsv")), Split(label=["a"]))
+    with pytest.raises(FileNotFoundError, match=r"no data\.noun in it; Debian's package"):
+        fit(WordNet(2, source=str(tmp_path)), Split(label=["a"]))
+    (tmp_path / "data.noun").write_text("this is no synset\n")
+    with pytest.raises(ValueError, match=r"data\.noun, line 1 is no synset: .*'n01440764'"):
+        fit(WordNet(2, source=str(tmp_path)), Split(label=["a"]))

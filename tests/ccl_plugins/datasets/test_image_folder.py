@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import io
+import os
 import pickle
+import sys
 
 import pytest
 import torch
 from support.image_samples import truncate, write_image
 
 from ccl_plugins.datasets import ImageFolder
-from ccl_plugins.datasets.image_files import UnreadableImage
+from ccl_plugins.datasets.image_files import UnreadableImage, waiting
+from ccl_plugins.datasets.image_folder import find_images
 
 
 @pytest.fixture
@@ -146,3 +150,39 @@ def test_a_split_gives_the_views_what_they_take(root):
     train = ImageFolder(root)("train")
     views = SimCLRViews(size=16)
     assert torch.stack(views(train[0][0])).shape == (2, 3, 16, 16)
+
+
+def test_listing_asks_no_file_and_notices_every_change(tmp_path, monkeypatch):
+    for name in ("cat", "dog"):
+        (tmp_path / name / "deep").mkdir(parents=True)
+        for i in range(200):
+            (tmp_path / name / "deep" / f"{i:03d}.JPG").touch()
+    asked = []
+    stat = os.stat
+    monkeypatch.setattr(os, "stat", lambda *args, **kw: asked.append(args) or stat(*args, **kw))
+    found = find_images(tmp_path)
+    assert len(found) == 400
+    assert len(asked) < 20
+    (tmp_path / "cat" / "deep" / "000.JPG").rename(tmp_path / "cat" / "a.jpg")
+    (tmp_path / "dog" / "deep" / "000.JPG").unlink()
+    again = find_images(tmp_path)
+    assert again[-1] == found[-1]
+    assert (str(tmp_path / "cat" / "a.jpg"), "cat") in again
+    assert len(again) == 399
+
+
+def test_a_bar_is_shown_on_a_terminal_after_two_seconds(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    with waiting("list images") as bar:
+        bar.update()
+        assert not terminal.getvalue()
+        bar.start_t -= 3
+        bar.last_print_t -= 3
+        bar.update(1000)
+        assert "list images" in terminal.getvalue()
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert waiting("list images").disable

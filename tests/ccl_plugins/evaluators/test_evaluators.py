@@ -294,3 +294,25 @@ def test_one_class_or_too_few_neighbors_are_refused():
 def test_settings_out_of_range_are_refused(evaluator, wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         evaluator(**wrong)
+
+
+@pytest.mark.parametrize("value", [1e38, -1e19, 1e200])
+def test_features_too_large_to_compare_are_refused_by_every_probe(value):
+    train, test = blobs(seed=0), blobs(seed=1)
+    x = train.features.double()
+    x[7, 4] = value
+    for evaluator in (LinearProbe(), KNN(k=5), Regression()):
+        with pytest.raises(ValueError, match=r"feature 4 of row 7 is -?1e.* all others vanish"):
+            evaluator(frozen(x, **train.metadata), test)
+        with pytest.raises(ValueError, match="feature 4 of row 7"):
+            evaluator(train, frozen(x, **train.metadata))
+
+
+def test_neighbors_are_not_chosen_by_cosines_that_are_all_equal():
+    train = blobs(seed=0)
+    x = train.features.double()
+    x[:, 4] = 1e16
+    with pytest.raises(ValueError, match=r"feature 4 is 1e\+16 in every row and hides the others"):
+        KNN(k=5)(frozen(x, **train.metadata), blobs(seed=1))
+    collapsed = frozen(torch.ones(90, 5), **train.metadata)
+    assert KNN(k=5)(collapsed, collapsed)["knn/top1"] < 0.5

@@ -60,8 +60,11 @@ def second_order(loss, inputs):
     return torch.autograd.grad(penalty, inputs, allow_unused=True)
 
 
-def plain_logsumexp(logits, weights, scale, *links):
+def plain_logsumexp(logits, weights, scale, leave_out=None, *links):
     logits = scale * logits
+    if leave_out is not None:
+        own = torch.ones_like(logits).diagonal(leave_out).diag_embed(leave_out)
+        logits = logits.masked_fill(own[: len(logits), : logits.shape[1]] > 0, EMPTY)
     if weights is not None and weights.dtype == torch.bool:
         weights = torch.zeros_like(logits).masked_fill(~weights, EMPTY)
     logits = logits if weights is None else logits + weights
