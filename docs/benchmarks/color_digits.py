@@ -78,15 +78,9 @@ def page(runs: Sequence[Run]) -> str:
         *table(runs, 0.5),
         "",
         "Chance is 0.10 for the digit and 0 for R².",
-        "",
-        "## How much depends on the temperature",
-        "",
-        "![The metrics of both objectives at temperatures from 0.1 to 1](color_digits.svg)",
-        "",
-        "| temperature | objective | seeds | linear probe | nearest neighbors | color R² |",
-        "|---|---|---|---|---|---|",
     ]
-    for temperature in temperatures:
+    lines += TEMPERATURES if len(temperatures) > 1 else []
+    for temperature in temperatures if len(temperatures) > 1 else ():
         for objective, title in TITLES.items():
             found = of(runs, objective, temperature)
             cells = [
@@ -99,6 +93,15 @@ def page(runs: Sequence[Run]) -> str:
     return "\n".join([*lines, "", *NOTES]) + "\n"
 
 
+TEMPERATURES = (
+    "",
+    "## How much depends on the temperature",
+    "",
+    "![The metrics of both objectives at temperatures from 0.1 to 1](color_digits.svg)",
+    "",
+    "| temperature | objective | seeds | linear probe | nearest neighbors | color R² |",
+    "|---|---|---|---|---|---|",
+)
 NOTES = (
     "The data are few: 1437 images to train on and 360 to test on, so one image more or less is 0.003,",
     "and a seed decides how much of the color so small a network keeps. Each seed draws the initial",
