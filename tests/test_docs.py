@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 
@@ -18,6 +19,8 @@ from ccl_plugins import protocols
 from ccl_plugins.cli import _parser
 from ccl_plugins.hooks import Hooks
 from ccl_plugins.kinds import KINDS
+from ccl_plugins.pipeline.composition import TABLES
+from ccl_plugins.training.settings import OPTIMIZERS, SCHEDULES, FitSettings
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -113,14 +116,42 @@ def test_the_page_about_the_design_has_the_folders_and_the_layers_of_the_code():
     assert layers == {i: {*layer} for i, layer in enumerate(LAYERS, 1)}
 
 
-def test_the_reference_is_fresh():
-    path = DOCS / "reference" / "generate.py"
-    spec = importlib.util.spec_from_file_location("generate", path)
+@pytest.mark.parametrize("name", ["generate", "generate_configuration"])
+def test_the_reference_is_fresh(name):
+    path = DOCS / "reference" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
     generate = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generate)
     assert generate.TARGET.read_text() == generate.render(), (
-        "run python docs/reference/generate.py, and pip install -e . after a change of entry points"
+        f"run python docs/reference/{name}.py, and pip install -e . after a change of entry points"
     )
+
+
+def test_the_reference_of_the_configuration_has_every_key_with_type_default_and_range():
+    page = (DOCS / "reference" / "configuration.md").read_text()
+    rows = {row.split("|")[1].strip(): row for row in page.splitlines() if row.startswith("| `")}
+    settings = [field.name for field in fields(FitSettings)]
+    options = [key for each in (*OPTIMIZERS.values(), *SCHEDULES.values()) for key in each]
+    for key in (*TABLES, *settings, *options):
+        cells = [cell.strip() for cell in rows[f"`{key}`"].split("|")[1:-1]]
+        assert all(cells[1:4]) or key in options, rows[f"`{key}`"]
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    {
+        **{name: (0,) for name in ("epochs", "batch_size", "devices", "nodes", "keep_last")},
+        **{name: (0,) for name in ("accumulate", "micro_batch", "log_every", "checkpoint_every")},
+        **{name: (-1,) for name in ("seed", "workers")},
+        "warmup_epochs": (-1, 101),
+        "clip": (0,),
+        "precision": ("8-bit",),
+    }.items(),
+)
+def test_the_ranges_in_the_reference_are_those_of_the_code(key, values):
+    for value in values:
+        with pytest.raises(ValueError, match=key):
+            FitSettings(**{key: value})
 
 
 @pytest.fixture(scope="module")

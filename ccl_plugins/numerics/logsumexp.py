@@ -94,10 +94,18 @@ def asked_for_graph() -> bool:
 class _LogSumExp(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, logits: Tensor, weights: Tensor | None, scale: float, *linked: Tensor
+        ctx: Any,
+        logits: Tensor,
+        weights: Tensor | None,
+        scale: float,
+        leave_out: int | None,
+        *linked: Tensor,
     ) -> Tensor:
         ctx.scale = scale
-        weighted = logits if weights is None and scale == 1 else _weighted(logits, weights, scale)
+        plain = weights is None and leave_out is None and scale == 1
+        weighted = logits if plain else _weighted(logits, weights, scale)
+        if leave_out is not None:
+            weighted.diagonal(leave_out).fill_(EMPTY)
         top = weighted.amax(-1, keepdim=True)
         gaps = weighted - top if weighted is logits else weighted.sub_(top)
         shares = gaps.clamp_min_(least_exponent(logits.dtype)).exp_()
@@ -109,7 +117,7 @@ class _LogSumExp(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         shares, total, *linked = ctx.saved_tensors
-        others = [None] * (2 + len(linked))
+        others = [None] * (3 + len(linked))
         if asked_for_graph():
             # Logits up to a constant of each row, which the softmax does not see.
             logits = filled(linked[0], shares.log() / ctx.scale)
@@ -128,7 +136,12 @@ def _weighted(logits: Tensor, weights: Tensor | None, scale: float) -> Tensor:
     return torch.add(in_order_of(logits, weights), logits, alpha=scale)
 
 
-def logsumexp(logits: Tensor, weights: Tensor | None = None, scale: float = 1.0) -> Tensor:
+def logsumexp(
+    logits: Tensor,
+    weights: Tensor | None = None,
+    scale: float = 1.0,
+    leave_out: int | None = None,
+) -> Tensor:
     """Log-sum-exp of ``scale * logits + weights`` over the last dimension: (..., m) -> (...).
 
     Equal to ``Tensor.logsumexp`` in value and gradient, and many times as fast where entries are
@@ -141,8 +154,10 @@ def logsumexp(logits: Tensor, weights: Tensor | None = None, scale: float = 1.0)
         weights: (..., m) logarithms of weights, without gradient; or bool, True at the entries that
             count; None: all entries count equally.
         scale: Factor of the logits.
+        leave_out: In logits (n, m), a column: from there on each row leaves out its own entry, the
+            second row the next column's; None: no entry is left out.
     """
-    result: Tensor = _LogSumExp.apply(logits, weights, scale, *links([logits]))  # type: ignore[no-untyped-call]  # torch's
+    result: Tensor = _LogSumExp.apply(logits, weights, scale, leave_out, *links([logits]))  # type: ignore[no-untyped-call]  # torch's
     return result
 
 

@@ -11,7 +11,7 @@ from ccl_plugins.arguments import one_of, positive
 from ccl_plugins.numerics.logsumexp import softplus
 from ccl_plugins.objectives import transport
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
-from ccl_plugins.objectives.infonce import log_sum
+from ccl_plugins.objectives.infonce import negatives
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 
@@ -67,9 +67,9 @@ class CACRMoCoV3(ContrastiveObjective):
         return values, torch.ones_like(values)
 
     def _rbf(self, pairs: Pairs, i: int, j: int) -> Tensor:
-        negatives = log_sum(pairs.negatives(i, j, within_view=False), self.temperature)
+        log_sum, _ = negatives(pairs, i, j, self.temperature)
         own = pairs.own_sim(i, j) / self.temperature
-        return 2 * self.temperature * softplus(negatives - own)
+        return 2 * self.temperature * softplus(log_sum - own)
 
     def _euclidean(self, pairs: Pairs, i: int, j: int) -> Tensor:
         blocks = pairs.negatives(i, j, within_view=False)

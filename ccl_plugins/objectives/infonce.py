@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -80,18 +79,32 @@ class InfoNCE(ContrastiveObjective):
 
     def values(self, pairs: Pairs, i: int, j: int, where: Tensor | None) -> tuple[Tensor, Tensor]:
         """(n,) values and weights of one pair of views; ``where`` selects the negatives."""
-        blocks = pairs.negatives(i, j, self.within_view, where)
-        number = torch.stack([keep.sum(1).expand(sims.shape[0]) for sims, keep in blocks]).sum(0)
-        own = pairs.own_sim(i, j) / self.temperature
-        # Against the own score itself: as the diagonal of another product, it is another number.
-        values = softplus(log_sum(blocks, self.temperature) - own)
-        return values, (number > 0).to(values.dtype)
+        log_sum, number = negatives(pairs, i, j, self.temperature, self.within_view, where)
+        # Minus the own score itself: the diagonal of a product is another number, by rounding.
+        values = softplus(log_sum - pairs.own_sim(i, j) / self.temperature)
+        return values, torch.ones_like(values) * (number > 0)
 
 
-def log_sum(blocks: Sequence[tuple[Tensor, Tensor]], temperature: Number) -> Tensor:
-    """(n,) log-sum-exp of inner products (n, ·) over the temperature, where masks are True."""
+def negatives(
+    pairs: Pairs,
+    i: int,
+    j: int,
+    temperature: Number,
+    within_view: bool = False,
+    where: Tensor | None = None,
+) -> tuple[Tensor, Tensor | int]:
+    """(n,) log-sum-exp of the scores of the negatives, and how many there are, a number or (n,).
+
+    Arguments as in `Pairs.negatives`.
+    """
+    blocks = pairs.contrast(i, j, within_view, where)
+    number = sum(s.shape[1] if keep is None else keep.sum(1) for s, keep in blocks) - 1
     if isinstance(temperature, Tensor):
-        scaled = [logsumexp(sims / temperature, keep) for sims, keep in blocks]
+        blocks, scale = [(sims / temperature, keep) for sims, keep in blocks], 1.0
     else:
-        scaled = [logsumexp(sims, keep, 1 / temperature) for sims, keep in blocks]
-    return scaled[0] if len(scaled) == 1 else torch.stack(scaled).logsumexp(0)
+        scale = 1 / temperature
+    (first, keep), *blocks = blocks
+    sums = [logsumexp(sims, counts, scale) for sims, counts in blocks]
+    if pairs.draws is None:  # else the first block holds the own keys alone
+        sums.append(logsumexp(first, keep, scale, leave_out=pairs.offset))
+    return (sums[0] if len(sums) == 1 else torch.stack(sums).logsumexp(0)), number

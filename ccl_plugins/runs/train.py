@@ -254,7 +254,10 @@ def train(
             _begin(prepared)
             if metrics:
                 write_json(layout.before, metrics)
-                log(layout.folder, metrics, step=0)
+                if prepared.logger is True:
+                    log(layout.folder, metrics, step=0)
+                for logger in prepared.logger if isinstance(prepared.logger, list) else ():
+                    logger.log_metrics({f"evaluation/{k}": v for k, v in metrics.items()}, step=0)
                 before(metrics)
         result = fit(
             parts,

@@ -35,7 +35,7 @@ SCHEDULES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 _CHOICES = {"decay": ("matrices", "all"), "per": ("step", "epoch")}
 
-_FROM_ZERO = ("seed", "workers")
+FROM_ZERO = ("seed", "workers")
 """The whole numbers that may be 0; the others are 1 or more."""
 
 MOST_WORKERS = 1024
@@ -112,7 +112,7 @@ class FitSettings:
             if each.type == "bool":
                 _check_bool(name, value)
             elif each.type == "int" or (each.type == "int | None" and value is not None):
-                whole(name, value, 0 if name in _FROM_ZERO else 1)
+                whole(name, value, 0 if name in FROM_ZERO else 1)
         if self.workers is not None and self.workers > MOST_WORKERS:
             raise ValueError(f"workers must be 0 to {MOST_WORKERS}, not {self.workers}")
         non_negative("warmup_epochs", number("warmup_epochs", self.warmup_epochs))

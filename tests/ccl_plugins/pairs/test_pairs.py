@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 import torch
@@ -117,3 +117,51 @@ def test_cclk_takes_batch_and_queue_as_its_samples(kind):
             total = total - torch.log(c / (c + negatives))
     found = kind(RBF(0.5), tau, ridge=ridge).loss(pairs)
     torch.testing.assert_close(found, total / 3, rtol=1e-9, atol=0)
+
+
+def test_pairs_stay_as_they_are_and_equal_only_themselves():
+    pairs = with_queue()
+    with pytest.raises(FrozenInstanceError):
+        pairs.offset = 1
+    assert len({pairs, replace(pairs)}) == 2
+    assert "_products" not in repr(pairs)
+
+
+def test_what_is_not_given_is_absent():
+    pairs = Pairs(unit(2, 3, 4), unit(2, 3, 4), (0, 1), (0, 1))
+    absent = ["queue", "features", "index", "partner", "queue_valid", "queue_index"]
+    absent += ["batch_candidates", "draws", "positive", "negative"]
+    assert [getattr(pairs, name) for name in absent] == [None] * len(absent)
+    empty = ["extras", "condition", "partner_condition", "queue_condition"]
+    assert [getattr(pairs, name) for name in empty] == [{}] * len(empty)
+    assert (pairs.offset, pairs.processes, pairs.shared) == (0, 1, False)
+
+
+def test_products_with_the_queue_are_computed_once():
+    pairs = with_queue()
+    assert pairs.sim_queue(0) is pairs.sim_queue(0)
+    torch.testing.assert_close(pairs.sim_queue(0), pairs.anchors[0] @ pairs.queue.T)
+
+
+def test_a_condition_that_differs_per_view_is_that_of_the_first_view_by_default():
+    values = torch.rand(2, 3, 5)
+    pairs = in_batch(unit(2, 3, 4), {"per view": values, "shared": values[0]})
+    assert pairs.condition_of("per view") is not None
+    torch.testing.assert_close(pairs.condition_of("per view"), values[0])
+    torch.testing.assert_close(pairs.condition_of("per view", 1), values[1])
+    torch.testing.assert_close(pairs.condition_of("shared", 1), values[0])
+    torch.testing.assert_close(pairs.everyone("per view"), values[0])
+
+
+def test_excluded_samples_are_taken_from_the_negatives_that_a_user_gave():
+    given = torch.tensor([[0, 1, 1], [1, 0, 1], [1, 1, 0]]).bool()
+    excluded = torch.tensor([[0, 1, 0], [0, 0, 0], [1, 1, 0]]).bool()
+    pairs = Pairs.from_masks(unit(2, 3, 4), ~given & False, given)
+    assert torch.equal(pairs.excluding(excluded).negative, given & ~excluded)
+    assert torch.equal(in_batch(unit(2, 3, 4)).excluding(excluded).negative, ~excluded)
+
+
+def test_pairs_without_a_queue_say_so():
+    for read in (lambda pairs: pairs.sim_queue(0), lambda pairs: pairs.in_queue()):
+        with pytest.raises(ValueError, match="these pairs have no queue"):
+            read(in_batch(unit(2, 3, 4)))

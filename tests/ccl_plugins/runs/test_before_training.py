@@ -11,6 +11,7 @@ import pytest
 import timm
 import torch
 from pytorch_lightning import Callback
+from pytorch_lightning.loggers import CSVLogger
 from safetensors.torch import save_file
 from support.small_pipeline import TOML
 from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_data
@@ -111,6 +112,16 @@ def test_data_that_an_evaluator_cannot_take_is_known_before_training_and_overwri
         " ccl-plugins/knn)"
     )
     assert run.layout.weights.read_bytes() == weights
+
+
+def test_a_logger_of_ones_own_gets_the_metrics_before_training(pipeline):
+    own = CSVLogger("logs")
+    run = pipeline.fit(out="run", progress=False, logger=own)
+    assert not [*Path("run").glob("events*")]
+    own.save()
+    first = (Path(own.log_dir) / "metrics.csv").read_text().splitlines()
+    assert "evaluation/knn/top1" in first[0]
+    assert str(run.before["knn/top1"]) in first[1].split(",")
 
 
 def test_evaluators_that_nobody_chose_do_not_keep_a_run_from_training(pipeline):

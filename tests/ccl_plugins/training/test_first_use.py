@@ -102,7 +102,7 @@ WRONG = {
         {"objective": Loss(lambda x: x.expand(3))},
         r"Loss.loss must return one number, .* \(3,\)",
     ),
-    "number": ({"objective": Loss(float)}, "one number, .* not a float"),
+    "number": ({"objective": Loss(lambda x: float(x.detach()))}, "one number, .* not a float"),
     "one view": ({"views": Views(lambda x: x[:1])}, "Views must make a list of 2 views .*, not 1"),
     "stacked": (
         {"views": Views(torch.stack)},

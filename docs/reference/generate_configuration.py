@@ -1,0 +1,161 @@
+"""Write configuration.md: every key of a TOML file, and the pipeline and the run in Python."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ccl_plugins.cli.docstrings import documentation
+from ccl_plugins.pipeline.composition import SINGLE, TABLES, Composition
+from ccl_plugins.runs import Run
+from ccl_plugins.training.settings import FROM_ZERO, OPTIMIZERS, PRECISIONS, SCHEDULES, FitSettings
+
+TARGET = Path(__file__).with_name("configuration.md")
+HEAD = """# The configuration of a pipeline
+
+<!-- Written by docs/reference/generate_configuration.py; run it after a change. -->
+
+A TOML file for `ccl train` has the tables below. A table of a component has `use`, the component's name,
+and its parameters, as in `objective = {use = "infonce", temperature = 0.5}`; a component without parameters
+can be given by its name, as in `objective = "infonce"`. [Components](components.md) has the parameters of
+each, with types, defaults and ranges; `ccl info KIND NAME` shows those of plug-ins, too. `Pipeline(...)`
+takes the same keys. A key that does not exist is an error that names the nearest one.
+`ccl train --set KEY=VALUE` replaces a value, as in `--set objective.temperature=0.2`.
+
+A default of *none* cannot be written in TOML: leave the key out.
+"""
+FIT = """## fit
+
+The settings of training. [Train at scale](../how-to/train-at-scale.md) and
+[train with a paper's recipe](../how-to/recipes.md) show their use;
+[when it does not learn](../how-to/when-it-does-not-learn.md) says which to change.
+"""
+WRITTEN = {
+    "dataset": "a component",
+    "condition": "a component",
+    "conditions": "a table of components, by name",
+    "evaluate": 'a list of components: `["linear", "knn"]`, or `[[evaluate]]` tables',
+    "fit": "a table",
+}
+RANGES = {
+    "workers": "0 or more",
+    "optimizer": "[see below](#fitoptimizer)",
+    "schedule": "[see below](#fitschedule)",
+    "warmup_epochs": "0 to `epochs`",
+    "precision": ", ".join(f'`"{name}"`' for name in PRECISIONS),
+    "clip": "above 0",
+    "compile": "true, false, or the name of a backend of `torch.compile`",
+    "batch_size": "1 or more, a multiple of `devices * nodes`; at most the training samples",
+    "lr": "above 0",
+    "weight_decay": "0 or more; above 0 for lars",
+    "momentum": "0 or more, below 1",
+    "lr_per": "1 or more",
+    "decay": '`"matrices"`, `"all"`',
+    "layer_decay": "above 0, at most 1",
+    "start": "0 or more",
+    "end": "0 or more",
+    "factor": "0 or more",
+    "per": '`"step"`, `"epoch"`',
+    "milestones": "whole numbers of 1 or more that rise",
+}
+"""The ranges that do not follow from the type."""
+PYTHON = """## In Python
+
+[`Pipeline`](api/ccl_plugins.md#pipeline) takes the keys above and trains with `fit`;
+[`load`](api/ccl_plugins.md#load) gives the `Run` of a folder, and `fit` that of its own.
+"""
+
+
+def render() -> str:
+    """The page."""
+    return "\n".join([HEAD, *_tables(), "", *_fit(), "", *_python()])
+
+
+def _tables() -> Iterator[str]:
+    parameters = inspect.signature(Composition.__init__).parameters
+    words = _arguments(Composition)
+    yield "## The tables\n\n| key | written as | default | |\n|---|---|---|---|"
+    for key in TABLES:
+        default = parameters[key].default
+        shown = "required" if default is inspect.Parameter.empty else _value(default)
+        written = WRITTEN["dataset"] if key in SINGLE else WRITTEN[key]
+        yield f"| `{key}` | {written} | {shown} | {words[key]} |"
+
+
+def _fit() -> Iterator[str]:
+    words = _arguments(FitSettings)
+    yield FIT
+    yield "| key | type | default | range | |\n|---|---|---|---|---|"
+    for each in dataclasses.fields(FitSettings):
+        default = getattr(FitSettings(), each.name)
+        kind = "table" if isinstance(default, Mapping) else str(each.type).replace(" | None", "")
+        kind = kind.replace(" | ", " or ")
+        if isinstance(default, Mapping):
+            default = {"name": default["name"]}
+        rule = RANGES.get(each.name) or _range(each.name, kind)
+        yield f"| `{each.name}` | {kind} | {_value(default)} | {rule} | {words[each.name]} |"
+    for name, settings in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
+        yield f"\n### fit.{name}\n\n`name` chooses it; each has its own settings and defaults.\n"
+        keys = list(dict.fromkeys(key for each in settings.values() for key in each))
+        yield "| key | range | " + " | ".join(f"`{each}`" for each in settings) + " |"
+        yield "|---|---|" + "---|" * len(settings)
+        for key in keys:
+            cells = [_value(each[key]) if key in each else "" for each in settings.values()]
+            yield f"| `{key}` | {RANGES.get(key, 'true, false')} | " + " | ".join(cells) + " |"
+
+
+def _range(name: str, kind: str) -> str:
+    if kind == "bool":
+        return "true, false"
+    return "0 or more" if name in FROM_ZERO else "1 or more"
+
+
+def _python() -> Iterator[str]:
+    yield PYTHON
+    yield f"### Run\n\n```text\n{documentation(Run)}\n```\n\n| attribute | |\n|---|---|"
+    for name, found in vars(Run).items():
+        if isinstance(found, cached_property):
+            yield f"| `{name}` | {(inspect.getdoc(found) or '').splitlines()[0]} |"
+    yield ""
+    for name in ("encode", "evaluate"):
+        yield _entry(f"Run.{name}", getattr(Run, name))
+
+
+def _entry(title: str, function: Any) -> str:
+    signature = re.sub(r"^\(self(, )?", "(", _signature(function))
+    document = inspect.getdoc(function)
+    return f"### {title}\n\n```text\n{title.rpartition('.')[2]}{signature}\n\n{document}\n```\n"
+
+
+def _signature(function: Any) -> str:
+    text = str(inspect.signature(function)).partition(" -> ")[0]
+    return re.sub(r": '([^']*)'", r": \1", text)  # the hints are strings
+
+
+def _arguments(cls: type) -> dict[str, str]:
+    """The description of each argument in the ``Args`` of a class, on one line."""
+    doc = inspect.getdoc(cls) or ""
+    section = re.search(r"(?ms)^Args:\n(.*?)(?=^\S|\Z)", doc)
+    entries = re.findall(r"(?ms)^ {4}(\w+): (.*?)(?=^ {4}\w|\Z)", section[1] if section else "")
+    return {
+        name: " ".join(text.split()).replace("``", "`").replace("|", "\\|")
+        for name, text in entries
+    }
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "*none*"
+    if isinstance(value, Mapping):
+        return "`{" + ", ".join(f"{k} = {json.dumps(v)}" for k, v in value.items()) + "}`"
+    return f"`{json.dumps(value)}`"
+
+
+if __name__ == "__main__":
+    TARGET.write_text(render(), encoding="utf-8")
