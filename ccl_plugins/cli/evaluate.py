@@ -54,6 +54,8 @@ def _measured(folder: Path) -> Result:
 
     with reporting_mistakes():
         run = load(folder)
+    with reporting_mistakes(str(run.layout.record)):
+        _ = run.pipeline
     return measured(run)
 
 
