@@ -150,3 +150,12 @@ def test_nothing_is_imported_that_no_hint_needs(write):
     found = write(head + CLASS.format(hint="Kernel"), unneeded="raise SystemExit\n")
     assert found.create("objective", "late").kernel.scale == 1.0
     assert "toy_hints.unneeded" not in sys.modules
+
+
+def test_another_name_that_a_module_renames_is_not_taken_for_type_checking(write):
+    head = (
+        "from .inner import SPEED as MODE\nif MODE:\n    from support.toy_registry import Kernel\n"
+    )
+    found = write(head + CLASS.format(hint="'Kernel'"), inner="SPEED = False\n")
+    with pytest.raises(InvalidSpec, match="the hint of kernel, 'Kernel', cannot be resolved"):
+        found.choose("objective", "late")

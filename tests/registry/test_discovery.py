@@ -427,3 +427,31 @@ def test_each_file_of_a_plugin_is_read_once_for_a_listing(tmp_path, monkeypatch)
         "METADATA": 1,
         "toy_read_once.py": 1,
     }
+
+
+def test_the_seconds_of_a_plugin_are_those_of_all_that_is_read_of_it(monkeypatch):
+    times = iter([10.0, 12.5, 20.0, 21.0])
+    monkeypatch.setattr("registry.discovery.time.perf_counter", lambda: next(times))
+    watch = new_watch()
+    for _ in range(2):
+        with watch.watching():
+            pass
+    assert watch.report(disabled=False).seconds == 3.5
+
+
+@pytest.mark.parametrize("left", [None, "a stream of the plug-in"])
+def test_a_standard_error_that_a_plugin_replaces_is_named_and_restored(monkeypatch, left):
+    stream = sys.stderr
+    monkeypatch.setattr(sys, "stderr", stream)  # put back whatever the watch does
+    watch = new_watch()
+    with watch.watching():
+        sys.stderr = left
+    assert sys.stderr is stream
+    assert list(watch.changes) == ["the standard error"]
+
+
+def test_of_a_long_line_that_is_no_entry_point_80_characters_are_quoted(tmp_path, monkeypatch):
+    write_metadata(tmp_path, "toy_long", "1", f"[toy.kernel]\n{'x' * 500}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    (plugin,) = new_registry().plugins
+    assert len(plugin.reason.partition("must be name = module:Class: ")[2]) == 80
