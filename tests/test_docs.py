@@ -200,9 +200,7 @@ def test_the_readme_shows_the_measured_numbers_beside_the_untrained_network(monk
     monkeypatch.syspath_prepend(str(folder))
     color_digits = importlib.import_module("color_digits")
     runs = json.loads((folder / "color_digits.json").read_text())
-    assert {(run["temperature"], run["seed"]) for run in runs} >= {
-        (0.5, seed) for seed in (0, 1, 2, 4)
-    }
+    assert {(run["temperature"], run["seed"]) for run in runs} >= {(0.5, seed) for seed in range(5)}
     assert all(run["before"].keys() == run["after"].keys() for run in runs)
     text = (ROOT / "README.md").read_text()
     assert "| | untrained | InfoNCE | Fair-CCLK |" in text
