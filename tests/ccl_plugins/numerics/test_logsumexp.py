@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ccl_plugins.numerics.logsumexp import EMPTY, log_weights, logsumexp, logsumexp_blocks, masked
+from ccl_plugins.numerics.logsumexp import (
+    EMPTY,
+    log_weights,
+    logsumexp,
+    logsumexp_blocks,
+    masked,
+    softplus,
+)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -66,3 +73,53 @@ def test_log_weights_are_empty_where_a_weight_is_not_above_0_and_nan_where_it_is
 def test_a_mask_is_the_same_on_a_transposed_product(keep):
     x = torch.randn(6, 6)
     torch.testing.assert_close(masked(x.T, keep), masked(x.T.contiguous(), keep))
+
+
+def test_gradients_of_any_order_are_right():
+    x = torch.randn(3, 4, dtype=torch.float64, generator=torch.manual_seed(0)).requires_grad_()
+    logs = torch.linspace(-1, 1, 12, dtype=torch.float64).reshape(3, 4)
+
+    def gradient(x):
+        value = logsumexp(x, logs, 2.0, leave_out=1).square().sum()
+        return torch.autograd.grad(value, x, create_graph=True)[0]
+
+    assert torch.autograd.gradcheck(gradient, (x,))
+    assert torch.autograd.gradgradcheck(gradient, (x,))
+
+
+def test_where_nothing_counts_a_second_gradient_is_0_too():
+    x = torch.randn(2, 4, dtype=torch.float64, generator=torch.manual_seed(0)).requires_grad_()
+    value = logsumexp(x, torch.tensor([[True], [False]]).expand(2, 4), 3.0)
+    (gradient,) = torch.autograd.grad(value.sum(), x, create_graph=True)
+    (again,) = torch.autograd.grad(gradient.square().sum(), x)
+    assert again[0].any()
+    assert torch.equal(again[1], torch.zeros(4).double())
+
+
+def test_the_own_entries_are_left_out_from_a_column_on():
+    x = torch.randn(3, 6, dtype=torch.float64, generator=torch.manual_seed(0)).requires_grad_()
+    own = torch.arange(3)[:, None] + 2 == torch.arange(6)
+    for keep in (None, torch.arange(6).expand(3, 6) != 4):
+        expected = masked(masked(x / 0.1, keep), ~own).logsumexp(1)
+        found = logsumexp(x, keep, 10.0, leave_out=2)
+        torch.testing.assert_close(found, expected)
+        both = [torch.autograd.grad(each.sum(), x)[0] for each in (found, expected)]
+        torch.testing.assert_close(*both)
+
+
+def test_compiled_code_refuses_a_gradient_of_a_gradient():
+    x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    compiled = torch.compile(logsumexp, fullgraph=True, backend="aot_eager")
+    (gradient,) = torch.autograd.grad(compiled(x).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="double backward"):
+        gradient.square().sum().backward()
+
+
+def test_softplus_is_exact_in_float64():
+    x = torch.tensor([-700.0, -1.0, 0.0, 19.0, 25.0, 36.0, 800.0], dtype=torch.float64)
+    x.requires_grad_()
+    found = softplus(x)
+    torch.testing.assert_close(found, torch.logaddexp(x, torch.zeros_like(x)), rtol=1e-14, atol=0)
+    (slope,) = torch.autograd.grad(found.sum(), x)
+    torch.testing.assert_close(slope, x.sigmoid(), rtol=1e-14, atol=0)
+    assert (softplus(torch.tensor([-1e4, -50.0, 60.0, 1e4])) >= 0).all()

@@ -48,6 +48,29 @@ def test_a_later_block_may_be_the_larger_by_far():
     torch.testing.assert_close(found, (queries @ queue.T).logsumexp(-1))
 
 
+def test_each_query_has_its_own_maximum():
+    queries, queue = torch.tensor([[[1.0], [-1.0], [0.01]]]), torch.linspace(400, 500, 30)[:, None]
+    queries.requires_grad_()
+    (found,) = queue_logsumexp(queries, queue, everything)
+    expected = (queries @ queue.T).logsumexp(-1)
+    torch.testing.assert_close(found, expected)
+    both = [torch.autograd.grad(each.sum(), queries)[0] for each in (found, expected)]
+    torch.testing.assert_close(*both)
+
+
+def test_a_second_gradient_is_that_of_the_whole():
+    queries, queue, weights = normal(2, 3, 4).requires_grad_(), normal(30, 4), normal(3, 30)
+
+    def value(queries):
+        found = queue_logsumexp(
+            queries, queue, lambda some: weights[:, some], lambda some: weights[:, some] > 0
+        )
+        return torch.stack(found).square().sum()
+
+    assert torch.autograd.gradcheck(value, (queries,))
+    assert torch.autograd.gradgradcheck(value, (queries,))
+
+
 def test_where_nothing_counts_there_is_no_gradient():
     queries = normal(1, 3, 4).requires_grad_()
     (found,) = queue_logsumexp(queries, normal(20, 4), lambda some: ~everything(some))

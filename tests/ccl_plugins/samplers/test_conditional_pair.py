@@ -8,7 +8,7 @@ from support.sampled import assert_distributed
 
 import ccl_plugins as ccl
 from ccl_plugins.kernels import RBF, Delta, Precomputed
-from ccl_plugins.samplers import ConditionalPair
+from ccl_plugins.samplers import ConditionalPair, Uniform, conditional_pair
 
 CLASSES = torch.arange(96) % 8 // 3  # 36, 36 and 24 samples
 COLORS = torch.rand(96, 3, generator=torch.Generator().manual_seed(0))
@@ -94,3 +94,16 @@ def test_equal_values_are_each_others_nearest_and_never_their_own(columns):
 def test_conditions_and_parameters_that_do_not_fit_are_refused(given, condition, words):
     with pytest.raises(ValueError, match=words):
         ConditionalPair(**given, condition=condition, size=96, batch_size=8, seed=0)
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_anchors_are_those_of_uniform_and_a_start_changes_no_partner(monkeypatch, number):
+    """Partners of several batches are drawn together, here of two."""
+    monkeypatch.setattr(conditional_pair, "TOGETHER", 16)
+    given = {"size": 96, "batch_size": 8, "seed": 0}
+    sampler = ConditionalPair(condition=torch.arange(96) % 4, **given)
+    whole = torch.stack(epoch(sampler, number))
+    anchors = torch.stack(epoch(Uniform(**given), number))
+    assert torch.equal(whole[..., 0], anchors)
+    for start in range(1, 5):
+        assert torch.equal(torch.stack(epoch(sampler, number, start)), whole[start:])

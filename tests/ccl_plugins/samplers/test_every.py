@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -155,6 +156,16 @@ def test_small_values_are_refused_by_default():
         SameCondition(condition=SMALL, size=24, batch_size=5, seed=0)
 
 
+def test_another_way_with_small_values_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"^small must be .* not 'drop'"):
+        SameCondition("drop", condition=CLASSES, size=96, batch_size=8, seed=0)
+
+
+def test_a_sampler_reads_the_condition_of_that_name_by_default():
+    for sampler in (SameCondition, Imbalanced, ConditionalPair):
+        assert signature(sampler).parameters["on"].default == "condition"
+
+
 def test_small_values_may_be_repeated():
     sampler = SameCondition("repeat", condition=SMALL, size=24, batch_size=5, seed=0)
     batches = [batch.sort().values.tolist() for e in range(60) for batch in sampler.batches(e)]
@@ -172,8 +183,10 @@ def test_small_values_are_left_out_with_a_warning():
 
 
 def test_numbers_have_no_equal_values():
-    with pytest.raises(ValueError, match=r"\(96, 3\) torch.float32: .* clusters\(of="):
-        SameCondition(condition=COLORS, size=96, batch_size=8, seed=0)
+    for sampler, name in ((SameCondition, "same_condition"), (Imbalanced, "imbalanced")):
+        words = rf"^{name} needs .* \(96, 3\) torch.float32: .* clusters\(of="
+        with pytest.raises(ValueError, match=words):
+            sampler(condition=COLORS, size=96, batch_size=8, seed=0)
 
 
 # imbalanced
@@ -220,7 +233,7 @@ def test_classes_that_are_empty_are_named():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"rule": "quadratic"}, "'geometric', not 'quadratic'"),
+        ({"rule": "quadratic"}, "^rule must be .*'geometric', not 'quadratic'"),
         ({"steps": 0}, "steps must be 1 or more"),
         ({"ratio": 0.0}, "ratio must be above 0"),
         (

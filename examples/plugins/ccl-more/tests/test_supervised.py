@@ -94,7 +94,7 @@ def test_balanced_contrastive(views, units):
 
 
 def test_balanced_contrastive_names_a_class_without_a_center(views):
-    objective = BalancedContrastive(dim=5)
+    objective = BalancedContrastive()
     with pytest.raises(ValueError, match="class 2 has no center among 0: call setup"):
         objective(*views, condition=LABEL)
 

@@ -11,7 +11,7 @@ SAMPLES = 1437
 COLOR, LABEL = ccl.condition("column", name="color"), "label"
 STROKES = ccl.condition("attributes", columns=["holes", "slant"])
 CASES = {
-    "balanced_contrastive": ({"dim": 8}, {"condition": LABEL}),
+    "balanced_contrastive": ({}, {"condition": LABEL}),
     "decoupled_uniformity": ({"kernel": "rbf"}, {"condition": COLOR}),
     "eps_sup_infonce": ({}, {"condition": LABEL}),
     "mul_sup_con": ({}, {"condition": STROKES}),

@@ -54,13 +54,11 @@ class BalancedContrastive(Supervised):
 
     def check_condition(self, condition: Mapping[str, Tensor]) -> None:
         """Refuse classes without a center."""
-        centers, largest = (
-            0 if self.centers is None else len(self.centers),
-            condition[self.on].max(),
-        )
-        if int(largest) >= centers:
+        centers = 0 if self.centers is None else len(self.centers)
+        largest = int(condition[self.on].max())
+        if largest >= centers:
             raise ValueError(
-                f"class {int(largest)} has no center among {centers}: call setup(tables, sizes)"
+                f"class {largest} has no center among {centers}: call setup(tables, sizes)"
                 " with the ids of all samples"
             )
 

@@ -30,6 +30,7 @@ class DecoupledUniformity(ContrastiveObjective):
     """
 
     distributed = "replicated"
+    reads_queue = False
     precision, ridge = ScalarAttribute(positive), ScalarAttribute(non_negative)
 
     def __init__(

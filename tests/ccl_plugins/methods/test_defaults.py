@@ -1,0 +1,35 @@
+"""The defaults, which are part of what a pipeline without a parameter means."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from ccl_plugins.methods import MoCoV2, MoCoV3, SimCLR
+
+DEFAULTS = {
+    "SimCLR": {"hidden": 2048, "dim": 128, "layers": 2, "batch_norm": True, "last_norm": "affine"},
+    "MoCoV2": {
+        "hidden": 2048,
+        "dim": 128,
+        "layers": 2,
+        "batch_norm": False,
+        "queue_size": 65536,
+        "momentum": 0.999,
+        "symmetric": False,
+        "shuffle": True,
+        "own_in_queue": "ignore",
+    },
+    "MoCoV3": {"hidden": 4096, "dim": 256, "heads": "vit", "batch_norm": True, "momentum": 0.99},
+}
+
+
+def defaults(component):
+    parameters = inspect.signature(component).parameters.items()
+    return {name: p.default for name, p in parameters if p.default is not p.empty}
+
+
+@pytest.mark.parametrize("method", [SimCLR, MoCoV2, MoCoV3])
+def test_a_default_does_not_change_unnoticed(method):
+    assert defaults(method) == DEFAULTS[method.__name__]
