@@ -1,4 +1,4 @@
-.PHONY: check format lint types test
+.PHONY: check format lint types test mutants
 
 check: format lint types test  ## everything that must hold before a commit
 
@@ -14,3 +14,6 @@ types:
 
 test:
 	python -m pytest -n auto
+
+mutants:  ## faults in a part, and whether its tests notice: make mutants PART=kernels ARGS="--minutes 5"
+	python docs/benchmarks/mutants.py $(PART) $(ARGS)

@@ -195,6 +195,30 @@ def test_all_names_everything_public():
     assert {*ccl.__all__} <= {*dir(ccl)}
 
 
+def test_the_readme_shows_the_measured_numbers_beside_the_untrained_network(monkeypatch):
+    folder = DOCS / "benchmarks"
+    monkeypatch.syspath_prepend(str(folder))
+    color_digits = importlib.import_module("color_digits")
+    runs = json.loads((folder / "color_digits.json").read_text())
+    assert {(run["temperature"], run["seed"]) for run in runs} >= {(0.5, seed) for seed in range(5)}
+    assert all(run["before"].keys() == run["after"].keys() for run in runs)
+    text = (ROOT / "README.md").read_text()
+    assert "| | untrained | InfoNCE | Fair-CCLK |" in text
+    assert color_digits.with_table(text, runs) == text
+    assert (folder / "color_digits.md").read_text() == color_digits.page(runs)
+
+
+def test_both_examples_differ_in_the_objective_alone():
+    examples = ROOT / "examples"
+    fair, infonce = (
+        tomllib.loads((examples / f"color_digits_{name}.toml").read_text())
+        for name in ("fair", "infonce")
+    )
+    assert fair.pop("objective")["temperature"] == infonce.pop("objective")["temperature"] == 0.5
+    assert fair.pop("condition") == {"use": "column", "name": "color"}
+    assert fair == infonce
+
+
 def test_links_between_pages_lead_to_files():
     for page in [ROOT / "README.md", *DOCS.rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):

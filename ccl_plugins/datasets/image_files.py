@@ -134,6 +134,8 @@ class ImageFiles(Annotated):
         return f"image {self.paths[index]} (row {self.rows[index]} of {self.source}, from 0)"
 
     def _reason(self, path: str) -> str:
+        if os.path.exists(path) and not os.path.isfile(path):
+            return "it is no file"  # to read a pipe or a device may take for ever
         try:
             read_image(path, self.mode)
         except UnreadableImage as error:
@@ -218,7 +220,9 @@ def read_image(path: str, mode: Mode) -> Image.Image:
     try:
         with Image.open(path) as image:
             if image.mode.startswith(("I", "F")):
-                raise UnreadableImage(f"its pixels, of mode {image.mode}, have more than 8 bits")
+                raise UnreadableImage(
+                    f"its pixels, of mode {image.mode}, have more than 8 bits: convert it to 8 bits"
+                )
             return ImageOps.exif_transpose(image).convert(mode)
     except UnreadableImage:
         raise
@@ -227,6 +231,9 @@ def read_image(path: str, mode: Mode) -> Image.Image:
             raise
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise UnreadableImage(reason) from error
-    except (SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        # Pillow's decoders raise these for broken PNG, TIFF and GIF files, and for too large ones.
+    except MemoryError:
+        raise
+    except Exception as error:
+        # Pillow's decoders raise errors of many types for broken files: SyntaxError for PNG, ValueError
+        # for TIFF, struct.error for the EXIF data of JPEG.
         raise UnreadableImage(f"{type(error).__name__}: {error}") from error

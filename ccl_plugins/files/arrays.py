@@ -51,6 +51,14 @@ def read_npy(path: str | Path) -> Tensor:
     return from_numpy(array, str(path))
 
 
+def beyond(place: str, number: Any) -> str:
+    """The message for a whole number that long does not hold."""
+    return (
+        f"{place} holds {number}, and whole numbers must be below 2^63: number its different values from"
+        " 0, as numpy.unique(..., return_inverse=True) does"
+    )
+
+
 UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 """Types that most functions of torch do not take."""
 
@@ -65,23 +73,24 @@ def from_numpy(array: np.ndarray[Any, Any], place: str = "an array") -> Tensor:
     Raises:
         ValueError: For a whole number of 2^63 or more, which long does not hold.
     """
-    if array.dtype == np.uint64 and (beyond := array >= 2**63).any():
-        raise ValueError(
-            f"{place} holds {array[beyond].flat[0]}, and whole numbers must be below 2^63: number its"
-            " different values from 0, as numpy.unique(..., return_inverse=True) does"
-        )
+    if array.dtype == np.uint64 and (large := array >= 2**63).any():
+        raise ValueError(beyond(place, array[large].flat[0]))
     kind, size = array.dtype.kind, array.dtype.itemsize
     # Numbers may have the byte order of another machine, or more bytes than torch has.
     dtype = {"i": "=i8", "u": "=i8", "f": f"=f{min(size, 8)}"}.get(kind, array.dtype)
     return torch.from_numpy(array.astype(dtype))
 
 
-def signed(values: Tensor, place: str) -> Tensor:
+def real(values: Tensor, place: str) -> Tensor:
     """A tensor of unsigned whole numbers as long; others as they are.
 
     Raises:
-        ValueError: As `from_numpy`.
+        ValueError: For complex numbers and sparse tensors, and as `from_numpy`.
     """
+    if values.is_complex():
+        raise ValueError(f"{place} has complex values, and must have real numbers")
+    if values.layout != torch.strided:
+        raise ValueError(f"{place} is a sparse tensor: give its .to_dense()")
     return from_numpy(values.cpu().numpy(), place) if values.dtype in UNSIGNED else values
 
 
@@ -97,4 +106,4 @@ def as_numbers(values: Any, name: str) -> Tensor:
         found = torch.as_tensor(values)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold numbers, not {values!r:.80}: {error}") from error
-    return signed(found, name)
+    return real(found, name)

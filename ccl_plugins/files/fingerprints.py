@@ -46,7 +46,9 @@ def of_split(split: Any) -> str:
     if paths is not None:
         for path in paths:
             found = os.stat(path)
-            digest.update(f"{path}\0{found.st_size}\0{found.st_mtime_ns}\0".encode())
+            digest.update(
+                f"{path}\0{found.st_size}\0{found.st_mtime_ns}\0".encode(errors="surrogateescape")
+            )
         return digest.hexdigest()
     for i in _evenly_spaced(len(split), SAMPLED):
         _add(digest, str(i), _pixels(split[i][0]))

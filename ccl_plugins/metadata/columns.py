@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
-from ccl_plugins.files.arrays import NUMBERS, from_numpy, signed
+from ccl_plugins.files.arrays import NUMBERS, beyond, from_numpy, real
 from ccl_plugins.files.tables import choose
 from ccl_plugins.metadata.values import as_value_type
 from ccl_plugins.protocols import VALUE_TYPES, ValueType
@@ -84,7 +84,7 @@ def tensor_columns(metadata: Mapping[str, Any]) -> dict[str, Tensor]:
     rest = {name: c for name, c in metadata.items() if not isinstance(c, Tensor)}
     encoded = encode(rest).tables[0]
     return {
-        name: encoded[name] if name in encoded else signed(column, f"column {name!r}")
+        name: encoded[name] if name in encoded else real(column, f"column {name!r}")
         for name, column in metadata.items()
     }
 
@@ -127,7 +127,7 @@ def _encode_words(
 def _read(name: str, values: Any) -> Any:
     """A list of words, or a tensor: bool, long, or float with NaN for missing values."""
     if isinstance(values, Tensor):
-        return signed(values, f"column {name!r}")
+        return real(values, f"column {name!r}")
     if hasattr(values, "dtype"):  # numpy's arrays, and the columns of data frames
         array = np.asarray(values)
         if array.dtype.kind in NUMBERS:
@@ -145,6 +145,11 @@ def _read(name: str, values: Any) -> Any:
 
 def _numbers(name: str, values: list[Any]) -> Tensor:
     """Numbers, or lists of equally many numbers, as a tensor."""
+    for row, value in enumerate(values):
+        if isinstance(value, bytes):
+            raise ValueError(f"column {name!r} holds bytes in row {row}: decode them to words")
+        if type(value) is int and not -(2**63) <= value < 2**63:
+            raise ValueError(beyond(f"column {name!r}", value))
     lengths = [len(value) if isinstance(value, Sequence) else None for value in values]
     first = lengths[0] if lengths else None
     for row, length in enumerate(lengths):
@@ -158,7 +163,7 @@ def _numbers(name: str, values: list[Any]) -> Tensor:
         numbers = torch.as_tensor(np.asarray(filled))
     except (TypeError, ValueError) as error:
         raise ValueError(f"column {name!r} holds neither numbers nor words: {error}") from error
-    numbers = signed(numbers, f"column {name!r}")
+    numbers = real(numbers, f"column {name!r}")
     return numbers if first is None else numbers.reshape(len(values), first, *numbers.shape[1:])
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
-from ccl_plugins.files.arrays import signed
+from ccl_plugins.files.arrays import real
 from ccl_plugins.protocols import VALUE_TYPES, Missing, ValueType
 
 
@@ -73,10 +73,8 @@ def check_values(
             f" ({size},) or ({size}, c) is right"
         )
     one_of(f"the value_type of {place}", value_type, VALUE_TYPES)
-    if values.is_complex():
-        raise ValueError(f"{place} has complex values; its value type is {value_type}")
     check_policy(missing, value_type)
-    values = signed(values.detach(), place)
+    values = real(values.detach(), place)
     lost = missing_entries(values, value_type)
     if missing == "error":
         remedy = (
@@ -108,10 +106,14 @@ def as_value_type(place: str, values: Tensor, value_type: ValueType, missing: Te
         missing: The same shape, bool.
 
     Raises:
-        ValueError: For class ids that are not whole, and 0/1 columns with other values.
+        ValueError: For class ids that are not whole, 0/1 columns with other values, and numbers that
+            float32 cannot hold.
     """
     if value_type == "continuous":
-        return values.float()
+        found = values.float()
+        large = found.isinf() & values.isfinite()
+        refuse_rows(place, values, large, "too large", "float32 holds numbers below 3.4e38")
+        return found
     if value_type == "multi_label":
         other = (values != 0) & (values != 1) & ~missing
         refuse_rows(place, values, other, "other", "multi_label values are 0 or 1")

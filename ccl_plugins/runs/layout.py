@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from ccl_plugins.files.atomic import PARTIAL, sync_folder
+from ccl_plugins.files.sums import SUMS
 
 EXPORTED = ("model.safetensors", "config.json", "backbone.pt2", "README.md", "SHA256SUMS")
 """The files of an export."""
@@ -71,7 +72,7 @@ class Layout:
 
     def _delete_files(self) -> None:
         exported = [folder / name for folder in self.exports.values() for name in EXPORTED]
-        for file in (self.before, self.metrics, self.weights, *exported):
+        for file in (self.before, self.metrics, self.folder / SUMS, self.weights, *exported):
             file.unlink(missing_ok=True)
         self.delete_events()
         for file in self._checkpoint_files():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterable
 from functools import cached_property
@@ -12,11 +13,13 @@ from ccl_plugins.arguments import whole
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
 from ccl_plugins.files.lock import owning
 from ccl_plugins.files.messages import one_line_warnings
+from ccl_plugins.pipeline.changes import other_run
 from ccl_plugins.pipeline.composition import Composition
 from ccl_plugins.pipeline.information import plane
-from ccl_plugins.pipeline.record import check_plugins, read_json, write_json
+from ccl_plugins.pipeline.record import check_plugins, read_json
 from ccl_plugins.runs.layout import Layout
 from ccl_plugins.runs.measure import log, measure
+from ccl_plugins.runs.metrics import read_metrics, write_metrics
 from ccl_plugins.runs.train import check, prepare, train
 
 if TYPE_CHECKING:
@@ -144,7 +147,8 @@ class Run:
         """`progress`, and the networks' weights, of the finished run or of its newest checkpoint.
 
         Warns:
-            UserWarning: If a damaged file is passed over for another; names the damaged file.
+            UserWarning: If a damaged file is passed over for another, naming the damaged file, and if the
+                folder's record is not that of the weights.
         """
         from ccl_plugins.training.checkpointing import OURS, by_step, file_of, newest
 
@@ -153,13 +157,15 @@ class Run:
         saved = _finished(file, or_else=latest)
         # A finished run that is resumed for more epochs has checkpoints of later steps.
         if saved and (latest is None or latest.name <= file_of(folder, saved["step"]).name):
+            self._compare(saved["record"], file)
             return (saved["step"], saved["step"]), {name: saved[name] for name in names}
         if latest is None:
             raise FileNotFoundError(
                 f"{self.path} holds no weights: training stopped before its first checkpoint, or the"
                 " folder was deleted"
             )
-        saved = newest(folder)[1]
+        file, saved = newest(folder)
+        self._compare(saved[OURS]["record"], file)
         state = saved["state_dict"]
         return (saved["global_step"], saved[OURS]["total"]), {
             name: {
@@ -167,6 +173,14 @@ class Run:
             }
             for name in names
         }
+
+    def _compare(self, saved: str, file: Path) -> None:
+        """Warn if the folder's record is not that of the weights, which lies beside them."""
+        if changed := other_run(json.loads(saved), self.record):
+            warnings.warn(
+                f"{self.layout.record} was changed; in {file.name} it is another: {'; '.join(changed)}",
+                stacklevel=3,
+            )
 
     def encode(
         self, images: Any, batch_size: int = 512, device: str | torch.device | None = None
@@ -216,12 +230,12 @@ class Run:
     @cached_property
     def metrics(self) -> dict[str, float]:
         """The metrics measured last; empty before the first evaluation."""
-        return _read_metrics(self.layout.metrics)
+        return read_metrics(self.layout.metrics)
 
     @cached_property
     def before(self) -> dict[str, float]:
         """The metrics before training, of the untrained or pretrained backbone."""
-        return _read_metrics(self.layout.before)
+        return read_metrics(self.layout.before)
 
     def evaluate(self, device: str | torch.device | None = None) -> dict[str, float]:
         """Measure the frozen features of the un-augmented data set.
@@ -237,7 +251,7 @@ class Run:
         with owning(self.path):
             self._method_on(device)
             metrics = measure(self.parts, self.pipeline, *self.splits)
-            write_json(self.layout.metrics, metrics)
+            write_metrics(self.layout.metrics, metrics)
             log(self.path, metrics, self.progress[0])
         self.__dict__["metrics"] = metrics
         return metrics
@@ -257,10 +271,6 @@ def _finished(file: Path, or_else: Path | None) -> dict[str, Any] | None:
             raise
         warnings.warn(f"{damage}; the newest checkpoint is read instead", stacklevel=3)
         return None
-
-
-def _read_metrics(file: Path) -> dict[str, float]:
-    return read_json(file) if file.is_file() else {}
 
 
 def load(path: str | Path) -> Run:

@@ -21,6 +21,7 @@ from ccl_plugins.pipeline.record import check_plugins, read_json, versions_of, w
 from ccl_plugins.pipeline.requirements import check_columns, check_method
 from ccl_plugins.runs.layout import Layout
 from ccl_plugins.runs.measure import log, measure
+from ccl_plugins.runs.metrics import write_metrics
 from ccl_plugins.runs.origin import naming
 
 if TYPE_CHECKING:
@@ -253,7 +254,7 @@ def train(
             metrics = {} if plan.point else _measure_before(prepared)
             _begin(prepared)
             if metrics:
-                write_json(layout.before, metrics)
+                write_metrics(layout.before, metrics)
                 if prepared.logger is True:
                     log(layout.folder, metrics, step=0)
                 for logger in prepared.logger if isinstance(prepared.logger, list) else ():

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import datetime
 import decimal
+import os
+import random
+import shutil
+import struct
+import warnings
 
 import numpy as np
 import pyarrow
@@ -18,7 +24,9 @@ from support.condition_splits import Split, fit
 import ccl_plugins as ccl
 from ccl_plugins.conditions import Attributes, Saved, WordNet
 from ccl_plugins.datasets import ColorMNIST, Features, ImageFolder, ImageTable
+from ccl_plugins.datasets.image_files import UnreadableImage, read_image
 from ccl_plugins.files.arrays import as_numbers, read_npy
+from ccl_plugins.files.fingerprints import of_split
 from ccl_plugins.files.tables import read_table
 from ccl_plugins.networks import timm_models
 
@@ -234,3 +242,53 @@ def test_a_wrong_key_is_named_with_those_that_there_are():
     pairs = [(torch.zeros(3, 4, 4), 0)] * 2
     with pytest.raises(ValueError, match="sample 0 is a tuple and no dictionary"):
         ccl.create("dataset", "torch", train=pairs, test=pairs, image="image", label="label")
+
+
+def test_an_image_with_broken_data_of_any_part_is_named_or_read(tmp_path):
+    """Pillow raises errors of many types, such as struct.error for broken EXIF data."""
+    file = tmp_path / "0.jpg"
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 255, (16, 16, 3), dtype=np.uint8))
+    exif = image.getexif()
+    exif[0x0112], exif[0x010E] = 6, "abc"
+    for ending, options in (("jpg", {"exif": exif}), ("tif", {"exif": exif}), ("png", {})):
+        image.save(file, {"jpg": "JPEG", "tif": "TIFF", "png": "PNG"}[ending], **options)
+        whole = file.read_bytes()
+        for seed in range(100):
+            draw = random.Random(seed)
+            content = bytearray(whole)
+            for _ in range(draw.choice([1, 3, 10])):
+                content[draw.randrange(min(len(content), 400))] ^= 1 << draw.randrange(8)
+            file.write_bytes(content)
+            with warnings.catch_warnings(), contextlib.suppress(UnreadableImage):
+                warnings.simplefilter("ignore")  # Pillow's, of corrupt EXIF data
+                read_image(str(file), "RGB")
+
+
+def test_an_error_of_a_decoder_of_any_type_is_an_unreadable_image(tmp_path, monkeypatch):
+    Image.new("RGB", (2, 2)).save(tmp_path / "0.png")
+
+    def broken(image):
+        raise struct.error("required argument is not an integer")
+
+    monkeypatch.setattr("PIL.ImageOps.exif_transpose", broken)
+    with pytest.raises(UnreadableImage, match="error: required argument"):
+        read_image(str(tmp_path / "0.png"), "RGB")
+
+
+def test_a_pipe_among_the_images_is_left_out_and_not_waited_for(tmp_path):
+    root = folder_of_images(tmp_path / "images")
+    os.mkfifo(root / "cat" / "9.png")
+    shutil.copytree(root, tmp_path / "both" / "test", ignore=shutil.ignore_patterns("9.png"))
+    root.rename(tmp_path / "both" / "train")
+    with pytest.warns(UserWarning, match=r"cat/9\.png .*it is no file"):
+        split = ImageFolder(root=tmp_path / "both", on_error="skip")("train")
+    assert len(split) == 6
+
+
+def test_file_names_that_are_not_utf_8_have_a_fingerprint(tmp_path):
+    root = folder_of_images(tmp_path / "images")
+    name = os.fsencode(root / "cat") + b"/\xff.png"
+    shutil.copy(root / "cat" / "0.png", name)
+    split = ImageFolder(root=root, test_fraction=0.5, seed=0)("train")
+    split.paths[0] = os.fsdecode(name)
+    assert of_split(split) == of_split(split)

@@ -127,3 +127,30 @@ def test_a_condition_of_unsigned_ids_is_checked_like_a_column():
         ValueError, match=r"condition 'z' holds 9223372036854775813, .* below 2\^63"
     ):
         check_values("z", torch.from_numpy(HUGE), "categorical", 3)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.array([1 + 1j, 2]),
+        torch.tensor([1 + 1j, 2]),
+        [1j, 2.0],
+        [b"red", b"blue"],
+        np.array([b"red", b"blue"]),
+        torch.eye(2).to_sparse(),
+        [2**70, 1],
+        [-(2**70), 1],
+        [1e300, 1.0],
+    ],
+    ids=str,
+)
+def test_values_that_a_tensor_of_numbers_cannot_hold_are_refused_by_the_name_of_their_column(
+    values,
+):
+    with pytest.raises(ValueError, match=r"column 'z' (has|holds|is)"):
+        encode({"z": values})
+
+
+def test_a_condition_of_numbers_that_float32_cannot_hold_is_refused():
+    with pytest.raises(ValueError, match=r"too large values in 1 of 2 rows \(1\).* below 3.4e38"):
+        check_values("z", torch.tensor([1.0, 1e39], dtype=torch.float64), "continuous", 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, replace
+from inspect import signature
 
 import pytest
 import torch
@@ -165,3 +166,10 @@ def test_pairs_without_a_queue_say_so():
     for read in (lambda pairs: pairs.sim_queue(0), lambda pairs: pairs.in_queue()):
         with pytest.raises(ValueError, match="these pairs have no queue"):
             read(in_batch(unit(2, 3, 4)))
+
+
+def test_pairs_are_made_of_one_process_unless_others_are_asked_for():
+    for make in (in_batch, Pairs.from_masks):
+        parameters = signature(make).parameters
+        assert parameters["gather_distributed"].default is False
+        assert parameters["condition"].default is None

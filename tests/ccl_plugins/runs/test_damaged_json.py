@@ -1,0 +1,103 @@
+"""JSON files of a run with a wrong bit: named, and never read as if they were whole."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import warnings
+from pathlib import Path
+
+import pytest
+from support.vector_pipeline import make_pipeline
+
+import ccl_plugins as ccl
+from ccl_plugins.cli import main
+from ccl_plugins.files.sums import SUMS, WrongSum, check_sum, summed
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("whole") / "run"
+    make_pipeline(epochs=1).fit(out=out, progress=False).evaluate()
+    return out
+
+
+@pytest.fixture
+def run(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "run"))
+
+
+def look(folder: Path) -> tuple[object, list[str]]:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        loaded = ccl.load(folder)
+        return (loaded.before, loaded.metrics), [str(each.message) for each in found]
+
+
+@pytest.mark.parametrize("name", ["before.json", "metrics.json"])
+def test_metrics_with_a_wrong_bit_are_named_and_never_read_as_others(run, name):
+    file = run / name
+    content, (values, silent) = file.read_bytes(), look(run)
+    assert not silent
+    for bit in random.Random(0).sample(range(len(content) * 8), 40):
+        wrong = bytearray(content)
+        wrong[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(wrong)
+        found, said = look(run)
+        assert found != values
+        assert len(said) == 1
+        assert f"{name} is damaged" in said[0]
+    file.write_bytes(content)
+    assert look(run) == (values, [])
+
+
+def test_metrics_that_are_no_numbers_are_named(run):
+    (run / SUMS).unlink()  # as in a folder of an attacker
+    for text in ('{"knn/top1": "\\u001b[2J"}', '{"knn/top1": null}', "[1]", "{", '{"a": true}'):
+        (run / "metrics.json").write_text(text)
+        (_, metrics), said = look(run)
+        assert metrics == {}
+        assert len(said) == 1
+        assert "metrics.json" in said[0]
+        assert "\x1b" not in said[0]
+
+
+def test_a_record_that_is_not_that_of_the_weights_is_named(run):
+    record = run / "pipeline.json"
+    data = json.loads(record.read_text())
+    data["objective"]["temperature"] = 0.3
+    record.write_text(json.dumps(data))
+    with pytest.warns(UserWarning, match=r"pipeline\.json was .*temperature: 0\.1 -> 0\.3"):
+        _ = ccl.load(run).progress
+    (run / "weights.pt").unlink()
+    with pytest.warns(UserWarning, match=r"in step-.*temperature: 0\.1 -> 0\.3"):
+        _ = ccl.load(run).progress
+
+
+def test_a_writer_of_metrics_that_is_killed_leaves_no_wrong_sum(tmp_path):
+    file = tmp_path / "metrics.json"
+    for text in ("1", "2"):
+        with summed(file):
+            file.write_text(text)
+        check_sum(file)
+    killed = summed(file)
+    killed.__enter__()
+    file.write_text("3")
+    check_sum(file)
+    with summed(file):
+        file.write_text("4")
+    file.write_text("5")
+    with pytest.raises(WrongSum, match=r"metrics\.json is damaged"):
+        check_sum(file)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "export"])
+def test_a_mistake_in_a_record_is_reported_with_the_file_of_the_record(run, command, capsys):
+    record = run / "pipeline.json"
+    data = json.loads(record.read_text())
+    record.write_text(json.dumps({**data, "plugins": {}, "fit": {"epochs": "\x1b[2J"}}))
+    assert main([command, str(run)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"ccl: {record}: ")
+    assert "\x1b" not in line
