@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from collections import Counter
@@ -455,3 +456,34 @@ def test_of_a_long_line_that_is_no_entry_point_80_characters_are_quoted(tmp_path
     monkeypatch.syspath_prepend(tmp_path)
     (plugin,) = new_registry().plugins
     assert len(plugin.reason.partition("must be name = module:Class: ")[2]) == 80
+
+
+def test_a_working_folder_that_a_plugin_leaves_is_named_and_restored(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    watch = new_watch()
+    with watch.watching():
+        os.chdir("elsewhere")
+    assert Path.cwd() == tmp_path.resolve()
+    assert list(watch.changes) == ["the working directory"]
+
+
+def test_an_entry_point_group_that_is_almost_right_gets_what_would_be_right(tmp_path, monkeypatch):
+    write_metadata(tmp_path, "toy_near", "1", "[toy.kernal]\na = m:A\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    (plugin,) = new_registry().plugins
+    assert "unknown entry-point group 'toy.kernal'. Did you mean 'toy.kernel'? " in plugin.reason
+
+
+def test_an_unknown_name_says_which_plugins_are_disabled(toy):
+    with pytest.raises(UnknownComponent, match=r"Disabled: toy-a, toy-b\."):
+        new_registry(["toy-a", "toy-b"]).find("kernel", "ring")
+
+
+def test_metadata_without_a_valid_name_is_listed_without_a_name(tmp_path, monkeypatch):
+    write_metadata(tmp_path, "toy_odd", "1", "[toy.kernel]\na = m:A\n")
+    (tmp_path / "toy_odd-1.dist-info" / "METADATA").write_text("Name: not a name\nVersion: 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    (remnant,) = new_registry().remnants
+    assert remnant.name == ""
+    assert remnant.reason == "its METADATA has no valid Name, 'not a name'"
