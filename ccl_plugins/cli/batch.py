@@ -42,7 +42,7 @@ def attempt(
         if not isinstance(error, EXPLAINED):
             traceback.print_exception(error)
             reason = f"{type(error).__name__}: {reason}"
-        place = "" if reason.startswith(f"{name}: ") else f"{name}: "
+        place = "" if reason.startswith((f"{name}: ", f"{name} ")) else f"{name}: "
         print(f"ccl: {place}{reason}", file=sys.stderr)
         return " ".join(reason.removeprefix(f"{name}: ").split()) or type(error).__name__
     return ""

@@ -26,7 +26,7 @@ def _run(options: argparse.Namespace) -> int:
     results: dict[Path, Result] = {}
 
     def measure(folder: Path) -> None:
-        results[folder] = _measured(folder)
+        results[folder] = measured(opened(folder))
 
     def work() -> object:
         if len(folders) == 1:
@@ -49,14 +49,15 @@ COMMAND = Command(
 )
 
 
-def _measured(folder: Path) -> Result:
+def opened(folder: str | Path) -> Run:
+    """The run in a folder; mistakes in its record are reported with the record's file."""
     from ccl_plugins.runs.pipeline import load
 
     with reporting_mistakes():
         run = load(folder)
     with reporting_mistakes(str(run.layout.record)):
         _ = run.pipeline
-    return measured(run)
+    return run
 
 
 def measured(run: Run, file: str = "") -> Result:

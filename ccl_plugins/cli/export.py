@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 
 from ccl_plugins.cli.commands import Command, argument, reporting_mistakes
+from ccl_plugins.cli.evaluate import opened
 
 
 def _run(options: argparse.Namespace) -> int:
     """Write a run's backbone for timm, or for PyTorch alone, without this library."""
     from ccl_plugins.runs.export import PROGRAM, export
-    from ccl_plugins.runs.pipeline import load
 
+    run = opened(options.run_folder)
     with reporting_mistakes():
-        folder = export(load(options.run_folder), options.out, format=options.format)
+        folder = export(run, options.out, format=options.format)
     if (folder / PROGRAM).exists():
         print(f'{folder}: torch.export.load("{folder / PROGRAM}").module()')
     else:

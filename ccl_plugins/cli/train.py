@@ -136,9 +136,12 @@ def _jobs(options: argparse.Namespace) -> list[Job]:
 
 def _seeds(text: str) -> list[int]:
     """``0,1,2`` as different whole numbers."""
-    seeds = [int(word) for word in text.split(",")]
-    if len(set(seeds)) < len(seeds) or min(seeds) < 0:
-        raise ValueError
+    words = [word.strip() for word in text.split(",")]
+    seeds = [int(word) for word in words if word.isdecimal()]
+    if len(set(seeds)) < len(words):
+        raise argparse.ArgumentTypeError(
+            f"must be different whole numbers of 0 or more, such as 0,1,2, not {text!r}"
+        )
     return seeds
 
 

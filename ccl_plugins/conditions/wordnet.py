@@ -46,8 +46,8 @@ class WordNet:
             with the columns ``parent`` and ``child``.
         column: The metadata column of classes: words that are nodes of the hierarchy (synsets as
             ``n01440764``), or class ids.
-        classes: The node of each class id, where they are not words; ``"imagenet1k"``: the 1,000
-            ImageNet classes in their usual order.
+        classes: The node of each class id; words have the ids of their sorted order, as everywhere.
+            ``"imagenet1k"``: the 1,000 ImageNet classes in their usual order.
         parents: What to do with a class that has several paths to a root: ``"prune"`` keeps each node's
             edge to the parent that is listed first; ``"drop"`` leaves the class out, as the released code
             does; ``"error"`` refuses it.
@@ -115,8 +115,8 @@ class WordNet:
 
     def _names(self, split: Any) -> list[str | None]:
         """(N,) the node of each sample's class; None for a sample without one."""
-        found = sample_names(split, self.column)
         if self.classes is None:
+            found = sample_names(split, self.column)
             for value in found:
                 if value is not None and not isinstance(value, str):
                     raise ValueError(
@@ -125,8 +125,16 @@ class WordNet:
                     )
             return [value or None for value in found]
         classes = shipped()[1] if isinstance(self.classes, str) else self.classes
+        words = getattr(split, "vocabulary", {}).get(self.column)
+        if words is not None and (isinstance(self.classes, str) or len(words) != len(classes)):
+            listed = ", ".join(words[:20]) + (", ..." if len(words) > 20 else "")
+            raise ValueError(
+                f"classes= has {len(classes)} nodes, and column {self.column!r} {len(words)} words: give"
+                f" one for each of {listed}, in this order"
+            )
+        values = choose(split.metadata, [self.column], "the data set")[self.column]
         names: list[str | None] = []
-        for row, value in enumerate(found):
+        for row, value in enumerate(values.tolist() if isinstance(values, Tensor) else values):
             if not isinstance(value, int) or value >= len(classes):
                 raise ValueError(
                     f"column {self.column!r} has {value!r} in row {row}, and there are"
@@ -174,8 +182,9 @@ class WordNet:
         example = next(iter(parents), "none")
         return (
             f"{len(unknown)} of {len(classes)} classes are no nodes of source={self.source!r}; the first"
-            f" is {name!r} ({place}): {means}Its nodes are written as {example!r}; give"
-            " classes=[...], the node of each class id, or another source=: a folder with WordNet's"
+            f" is {name!r} ({place}): {means}its nodes are written as {example!r}; give"
+            " classes=[...], the node of each class id (words have the ids of their sorted order), or"
+            " another source=: a folder with WordNet's"
             f" {NOUNS}, or a table of the columns parent and child"
         )
 

@@ -220,7 +220,9 @@ def read_image(path: str, mode: Mode) -> Image.Image:
     try:
         with Image.open(path) as image:
             if image.mode.startswith(("I", "F")):
-                raise UnreadableImage(f"its pixels, of mode {image.mode}, have more than 8 bits")
+                raise UnreadableImage(
+                    f"its pixels, of mode {image.mode}, have more than 8 bits: convert it to 8 bits"
+                )
             return ImageOps.exif_transpose(image).convert(mode)
     except UnreadableImage:
         raise

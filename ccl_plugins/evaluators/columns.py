@@ -87,7 +87,7 @@ def _without_missing(
         raise ValueError(f"column {column!r} has a value for none of {len(missing)} samples")
     if missing.any():
         logger.warning(
-            "The column %r is missing in %d of %d samples, which are not measured.",
+            "column %r is missing in %d of %d samples, which are not measured",
             column,
             int(missing.sum()),
             len(missing),

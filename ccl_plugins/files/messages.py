@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +17,8 @@ RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
 def one_line_warnings() -> Iterator[None]:
     """Print a warning as one line without file and source, once, and on the first process alone.
 
-    Filters of warnings, and Python's recording of them, work as before.
+    So are the warnings that evaluators log.  Filters of warnings, and Python's recording of them, work as
+    before.
     """
     shown: set[str] = set()
     former = warnings.formatwarning
@@ -27,11 +30,18 @@ def one_line_warnings() -> Iterator[None]:
         shown.add(text)
         return f"ccl: warning: {text}\n"
 
+    class Logged(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            sys.stderr.write(as_line(record.getMessage()))
+
+    logger, handler = logging.getLogger("ccl_plugins.evaluators"), Logged(logging.WARNING)
+    logger.addHandler(handler)
     warnings.formatwarning = as_line
     try:
         yield
     finally:
         warnings.formatwarning = former
+        logger.removeHandler(handler)
 
 
 def printable(text: str) -> str:

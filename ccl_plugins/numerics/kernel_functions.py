@@ -57,10 +57,10 @@ class SupportsOneHot(Protocol):
 
 
 def similarities(kernel: KernelFunction, a: Tensor, b: Tensor) -> Tensor:
-    """``kernel(a, b)``, checked for its shape (n, m).
+    """``kernel(a, b)``, checked for its shape (n, m) and for floats.
 
     Raises:
-        ValueError: For another shape, with the kernel's name.
+        ValueError: For another shape or type, with the kernel's name.
     """
     return _shaped(kernel, "similarities", kernel(a, b), (len(a), len(b)))
 
@@ -75,6 +75,10 @@ def _shaped(
         wanted = str(shape).replace("None", "r")
         raise ValueError(
             f"the kernel {type(kernel).__name__} must return {what} of shape {wanted}, not {given}"
+        )
+    if not found.is_floating_point():
+        raise ValueError(
+            f"the kernel {type(kernel).__name__} must return floats, not {found.dtype}: add .float()"
         )
     return found
 

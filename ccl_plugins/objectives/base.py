@@ -147,8 +147,11 @@ class ContrastiveObjective(nn.Module):
 
     def _shaped(self, found: Any, n: int) -> tuple[Tensor, Tensor]:
         """What ``terms`` returned, if it is values and weights of n anchors; reads shapes alone."""
-        several = isinstance(found, tuple) and all(isinstance(x, Tensor) for x in found)
-        shapes = [tuple(x.shape) for x in found] if several else []
+        several = isinstance(found, tuple)
+        shapes = [
+            tuple(x.shape) if isinstance(x, Tensor) else f"a {type(x).__name__}"
+            for x in (found if several else ())
+        ]
         if len(shapes) == 2 and shapes[0] == shapes[1] and shapes[0][1:] == (n,):
             values, weights = found
             return values, weights

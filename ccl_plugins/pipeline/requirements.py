@@ -212,7 +212,8 @@ def _missing(reader: Any, wanted: str, value_types: Any, present: Mapping[str, A
     if suitable and getattr(reader, "on", None) == wanted:
         return f"{message}: give it on={_nearest(wanted, suitable)!r}"
     if present or wanted != "condition":
-        return f"{message}: give the pipeline conditions={{{wanted!r}: ...}}"
+        wanted_all = ", ".join(f"{name!r}: ..." for name in reader.conditions)
+        return f"{message}: give the pipeline conditions={{{wanted_all}}}"
     return f"{message}: give the pipeline condition=..."
 
 

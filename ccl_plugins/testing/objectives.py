@@ -24,7 +24,7 @@ from ccl_plugins.protocols import (
     ValueType,
 )
 from ccl_plugins.testing.assertions import require, require_equal, require_unchanged
-from ccl_plugins.testing.inputs import SAMPLES, seeded
+from ccl_plugins.testing.inputs import CLASSES, SAMPLES, seeded
 from ccl_plugins.testing.objective_batches import (
     WIDTH,
     RawBatch,
@@ -240,14 +240,18 @@ def check_compiles_without_graph_breaks(subject: Subject) -> None:
 
 
 def check_degenerate_batches_are_finite_or_refused(subject: Subject) -> None:
-    """Tiny batches, one class, and equal, opposite or zero rows must give a finite loss or a ValueError."""
+    """Tiny batches, one class, and equal, opposite or zero rows must give a finite loss or a ValueError.
+
+    An objective with ``setup`` gets only class ids that its tables have, as in training.
+    """
     objective, example = prepared(subject, n=5, dtype=torch.float32)
     usual = example.views
     flat = usual[:1, :1].expand_as(usual)
     opposite = usual[:1] * torch.tensor([(-1.0) ** i for i in range(len(usual))])[:, None, None]
     rows = {"random": usual, "identical": flat, "zero": 0 * usual, "opposite": opposite}
     most, given = usual.shape[1], hasattr(objective, "EXAMPLE_CONDITION")
-    for (name, views), n, classes in itertools.product(rows.items(), (2, most), (1, most)):
+    different = CLASSES if isinstance(objective, SupportsSetup) else most
+    for (name, views), n, classes in itertools.product(rows.items(), (2, most), (1, different)):
         ids = torch.arange(n) % classes
         condition = {
             k: z[ids] if given else ids if z.ndim == 1 else torch.eye(most)[ids].to(z.dtype)

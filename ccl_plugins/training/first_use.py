@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ccl_plugins.objectives.base import ContrastiveObjective, own_terms
 from ccl_plugins.protocols import Embedded, SupportsReadConditions, SupportsReadsQueue
 from ccl_plugins.training.randomness import undisturbed
 
@@ -62,12 +63,35 @@ def check_observed(name: str, condition: Any, found: Any, views: int, n: int) ->
         )
 
 
+def check_weights(objective: Any, pairs: Any) -> None:
+    """Check that the weights of an objective's terms are 0 or more.
+
+    Call it before the loss, so that the two do not hold their matrices at the same time.
+    """
+    if not isinstance(objective, ContrastiveObjective):
+        return
+    with undisturbed(), torch.no_grad():
+        # A copy, since pairs keep the products that were computed on them, here without a gradient.
+        weights = own_terms(objective, replace(pairs))[1].flatten()
+    wrong = weights[~(weights >= 0)]
+    if len(wrong):
+        raise ValueError(
+            f"{type(objective).__name__}.terms must give weights of 0 or more, not {float(wrong[0])}"
+        )
+
+
 def check_loss(objective: Any, found: Any) -> None:
-    """Check that a loss is one number."""
+    """Check that a loss is one number with a gradient."""
     if not isinstance(found, Tensor) or found.ndim or not found.is_floating_point():
         raise ValueError(
             f"{type(objective).__name__}.loss must return one number, a float tensor of shape (), not"
             f" {_shown(found)}"
+        )
+    # A loss of 0 has none where no anchor counts, which the monitor says.
+    if torch.is_grad_enabled() and not found.requires_grad and bool(found):
+        raise ValueError(
+            f"the loss of {type(objective).__name__} has no gradient: compute it from the pairs' anchors"
+            " and keys, without detach, no_grad or whole numbers"
         )
 
 

@@ -66,7 +66,9 @@ class Interrupt:
     def __exit__(self, *_: object) -> None:
         if self._former:
             signal.set_wakeup_fd(self._former_fd)
-            self._written.close()  # which ends the watcher
+            # Ends the watcher; closing alone does not while a forked worker has the socket too.
+            self._written.shutdown(socket.SHUT_WR)
+            self._written.close()
             self._watcher.join()
         for number, handler in self._former.items():
             signal.signal(number, handler)

@@ -22,7 +22,8 @@ def check_kernel(kernel: Any, table: Table, name: str) -> dict[str, float]:
         ``surviving_weight`` and ``effective_neighbors``, as `describe_kernel` defines them.
 
     Raises:
-        ValueError: For a value of another shape or that is not finite.
+        ValueError: For a value of another shape, one that is not finite, or one that changes with the order
+            of the two samples.
 
     Warns:
         UserWarning: If the surviving weight is near 0, and with it any kernel-weighted loss; not for
@@ -40,6 +41,14 @@ def check_kernel(kernel: Any, table: Table, name: str) -> dict[str, float]:
             raise ValueError(
                 f"the kernel {type(kernel).__name__} must be finite, not {float(found[i, j])} for"
                 f" {values[i].tolist()} and {values[j].tolist()} of condition {name!r}"
+            )
+        gap = (found - found.T).abs()
+        if len(wrong := (gap > 1e-3 * found.abs().max()).nonzero()):
+            i, j = wrong[0].tolist()
+            raise ValueError(
+                f"the kernel {type(kernel).__name__} must be symmetric, not {float(found[i, j])} and"
+                f" {float(found[j, i])} for {values[i].tolist()} and {values[j].tolist()} of condition"
+                f" {name!r}"
             )
         surviving, neighbors = describe_kernel(found)
     if surviving < FAINT and values.is_floating_point():

@@ -208,6 +208,8 @@ def nothing_counts(loss: Tensor, objective: Any, pairs: Any, step: int) -> bool:
 def _why_nothing_counts(objective: Any, pairs: Any, samples: int) -> str:
     if samples == 1:
         return "batch_size = 1 leaves no other sample to compare with; take a larger batch_size"
+    if pairs.negative is not None and not pairs.negative.any():
+        return "the method compares anchors with their own keys alone; take an objective without negatives"
     read = [name for name in objective.conditions if name in pairs.condition]
     if not read:
         return f"the batch has {samples} samples; take a larger batch_size"

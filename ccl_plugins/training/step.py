@@ -12,7 +12,7 @@ from torch import Tensor
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.precision import at_least_float32
 from ccl_plugins.protocols import Embedded
-from ccl_plugins.training.first_use import check_embedded, check_loss
+from ccl_plugins.training.first_use import check_embedded, check_loss, check_weights
 from ccl_plugins.training.loader import Batch
 from ccl_plugins.training.micro_batches import embed
 from ccl_plugins.training.parts import Parts
@@ -56,6 +56,8 @@ def take_step(
         if partner is not None:
             partner = gather(partner) if pairs.processes > 1 else partner
             pairs = replace(pairs, partner=partner, partner_condition=tables.look_up(partner))
+        if first:
+            check_weights(objective, pairs)
         value = (loss or objective.loss)(pairs)
         if first:
             check_loss(objective, value)

@@ -150,3 +150,27 @@ def test_nothing_is_imported_that_no_hint_needs(write):
     found = write(head + CLASS.format(hint="Kernel"), unneeded="raise SystemExit\n")
     assert found.create("objective", "late").kernel.scale == 1.0
     assert "toy_hints.unneeded" not in sys.modules
+
+
+def test_another_name_that_a_module_renames_is_not_taken_for_type_checking(write):
+    head = (
+        "from .inner import SPEED as MODE\nif MODE:\n    from support.toy_registry import Kernel\n"
+    )
+    found = write(head + CLASS.format(hint="'Kernel'"), inner="SPEED = False\n")
+    with pytest.raises(InvalidSpec, match="the hint of kernel, 'Kernel', cannot be resolved"):
+        found.choose("objective", "late")
+
+
+def test_relative_imports_of_a_deep_module_without_a_package_are_those_of_its_folder(
+    write, tmp_path
+):
+    heir = "from .deep.base import Taking\nclass Heir(Taking):\n    '''Inherits.'''\n"
+    found = write(heir, "Heir")
+    deep = tmp_path / "toy_hints" / "deep"
+    deep.mkdir()
+    (deep / "near.py").write_text("from support.toy_registry import Kernel\n")
+    block = (
+        "import typing\nif typing.TYPE_CHECKING:\n    from .near import Kernel\n__package__ = ''\n"
+    )
+    (deep / "base.py").write_text(block + CLASS.format(hint="'Kernel'"))
+    assert found.create("objective", "late").kernel.scale == 1.0

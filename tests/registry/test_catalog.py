@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.toy_registry import Identity
 
-from registry import AmbiguousName, ComponentSpec, InvalidSpec, UnknownComponent
+from registry import AmbiguousName, ComponentSpec, InvalidSpec, Namespace, UnknownComponent
 from registry.spec import fold, normalize
 
 
@@ -98,3 +98,35 @@ def test_an_object_given_in_place_is_not_offered_to_others(toy):
     before = toy.specs()
     assert toy.read("kernel", object()).record() == {"use": "kernel:local/object"}
     assert toy.specs() == before
+
+
+def test_the_summary_of_what_a_session_defines_is_the_first_line_of_its_docstring(toy):
+    class Mine(Identity):
+        """Mine alone.
+
+        More.
+        """
+
+    assert toy.summary(toy.define("kernel", Mine)) == "Mine alone."
+    assert toy.summary(toy.define("kernel", type("Silent", (), {"__doc__": None}))) == ""
+
+
+def test_a_namespace_offers_the_components_of_its_kind_alone(toy):
+    kernels = Namespace(toy, "kernel")
+    assert kernels.rbf(scale=2.0).build().scale == 2.0
+    assert kernels("rbf", scale=2.0) == kernels.rbf(scale=2.0)
+    with pytest.raises(AttributeError, match="no kernel 'shuffle'"):
+        _ = kernels.shuffle
+
+
+def test_a_component_of_no_plugin_yet_has_no_version():
+    spec = ComponentSpec("kernel", "ring", "module:Ring")
+    assert (spec.plugin, spec.version) == ("", "")
+
+
+def test_objects_of_a_session_are_one_component_if_object_and_kind_are_one(toy):
+    thing = object()
+    kernel = toy.local("kernel", thing).spec
+    assert kernel == toy.local("kernel", thing).spec
+    assert kernel != toy.local("sampler", thing).spec
+    assert kernel != toy.local("kernel", object()).spec

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from collections import Counter
@@ -427,3 +428,62 @@ def test_each_file_of_a_plugin_is_read_once_for_a_listing(tmp_path, monkeypatch)
         "METADATA": 1,
         "toy_read_once.py": 1,
     }
+
+
+def test_the_seconds_of_a_plugin_are_those_of_all_that_is_read_of_it(monkeypatch):
+    times = iter([10.0, 12.5, 20.0, 21.0])
+    monkeypatch.setattr("registry.discovery.time.perf_counter", lambda: next(times))
+    watch = new_watch()
+    for _ in range(2):
+        with watch.watching():
+            pass
+    assert watch.report(disabled=False).seconds == 3.5
+
+
+@pytest.mark.parametrize("left", [None, "a stream of the plug-in"])
+def test_a_standard_error_that_a_plugin_replaces_is_named_and_restored(monkeypatch, left):
+    stream = sys.stderr
+    monkeypatch.setattr(sys, "stderr", stream)  # put back whatever the watch does
+    watch = new_watch()
+    with watch.watching():
+        sys.stderr = left
+    assert sys.stderr is stream
+    assert list(watch.changes) == ["the standard error"]
+
+
+def test_of_a_long_line_that_is_no_entry_point_80_characters_are_quoted(tmp_path, monkeypatch):
+    write_metadata(tmp_path, "toy_long", "1", f"[toy.kernel]\n{'x' * 500}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    (plugin,) = new_registry().plugins
+    assert len(plugin.reason.partition("must be name = module:Class: ")[2]) == 80
+
+
+def test_a_working_folder_that_a_plugin_leaves_is_named_and_restored(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    watch = new_watch()
+    with watch.watching():
+        os.chdir("elsewhere")
+    assert Path.cwd() == tmp_path.resolve()
+    assert list(watch.changes) == ["the working directory"]
+
+
+def test_an_entry_point_group_that_is_almost_right_gets_what_would_be_right(tmp_path, monkeypatch):
+    write_metadata(tmp_path, "toy_near", "1", "[toy.kernal]\na = m:A\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    (plugin,) = new_registry().plugins
+    assert "unknown entry-point group 'toy.kernal'. Did you mean 'toy.kernel'? " in plugin.reason
+
+
+def test_an_unknown_name_says_which_plugins_are_disabled(toy):
+    with pytest.raises(UnknownComponent, match=r"Disabled: toy-a, toy-b\."):
+        new_registry(["toy-a", "toy-b"]).find("kernel", "ring")
+
+
+def test_metadata_without_a_valid_name_is_listed_without_a_name(tmp_path, monkeypatch):
+    write_metadata(tmp_path, "toy_odd", "1", "[toy.kernel]\na = m:A\n")
+    (tmp_path / "toy_odd-1.dist-info" / "METADATA").write_text("Name: not a name\nVersion: 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    (remnant,) = new_registry().remnants
+    assert remnant.name == ""
+    assert remnant.reason == "its METADATA has no valid Name, 'not a name'"

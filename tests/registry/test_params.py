@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from torch.testing import assert_close
 
 from registry import InvalidConfig, InvalidParameter, InvalidSpec, UnknownComponent
+from registry.hints import accept
 
 
 def rejected(toy, **params):
@@ -155,3 +158,8 @@ def test_a_class_without_a_constructor_takes_nothing(toy):
 
 def test_a_function_is_a_component_too(toy):
     assert toy.create("kernel", "soft_rbf").scale == 2.0
+
+
+@pytest.mark.parametrize("hint", [Mapping, dict, Mapping[Any, Any], dict[int | str, float]])
+def test_the_keys_of_a_mapping_are_read_as_its_hint_says(toy, hint):
+    assert accept({1: 0.5, "a": 2.0}, hint, toy, "options") == {1: 0.5, "a": 2.0}

@@ -29,7 +29,10 @@ class Ring:
 class Silent:
     pass
 def function():
-    """A function."""
+    """A function.
+
+    More.
+    """
 '''
     )
     (folder / "broken.py").write_text("class Ring(:\n")

@@ -258,6 +258,7 @@ def test_a_damaged_run_among_several_is_one_failure(capsys):
     assert "holds no weights: training stopped before its first checkpoint" in states["runs/c"]
     assert "holds no run" in states["runs/d"]
     assert len(said.err.splitlines()) == 3
+    assert "ccl: runs/c holds no weights" in said.err  # and not "runs/c: runs/c holds"
 
 
 def test_files_of_one_name_in_different_folders_get_folders_of_their_own(capsys):
@@ -330,7 +331,12 @@ def test_a_wrong_value_on_the_command_line_is_one_line_that_names_what_is_near(w
 def test_seeds_are_different_whole_numbers(seeds, capsys):
     with pytest.raises(SystemExit):
         train(write("x"), f"--seeds={seeds}")
-    assert "--seeds" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert (
+        f"argument --seeds: must be different whole numbers of 0 or more, such as 0,1,2, not {seeds!r}"
+        in (" ".join(said.split()))
+    )
+    assert "_seeds" not in said
 
 
 def test_values_of_the_command_line_are_in_the_record(capsys):

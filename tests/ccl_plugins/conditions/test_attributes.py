@@ -135,7 +135,9 @@ def test_an_array_of_words_is_refused():
     ],
 )
 def test_what_cannot_be_meant_is_refused_at_once(given):
-    with pytest.raises(ValueError, match=r"name the columns|key='image'|not both|1 or more|'drop'"):
+    with pytest.raises(
+        ValueError, match=r"name the columns|key='image'|not both|1 or more|'ignore'"
+    ):
         Attributes(**given)
 
 

@@ -183,7 +183,7 @@ def test_what_is_no_image_is_named(make):
         ({"name": MODEL, "file": "f.npy"}, "give name="),
         ({"name": "resnet10"}, "no model 'resnet10'; did you mean"),
         ({"name": MODEL, "batch_size": 0}, "batch_size must be 1 or more, not 0"),
-        ({"file": "f.npy", "missing": "own"}, "condition is continuous: missing='drop'"),
+        ({"file": "f.npy", "missing": "own"}, "condition is continuous: missing='ignore'"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_at_once(given, message):

@@ -9,7 +9,7 @@ from support.training_fakes import FakeDataset
 import ccl_plugins as ccl
 from ccl_plugins.metadata import fitted
 from ccl_plugins.metadata.variables import variables
-from ccl_plugins.protocols import Table
+from ccl_plugins.protocols import Embedded, Table
 from ccl_plugins.testing import check
 from ccl_plugins.training.tables import Tables
 
@@ -165,10 +165,12 @@ def test_a_condition_of_the_batch_gives_several_variables_too():
         value_type = {"a": "continuous", "b": "categorical"}  # noqa: RUF012
 
         def __call__(self, embedded):
-            return {"b": torch.zeros(3), "a": embedded}
+            return {"b": torch.zeros(3, dtype=torch.long), "a": embedded.features[0, :, 0]}
 
-    found = Tables({"z": OfTheBatch()}, 6).observe(torch.ones(3))
-    torch.testing.assert_close(found, {"z/a": torch.ones(3), "z/b": torch.zeros(3)})
+    embedded = Embedded(torch.ones(2, 3, 4), torch.ones(2, 3, 4))
+    found = Tables({"z": OfTheBatch()}, 6).observe(embedded)
+    expected = {"z/a": torch.ones(3), "z/b": torch.zeros(3, dtype=torch.long)}
+    torch.testing.assert_close(found, expected)
 
 
 class Sized:

@@ -91,6 +91,18 @@ def test_class_ids_are_named_by_words_or_by_a_list(toy):
         fit(named, Split(label=torch.tensor([0, 7])))
 
 
+def test_classes_name_the_nodes_of_words_that_are_no_nodes(toy):
+    words = ["a gull", "a kestrel"]
+    split = Split({"label": words}, label=torch.tensor([1, 0, -1]))
+    condition = WordNet(4, source=toy, classes=["sparrow", "hawk"], missing="own")
+    by_node = Split({"label": ["hawk", "sparrow"]}, label=torch.tensor([0, 1, -1]))
+    node = WordNet(4, source=toy, missing="own")
+    torch.testing.assert_close(fit(condition, split), fit(node, by_node))
+    for wrong in (["sparrow"], "imagenet1k"):
+        with pytest.raises(ValueError, match="'label' 2 words: give one for each of a gull, a kes"):
+            fit(WordNet(4, source=toy, classes=wrong), split)
+
+
 def test_dropped_classes_are_left_out_by_default(toy):
     assert WordNet(2, source=toy, parents="drop").missing == "drop"
     assert WordNet(2, source=toy).missing == "error"
@@ -181,7 +193,7 @@ def test_the_shipped_table_is_what_the_tool_makes():
     ("given", "label", "message"),
     [
         ({}, ["tench"], r"^1 of 1 classes are no nodes of source='imagenet1k'; the first is 'tench' "
-         r"\(row 0 of the column 'label'\): Its nodes are written as 'n01439121'; give classes="),
+         r"\(row 0 of the column 'label'\): its nodes are written as 'n01439121'; give classes="),
         ({}, ["n01440764", "n1443537"], r"'n1443537' \(row 1 .*\): did you mean 'n01443537'"),
         ({"classes": ["n01440764", "n0144353"]}, [0, 1], r"\(classes\[1\]; row 1 .* 'n01443537'"),
         ({"source": "imagenet-1k"}, ["tench"], r"^source='imagenet-1k' is not there \(did you mean 'im"),

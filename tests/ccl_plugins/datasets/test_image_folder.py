@@ -84,7 +84,7 @@ def test_skip_leaves_out_what_cannot_be_read_and_lists_it(root):
         (2, ["crow", "2.png"]),
         (4, ["owl", "1.png"]),
     ]
-    assert "I;16, have more than 8 bits" in train.skipped[1].reason
+    assert "I;16, have more than 8 bits: convert it to 8 bits" in train.skipped[1].reason
     assert train.metadata["label"].tolist() == [0, 1, 1]
     assert train.rows == [1, 3, 5]
     assert [train[i][1] for i in range(3)] == [0, 1, 1]

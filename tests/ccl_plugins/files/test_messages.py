@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 
@@ -28,6 +29,14 @@ def test_a_warning_is_one_line_without_internals_once_per_run(capsys):
     assert capsys.readouterr().err == run * 2
     warn("as before")
     assert "file.py:7: UserWarning: as before" in capsys.readouterr().err
+
+
+def test_what_an_evaluator_logs_is_one_line_once_per_run(capsys):
+    with one_line_warnings():
+        for _ in range(2):
+            logging.getLogger("ccl_plugins.evaluators.columns").warning("missing in %d", 3)
+    assert capsys.readouterr().err == "ccl: warning: missing in 3\n"
+    assert logging.getLogger("ccl_plugins.evaluators").handlers == []
 
 
 def test_other_processes_than_the_first_print_no_warning(capsys, monkeypatch):

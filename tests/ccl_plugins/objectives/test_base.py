@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from ccl_plugins.objectives import ClusterCrossEntropy, ContrastiveObjective, Mixture
+from ccl_plugins.objectives import ClusterCrossEntropy, ContrastiveObjective, InfoNCE, Mixture
 from ccl_plugins.protocols import Sizes
 
 X, Y = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0)).unbind()
@@ -67,3 +67,11 @@ def test_a_mixture_lets_its_objectives_refuse_values():
     mixture = Mixture([ClusterCrossEntropy(3, classes=2, of="projection")])
     with pytest.raises(ValueError, match="from 0 to 1, not 0 to 3"):
         mixture(X, Y, condition=torch.arange(4))
+
+
+def test_a_call_that_is_compiled_gives_the_same_loss_without_the_check_that_waits(monkeypatch):
+    objective = InfoNCE(0.3)
+    eager = objective(X, Y)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    monkeypatch.setattr(InfoNCE, "defined_loss", None)
+    torch.testing.assert_close(objective(X, Y), eager)

@@ -48,6 +48,11 @@ def nan_at(x, row):
         ),
         (lambda: FAIR(X, Y, condition=[1, 2]), TypeError, "tensor, not int"),
         (
+            lambda: FairCCLK(RBF(), on="color", exclude=(RBF(), 1.0, "size"))(X, Y, condition=Z),
+            TypeError,
+            r"reads several conditions \(.*\): give them by name, condition=\{...\}",
+        ),
+        (
             lambda: SupCon()(X, Y, condition=torch.tensor([0, 1, -1, 1, -1, 0])),
             ValueError,
             r"condition holds class ids below 0 in 2 of 6 rows: \[2, 4\]; .* -1 means a missing value",

@@ -7,6 +7,7 @@ from inspect import signature
 
 import pytest
 import torch
+from lightly.utils import dist
 
 from ccl_plugins.kernels import RBF
 from ccl_plugins.objectives import FairCCLK, InfoNCE, SoftInfoNCE, WeaklySupCCLK
@@ -173,3 +174,27 @@ def test_pairs_are_made_of_one_process_unless_others_are_asked_for():
         parameters = signature(make).parameters
         assert parameters["gather_distributed"].default is False
         assert parameters["condition"].default is None
+
+
+def test_replicated_pairs_have_the_rows_of_all_processes(monkeypatch):
+    ours, theirs = torch.rand(2, 3, 5), torch.rand(2, 3, 5)
+    positive, draws = torch.eye(3, 6).bool(), torch.arange(6).reshape(3, 2)
+    others = {id(ours): theirs, id(positive): ~positive, id(draws): draws + 1}
+    monkeypatch.setattr(dist, "world_size", lambda: 2)
+    monkeypatch.setattr(dist, "gather", lambda x: (x, others[id(x)]))
+    keys = unit(2, 6, 4)
+    pairs = Pairs(keys[:, :3], keys, (0, 1), (0, 1), processes=2, shared=True)
+    pairs = replace(pairs, features=ours, draws=draws, positive=positive).replicated()
+    torch.testing.assert_close(pairs.features, torch.cat([ours, theirs], 1))
+    assert torch.equal(pairs.draws, torch.cat([draws, draws + 1]))
+    assert torch.equal(pairs.positive, torch.cat([positive, ~positive]))
+    assert pairs.negative is None
+    assert pairs.anchors is keys
+
+
+def test_classes_of_several_columns_are_refused_with_their_shape():
+    pairs = in_batch(unit(2, 3, 4), {"kind": torch.zeros(3, 2, dtype=torch.long)})
+    with pytest.raises(
+        ValueError, match=r"kind must be one class id .* not \(3, 2\): give one col"
+    ):
+        pairs.alike("kind")

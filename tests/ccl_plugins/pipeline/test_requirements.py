@@ -187,7 +187,7 @@ LABEL = {"use": "label"}
         (
             ByColor,
             {"color": COLOR},
-            r"ByColor reads the condition 'age' .* conditions={'age': ...}",
+            r"ByColor reads the condition 'age' .* conditions={'color': ..., 'age': ...}",
         ),
         (
             ByColor,

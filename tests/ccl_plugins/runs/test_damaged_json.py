@@ -12,6 +12,7 @@ import pytest
 from support.vector_pipeline import make_pipeline
 
 import ccl_plugins as ccl
+from ccl_plugins.cli import main
 from ccl_plugins.files.sums import SUMS, WrongSum, check_sum, summed
 
 
@@ -89,3 +90,14 @@ def test_a_writer_of_metrics_that_is_killed_leaves_no_wrong_sum(tmp_path):
     file.write_text("5")
     with pytest.raises(WrongSum, match=r"metrics\.json is damaged"):
         check_sum(file)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "export"])
+def test_a_mistake_in_a_record_is_reported_with_the_file_of_the_record(run, command, capsys):
+    record = run / "pipeline.json"
+    data = json.loads(record.read_text())
+    record.write_text(json.dumps({**data, "plugins": {}, "fit": {"epochs": "\x1b[2J"}}))
+    assert main([command, str(run)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"ccl: {record}: ")
+    assert "\x1b" not in line

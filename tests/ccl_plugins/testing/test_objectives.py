@@ -3,8 +3,33 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from support.broken import broken_laws, names
 from support.broken_objectives import BROKEN
+
+from ccl_plugins.objectives import ContrastiveObjective
+
+
+class Centers(ContrastiveObjective):
+    """Attraction to a learned center for each class."""
+
+    value_types = ("categorical",)
+    min_views = 1
+    reads_queue = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on = "condition"
+        self.register_parameter("centers", None)
+
+    def setup(self, tables, sizes):
+        classes = int(tables[self.on].values.max()) + 1
+        self.centers = torch.nn.Parameter(torch.randn(classes, sizes.embedding))
+
+    def terms(self, pairs):
+        ids = pairs.everyone(self.on)[pairs.rows]
+        values = (pairs.anchors - self.centers[ids]).square().sum(-1)
+        return values, torch.ones_like(values)
 
 
 @pytest.mark.parametrize("objective", BROKEN)
@@ -14,3 +39,8 @@ def test_the_law_that_is_broken_is_named(objective):
 
 def test_every_law_is_broken_once():
     assert set().union(*BROKEN.values()) == names("objective")
+
+
+def test_an_objective_gets_no_class_that_its_tables_lack():
+    """As in training, so parameters for the classes of the tables need no check in ``terms``."""
+    assert broken_laws("objective", Centers) == set()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from support.training_fakes import FakeMethod, FakeObjective, FakeViews, fit, make_parts
+from support.training_ranks import make_method
 from torch import Tensor
 
 import ccl_plugins as ccl
@@ -163,12 +164,54 @@ class Terms(ContrastiveObjective):
         (lambda x: (x, x[0]), r"\(2, 5\) and \(5,\)"),
         (lambda x: (x.T, x.T), r"\(5, 2\) and \(5, 2\)"),
         (lambda x: (x[0], x[0]), r"\(5,\) and \(5,\)"),
-        (lambda x: (x, 1.0), "a tuple"),
+        (lambda x: (x, 1.0), r"\(2, 5\) and a float"),
+        (lambda x: (x, x, 1), r"\(2, 5\) and \(2, 5\) and a int"),
     ],
 )
 def test_terms_of_another_shape_are_refused_in_a_loop_of_ones_own(found, message):
     with pytest.raises(ValueError, match=rf"Terms.terms .* both \(rows, 5\) .*, not {message}"):
         Terms(found)(torch.randn(5, 3), torch.randn(5, 3))
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (
+            lambda x: (x.detach(), torch.ones_like(x)),
+            "the loss of Terms has no gradient: compute it",
+        ),
+        (
+            lambda x: (x.mul(9).long(), torch.ones_like(x)),
+            "the loss of Terms has no gradient: compute it",
+        ),
+        (lambda x: (x, 0.5 - torch.eye(*x.shape)), "Terms.terms .* weights of 0 or more, not -0.5"),
+        (lambda x: (x, x.detach() / 0 * 0), "Terms.terms .* weights of 0 or more, not nan"),
+    ],
+)
+def test_terms_without_a_gradient_or_of_wrong_weights_are_named_in_the_first_step(
+    found, message, tmp_path
+):
+    settings = FitSettings(epochs=1, batch_size=8, workers=0)
+    parts = make_parts(method=make_method("simclr"), objective=Terms(found))
+    with pytest.raises(ValueError, match=message):
+        fit(parts, settings, tmp_path, {}, progress=False)
+
+
+def test_a_kernel_that_changes_with_the_order_of_samples_is_named_with_its_first_wrong_value():
+    def ordered(a, b):
+        return (a[:, None] - b).sigmoid()
+
+    message = r"must be symmetric, not 0\.\d+ and 0\.\d+ for \d\.0 and \d\.0 of condition 'z'"
+    with pytest.raises(ValueError, match=message):
+        check_kernel(ordered, Table(torch.arange(5.0)), "z")
+
+
+def test_a_kernel_of_whole_numbers_is_named():
+    def same(a, b):
+        return a[:, None] == b
+
+    with pytest.raises(ValueError, match=r"must return floats, not torch.bool: add \.float\(\)"):
+        check_kernel(same, Table(torch.arange(5)), "z")
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -68,6 +68,20 @@ def test_a_second_interrupt_ends_the_run_and_not_the_process(tmp_path: Path) -> 
         fit(make_parts(), FitSettings(1, 8, workers=0), tmp_path, {}, callbacks=[Twice()])
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the workers are forked")
+def test_the_end_of_a_run_does_not_wait_for_a_forked_worker() -> None:
+    with Interrupt() as interrupt:
+        worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+        worker.start()
+        watcher = interrupt._watcher
+        join = watcher.join
+        watcher.join = lambda: join(10)  # rather than waiting for ever
+    assert not watcher.is_alive()
+    assert worker.is_alive()
+    worker.kill()
+    worker.join()
+
+
 def test_the_signals_are_given_back(tmp_path: Path) -> None:
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.getsignal(number) for number in numbers]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from support.training_ranks import make_method
 from torch import nn
 
 from ccl_plugins.conditions import Label
-from ccl_plugins.objectives import HSCL, SCL, FairInfoNCE, InfoNCE, SupCon
+from ccl_plugins.methods import SimCLR
+from ccl_plugins.objectives import HSCL, SCL, FairInfoNCE, InfoNCE, NTXent, SupCon
 from ccl_plugins.training import FitSettings
 from ccl_plugins.training import monitor as module
 
@@ -61,6 +63,17 @@ def test_training_that_learns_nothing_says_so_once(
     assert message.startswith(f"step 1: no anchor of the batch counts in the loss of {name}, so")
     assert setting in message
     assert "\n" not in message
+
+
+def test_a_method_without_other_samples_is_named_as_the_reason(tmp_path: Path) -> None:
+    class OwnKeysAlone(SimCLR):
+        def pairs(self, embedded: Any, condition: Any, index: Any) -> Any:
+            pairs = super().pairs(embedded, condition, index)
+            return replace(pairs, negative=torch.zeros_like(pairs.own()))
+
+    method = OwnKeysAlone(4, 4, backbone=make_method("simclr").backbone)
+    with pytest.warns(UserWarning, match="own keys alone; take an objective without negatives"):
+        run(tmp_path, NTXent(), method=method)
 
 
 def test_training_that_begins_to_learn_nothing_says_so(tmp_path: Path) -> None:
