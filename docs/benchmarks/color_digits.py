@@ -22,7 +22,7 @@ import ccl_plugins as ccl
 ROOT = Path(__file__).parents[2]
 EXAMPLES, README = ROOT / "examples", ROOT / "README.md"
 TITLES = {"infonce": "InfoNCE", "fair": "Fair-CCLK"}
-SEEDS = {0.5: (0, 1, 2, 3, 4), 0.1: (0, 1, 2), 0.2: (0, 1, 2), 1.0: (0, 1, 2)}
+SEEDS = {0.5: (0, 1, 2, 3, 4), 0.1: (0, 1), 0.2: (0, 1), 1.0: (0, 1)}
 """The seeds of each temperature; 0.5 is the examples' own."""
 METRICS = {
     "linear/top1": "digit, linear probe, top-1 (higher is better)",
@@ -64,8 +64,7 @@ def spread(values: Sequence[float], metric: str) -> str:
 
 
 def page(runs: Sequence[Run]) -> str:
-    """The page: the examples' own temperature, then the others."""
-    temperatures = sorted({run["temperature"] for run in runs})
+    """The page: the examples' own temperature, then all."""
     lines = [
         "# Digits on colored backgrounds: what conditioning does",
         "",
@@ -78,9 +77,9 @@ def page(runs: Sequence[Run]) -> str:
         *table(runs, 0.5),
         "",
         "Chance is 0.10 for the digit and 0 for R².",
+        *TEMPERATURES,
     ]
-    lines += TEMPERATURES if len(temperatures) > 1 else []
-    for temperature in temperatures if len(temperatures) > 1 else ():
+    for temperature in sorted({run["temperature"] for run in runs}):
         for objective, title in TITLES.items():
             found = of(runs, objective, temperature)
             cells = [
@@ -97,12 +96,17 @@ TEMPERATURES = (
     "",
     "## How much depends on the temperature",
     "",
+    "All else is as in the two files, and both objectives have the same temperature. Every point is a run.",
+    "",
     "![The metrics of both objectives at temperatures from 0.1 to 1](color_digits.svg)",
     "",
     "| temperature | objective | seeds | linear probe | nearest neighbors | color R² |",
     "|---|---|---|---|---|---|",
 )
 NOTES = (
+    "At a low temperature InfoNCE keeps more of the digit, though less than the untrained network, and",
+    "Fair-CCLK keeps more of the color. At every temperature conditioning wins by all three measures.",
+    "",
     "The data are few: 1437 images to train on and 360 to test on, so one image more or less is 0.003,",
     "and a seed decides how much of the color so small a network keeps. Each seed draws the initial",
     "weights and the order of the images; the split and the colors stay the same.",
