@@ -66,6 +66,8 @@ def small(path):
         tables["method"]["queue_size"] = 12
     if "milestones" in tables["fit"].get("schedule", {}):
         tables["fit"]["schedule"]["milestones"] = [1]
+    for evaluator in tables.get("evaluate", []):  # which also measure before training
+        evaluator |= {"k": 3} if "k" in evaluator else {}
     condition = tables.get("condition", {})
     condition |= {"k": 3} if "k" in condition else {}
     condition |= {"columns": ["label", "word"]} if "columns" in condition else {}

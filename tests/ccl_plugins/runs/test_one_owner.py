@@ -25,8 +25,11 @@ EPOCHS = {"epochs": 30, "keep_last": 1}
 class Slow(Callback):
     """Training that others come across."""
 
+    def __init__(self, pause: float) -> None:
+        self.pause = pause
+
     def on_train_batch_end(self, *_: Any) -> None:
-        time.sleep(0.02)
+        time.sleep(self.pause)
 
 
 def forked(work: Any) -> int:
@@ -51,8 +54,8 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_pipeline().fit(out=tmp_path_factory.mktemp("b") / "run", progress=False).path
 
 
-def resume(out: Path, **also: Any) -> Any:
-    callbacks = [Slow()]
+def resume(out: Path, pause: float = 0.02, **also: Any) -> Any:
+    callbacks = [Slow(pause)]
     return make_pipeline().fit(
         out=out, resume=True, progress=False, callbacks=callbacks, **EPOCHS, **also
     )
@@ -74,7 +77,7 @@ def test_of_two_that_resume_at_once_one_proceeds(begun, tmp_path):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_run_in_use_is_refused_and_one_that_was_killed_is_not(begun, tmp_path, workers):
     out = Path(shutil.copytree(begun, tmp_path / "run"))
-    child = forked(lambda: resume(out, workers=workers))
+    child = forked(lambda: resume(out, pause=60, workers=workers))  # until it is killed
     while not (out / OWNER).exists():
         time.sleep(0.01)
     try:

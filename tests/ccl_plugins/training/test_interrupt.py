@@ -93,6 +93,7 @@ def start(function: str, folder: Path) -> subprocess.Popen[str]:
     """A program of its own, in its own group of processes, as a terminal starts it."""
     return subprocess.Popen(
         [sys.executable, "-m", "support.stuck_ranks", function, str(folder)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -120,6 +121,7 @@ def is_any_left(group: int) -> bool:
 def test_a_second_interrupt_ends_a_process_that_waits_in_a_collective(tmp_path: Path) -> None:
     first = start("wait_in_a_collective", tmp_path)
     while not (tmp_path / "second").exists():
+        assert first.poll() is None, first.communicate()
         time.sleep(0.1)
     second = start("wait_in_a_collective", tmp_path)
     try:
