@@ -108,6 +108,14 @@ def wait_until_stuck(program: subprocess.Popen[str]) -> None:
 
 
 def is_any_left(group: int) -> bool:
+    """Whether a process of a group stays alive; one that ends has closed its output a moment before."""
+    until = time.monotonic() + 5
+    while is_any_alive(group) and time.monotonic() < until:
+        time.sleep(0.05)
+    return is_any_alive(group)
+
+
+def is_any_alive(group: int) -> bool:
     """Whether a process of a group is alive; one that nobody has waited for counts as ended."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
