@@ -13,6 +13,10 @@ EXPORTED = ("model.safetensors", "config.json", "backbone.pt2", "README.md", "SH
 """The files of an export."""
 
 
+EVENTS = "events.out.tfevents."
+"""What the names of TensorBoard's files begin with; the second in which they were made follows."""
+
+
 class Layout:
     """The files of a run; TensorBoard events lie in the folder itself.
 
@@ -95,5 +99,5 @@ class Layout:
 
     def delete_events(self) -> None:
         """Delete the TensorBoard events."""
-        for events in self.folder.glob("events.out.tfevents.*"):
+        for events in self.folder.glob(f"{EVENTS}*"):
             events.unlink()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.pipeline.composition import Composition
+from ccl_plugins.runs.layout import EVENTS
 from ccl_plugins.runs.origin import naming
 
 if TYPE_CHECKING:
@@ -62,9 +63,13 @@ def log(folder: Path, metrics: Mapping[str, float], step: int) -> None:
     if not metrics:
         return
     suffix = f".evaluation-{step}"
-    earlier = list(folder.glob(f"events.out.tfevents.*{suffix}"))
+    earlier = set(folder.glob(f"{EVENTS}*{suffix}"))
     with SummaryWriter(str(folder), filename_suffix=suffix) as writer:
         for name, value in metrics.items():
             writer.add_scalar(f"evaluation/{name}", value, step)
-    for file in earlier:
-        file.unlink()
+    for file in folder.glob(f"{EVENTS}*{suffix}"):
+        if file in earlier:
+            file.unlink()
+        else:  # TensorBoard reads by name: after the training's events of the same second
+            second, rest = file.name.removeprefix(EVENTS).split(".", 1)
+            file.rename(file.with_name(f"{EVENTS}{second}~{rest}"))

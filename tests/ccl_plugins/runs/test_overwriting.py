@@ -16,9 +16,12 @@ import pytest
 import torch
 from support.vector_pipeline import make_pipeline
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.summary.writer import event_file_writer
+from torch.utils.tensorboard import SummaryWriter
 
 import ccl_plugins as ccl
 from ccl_plugins.runs.layout import Layout
+from ccl_plugins.runs.measure import log
 from ccl_plugins.runs.train import check
 from ccl_plugins.training.checkpointing import by_step
 
@@ -209,3 +212,13 @@ def test_a_finished_run_that_is_resumed_has_its_evaluations_once(old, tmp_path):
         make_pipeline().fit(out=out, resume=True, progress=False, epochs=epochs).evaluate()
     events = EventAccumulator(str(out)).Reload()
     assert [event.step for event in events.Scalars("evaluation/knn/top1")] == [0, 4, 6]
+
+
+def test_an_evaluation_in_the_second_in_which_a_run_was_resumed_is_shown(tmp_path, monkeypatch):
+    monkeypatch.setattr(event_file_writer, "_global_uid", event_file_writer.AtomicCounter(9))
+    monkeypatch.setattr(event_file_writer.time, "time", lambda: 1_700_000_000.5)
+    SummaryWriter(str(tmp_path), purge_step=5).close()
+    for value in (0.25, 0.5):
+        log(tmp_path, {"knn/top1": value}, 6)
+    (event,) = EventAccumulator(str(tmp_path)).Reload().Scalars("evaluation/knn/top1")
+    assert (event.step, event.value) == (6, 0.5)
