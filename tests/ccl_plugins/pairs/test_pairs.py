@@ -341,6 +341,7 @@ def test_masks_are_of_the_samples_of_all_processes():
     assert torch.equal(pairs.negative, ~positives)
     torch.testing.assert_close(pairs.condition["age"], torch.cat([age["age"] + 1, age["age"]]))
     every = pairs.replicated()
+    assert (every.offset, every.processes) == (0, 1)
     assert torch.equal(every.positive, torch.cat([~positives, positives]))
     assert torch.equal(every.negative, ~every.positive)
     alone = Pairs.from_masks(x, positives[:, :3], condition=age)

@@ -79,19 +79,3 @@ def test_the_queues_of_two_processes_hold_the_keys_of_both(gathered):
         torch.testing.assert_close(rank["queue"], one["queue"])
         if gathered:
             torch.testing.assert_close(rank["loss"], one["loss"])
-
-
-def test_rows_that_are_as_before_leave_gram_matrices_as_they_are():
-    """Else a run that is resumed in the middle of an epoch would differ in the last bit."""
-    from ccl_plugins.numerics.gram import Statistic
-
-    table, queue = torch.randn(40, 2, dtype=torch.float64), FeatureQueue(16, 3)
-    queue.keep_statistics({"gram": Statistic("age", lambda z: z.double())})
-    for first in range(0, 40, 4):
-        index = torch.arange(first, first + 4)
-        queue.write(torch.randn(4, 3), index, {"age": table[index]})
-    before = queue.grams()["gram"].clone()
-    queue.read_conditions(lambda index: {"age": table[index]})
-    assert torch.equal(queue.grams()["gram"], before)
-    queue.read_conditions(lambda index: {"age": 2 * table[index]})
-    torch.testing.assert_close(queue.grams()["gram"], 4 * before)
