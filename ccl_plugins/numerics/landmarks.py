@@ -59,7 +59,7 @@ def columns_by_landmarks(
         weights = solved @ psi[some].mT
         start, _, _ = some.indices(m)
         first, mine = max(start, begin), weights.diagonal(begin - start)
-        mine.add_(own[first : first + len(mine)].to(out))  # the anchors' own columns, if any
+        mine.add_(own[first : first + len(mine)])  # the anchors' own columns, if any
         return weights
 
     return columns

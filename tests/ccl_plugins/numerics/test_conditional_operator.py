@@ -151,6 +151,16 @@ def test_without_ridge_fewer_features_than_samples_give_nan(kernel):
     assert conditional_operator(kernel, values(4, 2), 1e-3).isfinite().all()
 
 
+@pytest.mark.parametrize("absent", [1, 2])
+def test_without_ridge_classes_must_have_one_sample_each_among_those_that_are_there(absent):
+    valid = torch.tensor([True] * 3 + [False] * absent)
+    single, double = torch.tensor([4, 0, 1, 4, 1])[: len(valid)], torch.zeros(len(valid)).long()
+    weights = conditional_operator(Delta(), single, 0.0, valid=valid)
+    torch.testing.assert_close(weights, torch.diag(valid.float()))
+    for ids in (double, torch.tensor([4, 0, 4, 1, 2])[: len(valid)]):
+        assert conditional_operator(Delta(), ids, 0.0, valid=valid).isnan().any()
+
+
 def test_without_ridge_there_are_no_landmarks():
     assert conditional_operator(RBF(), values(9), 0.0, landmarks=3).isnan().all()
 

@@ -163,3 +163,11 @@ def test_a_kernel_declares_whether_it_is_positive_definite():
     for kernel, name in ((torch.dot, "builtin_function_or_method"), ("rbf", "'rbf'")):
         with pytest.raises(TypeError, match=f"cclk needs a kernel .* which {name} does not have"):
             is_positive_definite(kernel, "cclk")
+
+
+def test_a_radial_kernel_gets_distances_in_floats_of_ids_too():
+    kernel = Rowless()
+    kernel.radial = lambda square: 2 - square
+    for a in (torch.arange(5), torch.rand(5, 3), torch.rand(5, 3).double()):
+        expected = torch.full((5,), 2, dtype=a.dtype if a.is_floating_point() else torch.float32)
+        torch.testing.assert_close(diagonal_of(kernel, a), expected, rtol=0, atol=0)
