@@ -119,7 +119,7 @@ def check(
         if not resume:
             _check_free(layout, overwrite)
     seen = _checkpoints(layout) if resume else ()
-    point = _resume_point(pipeline, layout) if resume else None
+    point = _resume_point(pipeline, layout, seen) if resume else None
     return Plan(pipeline, layout, resume, overwrite, point, seen)
 
 
@@ -144,15 +144,16 @@ def _checkpoints(layout: Layout) -> tuple[Path, ...]:
     return tuple(by_step(layout.checkpoints))
 
 
-def _resume_point(pipeline: Composition, layout: Layout) -> ResumePoint | None:
+def _resume_point(
+    pipeline: Composition, layout: Layout, checkpoints: tuple[Path, ...]
+) -> ResumePoint | None:
     """The checkpoint from which a folder's run can be continued as this pipeline."""
-    from ccl_plugins.training.checkpointing import by_step
     from ccl_plugins.training.resume_point import ResumePoint
 
     _check_free(layout, overwrite=True)
     if layout.overwritten.exists():
         return None  # what is left of that run is deleted before this one begins
-    point = ResumePoint.newest(layout.checkpoints) if by_step(layout.checkpoints) else None
+    point = ResumePoint.newest(layout.checkpoints) if checkpoints else None
     if point is None and layout.weights.exists():
         raise RunExists(
             f"{layout.weights} is of a finished run, which has no checkpoint to continue from"
