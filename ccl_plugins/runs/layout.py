@@ -38,6 +38,8 @@ class Layout:
         """What was measured last on a part of the training split."""
         self.before = folder / "before.json"
         """What was measured before training."""
+        self.history = folder / "history.csv"
+        """The scalars over the steps, where the csv logger wrote them."""
         self.weights = folder / "weights.pt"
         """The weights of a finished run."""
         self.checkpoints = folder / "checkpoints"
@@ -81,7 +83,8 @@ class Layout:
     def _delete_files(self) -> None:
         exported = [folder / name for folder in self.exports.values() for name in EXPORTED]
         self.delete_measured()
-        for file in (self.before, self.folder / SUMS, self.weights, *exported):
+        files = (self.before, self.history, self.folder / SUMS, self.weights)
+        for file in (*files, *exported):
             file.unlink(missing_ok=True)
         self.delete_events()
         for file in self._checkpoint_files():
