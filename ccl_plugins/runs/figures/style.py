@@ -86,7 +86,7 @@ def styled(draw: Callable[P, Any]) -> Callable[P, Any]:
             for key, value in matplotlib.rcParamsDefault.items()
             if not key.startswith(("backend", "interactive", "toolbar", "webagg", "date.epoch"))
         }
-        with matplotlib.rc_context({**settings, **_STYLE}):
+        with matplotlib.rc_context(settings | _STYLE):
             return draw(*args, **kwargs)
 
     return drawing
