@@ -34,6 +34,8 @@ class Layout:
         """What was measured last."""
         self.before = folder / "before.json"
         """What was measured before training."""
+        self.history = folder / "history.csv"
+        """The scalars over the steps, where the csv logger wrote them."""
         self.weights = folder / "weights.pt"
         """The weights of a finished run."""
         self.checkpoints = folder / "checkpoints"
@@ -76,7 +78,8 @@ class Layout:
 
     def _delete_files(self) -> None:
         exported = [folder / name for folder in self.exports.values() for name in EXPORTED]
-        for file in (self.before, self.metrics, self.folder / SUMS, self.weights, *exported):
+        files = (self.before, self.metrics, self.history, self.folder / SUMS, self.weights)
+        for file in (*files, *exported):
             file.unlink(missing_ok=True)
         self.delete_events()
         for file in self._checkpoint_files():

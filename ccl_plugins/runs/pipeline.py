@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ccl_plugins.information.plane import Point
+    from ccl_plugins.protocols import Table
     from ccl_plugins.training.parts import Parts
 
 
@@ -181,6 +182,32 @@ class Run:
                 f"{self.layout.record} was changed; in {file.name} it is another: {'; '.join(changed)}",
                 stacklevel=3,
             )
+
+    def condition_tables(self) -> dict[str, Table]:
+        """The conditions' tables over the training split, by name, from the newest checkpoint.
+
+        A table has one row per sample, as `ccl_plugins.training.tables.Tables` holds it.  Conditions
+        that are computed in every step have none.
+
+        Raises:
+            FileNotFoundError: If the run has a condition with a table and no checkpoint.
+            DamagedCheckpoint: If no checkpoint can be read.
+        """
+        from ccl_plugins.protocols import Table
+        from ccl_plugins.training.checkpointing import OURS, by_step, newest
+        from ccl_plugins.training.tables import Tables
+
+        conditions = self.parts.conditions
+        if all(each.refresh == "batch" for each in Tables(conditions, 0).conditions.values()):
+            return {}
+        if not by_step(self.layout.checkpoints):
+            raise FileNotFoundError(
+                f"{self.path} has no checkpoint, which would hold the tables of its conditions"
+                f" {', '.join(map(repr, conditions))}"
+            )
+        _, saved = newest(self.layout.checkpoints)
+        tables = saved[OURS]["tables"]
+        return {name: Table(each["values"], each["extras"]) for name, each in tables.items()}
 
     def encode(
         self, images: Any, batch_size: int = 512, device: str | torch.device | None = None
