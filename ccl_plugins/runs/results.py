@@ -100,6 +100,23 @@ def visible(n: int) -> float:
     return float(t.ppf(1 - ALPHA / 2, n - 1)) / math.sqrt(n)
 
 
+def spread(
+    mean: float | None, deviation: float | None = None, interval: Sequence[float] | None = None
+) -> str:
+    """A number with its deviation or its interval, as text: ``0.948 ± 0.013``, ``0.95 (0.92 to 0.97)``.
+
+    The deviation has two digits, and the mean as many places.
+    """
+    if mean is None:
+        return ""
+    if deviation and math.isfinite(deviation):
+        places = max(0, 1 - math.floor(math.log10(deviation)))
+        return f"{mean:.{places}f} ± {deviation:.{places}f}"
+    if interval is not None:
+        return f"{mean:.4g} ({interval[0]:.4g} to {interval[1]:.4g})"
+    return f"{mean:.4g}" if deviation is None else f"{mean:.4g} ± {deviation:g}"
+
+
 def compare(results: Iterable[Result]) -> list[dict[str, Any]]:
     """One row for each metric and configuration, metrics together; then runs without any metric.
 

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ccl_plugins.runs.results import ALPHA, Paired, Result, paired, values_of, visible
+from ccl_plugins.runs.results import ALPHA, Paired, Result, paired, spread, values_of, visible
+
+SMALL = 0.02
+"""A change of an accuracy or an R² that is not worth a word."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +66,13 @@ class Answer:
         question: The question.
         verdict: The answer in a few words.
         tone: Whether it is good news.
-        sentences: The reasons.
+        sentences: The reasons: what each is about, or nothing, and the sentence.
     """
 
     question: str
     verdict: str
     tone: Literal["good", "unclear", "bad"]
-    sentences: Sequence[str]
+    sentences: Sequence[tuple[str, str]]
 
 
 def component(recorded: Any) -> str:
@@ -126,93 +129,91 @@ def answers(configurations: Sequence[Configuration]) -> list[Answer]:
 
 def _learning(configurations: Sequence[Configuration], names: Sequence[str]) -> Answer:
     question, metric = "Is it learning?", metric_of("label", names)
-    rose, sentences = {}, []
+    rose: dict[str, bool] = {}
+    sentences = []
     for each in configurations:
         words = [_loss(each)] if each.losses else []
         before, after = each.before(metric), each.after(metric)
         if after and before:
-            change = paired(before, after)
+            change = _change(before, after, each, metric)
             words.append(
-                f"The label is read from its features at {_mean(after)}, against {_mean(before)} before"
-                f" training: {_direction(change, each, metric)}."
+                f"A probe reads the label from its features with accuracy {_mean(after)}; before training"
+                f" it was {_mean(before)}: {_direction(change)}."
             )
-            rose[each.label] = _is_clear(change, each, metric) and (change.difference or 0) > 0
+            rose[each.label] = change.way == "up"
             if not rose[each.label]:
                 words += _instead(each, names)
         elif after:
-            words.append(f"The label is read from its features at {_mean(after)}.")
+            words.append(f"A probe reads the label from its features with accuracy {_mean(after)}.")
         if words:
-            sentences.append(f"{each.label}: {' '.join(words)}")
+            sentences.append((each.label, " ".join(words)))
     if not rose:
-        return Answer(
-            question,
-            "Not measured",
-            "unclear",
-            [*sentences, "No probe of the label was run before and after training."],
-        )
+        sentences.append(("", "No probe of the label was run before and after training."))
+        return Answer(question, "Not measured", "unclear", sentences)
     yes, no = ([label for label, is_up in rose.items() if is_up is up] for up in (True, False))
     if not no:
-        return Answer(question, "Yes" if len(yes) == 1 else "Yes, all", "good", sentences)
+        return Answer(question, "Yes, the label", "good", sentences)
     if not yes:
         return Answer(question, "Not the label", "bad", sentences)
-    verdict = f"{_listed(yes)}: yes; {_listed(no)}: not the label"
+    verdict = f"{_listed(yes)}: yes. {_listed(no)}: not the label"
     return Answer(question, verdict, "unclear", sentences)
 
 
 def _loss(each: Configuration) -> str:
     first, last = (statistics.fmean(pair[i] for pair in each.losses) for i in (0, 1))
     if last < first:
-        return f"The loss fell from {first:.4g} to {last:.4g}."
-    return f"The loss did not fall: {first:.4g} at first, {last:.4g} at the end."
+        return f"The loss fell from {first:.3g} to {last:.3g}."
+    return f"The loss did not fall: {first:.3g} at first, {last:.3g} at the end."
 
 
 def _instead(each: Configuration, names: Sequence[str]) -> list[str]:
     """What the features hold, where they do not hold the label."""
-    columns = dict.fromkeys(probed(name) for name in names)
     found = []
-    for column in columns:
+    for column in dict.fromkeys(probed(name) for name in names):
         metric = metric_of(column, names)
         after = each.after(metric)
         if column not in ("", "label") and after and statistics.fmean(after.values()) > 0.5:
-            found.append(f"Its features hold {column} instead: {_read_at(metric, after)}.")
+            found.append(f"What its features hold is {column}: {_read_at(metric, after)}.")
     return found[:1]
 
 
 def _conditioning(configurations: Sequence[Configuration], names: Sequence[str]) -> Answer:
     question = "What did conditioning do?"
     conditional = [each for each in configurations if each.conditions]
-    plain = [each for each in configurations if not each.conditions]
+    plain = next((each for each in configurations if not each.conditions), None)
     if not conditional:
         return Answer(question, "No run is conditioned", "unclear", [])
-    sentences, verdicts = [], []
+    against = plain.label if plain else "the network before training"
+    sentences, verdicts, clear = [], [], True
     for each in conditional:
-        other = plain[0] if plain else None
-        against = other.label if other else "the same network before training"
+        words = []
         for column in dict.fromkeys([*each.conditions.values(), "label"]):
             metric = metric_of(column, names)
             after = each.after(metric)
-            reference = other.after(metric) if other else each.before(metric)
-            if not metric or not after or not reference:
-                if column != "label":
-                    sentences.append(
-                        f"{each.label} is conditioned on {column}, and no evaluator reads {column} from"
-                        " the features: add one to see what is left of it."
+            reference = plain.after(metric) if plain else each.before(metric)
+            is_condition = column in each.conditions.values()
+            if is_condition:
+                words.append(f"It is conditioned on {_the(column)}.")
+            if not after or not reference:
+                if is_condition:
+                    words.append(
+                        f"No evaluator reads {column} from the features: with one, this page would say what"
+                        " is left of it."
                     )
                 continue
-            change = paired(reference, after)
-            clear = _is_clear(change, each, metric)
-            how = _more_or_less(change) if clear else "about as much"
-            begin = f"{each.label}, conditioned on {column}, holds" if column != "label" else "It holds"
-            sentences.append(
-                f"{begin} {how} of {_the(column)} {'as' if not clear else 'than'} {against}:"
-                f" {_read_at(metric, after)}, against {_mean(reference)}{_luck(change)}."
+            change = _change(reference, after, each, metric)
+            words.append(
+                f"It holds {change.amount} of {_the(column)} {change.than} {against}:"
+                f" {_read_at(metric, after)}, against {_mean(reference)}{change.luck}."
             )
-            if column != "label" or column in each.conditions.values():
-                verdicts.append(f"{each.label}: {how} of {_the(column)}")
+            if is_condition:
+                verdicts.append(f"{each.label} holds {change.amount} of {_the(column)}")
+                clear &= change.way in ("up", "down")
+        sentences.append((each.label, " ".join(words)))
     if not verdicts:
         return Answer(question, "Not measured", "unclear", sentences)
-    clear = not any("about" in verdict for verdict in verdicts)
-    return Answer(question, "; ".join(verdicts[:3]), "good" if clear else "unclear", sentences)
+    verdict = "; ".join(verdicts[:3]) + ("" if clear else ": may be luck")
+    return Answer(question, verdict, "good" if clear else "unclear", sentences)
 
 
 def _better(configurations: Sequence[Configuration], names: Sequence[str]) -> Answer:
@@ -227,24 +228,22 @@ def _better(configurations: Sequence[Configuration], names: Sequence[str]) -> An
         change = paired(other.after(metric), best.after(metric))
         corrected = None if change.p is None else min(1.0, change.p * len(others))
         lucky |= corrected is None or corrected >= ALPHA
-        sentences.append(_against(best, other, metric, change, corrected, len(others)))
+        words = _against(best, other, metric, change, corrected, len(others))
+        sentences.append((f"{best.label} and {other.label}", words))
     if len(others) > 4:
-        sentences.append(f"{len(others) - 4} more are below these; the table has them.")
+        sentences.append(("", f"{len(others) - 4} more are below these; the table has them."))
     if len(found) > 2:
-        sentences.append(
-            "The best of many is in part the luckiest: choose on a validation part and report on the test"
-            " split once."
-        )
+        advice = "choose on a validation part, and report the test split once."
+        sentences.append(("", f"The best of many is in part the luckiest: {advice}"))
     for column in dict.fromkeys(probed(name) for name in names):
         leak = metric_of(column, names)
         if column in ("", "label") or not all(each.after(leak) for each in found):
             continue
         least = min(found, key=lambda each: statistics.fmean(each.after(leak).values()))
-        sentences.append(
-            f"{least.label} holds the least of {column} ({_read_at(leak, least.after(leak))})"
-            + (": it is ahead in both, if that is sensitive." if least is best else ".")
-        )
-    verdict = f"{best.label}, for the label" + (": that may be luck" if lucky else ": hardly luck")
+        ahead = ", so it is ahead in both" if least is best else ""
+        words = f"holds the least of {column}: {_read_at(leak, least.after(leak))}."
+        sentences.append((least.label, f"{words} If {column} is sensitive, less is better{ahead}."))
+    verdict = f"{best.label} for the label, and {'that may be' if lucky else 'hardly by'} luck"
     return Answer(question, verdict, "unclear" if lucky else "good", sentences)
 
 
@@ -257,58 +256,65 @@ def _against(
     tests: int,
 ) -> str:
     a, b = best.after(metric), other.after(metric)
-    begin = f"{best.label} reads the label at {_mean(a)}, {other.label} at {_mean(b)}"
+    begin = f"read the label with accuracy {_mean(a)} and {_mean(b)}."
     if p is None:
-        why = (
-            "with one seed each, nobody can say whether another seed would turn it round"
-            if change.n < 2
-            else change.note
-        )
-        return f"{begin}: {why}."
+        if change.n < 2:
+            return f"{begin} With one seed each, nobody can say whether another seed would turn it round."
+        return f"{begin} There is no test: {change.note}."
     corrected = f", corrected for {tests} comparisons" if tests > 1 else ""
-    seeds = f"{change.n} seeds that both have"
+    test = f"paired t-test over {change.n} seeds, p = {p:.2g}{corrected}"
     if p < ALPHA:
-        return (
-            f"{begin}. Over the {seeds}, a difference like this would come by luck"
-            f" {_often(p)} (paired t-test, p = {p:.2g}{corrected})."
-        )
+        return f"{begin} A difference like this would come by luck {_often(p)} ({test})."
     return (
-        f"{begin}. Over the {seeds} that may be luck (paired t-test, p = {p:.2g}{corrected}): with"
-        f" {change.n} seeds, a mean difference has to be {visible(change.n):.1f} times as large as its"
-        " spread to tell."
+        f"{begin} That may be luck ({test}): with {change.n} seeds, a mean difference has to be"
+        f" {visible(change.n):.1f} times as large as its spread to tell."
     )
 
 
-def _is_clear(change: Paired, each: Configuration, metric: str) -> bool:
-    """Whether a change is hardly luck, as far as its seeds, or the test samples of one run, can say."""
-    if change.difference is None:
-        return False
-    if change.p is not None:
-        return change.p < ALPHA
-    interval = each.results[0].intervals.get(metric)
-    if change.n == 1 and interval is not None and len(each.results) == 1:
-        (value,) = each.after(metric).values()
-        return not interval[0] <= value - change.difference <= interval[1]
-    # Of one run without an interval, two hundredths of a fraction or of an R² are beyond rounding.
-    return abs(change.difference) > 0.02
+@dataclass(frozen=True)
+class _Change:
+    """A change of a metric in words.
+
+    Args:
+        way: Where it went, as far as its seeds, or the test samples of one run, can say.
+        amount: How much is read, compared with before: "more", "less" or "about as much".
+        luck: n and p in brackets.
+    """
+
+    way: Literal["up", "down", "perhaps up", "perhaps down", "same"]
+    amount: str
+    luck: str
+
+    @property
+    def than(self) -> str:
+        return "as" if self.amount == "about as much" else "than"
 
 
-def _direction(change: Paired, each: Configuration, metric: str) -> str:
-    if not _is_clear(change, each, metric):
-        return "no clear change" + _luck(change)
-    return ("it rose" if (change.difference or 0) > 0 else "it fell") + _luck(change)
+def _change(
+    reference: Mapping[Any, float], values: Mapping[Any, float], each: Configuration, metric: str
+) -> _Change:
+    test = paired(reference, values)
+    by = statistics.fmean(values.values()) - statistics.fmean(reference.values())
+    amount = "about as much" if abs(by) < SMALL else "more" if by > 0 else "less"
+    if test.p is not None:
+        p = "p < 0.001" if test.p < 0.001 else f"p = {test.p:.2g}"
+        luck, clear = f" ({test.n} seeds, {p})", test.p < ALPHA
+    else:
+        luck = " (one seed)" if test.n == 1 else f" ({test.note})"
+        interval = each.results[0].intervals.get(metric) if len(each.results) == 1 else None
+        other = statistics.fmean(reference.values())
+        clear = test.n > 0 and not (interval and interval[0] <= other <= interval[1])
+    if amount == "about as much":
+        return _Change("same", amount, luck)
+    if clear:
+        return _Change("up" if by > 0 else "down", amount, luck)
+    return _Change("perhaps up" if by > 0 else "perhaps down", amount, f"{luck}, which may be luck")
 
 
-def _more_or_less(change: Paired) -> str:
-    return "more" if (change.difference or 0) > 0 else "less"
-
-
-def _luck(change: Paired) -> str:
-    if change.p is not None:
-        return f" ({change.n} seeds, p = {change.p:.2g})" if change.p >= 0.001 else (
-            f" ({change.n} seeds, p < 0.001)"
-        )
-    return " (one seed)" if change.n == 1 else ""
+def _direction(change: _Change) -> str:
+    words = {"up": "it rose", "down": "it fell", "same": "no change to speak of"}
+    found = words.get(change.way) or ("it rose" if change.way == "perhaps up" else "it fell")
+    return found + change.luck
 
 
 def _often(p: float) -> str:
@@ -316,10 +322,9 @@ def _often(p: float) -> str:
 
 
 def _read_at(metric: str, values: Mapping[Any, float]) -> str:
-    column, measure = probed(metric), metric.rpartition("/")[2]
-    if measure == "r2":
+    if metric.endswith("/r2"):
         return f"a linear regression explains {_mean(values)} of its variance"
-    return f"a probe names {'it' if column != 'label' else 'the label'} right for {_mean(values)} of the test samples"
+    return f"a probe reads it with accuracy {_mean(values)}"
 
 
 def _the(column: str) -> str:
@@ -327,13 +332,10 @@ def _the(column: str) -> str:
 
 
 def _mean(values: Mapping[Any, float]) -> str:
-    mean = statistics.fmean(values.values())
-    if len(values) == 1:
-        return f"{mean:.3f}"
-    return f"{mean:.3f} ± {statistics.stdev(values.values()):.3f}"
+    numbers = list(values.values())
+    deviation = statistics.stdev(numbers) if len(numbers) > 1 else None
+    return spread(statistics.fmean(numbers), deviation)
 
 
 def _listed(labels: Sequence[str]) -> str:
     return ", ".join(labels)
-
-
