@@ -20,7 +20,15 @@ from ccl_plugins.pipeline.changes import FREE
 from ccl_plugins.runs import summary
 from ccl_plugins.runs.curves import Curves, curves
 from ccl_plugins.runs.neighbors import data_uri, nearest, thumbnail
-from ccl_plugins.runs.results import Result, compare, configurations, name_of, spread, visible
+from ccl_plugins.runs.results import (
+    Result,
+    compare,
+    configurations,
+    name_of,
+    result_of,
+    spread,
+    visible,
+)
 from ccl_plugins.runs.summary import Configuration
 
 if TYPE_CHECKING:
@@ -98,18 +106,6 @@ def report(runs: Sequence[Run], out: Path, *, missing: Mapping[str, str] | None 
     with atomic_write(out) as temporary:
         temporary.write_text(page, "utf-8", errors="backslashreplace")
     return out
-
-
-def result_of(run: Run) -> Result:
-    """What is known of a run, without measuring it.
-
-    Raises:
-        FileNotFoundError: If it has no weights.
-        DamagedCheckpoint: If none of them can be read.
-    """
-    step, total = run.progress
-    state = "" if step >= total else f"step {step} of {total}"
-    return Result(run.path, run.before, run.metrics, state, run.record, run.intervals)
 
 
 class Shown:

@@ -13,9 +13,12 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.pipeline.changes import FREE
+
+if TYPE_CHECKING:
+    from ccl_plugins.runs.pipeline import Run
 
 ALPHA = 0.05
 """Differences with a smaller p are called unlikely to be luck."""
@@ -45,6 +48,18 @@ class Result:
     def seed(self) -> Any:
         """The seed of its training; None without a record."""
         return self.record.get("fit", {}).get("seed")
+
+
+def result_of(run: Run) -> Result:
+    """What is known of a run, without measuring it.
+
+    Raises:
+        FileNotFoundError: If it has no weights.
+        DamagedCheckpoint: If none of them can be read.
+    """
+    step, total = run.progress
+    state = "" if step >= total else f"step {step} of {total}"
+    return Result(run.path, run.before, run.metrics, state, run.record, run.intervals)
 
 
 @dataclass(frozen=True)
