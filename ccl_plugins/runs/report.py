@@ -505,7 +505,7 @@ def _neighbors(runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
         yield {
             "index": row,
             "label": _word(test, labels[row]),
-            "src": thumbnail(test[row][0]),
+            "src": _picture(test[row][0]),
             "rows": [
                 {
                     "label": name,
@@ -514,7 +514,7 @@ def _neighbors(runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
                             "index": i,
                             "label": _word(train, known[i]),
                             "same": bool(known[i] == labels[row]),
-                            "src": pictures.setdefault(i, thumbnail(train[i][0])),
+                            "src": pictures.setdefault(i, _picture(train[i][0])),
                         }
                         for i in each[place].tolist()
                     ],
@@ -522,6 +522,11 @@ def _neighbors(runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
                 for name, each in found.items()
             ],
         }
+
+
+def _picture(image: Any) -> str:
+    found = thumbnail(image)
+    return data_uri(*found) if found else ""
 
 
 def _queries(labels: Any) -> list[int]:
