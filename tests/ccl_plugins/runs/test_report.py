@@ -89,7 +89,7 @@ def test_seeds_are_one_column_beside_what_was_before_training(page, runs):
     first = module.spread(sum(before) / 2, abs(before[0] - before[1]) / 2**0.5)
     assert f"plain 2 {first} {shown}" in text
     assert "objective.use infonce fair_cclk" in text
-    assert "conditions.condition.name none color" in text
+    assert "conditions.condition.name absent color" in text
     assert "fit.seed" not in text.partition("How to reproduce it")[0]
 
 
@@ -237,8 +237,8 @@ def test_a_report_of_twenty_runs_stays_small(folder, tmp_path):
         file = report(runs, tmp_path / "report.html")
     assert file.stat().st_size < 5_000_000
     text = texts(file)
-    assert text.count("run-19") > 2
-    assert "left out, to keep this file small: run-06, " in text
+    assert text.count("run-19") >= 2
+    assert "left out, to keep this file small: 06, " in text
 
 
 def configuration(label, seeds, *, color=None, conditions=None):
@@ -271,7 +271,7 @@ def test_the_answers_tell_learning_conditioning_and_luck():
     assert "What its features hold is color: a linear regression explains 0.960" in words(learning)
     assert conditioning.verdict == "fair holds less of color"
     assert "less of color than plain" in words(conditioning)
-    assert (better.tone, better.verdict) == ("good", "fair for the label, and hardly by luck")
+    assert (better.tone, better.verdict) == ("good", "fair reads the label best: hardly luck")
     assert "ahead in both" in words(better)
 
 
@@ -282,7 +282,7 @@ def test_the_answers_do_not_call_luck_a_difference():
     assert conditioning.verdict == "No run is conditioned"
     assert (better.tone, better.verdict) == (
         "unclear",
-        "second for the label, and that may be luck",
+        "second reads the label best: that may be luck",
     )
     assert "2.5 times as large as its spread" in words(better)
     alone = answers([configuration("a", ROSE[:1]), configuration("b", ROSE[1:2])])
