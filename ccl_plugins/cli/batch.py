@@ -60,12 +60,12 @@ def _columns(row: dict[str, Any]) -> dict[str, Any]:
         "metric": row["metric"] or "",
         "run": row["run"],
         "n": row["n"] if row["n"] > 1 else None,
-        **{time: _spread(row[time], row[f"{time}_deviation"]) for time in ("before", "after")},
+        **{time: spread(row[time], row[f"{time}_deviation"]) for time in ("before", "after")},
         "state": row["state"],
     }
 
 
-def _spread(mean: float | None, deviation: float | None) -> str:
+def spread(mean: float | None, deviation: float | None) -> str:
     if mean is None:
         return ""
     return f"{mean:.4g}" if deviation is None else f"{mean:.4g} ± {deviation:.2g}"

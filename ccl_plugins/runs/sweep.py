@@ -1,0 +1,699 @@
+"""A sweep: one pipeline trained with many values of its keys, as a grid or a search.
+
+A sweep's folder has its definition (``sweep.json``), Optuna's study (``study.log``), one run for each
+cell (``cells/000``, ...), and what was found (``results.csv``, ``results.parquet``).  The study is the
+queue of cells: any number of processes, on any machine that sees the folder, take cells from it.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import itertools
+import json
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ccl_plugins._engine import engine
+from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.files.atomic import atomic_write
+from ccl_plugins.files.lock import FolderInUse, owning
+from ccl_plugins.kinds import registry
+from ccl_plugins.pipeline.changes import differences
+from ccl_plugins.pipeline.composition import TABLES
+from ccl_plugins.pipeline.overrides import dotted, override
+from ccl_plugins.pipeline.record import read_json, write_json
+from ccl_plugins.runs.pipeline import Pipeline, Run
+from ccl_plugins.runs.train import RunInterrupted, check, prepare, train
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import optuna
+
+SEED = "fit.seed"
+"""The key whose values are repetitions of one configuration."""
+
+ATTEMPTS = 3
+"""Processes that may end while they work on one cell, as those that run out of memory."""
+
+SEARCH = ("trials", "seed", "prune")
+"""What a ``[search]`` table has beside keys of the pipeline."""
+
+
+class SweepExists(FileExistsError):
+    """The folder already holds a sweep."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """The values from ``low`` to ``high``, whole numbers if both are; ``log``: drawn by their logarithm."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        numbers = (self.low, self.high)
+        if any(isinstance(x, bool) or not isinstance(x, int | float) for x in numbers):
+            raise ValueError(f"low and high must be numbers, not {self.low!r} and {self.high!r}")
+        if not math.isfinite(self.high - self.low) or self.low >= self.high:
+            raise ValueError(f"low must be below high, not {self.low!r} and {self.high!r}")
+        if self.log and self.low <= 0:
+            raise ValueError(f"with log = true, low must be above 0, not {self.low!r}")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a sweep tries.
+
+    Args:
+        tables: The configuration that is changed.
+        values: For each key, a list of values, or a range; a range is for a search only.
+        out: The sweep's folder.
+        metric: The metric of the validation part that cells are compared by, as ``"linear/top1"``.
+        direction: Whether the metric is to be ``"maximize"``d or ``"minimize"``d.
+        trials: Cells of a search; None: all cells of a grid.
+        seed: The seed of a search.
+        prune: The logged value by which a search stops a cell early, as ``"monitor/label/linear"``, where
+            it is worse than the median of the earlier cells at the same step; None: no cell is stopped.
+        slurm: Options of submitit for SLURM, as ``{"timeout_min": 600, "slurm_partition": "gpu"}``.
+    """
+
+    tables: Mapping[str, Any]
+    values: Mapping[str, Sequence[Any] | Range]
+    out: Path
+    metric: str = "linear/top1"
+    direction: str = "maximize"
+    trials: int | None = None
+    seed: int = 0
+    prune: str | None = None
+    slurm: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def cells(self) -> list[dict[str, Any]]:
+        """The values of each cell of a grid, the last key's changing fastest."""
+        lists = [list(each) for each in self.values.values() if not isinstance(each, Range)]
+        return [
+            dict(zip(self.values, cell, strict=True)) for cell in itertools.product(*lists)
+        ]
+
+    def pipeline(self, cell: Mapping[str, Any]) -> Pipeline:
+        """The pipeline of a cell.
+
+        Raises:
+            RegistryError: For a key or a value that the configuration does not have.
+            ValueError: For parts that do not go together.
+        """
+        # A component before its parameters.
+        changes = sorted(((dotted(key), value) for key, value in cell.items()), key=_depth)
+        return Pipeline.from_dict(override(self.tables, changes, TABLES))
+
+    def check(self) -> None:
+        """Compose the pipeline of every cell; of a search, with every value of a list and both ends.
+
+        Raises:
+            ValueError: For the first that cannot be composed, with its values.
+        """
+        cells = self.cells if self.trials is None else self._ends()
+        for cell in cells:
+            try:
+                self.pipeline(cell)
+            except (engine.RegistryError, ValueError, TypeError) as error:
+                raise type(error)(f"{named(cell)}: {error}") from error
+
+    def _ends(self) -> list[dict[str, Any]]:
+        """Cells of a search in which each value of a list, and each end of a range, is met."""
+        ends = {
+            key: [each.low, each.high] if isinstance(each, Range) else list(each)
+            for key, each in self.values.items()
+        }
+        most = max(map(len, ends.values()))
+        return [{key: each[i % len(each)] for key, each in ends.items()} for i in range(most)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The definition as plain data, without the folder and the options for SLURM."""
+        values = {
+            key: asdict(each) if isinstance(each, Range) else list(each)
+            for key, each in self.values.items()
+        }
+        kept = {key: each for key, each in vars(self).items() if key not in ("out", "slurm")}
+        return {**kept, "values": values}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], out: Path) -> Sweep:
+        """A sweep from its definition."""
+        values = {
+            key: Range(**each) if isinstance(each, Mapping) else each
+            for key, each in data["values"].items()
+        }
+        return cls(**{**data, "values": values, "out": out})
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> Sweep:
+        """A sweep from a TOML file, whose ``base`` is relative to it.
+
+        Raises:
+            InvalidConfig: For unknown, missing and wrong keys, with the file's name.
+            FileNotFoundError: If there is no such file, or no base.
+        """
+        path = Path(path).expanduser()
+        data = engine.read_toml(path)
+        engine.known_keys(data, _TABLES, str(path))
+        try:
+            return _read(data, path)
+        except (ValueError, TypeError) as error:
+            if isinstance(error, engine.RegistryError):
+                raise
+            raise engine.InvalidConfig(f"{path}: {error}") from error
+
+
+def _read(data: Mapping[str, Any], path: Path) -> Sweep:
+    for key in ("base", "out"):
+        if not isinstance(data.get(key), str):
+            raise ValueError(
+                f"{key} must be a path, as {key} = {_PATHS[key]!r}, not {data.get(key)!r}"
+            )
+    if ("grid" in data) == ("search" in data):
+        raise ValueError("give one of the tables [grid] and [search]")
+    kind = "grid" if "grid" in data else "search"
+    table = data[kind]
+    if not isinstance(table, Mapping):
+        raise ValueError(f"{kind} must be a table of keys and values, not {table!r}")
+    given = {key: table[key] for key in SEARCH if kind == "search" and key in table}
+    if kind == "search":
+        whole("search.trials", given.setdefault("trials", None), 1)
+        whole("search.seed", given.get("seed", 0), 0)
+    rest = {key: each for key, each in table.items() if key not in given}
+    values = {key: _values(key, each, kind) for key, each in _flat(rest)}
+    if not values:
+        raise ValueError(
+            f'[{kind}] has no key of the pipeline, as "objective.temperature" = [0.1, 0.5]'
+        )
+    metric = data.get("metric", "linear/top1")
+    for name, text in (("metric", metric), ("search.prune", given.get("prune") or "")):
+        if not isinstance(text, str):
+            raise ValueError(f"{name} must be a name, as 'linear/top1', not {text!r}")
+    direction = data.get("direction", "maximize")
+    one_of("direction", direction, ("maximize", "minimize"))
+    tables = engine.read_toml(path.parent / Path(data["base"]).expanduser())
+    out, slurm = Path(data["out"]).expanduser(), data.get("slurm", {})
+    if not isinstance(slurm, Mapping):
+        raise ValueError(f"slurm must be a table of submitit's options, not {slurm!r}")
+    return Sweep(tables, values, out, metric, direction, **given, slurm=slurm)
+
+
+_TABLES = ("base", "out", "metric", "direction", "grid", "search", "slurm")
+_PATHS = {"base": "color_digits_fair.toml", "out": "runs/sweep"}
+
+
+def _flat(table: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys and what they have; a key may be written with quotes, or without as a table in a table."""
+    for key, each in table.items():
+        if isinstance(each, Mapping) and not {"low", "high"} & each.keys():
+            yield from _flat(each, f"{place}{key}.")
+        else:
+            yield f"{place}{key}", each
+
+
+def _values(key: str, given: Any, kind: str) -> list[Any] | Range:
+    try:
+        dotted(key)
+    except ValueError as error:
+        raise ValueError(f"{key!r} is no key of a pipeline, as 'objective.temperature': {error}") from error
+    if isinstance(given, list):
+        if not given:
+            raise ValueError(f"{key} has no values")
+        if any(each in given[:i] for i, each in enumerate(given)):
+            raise ValueError(f"{key} has a value twice: {given!r}")
+        return given
+    if kind == "grid":
+        raise ValueError(f"{key} must be a list of values in a grid, as [0.1, 0.5], not {given!r}")
+    if not isinstance(given, Mapping) or not {"low", "high"} <= given.keys() <= {"low", "high", "log"}:
+        raise ValueError(
+            f"{key} must be a list of values, or a range as {{low = 0.01, high = 1.0, log = true}}, not"
+            f" {given!r}"
+        )
+    try:
+        return Range(**given)
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from error
+
+
+def _depth(change: tuple[Sequence[str], Any]) -> int:
+    return len(change[0])
+
+
+def named(cell: Mapping[str, Any]) -> str:
+    """The values of a cell in one line: ``objective.kernel.scale=0.1 fit.seed=0``."""
+    return " ".join(f"{key}={_text(value)}" for key, value in cell.items())
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+# The queue of cells.
+
+
+def begin(sweep: Sweep, *, resume: bool = False) -> None:
+    """Create a sweep's folder, or find it again; a cell that failed is put into the queue again.
+
+    Raises:
+        SweepExists: If the folder holds this sweep and ``resume`` is not given, or another sweep.
+        ImportError: If Optuna is not installed.
+    """
+    _optuna()
+    file = sweep.out / "sweep.json"
+    with _queue(sweep.out):
+        if file.exists():
+            _check_same(sweep, read_json(file), resume)
+        elif other := sorted({each.name for each in sweep.out.iterdir()} - set(_OWN)):
+            raise SweepExists(
+                f"{sweep.out} has other files, as {other[0]!r}: a sweep needs a folder of its own"
+            )
+        study = _study(sweep)
+        known = _by_cell(study)
+        for i, cell in enumerate(sweep.cells if sweep.trials is None else ()):
+            if f"{i:03d}" not in known:
+                _enqueue(study, sweep, f"{i:03d}", cell)
+        for name, trial in known.items():
+            if trial.state.name == "FAIL" or _is_abandoned(sweep, name, trial):
+                _again(study, sweep, name, trial)
+        # The definition last: without it the folder holds no sweep.
+        write_json(file, sweep.to_dict())
+
+
+def _check_same(sweep: Sweep, saved: Mapping[str, Any], resume: bool) -> None:
+    now = json.loads(json.dumps(sweep.to_dict()))
+    changed = [
+        each
+        for each in differences(saved, now)
+        if not each.startswith("trials: ") or (sweep.trials or 0) < (saved["trials"] or math.inf)
+    ]
+    if changed:
+        raise SweepExists(f"{sweep.out} holds another sweep: {'; '.join(changed)}")
+    if not resume:
+        raise SweepExists(
+            f"{sweep.out} already holds this sweep: --resume goes on with it, and another out leaves it"
+            " alone"
+        )
+
+
+_OWN = ("queue.lock", "study.log", "study.log.lock")
+"""What a process leaves that was killed before the definition was written."""
+
+
+@contextmanager
+def _queue(out: Path) -> Iterator[None]:
+    """Hold the lock of the queue, for the moment of taking a cell from it."""
+    from filelock import FileLock
+
+    out.mkdir(parents=True, exist_ok=True)
+    with FileLock(out / "queue.lock"):
+        yield
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ImportError as error:
+        raise ImportError('a sweep needs Optuna: pip install "ccl-plugins[sweep]"') from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _study(sweep: Sweep, cells: int = 0) -> optuna.Study:
+    """The study in a sweep's folder, with the sampler of the cell after so many."""
+    optuna = _optuna()
+    from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock, JournalStorage
+
+    file = str(sweep.out / "study.log")
+    # A process that was killed while it wrote keeps the lock: for five seconds, then it is broken.
+    storage = JournalStorage(JournalFileBackend(file, JournalFileSymlinkLock(file, grace_period=5)))
+    return optuna.create_study(
+        study_name="sweep",
+        storage=storage,
+        # What is drawn for a cell depends on the seed and on the cells before it alone.
+        sampler=optuna.samplers.TPESampler(seed=sweep.seed + cells, constant_liar=True),
+        pruner=optuna.pruners.MedianPruner() if sweep.prune else optuna.pruners.NopPruner(),
+        direction=sweep.direction,
+        load_if_exists=True,
+    )
+
+
+def _by_cell(study: optuna.Study) -> dict[str, optuna.trial.FrozenTrial]:
+    """The last trial of each cell, in the order of the cells."""
+    trials = study.get_trials(deepcopy=False)
+    found = {each.user_attrs["cell"]: each for each in trials if "cell" in each.user_attrs}
+    return dict(sorted(found.items()))
+
+
+def _enqueue(
+    study: optuna.Study, sweep: Sweep, name: str, cell: Mapping[str, Any], ended: int = 0
+) -> None:
+    """Put a cell into the queue; ``ended`` processes have ended while they worked on it."""
+    params = {
+        key: value if isinstance(sweep.values[key], Range) else json.dumps(value)
+        for key, value in cell.items()
+    }
+    study.enqueue_trial(params, {"cell": name, "values": json.dumps(cell), "ended": ended})
+
+
+def _again(
+    study: optuna.Study, sweep: Sweep, name: str, trial: optuna.trial.FrozenTrial, ended: int = 0
+) -> None:
+    """Put a cell into the queue again with its values, or with new ones if none were drawn."""
+    if not trial.state.is_finished():
+        study.tell(trial.number, state=_optuna().trial.TrialState.FAIL)
+    _enqueue(study, sweep, name, json.loads(trial.user_attrs.get("values", "{}")), ended)
+
+
+def _is_abandoned(sweep: Sweep, name: str, trial: optuna.trial.FrozenTrial) -> bool:
+    """Whether the process that worked on a cell has ended."""
+    if trial.state.name != "RUNNING":
+        return False
+    try:
+        with owning(sweep.out / "locks" / name):
+            return True
+    except FolderInUse:
+        return False
+
+
+def _drawn(trial: optuna.Trial, sweep: Sweep) -> dict[str, Any]:
+    """The values of a trial: those that it was put into the queue with, or newly drawn ones."""
+    cell: dict[str, Any] = {}
+    for key, each in sweep.values.items():
+        if not isinstance(each, Range):
+            labels = [json.dumps(value) for value in each]
+            cell[key] = json.loads(trial.suggest_categorical(key, labels))
+        elif isinstance(each.low, int) and isinstance(each.high, int):
+            cell[key] = trial.suggest_int(key, each.low, each.high, log=each.log)
+        else:
+            cell[key] = trial.suggest_float(key, each.low, each.high, log=each.log)
+    return cell
+
+
+def _take(sweep: Sweep, held: ExitStack) -> tuple[optuna.Study, optuna.Trial, str, dict[str, Any]] | None:
+    """The next cell: one whose process has ended, one that waits, or a new one of a search.
+
+    Its lock is held until ``held`` is closed; the others are left to the processes that hold theirs.
+    """
+    with _queue(sweep.out):
+        study = _study(sweep)
+        for name, trial in _by_cell(study).items():
+            if _is_abandoned(sweep, name, trial):
+                ended = trial.user_attrs.get("ended", 0) + 1
+                if ended < ATTEMPTS:
+                    _again(study, sweep, name, trial, ended)
+                else:
+                    study.tell(trial.number, state=_optuna().trial.TrialState.FAIL)
+        cells = _by_cell(study)
+        waiting = any(trial.state.name == "WAITING" for trial in cells.values())
+        if not waiting and len(cells) >= (sweep.trials or 0):
+            return None
+        study = _study(sweep, len(cells))
+        taken = study.ask()
+        name = taken.user_attrs.get("cell", f"{len(cells):03d}")
+        taken.set_user_attr("cell", name)
+        held.enter_context(owning(sweep.out / "locks" / name))
+        cell = _drawn(taken, sweep)
+        taken.set_user_attr("values", json.dumps(cell))
+        return study, taken, name, cell
+
+
+def work(
+    sweep: Sweep,
+    *,
+    progress: bool = False,
+    tell: Callable[[str], None] = lambda line: None,
+) -> None:
+    """Take cells from the queue until none is left; train and measure each.
+
+    A cell that fails is noted in the study, and the next is taken.
+
+    Args:
+        sweep: The sweep; its folder was made by `begin`.
+        progress: Whether each run shows a progress bar.
+        tell: Called with a line when a cell begins and when it fails.
+
+    Raises:
+        RunInterrupted: If training was stopped; the cell goes on when the sweep is resumed.
+    """
+    state = _optuna().trial.TrialState
+    while True:
+        with ExitStack() as held:
+            taken = _take(sweep, held)
+            if taken is None:
+                return
+            study, trial, name, cell = taken
+            tell(f"cell {name}: {named(cell)}")
+            pruning = _pruning(trial, sweep.prune)
+            try:
+                value = _run_cell(sweep, sweep.out / "cells" / name, cell, pruning, progress)
+            except (RunInterrupted, KeyboardInterrupt):
+                raise
+            # The cell's components may raise anything; the other cells do not depend on it.
+            except BaseException as error:
+                if registry().strict:
+                    raise
+                reason = " ".join(f"{type(error).__name__}: {error}".split())
+                trial.set_user_attr("error", reason[:2000])
+                study.tell(trial, state=state.FAIL)
+                tell(f"cell {name} failed: {reason}")
+                continue
+            if pruning and pruning[0].pruned:
+                study.tell(trial, state=state.PRUNED)
+                tell(f"cell {name} was stopped early")
+            else:
+                study.tell(trial, value)
+
+
+def work_in(out: str) -> None:
+    """`work` on the sweep of a folder, in a process of its own."""
+    work(load_sweep(Path(out)))
+
+
+def load_sweep(out: Path) -> Sweep:
+    """The sweep of a folder.
+
+    Raises:
+        FileNotFoundError: If it holds none.
+    """
+    if not (out / "sweep.json").is_file():
+        raise FileNotFoundError(f"{out} holds no sweep: it has no sweep.json")
+    return Sweep.from_dict(read_json(out / "sweep.json"), out)
+
+
+def _run_cell(
+    sweep: Sweep, folder: Path, cell: Mapping[str, Any], callbacks: list[Any], progress: bool
+) -> float:
+    """Train and measure a cell, from its last checkpoint; the metric on the validation part."""
+    pipeline = sweep.pipeline(cell)
+    prepared = prepare(check(pipeline, folder, resume=True), callbacks)
+    train(prepared, progress=progress, before=lambda found: _of(found, sweep.metric))
+    run = Run(folder, pipeline, prepared.splits)
+    found = run.validate()
+    run.evaluate()
+    return _of(found, sweep.metric)
+
+
+def _of(metrics: Mapping[str, float], name: str) -> float:
+    if name not in metrics:
+        near = difflib.get_close_matches(name, metrics, n=1)
+        hint = f". Did you mean {near[0]}?" if near else f"; there are {', '.join(metrics)}"
+        raise ValueError(f"no evaluator of the pipeline gives the metric {name!r}{hint}")
+    return metrics[name]
+
+
+def _pruning(trial: optuna.Trial, name: str | None) -> list[Any]:
+    """A callback that stops a run whose logged value is behind that of other cells."""
+    if name is None:
+        return []
+    from pytorch_lightning import Callback
+
+    class Pruning(Callback):
+        pruned = False
+
+        def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+            value = trainer.callback_metrics.get(name)
+            if value is None:
+                return
+            trial.report(float(value), trainer.global_step)
+            if trial.should_prune():
+                self.pruned = trainer.should_stop = True
+
+    return [Pruning()]
+
+
+# Processes beside this one.
+
+FOREVER = 60 * 24 * 365
+"""Minutes: submitit ends local processes after five by default."""
+
+
+def launch(sweep: Sweep, jobs: int, launcher: str = "local") -> list[Any]:
+    """Start processes that take cells from the queue; their output is in the folder ``logs``.
+
+    Args:
+        sweep: The sweep; its folder was made by `begin`.
+        jobs: How many.
+        launcher: ``"local"``: on this machine, each with one of its GPUs in turn; ``"slurm"``: as an array.
+
+    Returns:
+        submitit's jobs.
+
+    Raises:
+        ImportError: If submitit is not installed.
+        RuntimeError: If this machine has no SLURM.
+        ValueError: For options of ``[slurm]`` that submitit does not know.
+    """
+    try:
+        import submitit
+    except ImportError as error:
+        raise ImportError('a sweep needs submitit: pip install "ccl-plugins[sweep]"') from error
+    logs = sweep.out / "logs"
+    if launcher == "slurm":
+        executor = submitit.AutoExecutor(logs, cluster="slurm")
+        try:
+            executor.update_parameters(**{"name": "ccl-sweep", **sweep.slurm})
+        except (NameError, TypeError, AssertionError) as error:
+            raise ValueError(f"[slurm]: {' '.join(str(error).split())}") from error
+        return list(executor.map_array(work_in, [str(sweep.out)] * jobs))
+    import torch
+
+    devices = torch.cuda.device_count()
+    local, started = submitit.LocalExecutor(logs), []
+    for i in range(jobs):
+        own = {"gpus_per_node": 1, "visible_gpus": (i % devices,)} if devices else {}
+        local.update_parameters(timeout_min=FOREVER, **own)
+        started.append(local.submit(work_in, str(sweep.out)))
+    return started
+
+
+# What was found.
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is known of a cell.
+
+    Args:
+        name: Its folder in ``cells``.
+        values: The values of the swept keys.
+        state: ``"done"``, ``"pruned"``, ``"running"``, ``"waiting"`` or ``"failed: ..."``.
+        before: The metrics before training.
+        validation: The metrics of the validation part of the training split, for choosing.
+        test: The metrics of the test split.
+    """
+
+    name: str
+    values: Mapping[str, Any]
+    state: str
+    before: Mapping[str, float]
+    validation: Mapping[str, float]
+    test: Mapping[str, float]
+
+
+def cells_of(sweep: Sweep) -> list[Cell]:
+    """The cells of a sweep that were begun or wait, in order."""
+    return [_cell(sweep, name, trial) for name, trial in _by_cell(_study(sweep)).items()]
+
+
+_STATES = {"COMPLETE": "done", "PRUNED": "pruned", "RUNNING": "running", "WAITING": "waiting"}
+
+
+def _cell(sweep: Sweep, name: str, trial: optuna.trial.FrozenTrial) -> Cell:
+    values = json.loads(trial.user_attrs.get("values", "{}"))
+    reason = trial.user_attrs.get("error", "its processes ended")
+    state = _STATES.get(trial.state.name, f"failed: {reason}")
+    folder = sweep.out / "cells" / name
+    if not (folder / "pipeline.json").exists():
+        return Cell(name, values, state, {}, {}, {})
+    run = Run(folder)
+    done = state == "done"
+    return Cell(
+        name, values, state, run.before, run.validation if done else {}, run.metrics if done else {}
+    )
+
+
+def rows_of(sweep: Sweep, cells: Iterable[Cell]) -> list[dict[str, Any]]:
+    """One row for each cell, all with the same columns: values, state and metrics."""
+    cells = list(cells)
+    kinds = ("before", "validation", "test")
+    names = {kind: sorted({n for each in cells for n in getattr(each, kind)}) for kind in kinds}
+    return [
+        {
+            "cell": each.name,
+            **{key: _plain(each.values.get(key)) for key in sweep.values},
+            "state": each.state,
+            **{f"{kind}/{n}": getattr(each, kind).get(n) for kind in kinds for n in names[kind]},
+        }
+        for each in cells
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and words as they are, tables as JSON."""
+    return json.dumps(value) if isinstance(value, Mapping | list) else value
+
+
+def write_results(sweep: Sweep, cells: Iterable[Cell]) -> list[Path]:
+    """Write ``results.csv`` and ``results.parquet``, a row for each cell, atomically.
+
+    Raises:
+        ImportError: If pyarrow is not installed.
+        OSError: If a file cannot be written.
+    """
+    import pyarrow
+    from pyarrow import parquet
+
+    rows = rows_of(sweep, cells)
+    columns = list(rows[0]) if rows else []
+    files = [sweep.out / "results.csv", sweep.out / "results.parquet"]
+    with atomic_write(files[0]) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(rows)
+    # Values of several types, as "median" beside 0.1, are words for Parquet.
+    table = {name: _one_type([row[name] for row in rows]) for name in columns}
+    with atomic_write(files[1]) as temporary:
+        parquet.write_table(pyarrow.table(table), temporary)
+    return files
+
+
+def _one_type(values: list[Any]) -> list[Any]:
+    types = {type(value) for value in values if value is not None}
+    return values if len(types - {int, float}) + bool(types & {int, float}) < 2 else [
+        None if value is None else _text(value) for value in values
+    ]
+
+
+def configurations(sweep: Sweep, cells: Iterable[Cell]) -> list[dict[str, Any]]:
+    """One row for each configuration, the best by the validation part first.
+
+    Cells that differ in the seed alone are one configuration, with means and standard deviations (n - 1).
+    """
+    groups: dict[str, list[Cell]] = {}
+    for each in cells:
+        values = {key: value for key, value in each.values.items() if key != SEED}
+        groups.setdefault(json.dumps(values), []).append(each)
+    rows = []
+    for values, group in groups.items():
+        done = [each for each in group if each.state == "done"]
+        row: dict[str, Any] = {"values": json.loads(values), "cells": len(group), "done": len(done)}
+        for kind in ("before", "validation", "test"):
+            found = [m for each in done if (m := getattr(each, kind).get(sweep.metric)) is not None]
+            row[kind] = statistics.fmean(found) if found else None
+            row[f"{kind}_deviation"] = statistics.stdev(found) if len(found) > 1 else None
+        states = dict.fromkeys(each.state for each in group if each.state != "done")
+        rows.append({**row, "state": "; ".join(states)})
+    sign = -1 if sweep.direction == "maximize" else 1
+    return sorted(
+        rows, key=lambda row: math.inf if row["validation"] is None else sign * row["validation"]
+    )
