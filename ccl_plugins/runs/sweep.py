@@ -99,9 +99,7 @@ class Sweep:
     def cells(self) -> list[dict[str, Any]]:
         """The values of each cell of a grid, the last key's changing fastest."""
         lists = [list(each) for each in self.values.values() if not isinstance(each, Range)]
-        return [
-            dict(zip(self.values, cell, strict=True)) for cell in itertools.product(*lists)
-        ]
+        return [dict(zip(self.values, cell, strict=True)) for cell in itertools.product(*lists)]
 
     def pipeline(self, cell: Mapping[str, Any]) -> Pipeline:
         """The pipeline of a cell.
@@ -213,7 +211,7 @@ _PATHS = {"base": "color_digits_fair.toml", "out": "runs/sweep"}
 
 
 def _flat(table: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and what they have; a key may be written with quotes, or without as a table in a table."""
+    """Dotted keys and what they have; without quotes a key is a table in a table."""
     for key, each in table.items():
         if isinstance(each, Mapping) and not {"low", "high"} & each.keys():
             yield from _flat(each, f"{place}{key}.")
@@ -225,7 +223,9 @@ def _values(key: str, given: Any, kind: str) -> list[Any] | Range:
     try:
         dotted(key)
     except ValueError as error:
-        raise ValueError(f"{key!r} is no key of a pipeline, as 'objective.temperature': {error}") from error
+        raise ValueError(
+            f"{key!r} is no key of a pipeline, as 'objective.temperature': {error}"
+        ) from error
     if isinstance(given, list):
         if not given:
             raise ValueError(f"{key} has no values")
@@ -234,7 +234,11 @@ def _values(key: str, given: Any, kind: str) -> list[Any] | Range:
         return given
     if kind == "grid":
         raise ValueError(f"{key} must be a list of values in a grid, as [0.1, 0.5], not {given!r}")
-    if not isinstance(given, Mapping) or not {"low", "high"} <= given.keys() <= {"low", "high", "log"}:
+    if not isinstance(given, Mapping) or not {"low", "high"} <= given.keys() <= {
+        "low",
+        "high",
+        "log",
+    }:
         raise ValueError(
             f"{key} must be a list of values, or a range as {{low = 0.01, high = 1.0, log = true}}, not"
             f" {given!r}"
@@ -399,7 +403,9 @@ def _drawn(trial: optuna.Trial, sweep: Sweep) -> dict[str, Any]:
     return cell
 
 
-def _take(sweep: Sweep, held: ExitStack) -> tuple[optuna.Study, optuna.Trial, str, dict[str, Any]] | None:
+def _take(
+    sweep: Sweep, held: ExitStack
+) -> tuple[optuna.Study, optuna.Trial, str, dict[str, Any]] | None:
     """The next cell: one whose process has ended, one that waits, or a new one of a search.
 
     Its lock is held until ``held`` is closed; the others are left to the processes that hold theirs.
@@ -656,7 +662,10 @@ def write_results(sweep: Sweep, cells: Iterable[Cell]) -> list[Path]:
     rows = rows_of(sweep, cells)
     columns = list(rows[0]) if rows else []
     files = [sweep.out / "results.csv", sweep.out / "results.parquet"]
-    with atomic_write(files[0]) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+    with (
+        atomic_write(files[0]) as temporary,
+        temporary.open("w", newline="", encoding="utf-8") as file,
+    ):
         writer = csv.DictWriter(file, columns)
         writer.writeheader()
         writer.writerows(rows)
@@ -669,9 +678,11 @@ def write_results(sweep: Sweep, cells: Iterable[Cell]) -> list[Path]:
 
 def _one_type(values: list[Any]) -> list[Any]:
     types = {type(value) for value in values if value is not None}
-    return values if len(types - {int, float}) + bool(types & {int, float}) < 2 else [
-        None if value is None else _text(value) for value in values
-    ]
+    return (
+        values
+        if len(types - {int, float}) + bool(types & {int, float}) < 2
+        else [None if value is None else _text(value) for value in values]
+    )
 
 
 def configurations(sweep: Sweep, cells: Iterable[Cell]) -> list[dict[str, Any]]:

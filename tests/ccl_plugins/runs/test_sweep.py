@@ -163,7 +163,6 @@ def sweep_over(*objectives):
 
 def test_a_cell_that_fails_is_reported_and_the_rest_goes_on(capsys, monkeypatch):
     ccl.local("objective")(Fails)
-    write(GRID, ('"fit.seed" = [0, 1]', '"objective" = ["local/Fails", "infonce"]'))
     write(GRID, ('"objective.temperature" = [0.1, 0.5]\n"fit.seed" = [0, 1]', OBJECTIVES))
     assert run() == 1
     assert [row["state"] for row in table()] == [
@@ -182,11 +181,10 @@ OBJECTIVES = '"objective" = ["local/Fails", "infonce"]'
 def in_a_process(work):
     """Call in a forked process, which may end in any way; its exit status."""
     if (child := os.fork()) == 0:
-        with contextlib.suppress(BaseException):
-            with Path(os.devnull).open("w") as nothing:
-                os.dup2(nothing.fileno(), 1)
-                os.dup2(nothing.fileno(), 2)
-                work()
+        with contextlib.suppress(BaseException), Path(os.devnull).open("w") as nothing:
+            os.dup2(nothing.fileno(), 1)
+            os.dup2(nothing.fileno(), 2)
+            work()
         os._exit(0)
     return child
 
@@ -343,7 +341,9 @@ def test_two_sweeps_do_not_share_a_folder(capsys):
     write(GRID, ("[0.1, 0.5]", "[0.2]"), ("[0, 1]", "[0]"))
     assert run("--resume") == 2
     error = capsys.readouterr().err
-    assert re.search(r"out holds another sweep: values\.objective\.temperature: \[0\.1\] -> \[0\.2\]", error)
+    assert re.search(
+        r"out holds another sweep: values\.objective\.temperature: \[0\.1\] -> \[0\.2\]", error
+    )
     assert table() == before
 
 
