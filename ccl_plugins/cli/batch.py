@@ -100,6 +100,7 @@ def _difference(test: Mapping[str, Any] | None) -> str:
 def spread(
     mean: float | None, deviation: float | None, interval: Sequence[float] | None = None
 ) -> str:
+    """A mean with its standard deviation, or a value with its interval."""
     if mean is None:
         return ""
     if interval is not None:

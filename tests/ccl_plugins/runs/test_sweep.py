@@ -26,7 +26,6 @@ from ccl_plugins.runs.sweep import Sweep, SweepExists
 
 pytest.importorskip("optuna")
 pytest.importorskip("pyarrow")
-pytestmark = pytest.mark.usefixtures("in_a_folder_with_data")
 
 GRID = """
 base = "base.toml"
@@ -50,7 +49,7 @@ trials = 4
 
 
 @pytest.fixture(autouse=True)
-def _base():
+def _base(in_a_folder_with_data):
     Path("base.toml").write_text(TOML)
 
 
