@@ -87,7 +87,8 @@ def override(
             raise engine.InvalidConfig(
                 f"unknown key {'.'.join(keys)!r}. Did you mean {' or '.join(near)}?"
             )
-        _put(changed, tuple(keys), value)
+        # A later change may go into this value, which is the caller's.
+        _put(changed, tuple(keys), copy.deepcopy(value))
     return changed
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import optuna
+    from filelock import BaseFileLock
 
 SEED = "fit.seed"
 """The key whose values are repetitions of one configuration."""
@@ -81,7 +82,8 @@ class Sweep:
         trials: Cells of a search; None: all cells of a grid.
         seed: The seed of a search.
         prune: The logged value by which a search stops a cell early, as ``"monitor/label/linear"``, where
-            it is worse than the median of the earlier cells at the same step; None: no cell is stopped.
+            it is worse, in the same direction, than the median of the earlier cells at the same step; None:
+            no cell is stopped.
         slurm: Options of submitit for SLURM, as ``{"timeout_min": 600, "slurm_partition": "gpu"}``.
     """
 
@@ -309,7 +311,7 @@ def _check_same(sweep: Sweep, saved: Mapping[str, Any], resume: bool) -> None:
         )
 
 
-_OWN = ("queue.lock", "study.log", "study.log.lock")
+_OWN = ("queue.lock", "study.lock", "study.log")
 """What a process leaves that was killed before the definition was written."""
 
 
@@ -332,14 +334,29 @@ def _optuna() -> Any:
     return optuna
 
 
+class _Lock:
+    """A lock of the system as Optuna takes one; it is free when its process has ended."""
+
+    def __init__(self, lock: BaseFileLock) -> None:
+        self.lock = lock
+
+    def acquire(self) -> bool:
+        self.lock.acquire()
+        return True
+
+    def release(self) -> None:
+        self.lock.release()
+
+
 def _study(sweep: Sweep, cells: int = 0) -> optuna.Study:
     """The study in a sweep's folder, with the sampler of the cell after so many."""
     optuna = _optuna()
-    from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock, JournalStorage
+    from filelock import FileLock
+    from optuna.storages.journal import JournalFileBackend, JournalStorage
 
-    file = str(sweep.out / "study.log")
-    # A process that was killed while it wrote keeps the lock: for five seconds, then it is broken.
-    storage = JournalStorage(JournalFileBackend(file, JournalFileSymlinkLock(file, grace_period=5)))
+    # Optuna's own locks outlive a process that is killed; in a relative folder they are never broken.
+    lock: Any = _Lock(FileLock(sweep.out / "study.lock"))
+    storage = JournalStorage(JournalFileBackend(str(sweep.out / "study.log"), lock))
     return optuna.create_study(
         study_name="sweep",
         storage=storage,
@@ -531,7 +548,8 @@ def _pruning(trial: optuna.Trial, name: str | None) -> list[Any]:
             if value is None:
                 return
             trial.report(float(value), trainer.global_step)
-            if trial.should_prune():
+            last = trainer.current_epoch + 1 >= trainer.max_epochs
+            if not last and trial.should_prune():
                 self.pruned = trainer.should_stop = True
 
     return [Pruning()]
