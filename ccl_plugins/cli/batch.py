@@ -79,6 +79,8 @@ def _notes(tests: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _columns(row: dict[str, Any]) -> dict[str, Any]:
+    from ccl_plugins.runs.results import spread
+
     return {
         "metric": row["metric"] or "",
         "run": row["run"],
@@ -95,14 +97,3 @@ def _difference(test: Mapping[str, Any] | None) -> str:
         return ""
     p = "" if test["p"] is None else f" (p {test['p']:.2g})"
     return f"{test['difference']:+.3g}{p}"
-
-
-def spread(
-    mean: float | None, deviation: float | None, interval: Sequence[float] | None = None
-) -> str:
-    """A mean with its standard deviation, or a value with its interval."""
-    if mean is None:
-        return ""
-    if interval is not None:
-        return f"{mean:.4g} [{interval[0]:.4g}, {interval[1]:.4g}]"
-    return f"{mean:.4g}" if deviation is None else f"{mean:.4g} ± {deviation:.2g}"

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.cli.batch import spread
 from ccl_plugins.cli.commands import Command, Failed, argument, reporting_mistakes
 from ccl_plugins.cli.tables import TextTable
 
@@ -47,7 +46,9 @@ def _run(options: argparse.Namespace) -> int:
         stopped = error
     cells = sweeps.cells_of(sweep)
     files = sweeps.write_results(sweep, cells)
-    print(_table(sweep, cells, [*files]))
+    if stopped is None and any(each.state == "done" for each in cells):
+        files.append(sweeps.write_report(sweep, cells))
+    print(_table(sweep, cells, files))
     if isinstance(stopped, RunInterrupted):
         print("ccl: stopped; --resume goes on with this sweep", file=sys.stderr)
         return 130
@@ -91,6 +92,7 @@ def _wait(sweep: Sweep, options: argparse.Namespace) -> None:
 
 def _table(sweep: Sweep, cells: Sequence[Cell], files: Sequence[Any]) -> TextTable:
     """The configurations, the best first."""
+    from ccl_plugins.runs.results import spread
     from ccl_plugins.runs.sweep import configurations, named
 
     done = sum(each.state == "done" for each in cells)

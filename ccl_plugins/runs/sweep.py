@@ -703,6 +703,14 @@ def _one_type(values: list[Any]) -> list[Any]:
     )
 
 
+def write_report(sweep: Sweep, cells: Iterable[Cell]) -> Path:
+    """Write ``report.html`` of the cells that are done; see `ccl report`."""
+    from ccl_plugins.runs.report import report
+
+    done = [Run(sweep.out / "cells" / each.name) for each in cells if each.state == "done"]
+    return report(done, sweep.out / "report.html")
+
+
 def configurations(sweep: Sweep, cells: Iterable[Cell]) -> list[dict[str, Any]]:
     """One row for each configuration, the best by the validation part first.
 

@@ -415,3 +415,21 @@ def test_definition_and_sweep_are_one(tmp_path):
     sweep = Sweep.from_toml(write(SEARCH))
     again = Sweep.from_dict(json.loads(json.dumps(sweep.to_dict())), sweep.out)
     assert again == sweep
+
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+@pytest.mark.parametrize("name", ["kernel_scale", "search"])
+def test_the_examples_can_be_tried(name):
+    Sweep.from_toml(EXAMPLES / "sweeps" / f"{name}.toml").check()
+
+
+def test_the_blocks_of_the_how_to_page_can_be_tried():
+    page = (EXAMPLES.parent / "docs/how-to/sweep.md").read_text()
+    first, *others = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    head, _, _ = first.partition("[grid]")
+    shutil.copy(EXAMPLES / "color_digits_fair.toml", "color_digits_fair.toml")
+    assert len(others) == 2
+    for text in (first, *(head + other for other in others)):
+        Sweep.from_toml(write(text)).check()
