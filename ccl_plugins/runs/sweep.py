@@ -519,7 +519,11 @@ def _run_cell(
     """Train and measure a cell, from its last checkpoint; the metric on the validation part."""
     pipeline = sweep.pipeline(cell)
     prepared = prepare(check(pipeline, folder, resume=True), callbacks)
-    train(prepared, progress=progress, before=lambda found: _of(found, sweep.metric))
+
+    def before(found: Mapping[str, float]) -> None:
+        _of(found, sweep.metric)
+
+    train(prepared, progress=progress, before=before)
     run = Run(folder, pipeline, prepared.splits)
     found = run.validate()
     run.evaluate()
@@ -721,9 +725,9 @@ def configurations(sweep: Sweep, cells: Iterable[Cell]) -> list[dict[str, Any]]:
         values = {key: value for key, value in each.values.items() if key != SEED}
         groups.setdefault(json.dumps(values), []).append(each)
     rows = []
-    for values, group in groups.items():
+    for key, group in groups.items():
         done = [each for each in group if each.state == "done"]
-        row: dict[str, Any] = {"values": json.loads(values), "cells": len(group), "done": len(done)}
+        row: dict[str, Any] = {"values": json.loads(key), "cells": len(group), "done": len(done)}
         for kind in ("before", "validation", "test"):
             found = [m for each in done if (m := getattr(each, kind).get(sweep.metric)) is not None]
             row[kind] = statistics.fmean(found) if found else None
