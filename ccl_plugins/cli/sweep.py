@@ -11,7 +11,8 @@ from ccl_plugins.cli.commands import Command, Failed, argument, reporting_mistak
 from ccl_plugins.cli.tables import TextTable
 
 if TYPE_CHECKING:
-    from ccl_plugins.runs.sweep import Cell, Sweep
+    from ccl_plugins.pipeline.sweep import Sweep
+    from ccl_plugins.runs.sweep import Cell
 
 PATIENCE = 2.0
 """Seconds between two looks at what other processes have done."""
@@ -25,11 +26,12 @@ def _run(options: argparse.Namespace) -> int:
     trained; one that fails is reported, and the others go on.  A sweep that was stopped goes on with
     --resume, from the last checkpoint of each cell; so do several machines that see the folder.
     """
+    from ccl_plugins.pipeline.sweep import Sweep
     from ccl_plugins.runs import sweep as sweeps
     from ccl_plugins.runs.train import RunInterrupted
 
     with reporting_mistakes():
-        sweep = sweeps.Sweep.from_toml(options.file)
+        sweep = Sweep.from_toml(options.file)
     with reporting_mistakes(options.file):
         try:
             sweep.check()
@@ -65,6 +67,7 @@ def _wait(sweep: Sweep, options: argparse.Namespace) -> None:
     """Start processes, and say what becomes of the cells until all have ended."""
     import time
 
+    from ccl_plugins.pipeline.sweep import named
     from ccl_plugins.runs import sweep as sweeps
 
     with reporting_mistakes(options.file):
@@ -77,7 +80,7 @@ def _wait(sweep: Sweep, options: argparse.Namespace) -> None:
             for cell in sweeps.cells_of(sweep):
                 if known.get(cell.name) != cell.state and cell.state != "waiting":
                     known[cell.name] = cell.state
-                    _tell(f"cell {cell.name} {cell.state}: {sweeps.named(cell.values)}")
+                    _tell(f"cell {cell.name} {cell.state}: {named(cell.values)}")
             if ended:
                 break
             time.sleep(PATIENCE)
@@ -92,8 +95,9 @@ def _wait(sweep: Sweep, options: argparse.Namespace) -> None:
 
 def _table(sweep: Sweep, cells: Sequence[Cell], files: Sequence[Any]) -> TextTable:
     """The configurations, the best first."""
+    from ccl_plugins.pipeline.sweep import named
     from ccl_plugins.runs.results import spread
-    from ccl_plugins.runs.sweep import configurations, named
+    from ccl_plugins.runs.sweep import configurations
 
     done = sum(each.state == "done" for each in cells)
     notes = [

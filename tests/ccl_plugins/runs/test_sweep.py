@@ -19,10 +19,12 @@ from support.small_pipeline import TOML
 from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_data
 
 import ccl_plugins as ccl
+from ccl_plugins._engine import engine
 from ccl_plugins.cli import main
 from ccl_plugins.objectives import InfoNCE
+from ccl_plugins.pipeline.sweep import Range, Sweep
 from ccl_plugins.runs import sweep as sweeps
-from ccl_plugins.runs.sweep import Range, Sweep, SweepExists
+from ccl_plugins.runs.sweep import SweepExists
 
 pytest.importorskip("optuna")
 pytest.importorskip("pyarrow")
@@ -122,7 +124,9 @@ def test_a_component_is_chosen_before_its_parameters():
     values = {"objective.temperature": [0.2], "objective": ["nt_xent"]}
     write(GRID, ('"fit.seed" = [0, 1]', '"objective" = ["nt_xent", {use = "infonce"}]'))
     sweep = Sweep.from_toml("sweep.toml")
-    pipeline = sweep.pipeline({key: each[0] for key, each in values.items()})
+    pipeline = ccl.Pipeline.from_dict(
+        sweep.configuration({key: each[0] for key, each in values.items()})
+    )
     assert pipeline.to_dict()["objective"]["use"].endswith("nt_xent")
     assert pipeline.to_dict()["objective"]["temperature"] == 0.2
 
@@ -156,7 +160,7 @@ class Fails(InfoNCE):
 
 
 def sweep_over(*objectives):
-    base = {"objective": "infonce"} | sweeps.engine.read_toml("base.toml")
+    base = {"objective": "infonce"} | engine.read_toml("base.toml")
     return Sweep(base, {"objective": list(objectives)}, Path("out"), "knn/top1")
 
 
@@ -268,7 +272,7 @@ def test_a_search_draws_the_same_values_again_after_a_kill():
 
 def test_a_search_stops_a_cell_that_is_behind():
     sweep = Sweep(
-        sweeps.engine.read_toml("base.toml"),
+        engine.read_toml("base.toml"),
         {"objective.temperature": Range(0.05, 1.0), "fit.epochs": [3]},
         Path("out"),
         "knn/top1",
