@@ -15,7 +15,7 @@ from ccl_plugins.runs.figures.samples import (
     some,
     variable,
 )
-from ccl_plugins.runs.figures.style import CLASSES, FAINT, NUMBERS, TEXT, figure, styled
+from ccl_plugins.runs.figures.style import FAINT, NUMBERS, TEXT, class_colors, figure, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,6 +27,8 @@ Projection = Literal["pca", "tsne", "umap"]
 NAMES = {"pca": "PCA", "tsne": "t-SNE", "umap": "UMAP"}
 MOST = 2000
 """Samples on a map; of more, that many are drawn evenly."""
+MOST_NAMED = 20
+"""Of more classes the names are left out."""
 VECTORS = 1000
 """More points are drawn as pixels in an SVG, which would be large otherwise."""
 
@@ -67,7 +69,9 @@ def embedding_map(
             _without_ticks(panel)
             panel.set_title(f"{title}: by {each.name}")
             if marks is not None and panel is row[-1]:
-                result.colorbar(marks, ax=row.tolist(), label=_scale(each), shrink=0.8, aspect=30)
+                result.colorbar(marks, ax=panel, label=_scale(each), shrink=0.8, aspect=30)
+        if each.ids is not None and len(row[-1].get_legend_handles_labels()[1]) <= MOST_NAMED:
+            row[-1].legend(loc="center left", bbox_to_anchor=(1, 0.5), handletextpad=0.1)
     what = "all" if len(drawn) == len(shown[0].values) else f"{len(drawn)} of"
     result.supxlabel(
         f"{NAMES[method]} of the features of {what} {len(shown[0].values)} {split} samples",
@@ -140,13 +144,16 @@ def _umap(given: Any) -> Any:
 def _scatter(panel: Any, points: Tensor, by: Variable, drawn: Tensor) -> Any:
     """Draw the points; return them if their colors need a scale."""
     options = {
-        "s": 11 if len(points) <= VECTORS else 5,
+        "s": 13 if len(points) <= VECTORS else 5,
         "linewidths": 0,
         "rasterized": len(points) > VECTORS,
+        "clip_on": False,
     }
     place = points.numpy().T
     if by.colors is not None:
-        panel.scatter(*place, c=by.colors[drawn].numpy(), **options)
+        # With an edge, since black and white points are lost on their ground.
+        edge = {"linewidths": 0.4, "edgecolors": FAINT}
+        panel.scatter(*place, c=by.colors[drawn].numpy(), **{**options, **edge})
         return None
     if by.ids is None:
         return panel.scatter(*place, c=by.line()[drawn].numpy(), cmap=NUMBERS, **options)
@@ -154,34 +161,29 @@ def _scatter(panel: Any, points: Tensor, by: Variable, drawn: Tensor) -> Any:
     classes = ids[ids >= 0].unique().tolist()
     colors = class_colors(len(classes))
     if (ids < 0).any():
-        panel.scatter(*points[ids < 0].numpy().T, c=FAINT, alpha=0.3, **options)
+        panel.scatter(*points[ids < 0].numpy().T, c=FAINT, alpha=0.3, label="none", **options)
     for color, number in zip(colors, classes, strict=True):
-        panel.scatter(*points[ids == number].numpy().T, color=color, **options)
-    if len(classes) <= 20:
-        _name_classes(panel, points, ids, classes, colors, by)
+        mine = points[ids == number].numpy().T
+        panel.scatter(*mine, color=color, label=by.word(number)[:20], **options)
+    if len(classes) <= MOST_NAMED:
+        _name_classes(panel, points, ids, classes, by)
     return None
 
 
-def class_colors(count: int) -> list[Any]:
-    """A color per class; of more than ten classes, colors in the order of their ids."""
-    if count <= len(CLASSES):
-        return list(CLASSES[:count])
-    import matplotlib
-
-    return [*matplotlib.colormaps[NUMBERS].resampled(count)(range(count))]
-
-
 def _name_classes(
-    panel: Any, points: Tensor, ids: Tensor, classes: list[int], colors: list[Any], by: Variable
+    panel: Any, points: Tensor, ids: Tensor, classes: list[int], by: Variable
 ) -> None:
-    """Write each class's name at the sample nearest to its median."""
+    """Write a class's name amid its samples, where these lie together."""
     from matplotlib.patheffects import withStroke
 
-    for color, number in zip(colors, classes, strict=True):
+    for number in classes:
         mine = points[ids == number]
         center = mine[(mine - mine.median(0).values).square().sum(1).argmin()]
+        nearest = (points - center).square().sum(1).topk(min(8, len(points)), largest=False).indices
+        if (ids[nearest] == number).float().mean() <= 0.5:
+            continue
         panel.annotate(
-            by.word(number)[:16],
+            by.word(number)[:20],
             center.tolist(),
             color="black",
             fontsize=9,
