@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -80,7 +81,8 @@ def _results(runs: Mapping[str, Run]) -> dict[str, Result]:
 def _common(titles: Sequence[str]) -> str:
     if len(titles) == 1:
         return titles[0]
-    begin = os.path.commonprefix([*titles]).removesuffix("-seed-").rstrip("-_ /.")  # noqa: RUF071
+    begin = os.path.commonprefix([*titles])  # noqa: RUF071 - of characters, not of folders
+    begin = re.sub(r"([-_,/ ]*seed)?[-_,/ ]*$", "", begin)
     return f"{begin or titles[0]} ({len(titles)} seeds)"
 
 

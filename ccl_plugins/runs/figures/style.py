@@ -47,7 +47,7 @@ _STYLE: dict[str, Any] = {
     "savefig.transparent": False,
     "axes.facecolor": "none",
     "figure.dpi": 100,
-    "font.family": ["DejaVu Sans"],
+    "font.family": ["DejaVu Sans", "sans-serif"],
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.labelsize": 9,
@@ -86,7 +86,8 @@ def styled(draw: Callable[P, Any]) -> Callable[P, Any]:
             for key, value in matplotlib.rcParamsDefault.items()
             if not key.startswith(("backend", "interactive", "toolbar", "webagg", "date.epoch"))
         }
-        with matplotlib.rc_context(settings | _STYLE):
+        settings |= _STYLE
+        with matplotlib.rc_context(settings):
             return draw(*args, **kwargs)
 
     return drawing
