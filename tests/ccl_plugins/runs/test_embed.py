@@ -49,7 +49,8 @@ def run(tmp_path_factory):
         evaluate=[],
         fit={"epochs": 1, "batch_size": 16, "workers": 0},
     )
-    return pipeline.fit(out=tmp_path_factory.mktemp("run"), progress=False)
+    with pytest.warns(UserWarning, match="missing in 1 of 32 samples"):
+        return pipeline.fit(out=tmp_path_factory.mktemp("run"), progress=False)
 
 
 @pytest.fixture(scope="module")
