@@ -36,6 +36,8 @@ class Layout:
         """What was measured before training."""
         self.history = folder / "history.csv"
         """The scalars over the steps, where the csv logger wrote them."""
+        self.diagnosis = folder / "diagnosis.json"
+        """What was found to be off while it trained: ``{"name", "step", "line", "about"}`` each."""
         self.weights = folder / "weights.pt"
         """The weights of a finished run."""
         self.checkpoints = folder / "checkpoints"
@@ -78,7 +80,14 @@ class Layout:
 
     def _delete_files(self) -> None:
         exported = [folder / name for folder in self.exports.values() for name in EXPORTED]
-        files = (self.before, self.metrics, self.history, self.folder / SUMS, self.weights)
+        files = (
+            self.before,
+            self.metrics,
+            self.history,
+            self.diagnosis,
+            self.folder / SUMS,
+            self.weights,
+        )
         for file in (*files, *exported):
             file.unlink(missing_ok=True)
         self.delete_events()
