@@ -82,7 +82,7 @@ class Sources:
 
 def _text(file: str) -> str:
     try:
-        return Path(file).read_text(encoding="utf-8")
+        return Path(file).read_text(encoding="utf-8-sig")
     except (OSError, ValueError):
         return ""  # a listing must not fail; choosing the component will say what is wrong
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from support.toy_registry import Identity
+from support.toy_registry import Identity, Kernel
 
 from registry import InvalidConfig, InvalidParameter, PluginFailed, from_json, to_json
 
@@ -200,6 +200,25 @@ def test_creating_takes_what_a_pipeline_would_supply_among_the_parameters(toy):
         InvalidParameter, match="sampler toy-host/shuffle: size must be int, not 'x'"
     ):
         toy.create("sampler", "shuffle", size="x")
+
+
+def test_a_supplied_component_gets_the_other_supplied_values(toy):
+    class Holding(Identity):
+        """Holds a sampler."""
+
+        def __init__(self, free: object = None) -> None:
+            self.free = free
+
+    class Both:
+        """Takes a kernel and a number from a pipeline."""
+
+        def __init__(self, *, base: Kernel, size: int) -> None:
+            self.base = base
+
+    toy.define("kernel", Holding)
+    toy.define("sampler", Both)
+    base = {"use": "holding", "free": toy.choose("sampler", "shuffle")}
+    assert toy.create("sampler", "both", base=base, size=7).base.free.size == 7
 
 
 def test_a_supplied_value_that_is_missing_is_named(toy):

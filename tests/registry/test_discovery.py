@@ -9,6 +9,7 @@ import sys
 import threading
 import warnings
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -664,9 +665,8 @@ def test_settings_that_cannot_be_restored_are_left(tmp_path, monkeypatch):
             monkeypatch.setattr(signal, "getsignal", lambda _: handler)
 
     try:
-        thread = threading.Thread(target=change, args=(watches[0],))
-        thread.start()  # only the main thread may set a handler
-        thread.join()
+        with ThreadPoolExecutor() as pool:  # only the main thread may set a handler
+            pool.submit(change, watches[0]).result()
         monkeypatch.setattr(signal, "getsignal", lambda _: None)  # as of a handler written in C
         change(watches[1])
     finally:

@@ -83,6 +83,8 @@ def test_a_file_that_is_no_utf_8_is_blank(package, tmp_path):
     assert Sources().summary(f"{package}.latin:A") == ""
     (tmp_path / package / "greek.py").write_bytes("class A:\n    '\u03c0'\n".encode())
     assert Sources().summary(f"{package}.greek:A") == "\u03c0"
+    (tmp_path / package / "mark.py").write_bytes(b"\xef\xbb\xbfclass A:\n    'A.'\n")
+    assert Sources().summary(f"{package}.mark:A") == "A."
 
 
 @pytest.mark.parametrize(
