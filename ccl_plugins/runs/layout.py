@@ -32,6 +32,10 @@ class Layout:
         """The record while its run is deleted: as long as it is here, no other file of a run counts."""
         self.metrics = folder / "metrics.json"
         """What was measured last."""
+        self.intervals = folder / "intervals.json"
+        """The 95 % intervals of `metrics`."""
+        self.validation = folder / "validation.json"
+        """What was measured last on a part of the training split."""
         self.before = folder / "before.json"
         """What was measured before training."""
         self.history = folder / "history.csv"
@@ -80,14 +84,8 @@ class Layout:
 
     def _delete_files(self) -> None:
         exported = [folder / name for folder in self.exports.values() for name in EXPORTED]
-        files = (
-            self.before,
-            self.metrics,
-            self.history,
-            self.diagnosis,
-            self.folder / SUMS,
-            self.weights,
-        )
+        self.delete_measured()
+        files = (self.before, self.history, self.diagnosis, self.folder / SUMS, self.weights)
         for file in (*files, *exported):
             file.unlink(missing_ok=True)
         self.delete_events()
@@ -96,6 +94,11 @@ class Layout:
         for folder in (self.checkpoints, *self.exports.values()):
             if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
                 folder.rmdir()
+
+    def delete_measured(self) -> None:
+        """Delete what was measured after training."""
+        for file in (self.metrics, self.intervals, self.validation):
+            file.unlink(missing_ok=True)
 
     def _checkpoint_files(self) -> list[Path]:
         return [file for file in self.checkpoints.glob("*.ckpt") if not file.is_dir()]

@@ -20,7 +20,7 @@ from ccl_plugins.pipeline.composition import Composition
 from ccl_plugins.pipeline.record import check_plugins, read_json, versions_of, write_json
 from ccl_plugins.pipeline.requirements import check_columns, check_method
 from ccl_plugins.runs.layout import Layout
-from ccl_plugins.runs.measure import log, measure
+from ccl_plugins.runs.measure import freeze, log, measure
 from ccl_plugins.runs.metrics import write_metrics
 from ccl_plugins.runs.origin import naming
 
@@ -294,7 +294,7 @@ def _begin(prepared: Prepared) -> None:
             layout.delete()  # what is left of a run that was killed before its first checkpoint
     layout.delete_partial()
     if not _is_finished(plan):
-        layout.metrics.unlink(missing_ok=True)  # of older weights
+        layout.delete_measured()  # of older weights
     write_json(layout.record, prepared.record)
 
 
@@ -311,10 +311,12 @@ def _measure_before(prepared: Prepared) -> dict[str, float]:
     from ccl_plugins.training.randomness import undisturbed
 
     parts, pipeline = prepared.parts, prepared.plan.pipeline
+    if not pipeline.built_evaluators:
+        return {}
     parts.method.to(accelerator())
     try:
         with undisturbed(), until_begun():
-            return measure(parts, pipeline, *prepared.splits)
+            return measure(pipeline, *freeze(parts, pipeline, *prepared.splits))
     except CannotBegin as error:
         if not pipeline.evaluates_by_default:
             raise

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch.nn.functional import one_hot
 
-from ccl_plugins.protocols import Frozen
+from ccl_plugins.protocols import Estimate, Frozen, Images
 from ccl_plugins.testing.assertions import require, require_equal, require_unchanged
-from ccl_plugins.testing.inputs import CLASSES, normal
+from ccl_plugins.testing.inputs import CLASSES, SHAPE, SmallBackbone, normal, seeded
 from ccl_plugins.testing.subject import Subject
 
 
@@ -20,32 +20,58 @@ def splits() -> tuple[Frozen, Frozen]:
 
 
 def _frozen(n: int, seed: int) -> Frozen:
-    """Features that depend on class and color."""
+    """Features that depend on class and color, with images and a network for those who train one."""
     label = torch.arange(n) % CLASSES
     color = normal(n, 3, seed=seed).sigmoid()
     features = torch.cat([one_hot(label, CLASSES), color, torch.zeros(n, 4)], 1)
     features = features + 0.3 * normal(n, 10, seed=seed + 1)
-    return Frozen(features, {"label": label, "digit": label, "color": color, "height": color[:, 0]})
+    columns = {
+        "label": label,
+        "digit": label,
+        "group": torch.arange(n) // CLASSES % 2,
+        "attributes": torch.stack([torch.arange(n) % k == 0 for k in (2, 3, 4)], 1).long(),
+        "color": color,
+        "height": color[:, 0],
+    }
+    pixels = normal(n, *SHAPE, seed=seed + 2)
+    images = Images(torch.arange(n), lambda pieces: (pixels[rows] for rows in pieces), _network)
+    return Frozen(features, columns, images)
+
+
+def _network() -> SmallBackbone:
+    with seeded():
+        return SmallBackbone()
 
 
 def observe(subject: Subject, evaluator: Any) -> Any:
-    """Its metrics."""
-    return evaluator(*splits())
+    """Its metrics, those with an interval as three numbers."""
+    return {name: numbers(value) for name, value in evaluator(*splits()).items()}
+
+
+def numbers(value: Any) -> Any:
+    """A metric, and the ends of its interval if it has one."""
+    return [float(value), value.low, value.high] if isinstance(value, Estimate) else value
 
 
 def check_metrics_are_named_numbers(subject: Subject) -> None:
-    """An evaluator must return one or more finite floats by name, as ``"linear/top1"``."""
+    """An evaluator must return one or more finite floats by name, as ``"linear/top1"``.
+
+    The interval of an ``Estimate`` must be finite too, its lower end first.
+    """
     metrics = subject.build()(*splits())
     named = all(isinstance(k, str) and all(k.partition("/")[::2]) for k in metrics)
-    numbers = all(type(v) is float and math.isfinite(v) for v in metrics.values())
-    require(bool(metrics) and named and numbers, f"it returned {metrics}")
+    finite = all(isinstance(v, float) and math.isfinite(v) for v in metrics.values())
+    estimates = [v for v in metrics.values() if isinstance(v, Estimate)]
+    ordered = all(-math.inf < v.low <= v.high < math.inf for v in estimates)
+    found = {name: numbers(value) for name, value in metrics.items()}
+    require(bool(metrics) and named and finite and ordered, f"it returned {found}")
 
 
 def check_is_deterministic(subject: Subject) -> None:
     """Equal features must give equal metrics."""
     evaluator = subject.build()
-    first = evaluator(*splits())
-    require_equal(evaluator(*splits()), first)
+    first = observe(subject, evaluator)
+    require_equal(observe(subject, evaluator), first)
 
 
 def check_leaves_the_features_as_they_are(subject: Subject) -> None:
