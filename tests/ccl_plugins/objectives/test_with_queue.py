@@ -60,7 +60,9 @@ def weaklysup(x, own, keys, label):
 
 
 def hardneg(x, own, keys, label):
-    near = sorted((key for key, _ in keys), key=lambda key: -float((x @ key / x.norm() / key.norm()).detach()))
+    near = sorted(
+        (key for key, _ in keys), key=lambda key: -float((x @ key / x.norm() / key.norm()).detach())
+    )
     return share(x, [own], near[:3], 0.3)
 
 
