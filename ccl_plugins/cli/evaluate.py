@@ -69,4 +69,4 @@ def measured(run: Run, file: str = "") -> Result:
     after = run.evaluate()
     step, total = run.progress
     state = "" if step >= total else f"step {step} of {total}"
-    return Result(run.path, run.before, after, state, run.record)
+    return Result(run.path, run.before, after, state, run.record, run.intervals)

@@ -145,8 +145,8 @@ def mutants(root: Path, folder: str) -> Iterator[Mutant]:
         path, text = str(file.relative_to(root)), file.read_text("utf-8")
         wrapper, places = MetadataWrapper(cst.parse_module(text)), _Places()
         wrapper.visit(places)
-        module, lines = wrapper.module, text.splitlines(keepends=True)
-        starts = [*itertools.accumulate(map(len, lines), initial=0)]
+        module = wrapper.module
+        starts = [*itertools.accumulate((len(x) + 1 for x in text.split("\n")), initial=0)]
         spans: Any = wrapper.resolve(WhitespaceInclusivePositionProvider)
         for number, (node, other, first, last) in enumerate(places.found):
             if isinstance(node, cst.BaseStatement):  # only the module knows how far it is indented
