@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
+from support.sharded import mean_of_calls
+from support.sharded_momentum import momentum_pairs
 from torch import nn
 
 from ccl_plugins.kernels import Linear
@@ -16,6 +19,7 @@ from ccl_plugins.objectives import (
     Mixture,
     SupCon,
 )
+from ccl_plugins.objectives.base import own_terms
 from ccl_plugins.pairs import in_batch
 from ccl_plugins.protocols import Sizes
 
@@ -180,3 +184,24 @@ def test_explicit_draws_are_refused_with_the_way_out():
     pairs = replace(in_batch(views, ids), draws=torch.zeros(4, 1).long())
     with pytest.raises(ValueError, match=r"^SupCon compares an anchor with all samples .*infonce"):
         SupCon().loss(pairs)
+
+
+def test_a_process_computes_the_terms_of_its_own_anchors_alone():
+    queries, keys = torch.randn(2, 2, 6, 3, generator=torch.Generator().manual_seed(1)).unbind()
+    whole, second = (momentum_pairs(queries, keys, X, *of) for of in ((), (1, 2)))
+    for objective in (InfoNCE(), SupCon()):
+        condition = {"condition": {"condition": torch.arange(6) // 2}}
+        condition["queue_condition"] = {"condition": torch.arange(4)}
+        expected, _ = own_terms(objective, replace(whole, **condition))
+        found, _ = own_terms(objective, replace(second, **condition))
+        torch.testing.assert_close(found, expected[:, 3:])
+
+
+@pytest.mark.parametrize("gathers", [True, False])
+def test_a_call_compares_with_the_samples_of_all_processes_only_if_told_to(gathers, two_processes):
+    views = torch.randn(2, 8, 3, generator=torch.Generator().manual_seed(1))
+    parts = [views] if gathers else [views[:, :4], views[:, 4:]]
+    expected = torch.stack([InfoNCE(0.3)(*part) for part in parts]).mean()
+    build = partial(InfoNCE, 0.3, gather_distributed=gathers)
+    for found in two_processes(mean_of_calls, build, views):
+        torch.testing.assert_close(found, expected)
