@@ -126,7 +126,9 @@ def test_precomputed_refuses_anything_but_whole_numbers_on_either_side(index):
 
 def test_precomputed_takes_whole_numbers_of_any_width_and_adds_repeated_entries():
     places = torch.tensor([[2, 0, 0, 2], [1, 1, 0, 1]])
-    graph = torch.sparse_coo_tensor(places, torch.tensor([1, 2, 3, 4]), (3, 3))
+    graph = torch.sparse_coo_tensor(
+        places, torch.tensor([1, 2, 3, 4]), (3, 3), check_invariants=True
+    )
     for kernel in (Precomputed(graph), Precomputed(graph.to_dense())):
         found = kernel(torch.arange(3, dtype=torch.int8), torch.arange(3, dtype=torch.int32))
         torch.testing.assert_close(found, torch.tensor([[3.0, 2, 0], [0, 0, 0], [0, 5, 0]]))
@@ -167,12 +169,12 @@ def test_an_archive_of_several_arrays_is_quoted(tmp_path):
 @pytest.mark.parametrize("build", [RBF, Laplacian, lambda scale: Laplacian(scale, norm=1)])
 def test_the_median_is_taken_over_at_most_512_samples_evenly_spaced(build):
     z = torch.rand(1200, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64) ** 4
-    z[1::3] += 5
-    some, a = z[::3], z[:4]  # every third of 1200 are 400
-    torch.testing.assert_close(build("median")(a, z)[:, ::3], build("median")(a, some))
-    whole = z[:512]
-    off = build("median")(whole, whole)[~torch.eye(512, dtype=torch.bool)]
-    torch.testing.assert_close(off.median(), torch.tensor(math.exp(-1)).double(), rtol=1e-3, atol=0)
+    a, scaled = z[:4], build("median")
+    for count, step in ((512, 1), (513, 2), (1024, 2), (1025, 3), (1200, 3)):
+        chosen = z[:count:step]
+        off = -build(1.0)(chosen, chosen)[~torch.eye(len(chosen), dtype=torch.bool)].log()
+        expected = build(off.median().item())(a, z[:count])
+        torch.testing.assert_close(scaled(a, z[:count]), expected)
 
 
 @pytest.mark.parametrize(("kernel", "share"), [(RBF, -1), (Laplacian, -1)])
@@ -228,3 +230,9 @@ def test_normalized_kernels_are_free_of_scale_and_0_at_a_zero_vector():
 def test_what_kernels_declare_does_not_change_unnoticed(name):
     assert KERNELS[name].positive_definite is True
     assert KERNELS[name].one_hot is True
+
+
+@pytest.mark.parametrize("build", [RBF, Laplacian])
+def test_where_all_values_are_equal_the_median_is_1(build):
+    a, b = values(3), torch.ones(4, 3, dtype=torch.float64)
+    torch.testing.assert_close(build("median")(a, b), build(1.0)(a, b))
