@@ -136,6 +136,7 @@ class Shown:
             Configuration(label, group, [c for each in group if (c := self._loss(each.path))])
             for label, group in zip(_labels(groups), groups, strict=True)
         ]
+        self.findings = [*self._findings()]
         first = self.groups[0]
         self.same_data = [each for each in self.groups if _dataset(each) == _dataset(first)]
 
@@ -192,6 +193,18 @@ class Shown:
         except UNDRAWN:  # the page says so where the pictures would be
             return None
 
+    def _findings(self) -> Iterator[dict[str, str]]:
+        """What was found to be off while runs were trained, once for each configuration."""
+        for each in self.groups:
+            lines: dict[str, list[str]] = {}
+            for result in each.results:
+                for line in _diagnosed(self.runs[result.path].layout.diagnosis):
+                    lines.setdefault(line, []).append(str(result.seed))
+            for line, seeds in lines.items():
+                many = len(each.results) > 1
+                label = f"{each.label}, seed {', '.join(seeds)}" if many else each.label
+                yield {"label": label, "line": line}
+
     def _warnings(self) -> Iterator[str]:
         for name, reason in self.missing.items():
             yield f"{name} is not shown: {reason}"
@@ -208,6 +221,10 @@ class Shown:
                 yield f"{each.label} is not finished: {each.results[0].state}."
             if not any(result.after for result in each.results):
                 yield f"{each.label} was not measured: ccl evaluate {each.results[0].path}"
+        if self.findings:
+            n = len(self.findings)
+            what = "something looked wrong" if n == 1 else f"{n} things looked wrong"
+            yield f"While training, {what}: see How training went."
         seeds = {len(each.results) for each in self.same_data}
         if len(self.same_data) > 1 and min(seeds) < 5:
             few = "1 seed is few" if min(seeds) == 1 else f"{min(seeds)} seeds are few"
@@ -310,7 +327,7 @@ class Shown:
         return {
             "curves": self._draw("curves", "Curves", caption, titled),
             "losses": rows,
-            "findings": None,
+            "findings": self.findings,
         }
 
     def _pictures(self) -> dict[str, Any]:
@@ -476,6 +493,17 @@ def _curves(run: Run) -> Curves:
         return curves(run)
     except (OSError, ValueError):  # said where the picture would be
         return {}
+
+
+def _diagnosed(file: Path) -> list[str]:
+    """The lines of a run's findings, with the step at which each was seen first."""
+    if not file.is_file():
+        return []
+    try:
+        found = json.loads(file.read_text("utf-8"))
+        return [f"{each['line']} (step {each['step']})" for each in found]
+    except (ValueError, TypeError, KeyError):
+        return [f"{file} is damaged: what was found while training is not known"]
 
 
 def _cells(row: Mapping[str, Any], label: str) -> dict[str, Any]:

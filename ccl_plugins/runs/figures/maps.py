@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 Projection = Literal["pca", "tsne", "umap"]
 NAMES = {"pca": "PCA", "tsne": "t-SNE", "umap": "UMAP"}
-MOST = 2000
+MOST = 1000
 """Samples on a map; of more, that many are drawn evenly."""
 MOST_NAMED = 20
 """Of more classes the names are left out."""
-VECTORS = 1000
-"""More points are drawn as pixels in an SVG, which would be large otherwise."""
+VECTORS = 1500
+"""More points in all maps of a figure are drawn as pixels, since an SVG would be large otherwise."""
 
 
 @styled
@@ -43,7 +43,7 @@ def embedding_map(
 
     Samples that lie together have similar features.  If the colors of a row are in order, the features
     encode that variable.  Test samples are shown, or training samples where a condition is known of these
-    alone; of more than 2000, that many.
+    alone; of more than 1000, that many.
 
     Args:
         runs: The runs by the title over their column, all of one data set.
@@ -63,9 +63,10 @@ def embedding_map(
     points = {t: project(features(run, split)[drawn], method) for t, run in runs.items()}
     result = figure(0.4 + 3.1 * len(runs), 0.5 + 3.0 * len(shown))
     panels = result.subplots(len(shown), len(runs), squeeze=False)
+    many = panels.size * len(drawn) > VECTORS
     for row, each in zip(panels, shown, strict=True):
         for panel, (title, place) in zip(row, points.items(), strict=True):
-            marks = _scatter(panel, place, each, drawn)
+            marks = _scatter(panel, place, each, drawn, many)
             _without_ticks(panel)
             panel.set_title(f"{title}: by {each.name}")
             if marks is not None and panel is row[-1]:
@@ -141,12 +142,12 @@ def _umap(given: Any) -> Any:
         )
 
 
-def _scatter(panel: Any, points: Tensor, by: Variable, drawn: Tensor) -> Any:
+def _scatter(panel: Any, points: Tensor, by: Variable, drawn: Tensor, many: bool) -> Any:
     """Draw the points; return them if their colors need a scale."""
     options = {
-        "s": 13 if len(points) <= VECTORS else 5,
+        "s": 13 if len(points) <= 500 else 6,
         "linewidths": 0,
-        "rasterized": len(points) > VECTORS,
+        "rasterized": many,
         "clip_on": False,
     }
     place = points.numpy().T

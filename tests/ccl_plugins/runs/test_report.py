@@ -241,6 +241,22 @@ def test_damaged_metrics_are_named_and_not_used(folder, tmp_path):
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_what_looked_wrong_while_training_is_in_the_report(folder, tmp_path):
+    copies = [
+        shutil.copytree(folder / f"plain-seed-{i}", tmp_path / f"plain-seed-{i}") for i in (0, 1)
+    ]
+    line = {"name": "x", "step": 12, "line": "the loss is at chance: raise <lr>", "about": ""}
+    for copy in copies:
+        (copy / "diagnosis.json").write_text(json.dumps([line]))
+    text = texts(report([ccl.load(copy) for copy in copies], tmp_path / "report.html"))
+    assert "plain, seed 0, 1 : the loss is at chance: raise <lr> (step 12)" in text
+    assert "something looked wrong: see How training went" in text
+    (copies[0] / "diagnosis.json").write_text("[{")
+    text = texts(report([ccl.load(copy) for copy in copies], tmp_path / "report.html"))
+    assert "diagnosis.json is damaged" in text
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_a_full_disk_leaves_the_older_report_whole(runs, tmp_path, monkeypatch):
     out = tmp_path / "report.html"
     out.write_text("older")
