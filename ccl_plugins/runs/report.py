@@ -328,6 +328,7 @@ class Shown:
             "curves": self._draw("curves", "Curves", caption, titled),
             "losses": rows,
             "findings": self.findings,
+            "checked": all(run.layout.diagnosis.is_file() for run in self.runs.values()),
         }
 
     def _pictures(self) -> dict[str, Any]:
