@@ -100,6 +100,23 @@ def test_a_validation_measures_a_part_of_train_that_evaluators_were_not_fitted_t
     torch.testing.assert_close(fit.metadata["label"], train.metadata["label"][rows])
 
 
+def test_a_run_is_measured_by_other_evaluators_without_a_trace(run):
+    files = {path: path.read_bytes() for path in run.path.iterdir() if path.is_file()}
+    assert run.measure(ccl.evaluator("few_shot", samples=2), "knn").keys() == {
+        "few_shot-2/top1",
+        "knn/top1",
+    }
+    assert run.measure(Halves(), validate=True)["size/test"] == 4
+    assert run.measure() == {}
+    assert {path: path.read_bytes() for path in run.path.iterdir() if path.is_file()} == files
+    with pytest.raises(
+        ValueError, match="LinearProbe reads the column 'age', and the data set has"
+    ):
+        run.measure(ccl.evaluator("linear", column="age"))
+    with pytest.raises(ccl.RegistryError, match=r"evaluators\[0\].*clustering"):
+        run.measure("clusterings")
+
+
 def test_the_validation_part_has_all_classes_where_rows_repeat_them_in_turn():
     _, held = validation_rows(1437)
     assert len(held) == 144
@@ -154,7 +171,9 @@ def test_the_table_of_a_single_run_shows_its_intervals(in_a_folder_with_data, ca
     assert main(["train", "x.toml", "--quiet"]) == 0
     low, high = ccl.load("runs/x").intervals["knn/top1"]
     assert low < high
-    assert f" [{low:.4g}, {high:.4g}]" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert f"{low:.4g}" in shown
+    assert f"{high:.4g}" in shown
     assert main(["evaluate", "runs/x", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert row["interval"] == [low, high]
