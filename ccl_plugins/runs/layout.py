@@ -40,6 +40,8 @@ class Layout:
         """What was measured before training."""
         self.history = folder / "history.csv"
         """The scalars over the steps, where the csv logger wrote them."""
+        self.diagnosis = folder / "diagnosis.json"
+        """What was found to be off while it trained: ``{"name", "step", "line", "about"}`` each."""
         self.weights = folder / "weights.pt"
         """The weights of a finished run."""
         self.checkpoints = folder / "checkpoints"
@@ -83,7 +85,7 @@ class Layout:
     def _delete_files(self) -> None:
         exported = [folder / name for folder in self.exports.values() for name in EXPORTED]
         self.delete_measured()
-        files = (self.before, self.history, self.folder / SUMS, self.weights)
+        files = (self.before, self.history, self.diagnosis, self.folder / SUMS, self.weights)
         for file in (*files, *exported):
             file.unlink(missing_ok=True)
         self.delete_events()

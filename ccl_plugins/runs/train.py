@@ -245,6 +245,7 @@ def train(
             be made.
         NotFinite: If the loss or the weights become NaN or infinite.
     """
+    from ccl_plugins.monitors.diagnosis import Diagnosis
     from ccl_plugins.training.fitting import fit
 
     plan, parts = prepared.plan, prepared.parts
@@ -271,7 +272,7 @@ def train(
             checkpoints=layout.checkpoints,
             weights=layout.weights,
             resume=plan.point,
-            callbacks=prepared.callbacks,
+            callbacks=[*prepared.callbacks, Diagnosis(layout.diagnosis)],
             progress=progress,
             logger=prepared.logger,
         )

@@ -21,6 +21,7 @@ from ccl_plugins.protocols import (
 )
 from ccl_plugins.training import ranks
 from ccl_plugins.training.features import embed_split
+from ccl_plugins.training.findings import Findings
 from ccl_plugins.training.first_use import warn_of_unread_queue
 from ccl_plugins.training.kernel_check import check_kernel
 from ccl_plugins.training.loader import Batch, Items, Loader, default_workers
@@ -74,8 +75,11 @@ class TrainingModule(LightningModule):
         """The learning rate of the last optimizer step."""
         self.described: dict[str, float] = {}
         """What was logged of the tables and the kernels on them."""
+        self.findings = Findings()
+        """What is off in the run."""
+        self.pairs: Any = None
+        """What was compared last, from the forward pass to the end of the backward pass."""
         self._loader: Loader | None = None
-        self._pairs: Any = None
         self._begun = self._queue_compared = False
         self.may_count_nothing = True
         """Whether to look if any anchor counts: at the first step, and after a loss of 0 was read."""
@@ -190,26 +194,26 @@ class TrainingModule(LightningModule):
             ranks.require_equal(len(batch.views[0]))
         if isinstance(self.objective, SupportsProgress):
             self.objective.progress(self.global_step, self.total_steps)
-        loss, self._pairs = take_step(
+        loss, self.pairs = take_step(
             self.parts, self.tables, batch, self.settings.micro_batch, self._loss, first
         )
         if not first and not self._queue_compared:
-            warn_of_unread_queue(self.objective, self.method, self._pairs)
+            warn_of_unread_queue(self.objective, self.method, self.pairs)
             self._queue_compared = True
         if self.settings.detect_anomaly:
             step = self.global_step + 1
-            refuse_non_finite(loss, self.objective, self._pairs, batch.index, step)
+            refuse_non_finite(loss, self.objective, self.pairs, batch.index, step)
         if self.may_count_nothing and not self._counts_nothing:
             self.may_count_nothing = False
             self._counts_nothing = nothing_counts(
-                loss.detach(), self.objective, self._pairs, self.global_step + 1
+                loss.detach(), self.objective, self.pairs, self.global_step + 1, self.findings
             )
         return loss
 
     def on_after_backward(self) -> None:
         """Fill the queue, which the backward pass has read, and count the batch."""
-        self.method.enqueue(self._pairs)
-        self._pairs = None
+        self.method.enqueue(self.pairs)
+        self.pairs = None
         self.consumed.batches += 1
 
     def optimizer_step(
@@ -229,14 +233,16 @@ class TrainingModule(LightningModule):
 
     def _refresh(self, epoch: int) -> None:
         for name in self.tables.refresh(epoch, self.split, self._embed):
+            # The first step that reads the table: a resumed run hides events of later steps only.
+            # Lightning's own count is not yet restored when a resumed run begins.
+            step = epoch * self._steps_per_epoch if epoch else 0
             found: dict[str, float] = {}
             if ranks.rank() == 0:
                 found = self.tables.describe(name).metrics()
                 for kernel in self._kernels(name):
-                    found |= check_kernel(kernel, self.tables.known(name), name)
-            # The first step that reads the table: a resumed run hides events of later steps only.
-            # Lightning's own count is not yet restored when a resumed run begins.
-            step = epoch * self._steps_per_epoch if epoch else 0
+                    found |= check_kernel(
+                        kernel, self.tables.known(name), name, self.findings, step
+                    )
             logged = {f"condition/{name}/{key}": v for key, v in ranks.of_first(found).items()}
             self.described |= logged
             publish(self.trainer, logged, step + 1)
