@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ccl_plugins.numerics.kernel_functions import similarities
-from ccl_plugins.protocols import Table
+from ccl_plugins.protocols import Kernel, Table
 
 SAMPLED_ROWS = 512
 FAINT = 1e-3
@@ -50,7 +51,7 @@ def check_kernel(kernel: Any, table: Table, name: str) -> dict[str, float]:
                 f" {float(found[j, i])} for {values[i].tolist()} and {values[j].tolist()} of condition"
                 f" {name!r}"
             )
-        surviving, neighbors = describe_kernel(found)
+        surviving, neighbors = torch.stack(describe_kernel(found)).tolist()
     if surviving < FAINT and values.is_floating_point():
         scale = getattr(kernel, "scale", None)
         if scale is None:
@@ -66,7 +67,7 @@ def check_kernel(kernel: Any, table: Table, name: str) -> dict[str, float]:
     return {"surviving_weight": surviving, "effective_neighbors": neighbors}
 
 
-def describe_kernel(kernel: Tensor) -> tuple[float, float]:
+def describe_kernel(kernel: Tensor) -> tuple[Tensor, Tensor]:
     """How much weight a kernel matrix gives to other samples.
 
     Args:
@@ -84,4 +85,15 @@ def describe_kernel(kernel: Tensor) -> tuple[float, float]:
     # Divided by each row's largest weight, since squares of tiny weights underflow.
     scaled = others / others.amax(1, keepdim=True).clamp_min(1e-300)
     neighbors = scaled.sum(1).square() / scaled.square().sum(1).clamp_min(1e-300)
-    return float(surviving), float(neighbors.mean())
+    return surviving, neighbors.mean()
+
+
+def kernels_on(objective: nn.Module, name: str) -> Iterator[Kernel]:
+    """The kernels through which an objective, or objectives within it, read a condition."""
+    for each in objective.modules():
+        # No protocol: Python's check of one does not see a kernel that is an nn.Module.
+        kernel: Any = getattr(each, "kernel", None)
+        if kernel is None or name not in each.conditions:  # type: ignore[operator]
+            continue
+        if getattr(each, "on", name) == name:
+            yield kernel

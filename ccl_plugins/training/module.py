@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,7 +10,6 @@ from pytorch_lightning import LightningModule
 from torch import Tensor, nn
 
 from ccl_plugins.protocols import (
-    Kernel,
     Sizes,
     SupportsAfterStep,
     SupportsKeepStatistics,
@@ -22,7 +21,7 @@ from ccl_plugins.protocols import (
 from ccl_plugins.training import ranks
 from ccl_plugins.training.features import embed_split
 from ccl_plugins.training.first_use import warn_of_unread_queue
-from ccl_plugins.training.kernel_check import check_kernel
+from ccl_plugins.training.kernel_check import check_kernel, kernels_on
 from ccl_plugins.training.loader import Batch, Items, Loader, default_workers
 from ccl_plugins.training.micro_batches import warn_about_statistics
 from ccl_plugins.training.monitor import nothing_counts, publish, refuse_non_finite
@@ -75,7 +74,8 @@ class TrainingModule(LightningModule):
         self.described: dict[str, float] = {}
         """What was logged of the tables and the kernels on them."""
         self._loader: Loader | None = None
-        self._pairs: Any = None
+        self.pairs: Any = None
+        """The pairs of a step, until its backward pass has ended."""
         self._begun = self._queue_compared = False
         self.may_count_nothing = True
         """Whether to look if any anchor counts: at the first step, and after a loss of 0 was read."""
@@ -190,26 +190,26 @@ class TrainingModule(LightningModule):
             ranks.require_equal(len(batch.views[0]))
         if isinstance(self.objective, SupportsProgress):
             self.objective.progress(self.global_step, self.total_steps)
-        loss, self._pairs = take_step(
+        loss, self.pairs = take_step(
             self.parts, self.tables, batch, self.settings.micro_batch, self._loss, first
         )
         if not first and not self._queue_compared:
-            warn_of_unread_queue(self.objective, self.method, self._pairs)
+            warn_of_unread_queue(self.objective, self.method, self.pairs)
             self._queue_compared = True
         if self.settings.detect_anomaly:
             step = self.global_step + 1
-            refuse_non_finite(loss, self.objective, self._pairs, batch.index, step)
+            refuse_non_finite(loss, self.objective, self.pairs, batch.index, step)
         if self.may_count_nothing and not self._counts_nothing:
             self.may_count_nothing = False
             self._counts_nothing = nothing_counts(
-                loss.detach(), self.objective, self._pairs, self.global_step + 1
+                loss.detach(), self.objective, self.pairs, self.global_step + 1
             )
         return loss
 
     def on_after_backward(self) -> None:
         """Fill the queue, which the backward pass has read, and count the batch."""
-        self.method.enqueue(self._pairs)
-        self._pairs = None
+        self.method.enqueue(self.pairs)
+        self.pairs = None
         self.consumed.batches += 1
 
     def optimizer_step(
@@ -232,7 +232,7 @@ class TrainingModule(LightningModule):
             found: dict[str, float] = {}
             if ranks.rank() == 0:
                 found = self.tables.describe(name).metrics()
-                for kernel in self._kernels(name):
+                for kernel in kernels_on(self.objective, name):
                     found |= check_kernel(kernel, self.tables.known(name), name)
             # The first step that reads the table: a resumed run hides events of later steps only.
             # Lightning's own count is not yet restored when a resumed run begins.
@@ -240,14 +240,6 @@ class TrainingModule(LightningModule):
             logged = {f"condition/{name}/{key}": v for key, v in ranks.of_first(found).items()}
             self.described |= logged
             publish(self.trainer, logged, step + 1)
-
-    def _kernels(self, name: str) -> Iterator[Kernel]:
-        """The kernels through which the objective, or objectives within it, read a condition."""
-        for each in self.objective.modules():
-            # No protocol: Python's check of one does not see a kernel that is an nn.Module.
-            kernel = getattr(each, "kernel", None)
-            if kernel is not None and name in each.conditions and getattr(each, "on", name) == name:
-                yield kernel
 
     def _embed(self) -> Tensor:
         # Conditions are first fitted before Lightning has moved the model.
