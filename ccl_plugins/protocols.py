@@ -79,6 +79,27 @@ class Frozen:
     metadata: Mapping[str, Tensor]
 
 
+class Estimate(float):
+    """A metric with the interval that its value may be trusted to; everywhere else a float.
+
+    Args:
+        value: The metric.
+        low: The lower end of its 95 % interval over test samples, at most the value in most cases.
+        high: The upper end.
+    """
+
+    low: float
+    high: float
+
+    def __new__(cls, value: float, low: float, high: float) -> Estimate:  # noqa: D102
+        found = super().__new__(cls, value)
+        found.low, found.high = float(low), float(high)
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Estimate, (float(self), self.low, self.high)
+
+
 @dataclass(frozen=True)
 class Sizes:
     """The sizes of a run, as an objective's ``setup`` gets them.
@@ -320,7 +341,7 @@ class Evaluator(Protocol):
     """A measurement on frozen features.  It may also satisfy `SupportsColumns`."""
 
     def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
-        """Metrics by name, as ``"linear/top1"``."""
+        """Metrics by name, as ``"linear/top1"``; an `Estimate` has an interval too."""
 
 
 class ComposedPipeline(Protocol):

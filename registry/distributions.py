@@ -178,9 +178,8 @@ class Metadata:
     @property
     def orphaned(self) -> str:
         """Why nothing of its name is installed."""
-        if Path(_path(self._distribution)).name.startswith(
-            "~"
-        ):  # as pip calls what it is about to delete
+        # As pip calls what it is about to delete.
+        if Path(_path(self._distribution)).name.startswith("~"):
             return "an uninstall left parts of it"
         return f"its METADATA names it {self.name}, and its folder otherwise"
 

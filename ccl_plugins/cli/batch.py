@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
@@ -52,7 +52,30 @@ def compared(results: Iterable[Result]) -> TextTable:
     """The results of runs in one table: a line for each metric and configuration."""
     from ccl_plugins.runs.results import compare
 
-    return TextTable(compare(results), columns=_columns)
+    rows = compare(results)
+    notes = _notes([row["test"] for row in rows if row["test"] is not None])
+    return TextTable(rows, ["", *notes] if notes else [], columns=_columns)
+
+
+def _notes(tests: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the differences of a table are, and what its number of seeds can show."""
+    from ccl_plugins.runs.results import visible
+
+    notes = []
+    for against in dict.fromkeys(test["against"] for test in tests):
+        notes.append(f"DIFFERENCE: to {against}, the mean over common seeds; p: paired t-test")
+    for n in sorted({test["n"] for test in tests}):
+        if n < 2:
+            notes.append(
+                f"n = {n}: with {'one seed' if n else 'no seed'} in common, luck cannot be told from a"
+                " difference; train each with several seeds (--seeds 0,1,2,3,4)"
+            )
+        else:
+            notes.append(
+                f"n = {n} common seeds: p < 0.05 takes a mean difference of {visible(n):.2f} standard"
+                " deviations of the differences"
+            )
+    return notes
 
 
 def _columns(row: dict[str, Any]) -> dict[str, Any]:
@@ -60,12 +83,25 @@ def _columns(row: dict[str, Any]) -> dict[str, Any]:
         "metric": row["metric"] or "",
         "run": row["run"],
         "n": row["n"] if row["n"] > 1 else None,
-        **{time: _spread(row[time], row[f"{time}_deviation"]) for time in ("before", "after")},
+        "before": _spread(row["before"], row["before_deviation"]),
+        "after": _spread(row["after"], row["after_deviation"], row["interval"]),
+        "difference": _difference(row["test"]),
         "state": row["state"],
     }
 
 
-def _spread(mean: float | None, deviation: float | None) -> str:
+def _difference(test: Mapping[str, Any] | None) -> str:
+    if test is None or test["difference"] is None:
+        return ""
+    p = "" if test["p"] is None else f" (p {test['p']:.2g})"
+    return f"{test['difference']:+.3g}{p}"
+
+
+def _spread(
+    mean: float | None, deviation: float | None, interval: Sequence[float] | None = None
+) -> str:
     if mean is None:
         return ""
+    if interval is not None:
+        return f"{mean:.4g} [{interval[0]:.4g}, {interval[1]:.4g}]"
     return f"{mean:.4g}" if deviation is None else f"{mean:.4g} ± {deviation:.2g}"

@@ -138,7 +138,7 @@ def count_holes(ink: Tensor) -> Tensor:
     Args:
         ink: (n, height, width) in [0, 1].
     """
-    from scipy import ndimage  # type: ignore[import-untyped]  # it ships no types
+    from scipy import ndimage
 
     ground = np.pad(ink.numpy() <= INKED, [(0, 0), (1, 1), (1, 1)], constant_values=True)
     return torch.tensor([ndimage.label(image)[1] - 1 for image in ground])

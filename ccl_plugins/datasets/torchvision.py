@@ -101,7 +101,7 @@ class TorchVision:
         elif self.download:
             raise ValueError("ImageNet cannot be downloaded: see image-net.org, and give its root")
         try:
-            return getattr(datasets, self.name)(Path(self.root).expanduser(), **options)
+            return getattr(datasets, self.name)(self.root, **options)
         except (RuntimeError, FileNotFoundError) as error:
             raise FileNotFoundError(
                 f"torchvision finds no complete {self.name} in {str(self.root)!r}: {error}"

@@ -124,6 +124,17 @@ def source_of(condition: Any) -> Any:
     return condition.source if isinstance(condition, Variable) else condition
 
 
+def one_of_each(group: Sequence[Any], found: Any) -> list[Any]:
+    """What one pass computed for a group of `together`, one for each: of one condition, ``found`` itself.
+
+    Raises:
+        TypeError: See `by_name`.
+        ValueError: See `by_name`.
+    """
+    single = not isinstance(group[0], Variable)
+    return [found] if single else [*by_name(group, found).values()]
+
+
 def by_name(wanted: Sequence[Variable], found: Any) -> dict[str, Any]:
     """What a condition of several variables computed, by variable.
 

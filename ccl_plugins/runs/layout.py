@@ -32,8 +32,14 @@ class Layout:
         """The record while its run is deleted: as long as it is here, no other file of a run counts."""
         self.metrics = folder / "metrics.json"
         """What was measured last."""
+        self.intervals = folder / "intervals.json"
+        """The 95 % intervals of `metrics`."""
+        self.validation = folder / "validation.json"
+        """What was measured last on a part of the training split."""
         self.before = folder / "before.json"
         """What was measured before training."""
+        self.history = folder / "history.csv"
+        """The scalars over the steps, where the csv logger wrote them."""
         self.weights = folder / "weights.pt"
         """The weights of a finished run."""
         self.checkpoints = folder / "checkpoints"
@@ -76,7 +82,9 @@ class Layout:
 
     def _delete_files(self) -> None:
         exported = [folder / name for folder in self.exports.values() for name in EXPORTED]
-        for file in (self.before, self.metrics, self.folder / SUMS, self.weights, *exported):
+        self.delete_measured()
+        files = (self.before, self.history, self.folder / SUMS, self.weights)
+        for file in (*files, *exported):
             file.unlink(missing_ok=True)
         self.delete_events()
         for file in self._checkpoint_files():
@@ -84,6 +92,11 @@ class Layout:
         for folder in (self.checkpoints, *self.exports.values()):
             if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
                 folder.rmdir()
+
+    def delete_measured(self) -> None:
+        """Delete what was measured after training."""
+        for file in (self.metrics, self.intervals, self.validation):
+            file.unlink(missing_ok=True)
 
     def _checkpoint_files(self) -> list[Path]:
         return [file for file in self.checkpoints.glob("*.ckpt") if not file.is_dir()]

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ccl_plugins.metadata.validation import validation_rows
 from ccl_plugins.pipeline.composition import Composition
+from ccl_plugins.protocols import Frozen
 from ccl_plugins.runs.layout import EVENTS
 from ccl_plugins.runs.origin import naming
 
@@ -14,28 +16,46 @@ if TYPE_CHECKING:
     from ccl_plugins.training.parts import Parts
 
 
-def measure(parts: Parts, composition: Composition, train: Any, test: Any) -> dict[str, float]:
-    """The metrics of built parts, by the pipeline's evaluators, on the device that holds the method.
-
-    All evaluators read the same features; without an evaluator none are computed.
-    """
+def freeze(parts: Parts, composition: Composition, *splits: Any) -> list[Frozen]:
+    """The frozen features of splits, computed on the device that holds the method."""
     from ccl_plugins.training.features import frozen_features
     from ccl_plugins.training.loader import default_workers
 
-    if not composition.built_evaluators:
-        return {}
     workers = composition.settings.workers
     if workers is None:
         workers = default_workers(1, next(parts.method.parameters()).device.type != "cpu")
+    with naming(composition):
+        return [
+            frozen_features(parts.method, split, parts.views, workers=workers) for split in splits
+        ]
+
+
+def measure(composition: Composition, train: Frozen, test: Frozen) -> dict[str, float]:
+    """The metrics of frozen features by the pipeline's evaluators, which all read the same features.
+
+    Raises:
+        ValueError: If an evaluator returns no numbers, or a metric that another one returned too.
+    """
     metrics: dict[str, float] = {}
     with naming(composition):
-        frozen = [
-            frozen_features(parts.method, split, parts.views, workers=workers)
-            for split in (train, test)
-        ]
         for evaluator in composition.built_evaluators:
-            metrics |= _checked(evaluator, evaluator(*frozen))
+            found = _checked(evaluator, evaluator(train, test))
+            if twice := sorted(metrics.keys() & found.keys()):
+                raise ValueError(
+                    f"two evaluators give {twice[0]!r}, the second is {type(evaluator).__name__}: leave one"
+                    " of them out"
+                )
+            metrics |= found
     return metrics
+
+
+def held_out(train: Frozen) -> tuple[Frozen, Frozen]:
+    """A training split in two: for training, and for validation."""
+    rows = validation_rows(len(train.features))
+    fit, held = (
+        Frozen(train.features[r], {k: v[r] for k, v in train.metadata.items()}) for r in rows
+    )
+    return fit, held
 
 
 def _checked(evaluator: Any, found: Any) -> Mapping[str, float]:

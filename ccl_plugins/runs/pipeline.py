@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.arguments import whole
+from ccl_plugins.datasets.splitting import SPLITS, check_split
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
 from ccl_plugins.files.lock import owning
 from ccl_plugins.files.messages import one_line_warnings
@@ -18,8 +19,8 @@ from ccl_plugins.pipeline.composition import Composition
 from ccl_plugins.pipeline.information import plane
 from ccl_plugins.pipeline.record import check_plugins, read_json
 from ccl_plugins.runs.layout import Layout
-from ccl_plugins.runs.measure import log, measure
-from ccl_plugins.runs.metrics import read_metrics, write_metrics
+from ccl_plugins.runs.measure import freeze, held_out, log, measure
+from ccl_plugins.runs.metrics import read_intervals, read_metrics, write_intervals, write_metrics
 from ccl_plugins.runs.train import check, prepare, train
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ccl_plugins.information.plane import Point
+    from ccl_plugins.protocols import Frozen, Table
     from ccl_plugins.training.parts import Parts
 
 
@@ -110,6 +112,7 @@ class Run:
     ) -> None:
         self.path = Path(path).expanduser()
         self.layout = Layout(self.path)
+        self._features: dict[str, Frozen] = {}
         record = self.layout.record
         if not record.is_file():
             raise FileNotFoundError(f"{self.path} holds no run: it has no {record.name}")
@@ -182,6 +185,32 @@ class Run:
                 stacklevel=3,
             )
 
+    def condition_tables(self) -> dict[str, Table]:
+        """The conditions' tables over the training split, by name, from the newest checkpoint.
+
+        A table has one row per sample, as `ccl_plugins.training.tables.Tables` holds it.  Conditions
+        that are computed in every step have none.
+
+        Raises:
+            FileNotFoundError: If the run has a condition with a table and no checkpoint.
+            DamagedCheckpoint: If no checkpoint can be read.
+        """
+        from ccl_plugins.protocols import Table
+        from ccl_plugins.training.checkpointing import OURS, by_step, newest
+        from ccl_plugins.training.tables import Tables
+
+        conditions = self.parts.conditions
+        if all(each.refresh == "batch" for each in Tables(conditions, 0).conditions.values()):
+            return {}
+        if not by_step(self.layout.checkpoints):
+            raise FileNotFoundError(
+                f"{self.path} has no checkpoint, which would hold the tables of its conditions"
+                f" {', '.join(map(repr, conditions))}"
+            )
+        _, saved = newest(self.layout.checkpoints)
+        tables = saved[OURS]["tables"]
+        return {name: Table(each["values"], each["extras"]) for name, each in tables.items()}
+
     def encode(
         self, images: Any, batch_size: int = 512, device: str | torch.device | None = None
     ) -> Tensor:
@@ -227,10 +256,41 @@ class Run:
         dataset = self.pipeline.dataset
         return dataset("train"), dataset("test")
 
+    def features(self, split: str, device: str | torch.device | None = None) -> Frozen:
+        """Backbone features of a split, un-augmented, with its metadata; computed once and then kept.
+
+        Args:
+            split: ``"train"`` or ``"test"``.
+            device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
+
+        Returns:
+            Features (N, f) float32 on the CPU, and the metadata columns as tensors.
+
+        Raises:
+            FileNotFoundError: If the run has no weights yet.
+            ValueError: For another split.
+        """
+        check_split(split)
+        if split not in self._features:
+            self._method_on(device)
+            data = self.splits[SPLITS.index(split)]
+            self._features[split] = freeze(self.parts, self.pipeline, data)[0]
+        return self._features[split]
+
     @cached_property
     def metrics(self) -> dict[str, float]:
         """The metrics measured last; empty before the first evaluation."""
         return read_metrics(self.layout.metrics)
+
+    @cached_property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """The 95 % intervals over test samples of those `metrics` that have one."""
+        return read_intervals(self.layout.intervals)
+
+    @cached_property
+    def validation(self) -> dict[str, float]:
+        """The metrics of the last `validate`; empty before the first."""
+        return read_metrics(self.layout.validation)
 
     @cached_property
     def before(self) -> dict[str, float]:
@@ -240,7 +300,34 @@ class Run:
     def evaluate(self, device: str | torch.device | None = None) -> dict[str, float]:
         """Measure the frozen features of the un-augmented data set.
 
-        The result is returned, and written to ``metrics.json`` and TensorBoard.
+        The result is returned, and written to ``metrics.json``, ``intervals.json`` and TensorBoard.
+
+        Args:
+            device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
+
+        Returns:
+            Metrics by name; those with an interval are a `ccl_plugins.protocols.Estimate`.
+
+        Raises:
+            FolderInUse: If another process trains or measures the run.
+        """
+        with owning(self.path):
+            metrics = self._measure(device, validate=False)
+            write_metrics(self.layout.metrics, metrics)
+            write_intervals(self.layout.intervals, metrics)
+            log(self.path, metrics, self.progress[0])
+        self.__dict__["metrics"] = metrics
+        self.__dict__.pop("intervals", None)
+        return metrics
+
+    def validate(self, device: str | torch.device | None = None) -> dict[str, float]:
+        """Measure as `evaluate` does, but on a part of the training split; no test sample is measured.
+
+        Evaluators are fitted to nine tenths of the training split and measured on the last tenth: every
+        tenth sample in a shuffle that is the same for all runs on a data set.  The network has seen the
+        images of both parts, so that these numbers choose between runs, and are not to be reported.
+
+        The result is returned, and written to ``validation.json``.
 
         Args:
             device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
@@ -249,12 +336,17 @@ class Run:
             FolderInUse: If another process trains or measures the run.
         """
         with owning(self.path):
-            self._method_on(device)
-            metrics = measure(self.parts, self.pipeline, *self.splits)
-            write_metrics(self.layout.metrics, metrics)
-            log(self.path, metrics, self.progress[0])
-        self.__dict__["metrics"] = metrics
+            metrics = self._measure(device, validate=True)
+            write_metrics(self.layout.validation, metrics)
+        self.__dict__["validation"] = metrics
         return metrics
+
+    def _measure(self, device: str | torch.device | None, *, validate: bool) -> dict[str, float]:
+        if not self.pipeline.built_evaluators:
+            return {}
+        train = self.features("train", device)
+        train, test = held_out(train) if validate else (train, self.features("test", device))
+        return measure(self.pipeline, train, test)
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"

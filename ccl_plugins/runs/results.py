@@ -1,16 +1,24 @@
-"""The results of several runs side by side: seeds of one configuration together, each before and after."""
+"""The results of several runs side by side: seeds of one configuration together, each before and after.
+
+Two configurations are compared seed by seed: runs of one seed begin with the same weights and see the same
+samples, so that their differences vary less than the runs do.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ccl_plugins.pipeline.changes import FREE
+
+ALPHA = 0.05
+"""Differences with a smaller p are called unlikely to be luck."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +31,7 @@ class Result:
         after: The metrics of its weights.
         state: Why there are no results of a finished run, as "step 12 of 150"; empty if there are.
         record: Its record; runs whose records differ in the seed alone are one configuration.
+        intervals: Of metrics after training, the ends of the interval over test samples.
     """
 
     path: Path
@@ -30,32 +39,95 @@ class Result:
     after: Mapping[str, float] = field(default_factory=dict)
     state: str = ""
     record: Mapping[str, Any] = field(default_factory=dict)
+    intervals: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    @property
+    def seed(self) -> Any:
+        """The seed of its training; None without a record."""
+        return self.record.get("fit", {}).get("seed")
+
+
+@dataclass(frozen=True)
+class Paired:
+    """The mean difference of a metric between configurations, over the seeds that both have.
+
+    Args:
+        n: The number of these seeds.
+        difference: The mean of second - first; None without a common seed.
+        deviation: The standard deviation (n - 1) of the differences; None for fewer than two.
+        p: How often a mean difference of this size or more would appear by luck, by a paired t-test; None
+            where the test is undefined.
+        note: Why there is no p; empty if there is.
+    """
+
+    n: int
+    difference: float | None = None
+    deviation: float | None = None
+    p: float | None = None
+    note: str = ""
+
+
+def paired(first: Mapping[Any, float], second: Mapping[Any, float]) -> Paired:
+    """Compare two configurations by the values of a metric, given by seed.
+
+    Source:
+        Student, The Probable Error of a Mean (1908), through `scipy.stats.ttest_rel`.
+    """
+    from scipy.stats import ttest_rel
+
+    seeds = [seed for seed in first if seed is not None and seed in second]
+    pairs = [(first[seed], second[seed]) for seed in seeds]
+    if not all(map(math.isfinite, (value for pair in pairs for value in pair))):
+        return Paired(len(seeds), note="not finite with every seed")
+    a, b = [x for x, _ in pairs], [y for _, y in pairs]
+    n = len(seeds)
+    if n == 0:
+        return Paired(0, note="no seed in common")
+    difference = statistics.fmean(y - x for x, y in zip(a, b, strict=True))
+    if n == 1:
+        return Paired(1, difference, note="one seed in common")
+    deviation = statistics.stdev([y - x for x, y in zip(a, b, strict=True)])
+    # Below the rounding of the values the test would divide by nothing.
+    if deviation <= 1e-12 * max(1e-300, *map(abs, (*a, *b))):
+        return Paired(n, difference, 0.0, note="the same difference with every seed")
+    return Paired(n, difference, deviation, float(ttest_rel(b, a).pvalue))
+
+
+def visible(n: int) -> float:
+    """The least mean difference, in deviations of the differences, with p below `ALPHA` for n seeds."""
+    from scipy.stats import t
+
+    return float(t.ppf(1 - ALPHA / 2, n - 1)) / math.sqrt(n)
 
 
 def compare(results: Iterable[Result]) -> list[dict[str, Any]]:
     """One row for each metric and configuration, metrics together; then runs without any metric.
 
     Finished runs that differ in the seed alone share a row with the means and the standard deviations
-    (n - 1) over the seeds, which are None for a single run.
+    (n - 1) over the seeds, which are None for a single run; ``interval`` is then the interval over test
+    samples.  ``test`` has the members of `Paired`, and in ``against`` the run that the row is compared
+    with: the first finished one of the same data set that has the metric.
     """
-    groups = _configurations(list(results))
+    groups = configurations(list(results))
     names = dict.fromkeys(
         name for group in groups for each in group for name in (*each.before, *each.after)
     )
     rows = [
-        _row(name, group)
+        _row(name, group, groups)
         for name in names
         for group in groups
         if any(name in each.before or name in each.after for each in group)
     ]
     empty = [group for group in groups if not (group[0].before or group[0].after)]
-    return rows + [_row(None, group) for group in empty]
+    return rows + [_row(None, group, groups) for group in empty]
 
 
-def _row(metric: str | None, group: Sequence[Result]) -> dict[str, Any]:
+def _row(
+    metric: str | None, group: Sequence[Result], groups: Sequence[Sequence[Result]]
+) -> dict[str, Any]:
     row: dict[str, Any] = {
         "metric": metric,
-        "run": _name([each.path for each in group]),
+        "run": name_of(group),
         "n": len(group),
     }
     for time in ("before", "after"):
@@ -63,12 +135,29 @@ def _row(metric: str | None, group: Sequence[Result]) -> dict[str, Any]:
         whole = len(values) == len(group)
         row[time] = statistics.fmean(values) if whole else None
         row[f"{time}_deviation"] = statistics.stdev(values) if whole and len(values) > 1 else None
+    interval = group[0].intervals.get(metric) if metric and len(group) == 1 else None
+    row["interval"] = None if interval is None else [*interval]
+    row["test"] = None
+    against = next((g for g in groups if metric and _comparable(g, group, metric)), group)
+    if metric and against is not group and not group[0].state:
+        test = paired(values_of(against, metric), values_of(group, metric))
+        row["test"] = {"against": name_of(against), **asdict(test)}
     row["state"] = group[0].state
     row["runs"] = [str(each.path) for each in group]
     return row
 
 
-def _configurations(results: Sequence[Result]) -> list[list[Result]]:
+def _comparable(first: Sequence[Result], group: Sequence[Result], metric: str) -> bool:
+    same = first[0].record.get("dataset") == group[0].record.get("dataset")
+    return same and not first[0].state and bool(values_of(first, metric))
+
+
+def values_of(group: Iterable[Result], metric: str) -> dict[Any, float]:
+    """A metric after training by seed."""
+    return {each.seed: each.after[metric] for each in group if metric in each.after}
+
+
+def configurations(results: Sequence[Result]) -> list[list[Result]]:
     """Finished runs of one configuration with different seeds together, the others alone, in order."""
     groups: dict[Any, list[Result]] = {}
     for i, each in enumerate(results):
@@ -86,7 +175,7 @@ def _configurations(results: Sequence[Result]) -> list[list[Result]]:
 
 
 def _seeds_differ(group: Sequence[Result]) -> bool:
-    seeds = [each.record.get("fit", {}).get("seed") for each in group]
+    seeds = [each.seed for each in group]
     return len(set(seeds)) == len(seeds)
 
 
@@ -101,9 +190,9 @@ def _configuration(record: Mapping[str, Any]) -> str:
     return json.dumps({**rest, "fit": fit}, sort_keys=True)
 
 
-def _name(paths: Sequence[Path]) -> str:
+def name_of(group: Iterable[Result]) -> str:
     """The path of a run, or what those of several begin with and a star: ``runs/fair-seed-*``."""
-    names = [str(path) for path in paths]
+    names = [str(each.path) for each in group]
     if len(names) == 1:
         return names[0]
     begin = os.path.commonprefix(names)  # noqa: RUF071 - of characters, not of folders

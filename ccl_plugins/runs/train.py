@@ -20,7 +20,7 @@ from ccl_plugins.pipeline.composition import Composition
 from ccl_plugins.pipeline.record import check_plugins, read_json, versions_of, write_json
 from ccl_plugins.pipeline.requirements import check_columns, check_method
 from ccl_plugins.runs.layout import Layout
-from ccl_plugins.runs.measure import log, measure
+from ccl_plugins.runs.measure import freeze, log, measure
 from ccl_plugins.runs.metrics import write_metrics
 from ccl_plugins.runs.origin import naming
 
@@ -119,7 +119,7 @@ def check(
         if not resume:
             _check_free(layout, overwrite)
     seen = _checkpoints(layout) if resume else ()
-    point = _resume_point(pipeline, layout) if resume else None
+    point = _resume_point(pipeline, layout, seen) if resume else None
     return Plan(pipeline, layout, resume, overwrite, point, seen)
 
 
@@ -144,15 +144,16 @@ def _checkpoints(layout: Layout) -> tuple[Path, ...]:
     return tuple(by_step(layout.checkpoints))
 
 
-def _resume_point(pipeline: Composition, layout: Layout) -> ResumePoint | None:
+def _resume_point(
+    pipeline: Composition, layout: Layout, checkpoints: tuple[Path, ...]
+) -> ResumePoint | None:
     """The checkpoint from which a folder's run can be continued as this pipeline."""
-    from ccl_plugins.training.checkpointing import by_step
     from ccl_plugins.training.resume_point import ResumePoint
 
     _check_free(layout, overwrite=True)
     if layout.overwritten.exists():
         return None  # what is left of that run is deleted before this one begins
-    point = ResumePoint.newest(layout.checkpoints) if by_step(layout.checkpoints) else None
+    point = ResumePoint.newest(layout.checkpoints) if checkpoints else None
     if point is None and layout.weights.exists():
         raise RunExists(
             f"{layout.weights} is of a finished run, which has no checkpoint to continue from"
@@ -292,7 +293,7 @@ def _begin(prepared: Prepared) -> None:
             layout.delete()  # what is left of a run that was killed before its first checkpoint
     layout.delete_partial()
     if not _is_finished(plan):
-        layout.metrics.unlink(missing_ok=True)  # of older weights
+        layout.delete_measured()  # of older weights
     write_json(layout.record, prepared.record)
 
 
@@ -309,10 +310,12 @@ def _measure_before(prepared: Prepared) -> dict[str, float]:
     from ccl_plugins.training.randomness import undisturbed
 
     parts, pipeline = prepared.parts, prepared.plan.pipeline
+    if not pipeline.built_evaluators:
+        return {}
     parts.method.to(accelerator())
     try:
         with undisturbed(), until_begun():
-            return measure(parts, pipeline, *prepared.splits)
+            return measure(pipeline, *freeze(parts, pipeline, *prepared.splits))
     except CannotBegin as error:
         if not pipeline.evaluates_by_default:
             raise

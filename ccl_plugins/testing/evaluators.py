@@ -37,7 +37,7 @@ def check_metrics_are_named_numbers(subject: Subject) -> None:
     """An evaluator must return one or more finite floats by name, as ``"linear/top1"``."""
     metrics = subject.build()(*splits())
     named = all(isinstance(k, str) and all(k.partition("/")[::2]) for k in metrics)
-    numbers = all(type(v) is float and math.isfinite(v) for v in metrics.values())
+    numbers = all(isinstance(v, float) and math.isfinite(v) for v in metrics.values())
     require(bool(metrics) and named and numbers, f"it returned {metrics}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -90,6 +90,21 @@ def collate(samples: Sequence[Augmented]) -> Batch:
     index = torch.tensor([indices for _, indices in samples])
     views = [torch.stack(view) for view in zip(*(views for views, _ in samples), strict=True)]
     return Batch(views, index.squeeze(1) if index.shape[1] == 1 else index)
+
+
+def read_batch(
+    dataset: Dataset[Any], keys: list[Any], collate_fn: Callable[..., Any], workers: int | None
+) -> Any:
+    """One batch of a data set before training, by its keys; ``workers`` as in `FitSettings`."""
+    (batch,) = DataLoader(
+        dataset,
+        batch_sampler=[keys],
+        collate_fn=collate_fn,
+        # Files that a data set opens when it is first read may not be shared with the workers.
+        num_workers=0 if workers == 0 else 1,
+        generator=torch.Generator(),
+    )
+    return batch
 
 
 class Loader:

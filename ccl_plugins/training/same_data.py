@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ccl_plugins.files.fingerprints import differences, of_data, of_image
 from ccl_plugins.protocols import Table
+from ccl_plugins.training.loader import read_batch
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
 from ccl_plugins.training.resume_point import ResumePoint
@@ -32,14 +33,7 @@ def fingerprint(split: Any, workers: int | None = None) -> dict[str, Any]:
     """
 
     def read(indices: list[int]) -> list[str]:
-        (found,) = torch.utils.data.DataLoader(
-            _Contents(split),
-            batch_sampler=[indices],
-            collate_fn=list,
-            # Files that a data set opens when it is first read may not be shared with the workers.
-            num_workers=0 if workers == 0 else 1,
-            generator=torch.Generator(),
-        )
+        found: list[str] = read_batch(_Contents(split), indices, list, workers)
         return found
 
     return of_data(split, read)

@@ -14,7 +14,7 @@ from torch import Tensor
 from ccl_plugins.arguments import one_of
 from ccl_plugins.metadata.fitted import TableSummary, summarize
 from ccl_plugins.metadata.values import check_policy, check_values, missing_rows
-from ccl_plugins.metadata.variables import by_name, source_of, together, variables
+from ccl_plugins.metadata.variables import one_of_each, source_of, together, variables
 from ccl_plugins.protocols import (
     Condition,
     Embedded,
@@ -137,8 +137,8 @@ class Tables:
         with undisturbed(), torch.no_grad():
             seed_cpu(mix(self.seed, epoch, list(self.conditions).index(first)))
             fitted = source.fit(split, given, before)
-        found = [fitted] if source is group[0] else by_name(group, fitted).values()
-        return {name: self._checked(name, each) for name, each in zip(names, found, strict=True)}
+        found = zip(names, one_of_each(group, fitted), strict=True)
+        return {name: self._checked(name, each) for name, each in found}
 
     def _checked(self, name: str, fitted: Any) -> Table:
         condition = self.conditions[name]
@@ -217,10 +217,8 @@ class Tables:
         with torch.no_grad():
             for names in together(now):
                 group = [now[name] for name in names]
-                source = source_of(group[0])
-                values = source(embedded)
-                several = [values] if source is group[0] else by_name(group, values).values()
-                found |= zip(names, several, strict=True)
+                computed = source_of(group[0])(embedded)
+                found |= zip(names, one_of_each(group, computed), strict=True)
         u, n = embedded.projections.shape[:2]
         for name, each in found.items():
             check_observed(name, now[name], each, u, n)

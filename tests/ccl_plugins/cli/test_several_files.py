@@ -40,8 +40,8 @@ def train(*words):
 
 
 def rows(text):
-    """The rows of a printed table, as their cells by heading."""
-    head, *lines = text.splitlines()
+    """The rows of a printed table, as their cells by heading, without the notes below it."""
+    head, *lines = text.partition("\n\n")[0].splitlines()
     names = list(re.finditer(r"\S+", head))
     ends = [name.start() for name in names[1:]] + [None]
     return [

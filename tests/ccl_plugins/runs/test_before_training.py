@@ -20,7 +20,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
 from ccl_plugins.evaluators import KNN
-from ccl_plugins.runs.measure import measure
+from ccl_plugins.runs.measure import freeze, measure
 from ccl_plugins.runs.train import RunInterrupted
 from ccl_plugins.training.randomness import seed_everything
 
@@ -59,7 +59,7 @@ def test_every_run_measures_its_backbone_before_training(pipeline):
     run = pipeline.fit(out="run", progress=False, epochs=2)
     seed_everything(3)
     untrained = pipeline.build()
-    assert run.before == measure(untrained, pipeline, *run.splits)
+    assert run.before == measure(pipeline, *freeze(untrained, pipeline, *run.splits))
     assert json.loads(Path("run/before.json").read_text()) == run.before
     after = run.evaluate()
     assert set(after) == {"knn/top1"}
@@ -152,4 +152,4 @@ def test_a_pretrained_backbone_is_measured_with_its_weights(tmp_path):
         out=tmp_path / "run", progress=False
     )
     untrained = run.pipeline.build()  # its heads are drawn anew, and no evaluator sees them
-    assert measure(untrained, run.pipeline, *run.splits) == run.before
+    assert measure(run.pipeline, *freeze(untrained, run.pipeline, *run.splits)) == run.before

@@ -1,0 +1,136 @@
+"""What a run measures: features once for all evaluators, intervals, and a part of train to choose on."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+
+import pytest
+import torch
+from support.vector_pipeline import ROWS, make_pipeline
+
+import ccl_plugins as ccl
+from ccl_plugins.metadata.validation import validation_rows
+from ccl_plugins.protocols import Estimate, Frozen
+from ccl_plugins.runs import Run
+from ccl_plugins.runs.measure import held_out
+from ccl_plugins.training import features
+
+
+class Halves:
+    """Metrics with and without an interval, and the sizes of the splits."""
+
+    def __call__(self, train, test):
+        sizes = {"size/train": len(train.features), "size/test": len(test.features)}
+        return {"half/mean": Estimate(0.5, 0.25, 0.75), **sizes}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    pipeline = make_pipeline(epochs=1)
+    pipeline = ccl.Pipeline(
+        **pipeline.choices, evaluate=["knn", Halves()], fit=pipeline.settings.to_dict()
+    )
+    return pipeline.fit(out=tmp_path_factory.mktemp("runs") / "run", progress=False)
+
+
+def again(run):
+    return Run(run.path, run.pipeline)
+
+
+def test_features_are_extracted_once_for_all(run, monkeypatch):
+    run, calls, extract = again(run), [], features.frozen_features
+
+    def counting(method, split, *args, **options):
+        calls.append(len(split))
+        return extract(method, split, *args, **options)
+
+    monkeypatch.setattr(features, "frozen_features", counting)
+    found = run.features("train")
+    run.evaluate()
+    run.validate()
+    run.evaluate()
+    assert calls == [32, 32], "one of each split"
+    assert run.features("train") is found
+    assert found.features.dtype == torch.float32
+    assert found.features.shape == (32, 8)
+    torch.testing.assert_close(found.features, run.encode(ROWS["features"]))
+    torch.testing.assert_close(found.metadata["label"], ROWS["label"])
+    with pytest.raises(ValueError, match="split must be one of 'train', 'test', not 'val'"):
+        run.features("val")
+
+
+def test_metrics_are_plain_numbers_and_their_intervals_lie_beside_them(run):
+    metrics = run.evaluate()
+    assert isinstance(metrics["half/mean"], Estimate)
+    assert run.intervals["half/mean"] == (0.25, 0.75)
+    assert json.loads(run.layout.metrics.read_text())["half/mean"] == 0.5
+    assert json.loads(run.layout.intervals.read_text())["half/mean"] == [0.25, 0.75]
+    assert again(run).intervals == run.intervals
+    assert again(run).metrics == metrics
+
+
+def test_intervals_with_a_wrong_number_are_named_and_not_used(run):
+    run.evaluate()
+    text = run.layout.intervals.read_text()
+    run.layout.intervals.write_text(text.replace("0.75", "0.95"))
+    with pytest.warns(UserWarning, match=r"intervals\.json is damaged"):
+        assert again(run).intervals == {}
+    (run.path / "SHA256SUMS").unlink()
+    run.layout.intervals.write_text('{"half/mean": [1, "2"]}')
+    with pytest.warns(UserWarning, match=r"must hold two numbers by name, not .*half/mean"):
+        assert again(run).intervals == {}
+
+
+def test_a_validation_measures_a_part_of_train_that_evaluators_were_not_fitted_to(run):
+    found = run.validate()
+    assert (found["size/train"], found["size/test"]) == (28, 4)
+    assert json.loads(run.layout.validation.read_text()) == found
+    assert again(run).validation == found
+    train = run.features("train")
+    fit, held = held_out(train)
+    rows, held_rows = validation_rows(32)
+    assert sorted([*rows.tolist(), *held_rows.tolist()]) == list(range(32))
+    torch.testing.assert_close(held.features, train.features[held_rows])
+    torch.testing.assert_close(fit.metadata["label"], train.metadata["label"][rows])
+
+
+def test_the_validation_part_has_all_classes_where_rows_repeat_them_in_turn():
+    _, held = validation_rows(1437)
+    assert len(held) == 144
+    assert held.equal(validation_rows(1437)[1])
+    assert (held % 10).unique().tolist() == list(range(10))
+    with pytest.raises(ValueError, match="two training samples or more, there are 1"):
+        validation_rows(1)
+
+
+def test_weights_trained_further_have_no_older_measurements(tmp_path):
+    pipeline = make_pipeline(epochs=1)
+    run = pipeline.fit(out=tmp_path / "run", progress=False)
+    run.evaluate()
+    run.validate()
+    run = pipeline.fit(out=run.path, resume=True, progress=False, epochs=2)
+    assert (run.metrics, run.intervals, run.validation) == ({}, {}, {})
+    run.evaluate()
+    run.validate()
+    run.layout.delete()
+    assert [*run.path.glob("*.json")] == []
+
+
+def test_two_evaluators_that_give_the_same_metric_are_refused(tmp_path):
+    choices = make_pipeline().choices
+    twice = [ccl.evaluator("knn", k=3), ccl.evaluator("knn", k=5)]
+    pipeline = ccl.Pipeline(**choices, evaluate=twice, fit={"epochs": 1, "workers": 0})
+    with pytest.raises(ValueError, match="two evaluators give 'knn/top1', the second is KNN"):
+        pipeline.fit(out=tmp_path / "run", progress=False)
+
+
+def test_an_estimate_is_a_float_with_an_interval():
+    value = Estimate(0.5, 0.25, 0.75)
+    assert value == 0.5
+    assert type(value + 1) is float
+    for same in (copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
+        assert (same, same.low, same.high) == (0.5, 0.25, 0.75)
+    assert json.dumps(value) == "0.5"
+    assert isinstance(Frozen(torch.zeros(1, 1), {}), Frozen)
