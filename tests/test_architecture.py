@@ -20,6 +20,7 @@ LAYERS = (
     ("kernels", "conditions", "views", "backbones", "datasets", "evaluators"),
     ("objectives", "samplers", "methods"),
     ("training",),
+    ("monitors",),
     ("pipeline",),
     ("runs",),
     ("cli", "testing", "scaffold"),
@@ -34,7 +35,7 @@ ENGINE = {
 }
 """Beside the layers: the doors to the registry, and what of the package they import."""
 
-ENGINE_FROM = 6
+ENGINE_FROM = 7
 """The first of the layers that may use the doors: what stands before works without a registry."""
 
 NEIGHBORS = {

@@ -29,7 +29,7 @@ from ccl_plugins.training.monitor import publish
 SAMPLES = 65536
 """The most samples before a measurement that are looked at, since features change meanwhile."""
 
-BATCHES = 4
+BATCHES = 2
 """The batches before a measurement whose geometry is averaged."""
 
 ROWS = 2048
@@ -60,6 +60,8 @@ class Monitors(Callback):
     def __init__(self, settings: MonitorSettings, costs: Costs) -> None:
         self.settings, self.costs = settings, costs
         self.measures = set(settings.measures)
+        self.probes: Probes | None = None
+        """The probes, once training has started."""
         self.due = 0
         """After how many batches of the run the next measurement is taken."""
         self._begin = 0
@@ -81,9 +83,10 @@ class Monitors(Callback):
         self._last = self._length * settings.epochs
         types = module.parts.dataset.schema()
         self.readings = Readings(module.tables, module.split, types, module.device)
-        self._most = min(-(-SAMPLES // settings.batch_size), self._length)
         self._plan(module.consumed.batches)
-        passes = min(self._most, self.due - self._begin) * settings.batch_size / size
+        steps = self.settings.every_steps or self._length
+        self._most = min(-(-SAMPLES // settings.batch_size), self._length, steps * self._accumulate)
+        passes = self._most * settings.batch_size / size
         self.probes = Probes(self.measures, self.readings, size, passes, self.costs)
         self._load(module.device)
 
@@ -122,7 +125,7 @@ class Monitors(Callback):
         pairs, device = pl_module.pairs, pl_module.device
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
             self._restart_if_refreshed(pl_module.tables.epochs)
-            if pairs.features is not None:
+            if self.probes is not None:
                 self.probes.see(pairs.features[0].detach(), self._index, batch)
             if "rankme" in self.measures:
                 with self.costs.measuring("rankme", device):
@@ -181,7 +184,8 @@ class Monitors(Callback):
         self._plan(pl_module.consumed.batches)
 
     def _measured(self, module: Any) -> Iterator[tuple[str, float]]:
-        yield from self.probes.read().items()
+        if self.probes is not None:
+            yield from self.probes.read().items()
         exact = exact_type(module.device)
         if self._embeddings is not None:
             with self.costs.measuring("rankme", module.device):
@@ -216,23 +220,29 @@ class Monitors(Callback):
                 both = ~missing_rows(ids, "categorical") & (target >= 0)
                 levels = [*points(name, ids[both], target[both])] if both.any() else []
                 about = [each.information for each in levels]
-                self._informed[name] = ids, {
-                    word: sum(getattr(each, attribute) for each in about) / len(about)
-                    for word, attribute in (
-                        ("mutual_information", "mutual"),
-                        ("conditional_entropy", "conditional_entropy"),
-                    )
-                    if about
-                }
+                self._informed[name] = (
+                    ids,
+                    {
+                        word: sum(getattr(each, attribute) for each in about) / len(about)
+                        for word, attribute in (
+                            ("mutual_information", "mutual"),
+                            ("conditional_entropy", "conditional_entropy"),
+                        )
+                        if about
+                    },
+                )
             yield from ((f"{name}/{k}", v) for k, v in self._informed[name][1].items())
 
     def _clear(self) -> None:
-        self.probes.clear()
+        if self.probes is not None:
+            self.probes.clear()
         self._embeddings = self._same_label = None
         self._geometry, self._kernels = [], {}
 
     def state_dict(self) -> dict[str, Any]:
         """What was seen of an unfinished interval, by all processes; called by all of them."""
+        if self.probes is None:
+            return {}
         sums = {"embeddings": self._embeddings, "same_label": self._same_label}
         return {
             "settings": self.settings.to_dict(),
@@ -250,7 +260,9 @@ class Monitors(Callback):
     def _load(self, device: torch.device) -> None:
         """Continue the interval of a checkpoint, unless it was another with other settings."""
         state, self._restored = self._restored, {}
-        if not state or (state["settings"], state["due"]) != (self.settings.to_dict(), self.due):
+        if not state or self.probes is None:
+            return
+        if (state["settings"], state["due"]) != (self.settings.to_dict(), self.due):
             return
         self._epochs = dict(state["epochs"])
         self.probes.load_state_dict(state["probes"])

@@ -11,10 +11,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
 
-from ccl_plugins.training.monitor import publish
-
-SHARE = "costs/monitors"
-"""The name under which other callbacks find the monitors' share of the time."""
+from ccl_plugins.training.monitor import COSTS, publish
 
 
 class Costs(Callback):
@@ -64,7 +61,7 @@ class Costs(Callback):
         """Stop the clock, and tell other callbacks the monitors' share."""
         self.stop()
         if self.monitors:
-            publish(trainer, {SHARE: self.share})
+            publish(trainer, {COSTS: self.share})
 
     def on_exception(self, trainer: pl.Trainer, pl_module: Any, exception: BaseException) -> None:
         """Stop the clock."""

@@ -14,6 +14,9 @@ from torch import Tensor
 PENALTIES = [10.0 ** (power / 2) for power in range(-16, 9)]
 """Weights of the penalty that are compared, relative to the mean variance of the features."""
 
+MOST_FREE = 0.9
+"""The most free parameters for each sample that a penalty may leave."""
+
 
 @dataclass(frozen=True)
 class Moments:
@@ -33,7 +36,7 @@ class Moments:
 
     @property
     def width(self) -> int:
-        """f."""
+        """F."""
         return len(self.first) - 1
 
     def targets(self, columns: slice) -> Moments:
@@ -111,7 +114,9 @@ def least_squares(found: Moments, eigen: tuple[Tensor, Tensor] | None = None) ->
     # Of the residuals: each direction explains b² (λ + 2 reg) / (λ + reg)².
     residuals = (spread - (energy * (values + 2 * reg) / kept.square()).sum(1)).clamp_min(0)
     free = 1 + (values / kept).sum(1)
-    score = residuals / (1 - free / n).clamp_min(1e-6).square()
+    # With about as many free parameters as samples, both are 0 but for rounding.
+    trusted = free < MOST_FREE * n
+    score = torch.where(trusted, residuals / (1 - free / n).square(), torch.inf)
     best = int(score.argmin())
     weight = vectors @ (rotated / kept[best, :, None])
     return Linear(weight, y_mean - x_mean @ weight, PENALTIES[best])

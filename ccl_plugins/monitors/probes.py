@@ -113,7 +113,7 @@ class Probes:
                 sums = dict(zip(self.sums, ranks.summed([*self.sums.values()]), strict=True))
                 if not all(bool(each.isfinite().all()) for each in sums.values()):
                     return {}
-                linear, found = self._solve(sums)
+                linear, found = self.solve(sums)
         if not self.measures & {"linear", "knn"}:
             return found
         x, index = self.banks["held"].read()
@@ -130,8 +130,8 @@ class Probes:
                 scores += self._neighbors(x, values)
         return {**found, **_means(scores)}
 
-    def _solve(self, sums: Mapping[str, Tensor]) -> tuple[dict[Variable, Any], dict[str, float]]:
-        """The linear probes, and the effective rank."""
+    def solve(self, sums: Mapping[str, Tensor]) -> tuple[dict[Variable, Any], dict[str, float]]:
+        """The linear probes, from the sums of all processes, and the effective rank."""
         linear: dict[Variable, Any] = {}
         found: dict[str, float] = {}
         for i, group in enumerate(self.groups):

@@ -59,7 +59,9 @@ class MonitorSettings:
                 raise ValueError(f"monitor has no measure {name!r}{_suggest(name)}")
         object.__setattr__(self, "measures", [n for n in MEASURES if n in self.measures])
         if not self.measures:
-            raise ValueError('monitor measures must name one or more; monitor = "off" measures none')
+            raise ValueError(
+                'monitor measures must name one or more; monitor = "off" measures none'
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Every setting as plain data."""

@@ -63,7 +63,7 @@ class Variable:
         return (columns - self.center.to(dtype)) / self.scale.to(dtype)
 
     def targets(self, values: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """What a linear probe is fitted to, (n, width), 0 without a value; and (n,) whether there is one."""
+        """(n, width) what a linear probe is fitted to, 0 without a value; (n,) whether there is one."""
         if self.classes is not None:
             ids = self.ids(values)
             places = torch.arange(self.width, device=ids.device)

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ccl_plugins.pipeline.changes import FREE
+from ccl_plugins.pipeline.changes import FREE, FREE_TABLES
 
 ALPHA = 0.05
 """Differences with a smaller p are called unlikely to be luck."""
@@ -186,7 +186,7 @@ def _configuration(record: Mapping[str, Any]) -> str:
         for name, value in record.get("fit", {}).items()
         if name != "seed" and f"fit.{name}" not in FREE
     }
-    rest = {name: value for name, value in record.items() if name not in ("fit", "callbacks")}
+    rest = {name: value for name, value in record.items() if name not in ("fit", *FREE_TABLES)}
     return json.dumps({**rest, "fit": fit}, sort_keys=True)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from pytorch_lightning.callbacks import TQDMProgressBar
 from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm
 
-from ccl_plugins.training.monitor import Monitor
+from ccl_plugins.training.monitor import COSTS, PROBE, Monitor
 
 SECONDS_BETWEEN_LINES = 30.0
 
@@ -79,6 +79,7 @@ class Progress(TQDMProgressBar):
         words = [f"step {step} of {total}"]
         if "loss" in self.trainer.callback_metrics:
             words.append(f"loss {self.trainer.callback_metrics['loss']:.4g}")
+        words += self._probe()
         if step > first:
             rate = (step - first) / max(now - since, 1e-9)
             words.append(f"{rate:.1f} steps/s" if rate >= 1 else f"{1 / rate:.1f} s/step")
@@ -86,6 +87,9 @@ class Progress(TQDMProgressBar):
                 words.append(f"{clock((total - step) / rate)} left")
         if ended:
             words.append(f"{'done in' if step >= total else 'ended after'} {clock(now - since)}")
+            if COSTS in self.trainer.callback_metrics:
+                share = float(self.trainer.callback_metrics[COSTS])
+                words.append(f"{share:.1%} of it for monitors")
         print(", ".join(words), file=sys.stderr, flush=True)
 
     @property
@@ -101,7 +105,13 @@ class Progress(TQDMProgressBar):
         latest = self.monitor.latest
         if not latest:
             return ""
-        return f"loss {latest['loss']:.4f}  {latest['images_per_second']:,.0f} images/s"
+        speed = f"{latest['images_per_second']:,.0f} images/s"
+        return "  ".join([f"loss {latest['loss']:.4f}", *self._probe(), speed])
+
+    def _probe(self) -> list[str]:
+        """The latest accuracy of the label's online probe, if it is measured."""
+        found = self.trainer.callback_metrics.get(PROBE)
+        return [] if found is None else [f"label probe {float(found):.3f}"]
 
 
 def clock(seconds: float) -> str:
