@@ -100,6 +100,13 @@ class Estimate(float):
         return Estimate, (float(self), self.low, self.high)
 
 
+class UndefinedMetric(ValueError):
+    """A metric that the samples do not define, such as the recall of a class without a sample.
+
+    An evaluator raises it, and a run then warns and leaves the evaluator's metrics out.
+    """
+
+
 @dataclass(frozen=True)
 class Sizes:
     """The sizes of a run, as an objective's ``setup`` gets them.
@@ -341,7 +348,11 @@ class Evaluator(Protocol):
     """A measurement on frozen features.  It may also satisfy `SupportsColumns`."""
 
     def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
-        """Metrics by name, as ``"linear/top1"``; an `Estimate` has an interval too."""
+        """Metrics by name, as ``"linear/top1"``; an `Estimate` has an interval too.
+
+        Raises:
+            UndefinedMetric: If the samples do not define a metric.
+        """
 
 
 class ComposedPipeline(Protocol):

@@ -56,6 +56,8 @@ BASES = {
     "MomentumEncoder",
     "Scalar",
     "ScalarAttribute",
+    "estimate",
+    "mean",
     "mlp_head",
 }
 """Exported beside the components, for authors to build on."""

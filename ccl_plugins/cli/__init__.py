@@ -12,12 +12,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from ccl_plugins._engine import engine
-from ccl_plugins.cli import check, doctor, evaluate, export, info, information, list, new, train
+from ccl_plugins.cli import (
+    check,
+    doctor,
+    evaluate,
+    export,
+    info,
+    information,
+    list,
+    new,
+    report,
+    train,
+)
 from ccl_plugins.cli.commands import Mistake, message
 from ccl_plugins.files.messages import is_first_by_launcher, one_line_warnings
 from ccl_plugins.kinds import registry
 
-COMMANDS = (list, info, doctor, train, evaluate, check, export, information, new)
+COMMANDS = (list, info, doctor, train, evaluate, report, check, export, information, new)
 """The modules of the commands, in the order of the help."""
 
 

@@ -79,12 +79,14 @@ def _notes(tests: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _columns(row: dict[str, Any]) -> dict[str, Any]:
+    from ccl_plugins.runs.results import spread
+
     return {
         "metric": row["metric"] or "",
         "run": row["run"],
         "n": row["n"] if row["n"] > 1 else None,
-        "before": _spread(row["before"], row["before_deviation"]),
-        "after": _spread(row["after"], row["after_deviation"], row["interval"]),
+        "before": spread(row["before"], row["before_deviation"]),
+        "after": spread(row["after"], row["after_deviation"], row["interval"]),
         "difference": _difference(row["test"]),
         "state": row["state"],
     }
@@ -95,13 +97,3 @@ def _difference(test: Mapping[str, Any] | None) -> str:
         return ""
     p = "" if test["p"] is None else f" (p {test['p']:.2g})"
     return f"{test['difference']:+.3g}{p}"
-
-
-def _spread(
-    mean: float | None, deviation: float | None, interval: Sequence[float] | None = None
-) -> str:
-    if mean is None:
-        return ""
-    if interval is not None:
-        return f"{mean:.4g} [{interval[0]:.4g}, {interval[1]:.4g}]"
-    return f"{mean:.4g}" if deviation is None else f"{mean:.4g} ± {deviation:.2g}"

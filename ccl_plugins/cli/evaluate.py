@@ -62,11 +62,9 @@ def opened(folder: str | Path) -> Run:
 
 def measured(run: Run, file: str = "") -> Result:
     """Evaluate a run; errors of reading its weights and data are mistakes of the user, in ``file``."""
-    from ccl_plugins.runs.results import Result
+    from ccl_plugins.runs.results import result_of
 
     with reporting_mistakes(file):
         _ = run.parts, run.splits
-    after = run.evaluate()
-    step, total = run.progress
-    state = "" if step >= total else f"step {step} of {total}"
-    return Result(run.path, run.before, after, state, run.record)
+    run.evaluate()
+    return result_of(run)

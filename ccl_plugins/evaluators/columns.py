@@ -7,9 +7,10 @@ import logging
 import torch
 from torch import Tensor
 
+from ccl_plugins.evaluators.intervals import mean
 from ccl_plugins.files.tables import choose
 from ccl_plugins.metadata.values import missing_rows
-from ccl_plugins.protocols import Frozen, ValueType
+from ccl_plugins.protocols import Frozen, UndefinedMetric, ValueType
 
 logger = logging.getLogger(__name__)
 
@@ -17,10 +18,29 @@ LARGEST = 1e18
 """The largest feature: squares of larger ones do not fit into a float32."""
 
 
+def named(name: str, column: str, *, main: str = "label") -> str:
+    """What the names of metrics begin with: ``"name"``, or ``"name-column"`` if not of the main column."""
+    return name if column == main else f"{name}-{column}"
+
+
 def top1(name: str, column: str, predicted: Tensor, ids: Tensor) -> dict[str, float]:
     """The fraction of right predictions: ``"name/top1"``, or ``"name-column/top1"`` if not of the label."""
-    prefix = name if column == "label" else f"{name}-{column}"
-    return {f"{prefix}/top1": (predicted == ids).double().mean().item()}
+    return {f"{named(name, column)}/top1": mean(predicted == ids)}
+
+
+def several(column: str, values: Tensor, metric: str) -> Tensor:
+    """The values of a column, (n,) or (n, c), if more than one differs.
+
+    Raises:
+        UndefinedMetric: If all are equal.
+    """
+    if (values == values[0]).all():
+        only = values[0].tolist()
+        raise UndefinedMetric(
+            f"column {column!r} has the same value, {only}, in all of {len(values)} measured samples:"
+            f" {metric} is undefined"
+        )
+    return values
 
 
 def with_classes(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:

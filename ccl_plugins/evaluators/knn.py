@@ -18,6 +18,8 @@ class KNN:
     ``exp(cosine / temperature)``.  Gives ``"knn/top1"``, the fraction of test samples whose
     class wins, and for another column ``"knn-<column>/top1"``.
 
+    Split: training samples vote for the classes of test samples.  Selection: none.
+
     Args:
         k: Neighbors, 1 to the number of training samples.
         temperature: 0.002 or more, since votes must fit into a float64.

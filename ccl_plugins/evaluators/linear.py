@@ -5,15 +5,28 @@ from __future__ import annotations
 import logging
 import warnings
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import positive, whole
-from ccl_plugins.evaluators.columns import top1, variance, with_classes
-from ccl_plugins.protocols import Frozen, ValueType
+from ccl_plugins.evaluators.columns import named, several, top1, variance, with_classes
+from ccl_plugins.evaluators.intervals import estimate, tally
+from ccl_plugins.metadata.validation import validation_rows
+from ccl_plugins.protocols import Estimate, Frozen, ValueType
 
 logger = logging.getLogger(__name__)
+
+
+Reg = float | Literal["validation"] | None
+"""The weight of a penalty, how it is chosen, or None for `DEFAULT`."""
+
+DEFAULT = 1e-3
+"""The default weight of the penalty, relative to the mean variance of the features."""
+
+PENALTIES = [10.0**power for power in range(1, -7, -1)]
+"""Weights of the penalty that are compared, relative to the mean variance of the features."""
 
 
 class LinearProbe:
@@ -23,30 +36,46 @@ class LinearProbe:
     they are, without scaling or augmentation.  Gives ``"linear/top1"``, the fraction of test samples
     whose class it predicts; for another column, ``"linear-<column>/top1"``.
 
+    Split: fitted to the training split, measured on the test split.  Selection: none, or with
+    ``reg="validation"`` on a part of the training split; never on the test split.
+
     Args:
         reg: Weight of the penalty, above 0, in units of features².  None: 0.001 times the features' mean
             variance, so that networks are compared whose features have another scale, as untrained and
-            trained ones do.  Papers use 1e-5 and 1e-6; these take many more steps and, on a small
-            training set, may give a lower test accuracy.
+            trained ones do.  ``"validation"``: the one of 1e-6, 1e-5, ..., 10 times the mean variance
+            with the most right predictions on every tenth training sample of a fixed shuffle, when the
+            probe is fitted to the others; of equals the largest.  It is then fitted to all.  Papers use
+            1e-5 and 1e-6; these take many more steps and, on a small training set, may give a lower test
+            accuracy.
         max_iter: The most L-BFGS steps, 1 or more.  If they do not suffice, a warning is logged.
         column: Categorical column of the metadata that is predicted; samples without a class are left
             out, and a warning counts them.
+        balanced: Whether to add ``"linear/balanced"``, the mean over the classes of the test split of the
+            fraction of their samples that is recognized: for classes of different sizes.
 
     Raises:
         ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,
             there is one class only, or a feature is not finite.
+        UndefinedMetric: If ``balanced``, and the test split has one class.
 
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), section 4; their code also takes
-        the best of several penalties and epochs by test accuracy; this evaluator does not.
+        the best of several penalties and epochs by test accuracy; this evaluator does not.  Kornblith et
+        al., Do Better ImageNet Models Transfer Better? (2019), appendix A.4, chooses the penalty on a
+        validation part.
     """
 
     def __init__(
-        self, reg: float | None = None, max_iter: int = 1000, column: str = "label"
+        self,
+        reg: Reg = None,
+        max_iter: int = 1000,
+        column: str = "label",
+        balanced: bool = False,
     ) -> None:
-        self.reg = None if reg is None else positive("reg", reg)
+        self.reg = checked_reg(reg)
         self.max_iter = whole("max_iter", max_iter, 1)
         self.column = column
+        self.balanced = balanced
 
     @property
     def columns(self) -> dict[str, tuple[ValueType, ...]]:
@@ -55,19 +84,69 @@ class LinearProbe:
 
     def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
         """``{"linear/top1": fraction}``."""
-        x, known = with_classes(train, self.column)
-        reg = 1e-3 * variance(x) if self.reg is None else self.reg
-        fit = softmax_regression(x, known, reg=reg, max_iter=self.max_iter)
-        if not fit.converged:
-            logger.warning(
-                "The linear probe of %r stopped at max_iter=%d steps before its minimum; a larger reg "
-                "than %g, or max_iter, reaches it.",
-                self.column,
-                self.max_iter,
-                reg,
-            )
+        fit = fit_probe(*with_classes(train, self.column), self.reg, self.max_iter, self.column)
         x, ids = with_classes(test, self.column)
-        return top1("linear", self.column, fit.predict(x), ids)
+        predicted = fit.predict(x)
+        metrics = top1("linear", self.column, predicted, ids)
+        if self.balanced:
+            several(self.column, ids, "balanced accuracy")
+            metrics[f"{named('linear', self.column)}/balanced"] = balanced_accuracy(predicted, ids)
+        return metrics
+
+
+def checked_reg(reg: Reg) -> Reg:
+    """``reg``, if it is None, ``"validation"`` or a number above 0."""
+    return reg if reg is None else _one_of_reg(reg)
+
+
+def _one_of_reg(reg: float | str) -> Reg:
+    if reg == "validation":
+        return "validation"
+    if isinstance(reg, str):
+        raise ValueError(f"reg must be a number above 0, 'validation' or None, not {reg!r}")
+    return positive("reg", reg)
+
+
+def fit_probe(x: Tensor, ids: Tensor, reg: Reg, max_iter: int, column: str) -> SoftmaxRegression:
+    """A linear classifier of ids (n,) by features (n, f) in float64, as `LinearProbe` fits it."""
+    unit = variance(x)
+    if reg == "validation":
+        reg = unit * _chosen(x, ids, unit, max_iter)
+    elif reg is None:
+        reg = DEFAULT * unit
+    fit = softmax_regression(x, ids, reg=reg, max_iter=max_iter)
+    if not fit.converged:
+        logger.warning(
+            "The linear probe of %r stopped at max_iter=%d steps before its minimum; a larger reg "
+            "than %g, or max_iter, reaches it.",
+            column,
+            max_iter,
+            reg,
+        )
+    return fit
+
+
+def _chosen(x: Tensor, ids: Tensor, unit: float, max_iter: int) -> float:
+    """The one of `PENALTIES` with the most right predictions on the validation part."""
+    rows, held = validation_rows(len(x))
+
+    def right(penalty: float) -> int:
+        fit = softmax_regression(x[rows], ids[rows], reg=penalty * unit, max_iter=max_iter)
+        return int((fit.predict(x[held]) == ids[held]).sum())
+
+    return max(PENALTIES, key=right)  # the first of equals, which are in falling order
+
+
+def balanced_accuracy(predicted: Tensor, ids: Tensor) -> Estimate:
+    """The mean over the classes in ``ids`` (n,) of the fraction of their samples that is predicted."""
+    classes, index = ids.unique(return_inverse=True)
+    right = (predicted == ids).double()
+
+    def recall(counts: Tensor) -> Tensor:
+        sizes = tally(counts, index, len(classes))
+        return (tally(counts * right, index, len(classes)) / sizes).nanmean(dim=1)
+
+    return estimate(len(ids), recall)
 
 
 @dataclass(frozen=True)

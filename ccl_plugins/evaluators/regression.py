@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import positive
-from ccl_plugins.evaluators.columns import variance, with_numbers
-from ccl_plugins.protocols import Frozen, ValueType
+from ccl_plugins.evaluators.columns import several, variance, with_numbers
+from ccl_plugins.evaluators.intervals import estimate, mean
+from ccl_plugins.protocols import Estimate, Frozen, ValueType
 
 PENALTIES = [10.0 ** (power / 2) for power in range(-20, 9)]
 """Weights of the penalty that are compared, relative to the mean variance of the features."""
@@ -25,6 +26,8 @@ class Regression:
     and columns, ``"<column>/r2"``, the explained variance averaged over columns, and for colors
     ``"<column>/mse255"``.  A high error means that the features hide the attribute.
 
+    Split: fitted to the training split, measured on the test split.  Selection: by the training samples.
+
     Args:
         column: Continuous column of the metadata that is predicted; samples without a value are left
             out, and a warning counts them.
@@ -37,6 +40,7 @@ class Regression:
     Raises:
         ValueError: If a parameter is out of its range; on use, if a column is missing or not continuous,
             the splits' columns differ in width, a value is infinite, or there are fewer than two samples.
+        UndefinedMetric: If an entry of the column is constant in the test split, which has no R².
 
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), section 4.2 and appendix B; their
@@ -58,8 +62,6 @@ class Regression:
 
     def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
         """``{"color/mse": ..., "color/r2": ..., "color/mse255": ...}``."""
-        from sklearn.metrics import r2_score
-
         x_test, values = with_numbers(test, self.column)
         if len(values) < 2:
             raise ValueError("r2 needs two test samples or more, there is one")
@@ -71,13 +73,34 @@ class Regression:
                 f"column {self.column!r} has {known.shape[1]} entries a sample in training and "
                 f"{values.shape[1]} in testing"
             )
-        predicted = ridge_regression(x, known, x_test, reg=self.reg)
-        mse = (predicted - values).square().mean().item()
-        metrics = {f"{self.column}/mse": mse}
+        for entry in values.T:
+            several(self.column, entry, "r2")
+        errors = (ridge_regression(x, known, x_test, reg=self.reg) - values).square()
+        mse = mean(errors.mean(dim=1))
+        metrics: dict[str, float] = {f"{self.column}/mse": mse}
         if self.eight_bit:
-            metrics[f"{self.column}/mse255"] = 255**2 * mse
-        metrics[f"{self.column}/r2"] = float(r2_score(values.numpy(), predicted.numpy()))
+            ends = (255**2 * number for number in (mse, mse.low, mse.high))
+            metrics[f"{self.column}/mse255"] = Estimate(*ends)
+        metrics[f"{self.column}/r2"] = explained(errors, values)
         return metrics
+
+
+def explained(errors: Tensor, values: Tensor) -> Estimate:
+    """The mean over columns of ``1 - sum of squared errors / sum of squared distances to the mean``.
+
+    Args:
+        errors: (n, c) squared errors.
+        values: (n, c) what was predicted; no column is constant.
+    """
+    values = values - values.mean(dim=0)
+    tiny = 1e-12 * values.square().sum(dim=0)
+
+    def r2(counts: Tensor) -> Tensor:
+        total = counts @ values.square() - (counts @ values).square() / len(values)
+        # A draw of equal values has none.
+        return (1 - (counts @ errors) / total.masked_fill(total <= tiny, torch.nan)).mean(dim=1)
+
+    return estimate(len(values), r2)
 
 
 def ridge_regression(x: Tensor, y: Tensor, x_test: Tensor, *, reg: float | None) -> Tensor:

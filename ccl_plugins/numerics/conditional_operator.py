@@ -131,7 +131,7 @@ def _of_classes(
     ``W = α u_a [a = b] + ridge β / (1 + β Σu) u_a u_b``.
     """
     two = torch.eye(2, dtype=torch.float64, device=ids.device)
-    equal, beta = similarities(kernel, two[:1], two)[0].unbind()
+    equal, beta = similarities(kernel, two, two)[0].unbind()
     alpha = equal - beta
     if valid is not None:
         ids = ids.masked_fill(~valid, torch.iinfo(ids.dtype).min)
@@ -199,7 +199,7 @@ def _dual(gram: Tensor, ridge: Number, rows: slice, valid: Tensor | None) -> Ten
         # K⁻¹K is the identity if K has an inverse.
         exists = gram.new_ones(len(gram)) if valid is None else valid.to(gram)
         info = torch.linalg.cholesky_ex(gram + torch.diag(1 - exists)).info
-        return (torch.diag(exists) * torch.where(info == 0, 1.0, torch.nan))[rows]
+        return torch.where(info == 0, torch.diag(exists), torch.nan)[rows]
     # A copy, because the kernel may have kept its matrix.
     gram = gram.diagonal_scatter(gram.diagonal() + ridge)
     factor, info = torch.linalg.cholesky_ex(gram)

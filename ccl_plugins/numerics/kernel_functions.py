@@ -109,7 +109,8 @@ def diagonal_of(kernel: KernelFunction, a: Tensor) -> Tensor:
         dtype = a.dtype if a.is_floating_point() else None
         values = radial(torch.zeros(len(a), dtype=dtype, device=a.device))
         return _shaped(kernel, "radial values", values, (len(a),))
-    if a.is_floating_point() and (rank_of(kernel, a) or BLOCK + 1) <= BLOCK:
+    rank = rank_of(kernel, a) if a.is_floating_point() else None
+    if rank is not None and rank <= BLOCK:
         return features_of(kernel, a).square().sum(1)
     return torch.cat([similarities(kernel, some, some).diagonal() for some in a.split(BLOCK)])
 

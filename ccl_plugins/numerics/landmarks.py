@@ -57,11 +57,9 @@ def columns_by_landmarks(
 
     def columns(some: slice) -> Tensor:
         weights = solved @ psi[some].mT
-        start, stop, _ = some.indices(m)
-        first, last = max(start, begin), min(stop, begin + len(solved))
-        if first < last:  # some of these columns belong to the anchors
-            mine = weights[first - begin : last - begin, first - start : last - start]
-            mine.diagonal().add_(own[first:last].to(out))
+        start, _, _ = some.indices(m)
+        first, mine = max(start, begin), weights.diagonal(begin - start)
+        mine.add_(own[first : first + len(mine)])  # the anchors' own columns, if any
         return weights
 
     return columns
@@ -83,4 +81,4 @@ def _landmarks(
     diagonal = gram.diagonal()
     gram = gram.diagonal_scatter(diagonal + 1e-10 * diagonal.mean())
     factor, info = torch.linalg.cholesky_ex(gram)
-    return marks, factor * torch.where(info == 0, 1.0, torch.nan)
+    return marks, torch.where(info == 0, factor, torch.nan)

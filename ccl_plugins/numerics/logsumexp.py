@@ -121,10 +121,8 @@ class _LogSumExp(torch.autograd.Function):
         if asked_for_graph():
             # Logits up to a constant of each row, which the softmax does not see.
             logits = filled(linked[0], shares.log() / ctx.scale)
-            counts = total.isfinite().to(grad.dtype)
-            return (ctx.scale * logits).softmax(-1) * (
-                grad[..., None] * ctx.scale * counts
-            ), *others
+            slope = grad[..., None] * ctx.scale * total.isfinite()
+            return (ctx.scale * logits).softmax(-1) * slope, *others
         return shares * (grad[..., None] * ctx.scale / total), *others
 
 
@@ -163,5 +161,4 @@ def logsumexp(
 
 def logsumexp_blocks(blocks: Sequence[Tensor]) -> Tensor:
     """Log-sum-exp over the columns of several blocks (n, m_1), (n, m_2), ... together: (n,)."""
-    sums = [logsumexp(block) for block in blocks]
-    return sums[0] if len(sums) == 1 else torch.stack(sums).logsumexp(0)
+    return torch.stack([logsumexp(block) for block in blocks]).logsumexp(0)

@@ -213,7 +213,7 @@ class Pairs:
 
     def contrasted(self, positives: Tensor) -> Tensor:
         """(n, m + q) True at the other samples that are negatives or among ``positives``."""
-        return self.counted() if self.negative is None else self.counted(self.negative) | positives
+        return self.counted(self.negative) | positives
 
     def everyone(self, on: str, i: int = 0) -> Tensor:
         """(m + q, ...) values of a condition: the batch's in view ``i``, then the queue's.
@@ -426,7 +426,7 @@ def with_keys(
     """
     if keys is None:
         raise ValueError("these embeddings have no keys to compare with: embed must make them")
-    if projections.ndim != 3 or keys.ndim != 3 or projections.shape[1:] != keys.shape[1:]:
+    if projections.ndim != 3 or projections.shape[1:] != keys.shape[1:]:
         raise ValueError(
             "projections (u, n, d) and keys (v, n, d) must have equal n and d, not"
             f" {tuple(projections.shape)} and {tuple(keys.shape)}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.metadata.validation import validation_rows
 from ccl_plugins.pipeline.composition import Composition
-from ccl_plugins.protocols import Frozen
+from ccl_plugins.protocols import Frozen, UndefinedMetric
 from ccl_plugins.runs.layout import EVENTS
 from ccl_plugins.runs.origin import naming
 
@@ -35,11 +36,20 @@ def measure(composition: Composition, train: Frozen, test: Frozen) -> dict[str, 
 
     Raises:
         ValueError: If an evaluator returns no numbers, or a metric that another one returned too.
+
+    Warns:
+        UserWarning: For an evaluator whose metrics the samples do not define; they are left out.
     """
     metrics: dict[str, float] = {}
     with naming(composition):
-        for evaluator in composition.built_evaluators:
-            found = _checked(evaluator, evaluator(train, test))
+        for choice, evaluator in zip(
+            composition.evaluators, composition.built_evaluators, strict=True
+        ):
+            try:
+                found = _checked(evaluator, evaluator(train, test))
+            except UndefinedMetric as error:
+                warnings.warn(f"the evaluator {choice!r} is left out: {error}", stacklevel=2)
+                continue
             if twice := sorted(metrics.keys() & found.keys()):
                 raise ValueError(
                     f"two evaluators give {twice[0]!r}, the second is {type(evaluator).__name__}: leave one"

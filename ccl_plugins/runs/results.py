@@ -13,9 +13,12 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.pipeline.changes import FREE, FREE_TABLES
+
+if TYPE_CHECKING:
+    from ccl_plugins.runs.pipeline import Run
 
 ALPHA = 0.05
 """Differences with a smaller p are called unlikely to be luck."""
@@ -45,6 +48,18 @@ class Result:
     def seed(self) -> Any:
         """The seed of its training; None without a record."""
         return self.record.get("fit", {}).get("seed")
+
+
+def result_of(run: Run) -> Result:
+    """What is known of a run, without measuring it.
+
+    Raises:
+        FileNotFoundError: If it has no weights.
+        DamagedCheckpoint: If none of them can be read.
+    """
+    step, total = run.progress
+    state = "" if step >= total else f"step {step} of {total}"
+    return Result(run.path, run.before, run.metrics, state, run.record, run.intervals)
 
 
 @dataclass(frozen=True)
@@ -98,6 +113,23 @@ def visible(n: int) -> float:
     from scipy.stats import t
 
     return float(t.ppf(1 - ALPHA / 2, n - 1)) / math.sqrt(n)
+
+
+def spread(
+    mean: float | None, deviation: float | None = None, interval: Sequence[float] | None = None
+) -> str:
+    """A number with its deviation or its interval, as text: ``0.948 ± 0.013``, ``0.95 (0.92 to 0.97)``.
+
+    The deviation has two digits, and the mean as many places.
+    """
+    if mean is None:
+        return ""
+    if deviation and math.isfinite(deviation):
+        places = max(0, 1 - math.floor(math.log10(deviation)))
+        return f"{mean:.{places}f} ± {deviation:.{places}f}"
+    if interval is not None:
+        return f"{mean:.4g} ({interval[0]:.4g} to {interval[1]:.4g})"
+    return f"{mean:.4g}" if deviation is None else f"{mean:.4g} ± {deviation:g}"
 
 
 def compare(results: Iterable[Result]) -> list[dict[str, Any]]:

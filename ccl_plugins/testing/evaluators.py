@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.nn.functional import one_hot
 
-from ccl_plugins.protocols import Frozen
+from ccl_plugins.protocols import Estimate, Frozen
 from ccl_plugins.testing.assertions import require, require_equal, require_unchanged
 from ccl_plugins.testing.inputs import CLASSES, normal
 from ccl_plugins.testing.subject import Subject
@@ -29,23 +29,34 @@ def _frozen(n: int, seed: int) -> Frozen:
 
 
 def observe(subject: Subject, evaluator: Any) -> Any:
-    """Its metrics."""
-    return evaluator(*splits())
+    """Its metrics, those with an interval as three numbers."""
+    return {name: numbers(value) for name, value in evaluator(*splits()).items()}
+
+
+def numbers(value: Any) -> Any:
+    """A metric, and the ends of its interval if it has one."""
+    return [float(value), value.low, value.high] if isinstance(value, Estimate) else value
 
 
 def check_metrics_are_named_numbers(subject: Subject) -> None:
-    """An evaluator must return one or more finite floats by name, as ``"linear/top1"``."""
+    """An evaluator must return one or more finite floats by name, as ``"linear/top1"``.
+
+    The interval of an ``Estimate`` must be finite too, its lower end first.
+    """
     metrics = subject.build()(*splits())
     named = all(isinstance(k, str) and all(k.partition("/")[::2]) for k in metrics)
-    numbers = all(isinstance(v, float) and math.isfinite(v) for v in metrics.values())
-    require(bool(metrics) and named and numbers, f"it returned {metrics}")
+    finite = all(isinstance(v, float) and math.isfinite(v) for v in metrics.values())
+    estimates = [v for v in metrics.values() if isinstance(v, Estimate)]
+    ordered = all(-math.inf < v.low <= v.high < math.inf for v in estimates)
+    found = {name: numbers(value) for name, value in metrics.items()}
+    require(bool(metrics) and named and finite and ordered, f"it returned {found}")
 
 
 def check_is_deterministic(subject: Subject) -> None:
     """Equal features must give equal metrics."""
     evaluator = subject.build()
-    first = evaluator(*splits())
-    require_equal(evaluator(*splits()), first)
+    first = observe(subject, evaluator)
+    require_equal(observe(subject, evaluator), first)
 
 
 def check_leaves_the_features_as_they_are(subject: Subject) -> None:

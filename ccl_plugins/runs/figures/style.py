@@ -86,7 +86,8 @@ def styled(draw: Callable[P, Any]) -> Callable[P, Any]:
             for key, value in matplotlib.rcParamsDefault.items()
             if not key.startswith(("backend", "interactive", "toolbar", "webagg", "date.epoch"))
         }
-        with matplotlib.rc_context({**settings, **_STYLE}):
+        settings |= _STYLE
+        with matplotlib.rc_context(settings):
             return draw(*args, **kwargs)
 
     return drawing

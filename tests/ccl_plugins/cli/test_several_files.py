@@ -21,6 +21,7 @@ import ccl_plugins as ccl
 from ccl_plugins.cli import main
 from ccl_plugins.objectives import InfoNCE
 from ccl_plugins.runs import train as launch
+from ccl_plugins.runs.results import spread
 
 pytestmark = pytest.mark.usefixtures("in_a_folder_with_data")
 
@@ -289,8 +290,7 @@ def test_seeds_are_one_row_with_mean_and_deviation(capsys):
     ):
         assert three[time] == pytest.approx(statistics.fmean(found))
         assert three[f"{time}_deviation"] == pytest.approx(statistics.stdev(found))
-        shown = f"{three[time]:.4g} ± {three[f'{time}_deviation']:.2g}"
-        assert printed[0][time.upper()] == shown
+        assert printed[0][time.upper()] == spread(three[time], three[f"{time}_deviation"])
     assert (three["n"], three["run"]) == (3, "runs/x-seed-*")
     assert (one["n"], one["run"], one["after_deviation"]) == (1, "runs/y-seed-1", None)
 

@@ -8,10 +8,12 @@ import torch
 from support import oracle
 from torch.nn import functional
 
-from ccl_plugins.evaluators import KNN, LinearProbe, Regression
+import ccl_plugins as ccl
+from ccl_plugins.evaluators import KNN, LinearProbe, Regression, linear
 from ccl_plugins.evaluators.knn import nearest
 from ccl_plugins.evaluators.linear import softmax_regression
 from ccl_plugins.evaluators.regression import PENALTIES, ridge_regression
+from ccl_plugins.metadata.validation import validation_rows
 from ccl_plugins.protocols import Frozen
 
 
@@ -58,6 +60,45 @@ def test_the_linear_probe_is_at_a_stationary_point_of_its_objective(classes):
     zeros = torch.zeros_like(fit.weight)
     torch.testing.assert_close(fit.weight.grad, zeros, rtol=0, atol=1e-6)
     torch.testing.assert_close(fit.bias.grad, zeros[:, 0], rtol=0, atol=1e-6)
+
+
+def test_the_penalty_is_chosen_on_a_validation_part_of_train():
+    train, test = blobs(n=200, f=40, seed=0), blobs(n=90, f=40, seed=1)
+    x, y = train.features.double(), train.metadata["label"]
+    rows, held = validation_rows(200)
+    unit = x.var(0, correction=0).mean().item()
+    right = {}
+    for penalty in sorted(linear.PENALTIES):
+        fit = softmax_regression(x[rows], y[rows], reg=penalty * unit)
+        right[penalty] = (fit.predict(x[held]) == y[held]).double().mean().item()
+    assert len(set(right.values())) > 2
+    best = max(penalty for penalty in right if right[penalty] == max(right.values()))
+    chosen = LinearProbe("validation")(train, test)
+    assert chosen == LinearProbe(best * unit)(train, test)
+    fit = linear.fit_probe(x, y, "validation", 1000, "label")
+    torch.testing.assert_close(fit.weight, softmax_regression(x, y, reg=best * unit).weight)
+
+
+def test_the_penalty_does_not_depend_on_the_test_split(monkeypatch):
+    train, fits = blobs(n=200, f=40), []
+    fitted = linear.softmax_regression
+    monkeypatch.setattr(
+        linear, "softmax_regression", lambda *a, **k: fits.append(k["reg"]) or fitted(*a, **k)
+    )
+    for seed in (1, 2):
+        LinearProbe("validation")(train, blobs(f=40, seed=seed))
+    half = len(fits) // 2
+    assert fits[:half] == fits[half:]
+    assert half == len(linear.PENALTIES) + 1
+
+
+def test_a_reg_that_is_neither_a_number_nor_a_rule_is_quoted():
+    with pytest.raises(ValueError, match="above 0, 'validation' or None, not 'test'"):
+        LinearProbe(reg="test")
+    record = ccl.evaluator("linear", reg="validation").record()
+    assert record["reg"] == "validation"
+    with pytest.raises(ccl.InvalidParameter, match="reg must be"):
+        ccl.evaluator("linear", reg="test")
 
 
 def test_class_ids_need_not_be_consecutive():

@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from ccl_plugins.methods import MoCoV2, MoCoV3, SimCLR
+from ccl_plugins.methods import MoCoV2, MoCoV3, SimCLR, mlp_head
 
 DEFAULTS = {
     "SimCLR": {"hidden": 2048, "dim": 128, "layers": 2, "batch_norm": True, "last_norm": "affine"},
@@ -28,6 +28,13 @@ DEFAULTS = {
 def defaults(component):
     parameters = inspect.signature(component).parameters.items()
     return {name: p.default for name, p in parameters if p.default is not p.empty}
+
+
+HEAD = {"batch_norm": True, "last_norm": "affine", "last_bias": True}
+
+
+def test_heads_end_in_a_norm_by_default():
+    assert defaults(mlp_head) == HEAD
 
 
 @pytest.mark.parametrize("method", [SimCLR, MoCoV2, MoCoV3])

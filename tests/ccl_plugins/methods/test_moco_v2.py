@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from lightly.models.modules import MoCoProjectionHead
 from support import every_objective as every
 from support import sharded_methods
 from support.sharded_methods import Small
@@ -61,6 +62,37 @@ def test_keys_begin_as_queries_and_follow_them_slowly():
     for slow, was, p in zip(method.key_encoder.parameters(), before, now, strict=True):
         torch.testing.assert_close(slow, 0.9 * was + 0.1 * p)
         assert not slow.requires_grad
+
+
+@pytest.mark.parametrize("batch_norm", [False, True])
+@pytest.mark.parametrize("layers", [2, 3])
+def test_the_head_is_lightlys(layers, batch_norm):
+    theirs = MoCoProjectionHead(16, 8, 4, layers, batch_norm)
+    assert repr(make(layers=layers, batch_norm=batch_norm).head.layers) == repr(theirs.layers)
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_images_are_shuffled_between_processes_before_keys_are_computed(
+    monkeypatch, world, shuffle
+):
+    method, (x,) = make(shuffle=shuffle), batch(views=1)
+    seen = []
+
+    def exchange(images, distributed):
+        assert distributed is True
+        return images.flip(0), "order"
+
+    def back(keys, order, distributed):
+        assert (order, distributed) == ("order", True)
+        return keys.flip(0)
+
+    monkeypatch.setattr("lightly.models.utils.batch_shuffle", exchange)
+    monkeypatch.setattr("lightly.models.utils.batch_unshuffle", back)
+    monkeypatch.setattr("lightly.utils.dist.world_size", lambda: world)
+    method.key_encoder.register_forward_pre_hook(lambda _, images: seen.append(images[0]))
+    torch.testing.assert_close(method.key(x), method.key_encoder(x))
+    assert torch.equal(seen[0], x.flip(0) if shuffle and world > 1 else x)
 
 
 def test_infonce_equals_lightlys_loss_with_a_full_memory_bank():

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 from lightly.models.modules import SimCLRProjectionHead
+from lightly.utils import dist
 from torch import nn
 
 from ccl_plugins.methods import SimCLR
@@ -58,6 +59,28 @@ def test_a_head_may_be_linear_or_end_in_a_norm_of_its_own_kind():
     names, layers = kinds(last_norm="none")
     assert names == ["Linear", "BatchNorm1d", "ReLU", "Linear"]
     assert layers[-1].bias is not None
+
+
+def test_sizes_of_one_are_sizes():
+    head = SimCLR(hidden=1, dim=1, layers=1, backbone=Flat()).head
+    assert [type(layer).__name__ for layer in head.layers] == ["Linear", "BatchNorm1d"]
+    assert head.layers[0].weight.shape == (1, 12)
+
+
+def test_one_view_is_embedded_as_it_is():
+    x = torch.randn(5, 3, 2, 2)
+    assert SimCLR(hidden=16, dim=8, backbone=Flat()).embed([x]).projections.shape == (1, 5, 8)
+
+
+def test_pairs_are_of_all_processes_and_have_what_is_known_of_samples(monkeypatch):
+    model, age = SimCLR(hidden=16, dim=8, backbone=Flat()), {"age": torch.rand(5)}
+    embedded = model.embed([torch.randn(5, 3, 2, 2) for _ in range(2)])
+    pairs = model.pairs(embedded, age, torch.arange(5))
+    torch.testing.assert_close((pairs.condition, pairs.index), (age, torch.arange(5)))
+    assert pairs.features is embedded.features
+    monkeypatch.setattr(dist, "world_size", lambda: 2)
+    monkeypatch.setattr(dist, "gather", lambda x: (x, x))
+    assert model.pairs(embedded, age, torch.arange(5)).keys.shape == (2, 10, 8)
 
 
 @pytest.mark.parametrize("batch_norm", [True, False])

@@ -9,7 +9,7 @@ from support.kernel_cases import KERNELS, values
 from torch.nn.functional import one_hot
 
 from ccl_plugins.kernels import RBF, Cosine, Delta, Laplacian, Linear, Polynomial, Precomputed, Sum
-from ccl_plugins.numerics.conditional_operator import conditional_operator
+from ccl_plugins.numerics.conditional_operator import conditional_columns, conditional_operator
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -97,11 +97,11 @@ def test_features_wider_than_the_samples_are_not_formed():
 
 
 def test_landmarks_approach_the_exact_operator_where_the_kernel_is_wide():
-    z, some, kernel = values(4096, 4), slice(100, 108), RBF(20.0)
+    z, some, kernel = values(1024, 4), slice(100, 108), RBF(20.0)
     exact = solved_exactly(kernel, z, 0.1, some)
-    near = conditional_operator(kernel, z, 0.1, some, landmarks=512)
+    near = conditional_operator(kernel, z, 0.1, some, landmarks=256)
     assert (near - exact).abs().max() < 1e-3 * exact.max()
-    assert (near - exact).abs().sum() < 2e-4 * exact.abs().sum()
+    assert (near - exact).abs().sum() < 5e-4 * exact.abs().sum()
 
 
 def test_landmarks_keep_a_samples_own_weight_where_the_kernel_is_narrow():
@@ -143,3 +143,138 @@ def test_compiles_whole(kernel, z):
 
     compiled = torch.compile(weights, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(z), weights(z))
+
+
+@pytest.mark.parametrize("kernel", [Linear(), Cosine()])
+def test_without_ridge_fewer_features_than_samples_give_nan(kernel):
+    assert conditional_operator(kernel, values(4, 2), 0.0).isnan().all()
+    assert conditional_operator(kernel, values(4, 2), 1e-3).isfinite().all()
+
+
+@pytest.mark.parametrize("absent", [1, 2])
+def test_without_ridge_classes_must_have_one_sample_each_among_those_that_are_there(absent):
+    valid = torch.tensor([True] * 3 + [False] * absent)
+    single, double = torch.tensor([4, 0, 1, 4, 1])[: len(valid)], torch.zeros(len(valid)).long()
+    weights = conditional_operator(Delta(), single, 0.0, valid=valid)
+    torch.testing.assert_close(weights, torch.diag(valid.float()))
+    for ids in (double, torch.tensor([4, 0, 4, 1, 2])[: len(valid)]):
+        assert conditional_operator(Delta(), ids, 0.0, valid=valid).isnan().any()
+
+
+def test_without_ridge_there_are_no_landmarks():
+    assert conditional_operator(RBF(), values(9), 0.0, landmarks=3).isnan().all()
+
+
+def test_as_many_landmarks_as_samples_or_features_are_all():
+    z = values(50, 3)
+    for kernel, landmarks in ((Linear(), 3), (RBF(), 50)):
+        exact = conditional_operator(kernel, z, 0.1)
+        assert torch.equal(conditional_operator(kernel, z, 0.1, landmarks=landmarks), exact)
+
+
+def low_precision(a, b):
+    return a.float() @ b.float().T
+
+
+FORMS = {
+    "classes": (Delta(), torch.arange(40) % 3, {}),
+    "features": (Cosine(), values(40, 3).float(), {"queue": values(20, 3, 1).float()}),
+    "all": (low_precision, values(40, 3).float(), {}),
+    "landmarks": (RBF(9.0), values(40, 3).float(), {"landmarks": 20}),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_autocast_changes_nothing(form):
+    kernel, z, options = FORMS[form]
+    expected = conditional_operator(kernel, z, 0.1, **options)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = conditional_operator(kernel, z, 0.1, **options)
+        columns = conditional_columns(kernel, z, 0.1, **options)
+    assert torch.equal(found, expected)
+    assert torch.equal(columns(slice(None)), expected)
+    assert not expected.requires_grad
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_type_is_that_of_float64_values_or_the_one_asked_for(form):
+    kernel, z, options = FORMS[form]
+    assert conditional_operator(kernel, z, 0.1, **options).dtype == torch.float32
+    asked = conditional_operator(kernel, z, 0.1, dtype=torch.float64, **options)
+    assert asked.dtype == torch.float64
+    if z.is_floating_point():
+        options = {
+            **options,
+            **({"queue": options["queue"].double()} if "queue" in options else {}),
+        }
+        assert conditional_operator(kernel, z.double(), 0.1, **options).dtype == torch.float64
+        narrow = conditional_operator(kernel, z.double(), 0.1, dtype=torch.float32, **options)
+        assert narrow.dtype == torch.float32
+
+
+GRAM = values(20, 9, 2) @ values(20, 9, 2).T
+
+
+@pytest.mark.parametrize(
+    ("kernel", "z"),
+    [
+        (RBF(0.5), values(20)),
+        (Cosine(), values(20)),
+        (Polynomial(3), values(20, 30)),
+        (Delta(), torch.arange(20) % 3),
+        (RBF(0.5), torch.arange(20) % 3),
+        (Precomputed(GRAM), torch.arange(20)),
+    ],
+)
+def test_a_queue_stands_after_the_batch_whatever_its_empty_places_hold(kernel, z):
+    valid = torch.arange(20) % 5 != 4
+    valid[:8] = True
+    there = conditional_operator(kernel, z[valid], 0.1, slice(1, 5), dtype=torch.float64)
+    garbage = z.clone()
+    garbage[~valid] = torch.nan if z.is_floating_point() else 19
+    options = {"rows": slice(1, 5), "valid": valid, "dtype": torch.float64}
+    columns = conditional_columns(kernel, garbage[:8], 0.1, queue=garbage[8:], **options)
+    for some in (slice(None), slice(0, 8), slice(8, 20), slice(5, 15)):
+        mine = valid[some]
+        expected = there[:, (valid.cumsum(0) - 1)[some][mine]]
+        torch.testing.assert_close(columns(some)[:, mine], expected, rtol=1e-9, atol=1e-10)
+        assert (columns(some)[:, ~mine] == 0).all()
+
+
+def test_empty_places_reach_no_median():
+    z, valid = values(20), torch.arange(20) < 15
+    filled = torch.cat([z[:15], z[[7, 0, 1, 2, 3]]])  # the batch of 8, taken in turn
+    expected = slow_loops.operator(RBF("median")(filled, filled)[:15, :15], 0.1)
+    z[15:] = torch.nan
+    columns = conditional_columns(RBF("median"), z[:8], 0.1, queue=z[8:], valid=valid)
+    torch.testing.assert_close(columns(slice(0, 15))[:15], expected)
+
+
+def test_all_rows_and_columns_by_landmarks_are_those_in_parts():
+    z, kernel = values(300, 32), Laplacian("median")
+    whole = conditional_operator(kernel, z, 0.01, landmarks=32)
+    exact = conditional_operator(kernel, z, 0.01)
+    torch.testing.assert_close(whole.diagonal(), exact.diagonal(), rtol=0.05, atol=0)
+    columns = conditional_columns(kernel, z, 0.01, slice(100, 120), landmarks=32)
+    for some in (slice(None), slice(0, 90), slice(90, 110), slice(105, 112), slice(110, 300)):
+        torch.testing.assert_close(columns(some), whole[100:120, some])
+
+
+def test_the_rest_beside_landmarks_is_the_samples_own():
+    """The formula, with dense matrices of the samples and every third of them as landmarks."""
+    z, kernel, ridge = values(12), RBF(2.0), 0.3
+    marks = z[[0, 3, 6, 9]]
+    low = kernel(z, marks) @ torch.linalg.solve(kernel(marks, marks), kernel(marks, z))
+    near = low + torch.diag((kernel(z, z) - low).diagonal())
+    expected = torch.linalg.solve(near + ridge * torch.eye(12).double(), near)
+    found = conditional_operator(kernel, z, ridge, landmarks=4)
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-8)
+
+
+def test_equal_landmarks_of_a_large_kernel_are_regular():
+    def large(a, b):
+        return 1e6 * RBF(9.0)(a, b)
+
+    z = values(10).repeat_interleave(4, 0)
+    found = conditional_operator(large, z, 1.0, landmarks=20)
+    torch.testing.assert_close(found, conditional_operator(large, z, 1.0), rtol=0, atol=1e-4)

@@ -8,6 +8,7 @@ from torch.nn.functional import normalize
 
 import ccl_plugins as ccl
 from ccl_plugins.kernels import Cosine, Linear, Polynomial, Product, Sum
+from ccl_plugins.numerics import gram
 from ccl_plugins.numerics.conditional_operator import conditional_columns, conditional_operator
 from ccl_plugins.numerics.gram import RunningGram, exact_features, gram_of
 from ccl_plugins.objectives import FairCCLK, InfoNCE, Mixture
@@ -129,3 +130,30 @@ def test_objectives_share_no_statistics_even_if_their_kernels_print_alike():
     grams = [gram_of(of.features, z) for of in nested(1.0, 2.0).statistics().values()]
     torch.testing.assert_close(grams[0], 2 * grams[1])
     assert [*nested(3.0, 4.0).statistics()] == names, "another process finds them by these names"
+
+
+def test_values_that_are_missing_or_not_valid_are_left_out():
+    values, valid = normal(6, 3), torch.tensor([True, True, False, True, False, True])
+    values[3] = torch.nan
+    values[4, 1] = torch.nan
+    kept = values[[0, 1, 5]]
+    torch.testing.assert_close(gram_of(exact_features(Linear()), values, valid), kept.T @ kept)
+    every = values[[0, 1, 2, 5]]
+    torch.testing.assert_close(gram_of(exact_features(Linear()), values), every.T @ every)
+
+
+def test_sums_are_the_same_block_by_block(monkeypatch):
+    expected = gram_of(exact_features(Linear()), normal(10, 3), torch.arange(10) != 4)
+    monkeypatch.setattr(
+        gram, "blocks", lambda length, *_: (slice(a, a + 3) for a in range(0, length, 3))
+    )
+    found = gram_of(exact_features(Linear()), normal(10, 3), torch.arange(10) != 4)
+    torch.testing.assert_close(found, expected)
+
+
+def test_features_with_weights_of_their_own_are_cast_and_the_sums_are_not():
+    statistics = RunningGram(torch.nn.Linear(3, 4), 4)
+    statistics._apply(torch.Tensor.half, recurse=False)
+    assert statistics.features.weight.dtype == torch.float32
+    assert statistics.half().features.weight.dtype == torch.float16
+    assert statistics.gram.dtype == torch.float64

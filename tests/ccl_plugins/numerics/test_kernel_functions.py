@@ -17,7 +17,14 @@ from ccl_plugins.kernels import (
     Product,
     Sum,
 )
-from ccl_plugins.numerics.kernel_functions import diagonal_of, features_of, rank_of, similarities
+from ccl_plugins.numerics.kernel_functions import (
+    diagonal_of,
+    features_of,
+    is_positive_definite,
+    rank_of,
+    reads_one_hot,
+    similarities,
+)
 from ccl_plugins.samplers import ConditionalPair
 
 KERNELS = [
@@ -39,7 +46,10 @@ def test_the_diagonal_is_that_of_the_kernel_matrix(kernel, ids):
     z = torch.randn(300, 3, dtype=torch.float64, generator=torch.manual_seed(0))
     z = torch.arange(300) % 7 if ids else z
     expected = kernel(z, z).diagonal()
-    torch.testing.assert_close(diagonal_of(kernel, z).to(expected), expected)
+    found = diagonal_of(kernel, z)
+    torch.testing.assert_close(found, expected.to(found.dtype))
+    if not ids:
+        assert found.dtype == expected.dtype
 
 
 def test_the_rank_is_the_width_of_the_features():
@@ -112,3 +122,52 @@ def test_features_and_radial_values_of_wrong_shape_are_named():
         diagonal_of(Rowless(), torch.rand(8, 3))
     with pytest.raises(ValueError, match=r"Rowless must return similarities .*, not a list"):
         similarities(Rowless(lambda a, b: [1.0]), torch.rand(8, 3), torch.rand(8, 3))
+
+
+def test_similarities_of_another_number_of_rows_or_of_integers_are_named():
+    a, b = torch.rand(8, 3), torch.rand(5, 3)
+    with pytest.raises(
+        ValueError, match=r"Rowless must return similarities .*\(8, 5\), not \(5, 8\)"
+    ):
+        similarities(Rowless(lambda a, b: b @ a.T), a, b)
+    with pytest.raises(
+        ValueError, match=r"kernel Rowless must return floats, not torch.int64: add"
+    ):
+        similarities(Rowless(lambda a, b: (a @ b.T).long()), a, b)
+    kernel = Rowless()
+    kernel.features = lambda a: a[1:]
+    with pytest.raises(ValueError, match=r"features of shape \(8, r\), not \(7, 3\)"):
+        features_of(kernel, a)
+
+
+class Bare:
+    """A kernel that its features alone make."""
+
+    positive_definite = 1
+
+    def features(self, a):
+        return torch.cat([a, a.square()], 1)
+
+
+def test_optional_members_are_looked_up_by_name():
+    z = torch.rand(4, 3)
+    assert rank_of(Bare(), z) == 6
+    assert rank_of(Rowless(), z) == 1000
+    torch.testing.assert_close(diagonal_of(Bare(), z), (z**2 + z**4).sum(1))
+    assert reads_one_hot(Bare()) is False
+    assert reads_one_hot(RBF()) is True
+
+
+def test_a_kernel_declares_whether_it_is_positive_definite():
+    assert is_positive_definite(Bare(), "cclk") is True
+    for kernel, name in ((torch.dot, "builtin_function_or_method"), ("rbf", "'rbf'")):
+        with pytest.raises(TypeError, match=f"cclk needs a kernel .* which {name} does not have"):
+            is_positive_definite(kernel, "cclk")
+
+
+def test_a_radial_kernel_gets_distances_in_floats_of_ids_too():
+    kernel = Rowless()
+    kernel.radial = lambda square: 2 - square
+    for a in (torch.arange(5), torch.rand(5, 3), torch.rand(5, 3).double()):
+        expected = torch.full((5,), 2, dtype=a.dtype if a.is_floating_point() else torch.float32)
+        torch.testing.assert_close(diagonal_of(kernel, a), expected, rtol=0, atol=0)

@@ -7,6 +7,8 @@ import torch
 
 from ccl_plugins.numerics.logsumexp import (
     EMPTY,
+    asked_for_graph,
+    in_order_of,
     log_weights,
     logsumexp,
     logsumexp_blocks,
@@ -35,14 +37,17 @@ def test_logsumexp_is_torchs_in_value_and_gradient(dtype, spread):
 
 @pytest.mark.parametrize("weights", ["none", "logs", "kept"])
 @pytest.mark.parametrize("transposed", [False, True])
-def test_logsumexp_scales_and_weighs_in_one_go(weights, transposed):
+@pytest.mark.parametrize("scale", [1.0, 2.0, 3.0])
+def test_logsumexp_scales_and_weighs_in_one_go(weights, transposed, scale):
     x = torch.randn(6, 6, dtype=torch.float64, generator=torch.manual_seed(0)).requires_grad_()
     y = x.T if transposed else x
     logs = torch.linspace(-3, 2, 36, dtype=torch.float64).reshape(6, 6)
     kept = logs > -2
     given = {"none": None, "logs": logs, "kept": kept}[weights]
-    plain = {"none": 3 * y, "logs": 3 * y + logs, "kept": masked(3 * y, kept)}[weights]
-    found, expected = logsumexp(y, given, 3.0), plain.logsumexp(1)
+    scaled, before = scale * y, x.detach().clone()
+    plain = {"none": scaled, "logs": scaled + logs, "kept": masked(scaled, kept)}[weights]
+    found, expected = logsumexp(y, given, scale), plain.logsumexp(1)
+    assert torch.equal(x, before)
     torch.testing.assert_close(found, expected)
     gradients = [torch.autograd.grad(v.square().sum(), x)[0] for v in (found, expected)]
     torch.testing.assert_close(*gradients)
@@ -123,3 +128,43 @@ def test_softplus_is_exact_in_float64():
     (slope,) = torch.autograd.grad(found.sum(), x)
     torch.testing.assert_close(slope, x.sigmoid(), rtol=1e-14, atol=0)
     assert (softplus(torch.tensor([-1e4, -50.0, 60.0, 1e4])) >= 0).all()
+
+
+def test_shares_far_below_the_largest_are_raised_to_a_normal_number():
+    for dtype, least in ((torch.float32, -60.0), (torch.float64, -600.0)):
+        x = torch.tensor([[0.0, -1e4, -1e9]], dtype=dtype, requires_grad=True)
+        (gradient,) = torch.autograd.grad(logsumexp(x).sum(), x)
+        expected = torch.tensor(least, dtype=dtype).exp()
+        torch.testing.assert_close(gradient[0, 1:], expected.expand(2), rtol=1e-4, atol=0)
+
+
+def test_first_and_second_gradients_are_right_in_three_dimensions():
+    x = torch.randn(2, 3, 4, dtype=torch.float64, generator=torch.manual_seed(0)).requires_grad_()
+    gradients = []
+    for value in (logsumexp(x, scale=2.0), (2 * x).logsumexp(-1)):
+        assert value.shape == (2, 3)
+        (first,) = torch.autograd.grad(value.square().sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.square().sum(), x)
+        gradients.append((value, first, second))
+    torch.testing.assert_close(*gradients)
+
+
+def test_a_mask_takes_the_order_of_a_product_of_its_shape():
+    x, y = torch.rand(4, 6).T, torch.rand(6, 4) < 0.5
+    found = in_order_of(x, y)
+    assert found.stride() == x.stride()
+    assert found.dtype == torch.bool
+    assert torch.equal(found, y)
+    for other in (found, y[:1]):  # of the same order, and of another shape
+        assert in_order_of(x, other) is other
+
+
+def test_a_graph_of_the_gradient_is_made_where_gradients_are_recorded():
+    assert asked_for_graph()
+    with torch.no_grad():
+        assert not asked_for_graph()
+
+
+def test_a_single_block_is_summed_as_it_is():
+    x = torch.randn(3, 4, dtype=torch.float64)
+    assert torch.equal(logsumexp_blocks([x]), logsumexp(x))

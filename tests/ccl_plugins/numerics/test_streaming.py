@@ -12,6 +12,8 @@ from ccl_plugins.numerics.streaming import blocks, queue_logsumexp
 
 @pytest.fixture(autouse=True)
 def in_blocks_of_seven(monkeypatch):
+    """The tests of ``blocks`` itself have imported it."""
+
     def sevens(length, width, device):
         return (slice(a, min(a + 7, length)) for a in range(0, length, 7))
 
@@ -63,7 +65,11 @@ def test_a_second_gradient_is_that_of_the_whole():
 
     def value(queries):
         found = queue_logsumexp(
-            queries, queue, lambda some: weights[:, some], lambda some: weights[:, some] > 0
+            queries,
+            queue,
+            lambda some: weights[:, some.start : some.stop],
+            lambda some: weights[:, some] > 0,
+            everything,
         )
         return torch.stack(found).square().sum()
 
@@ -99,3 +105,21 @@ def test_compiles_whole():
     queries, queue = normal(2, 5, 4), normal(30, 4)
     compiled = torch.compile(loss, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(queries, queue), loss(queries, queue))
+
+
+@pytest.mark.parametrize(("device", "numbers"), [("cpu", 2**20), ("cuda", 2**27)])
+def test_blocks_are_as_long_as_fits_and_no_shorter_than_256_rows(device, numbers):
+    for width in (0, 1, 2**10, numbers // 256, numbers):
+        length = max(256, numbers // max(width, 1))
+        found = [*blocks(length + 5, width, torch.device(device))]
+        assert found == [slice(0, length), slice(length, length + 5)]
+
+
+def test_shares_far_below_the_largest_are_raised_to_a_normal_number():
+    for dtype, least in ((torch.float32, -60.0), (torch.float64, -600.0)):
+        queries = torch.tensor([[[1.0, 0.0]]], dtype=dtype, requires_grad=True)
+        queue = torch.tensor([[0.0, 0.0], [-1e4, 1.0]], dtype=dtype)
+        (found,) = queue_logsumexp(queries, queue, everything)
+        (gradient,) = torch.autograd.grad(found.sum(), queries)
+        expected = torch.tensor(least, dtype=dtype).exp()
+        torch.testing.assert_close(gradient[0, 0, 1], expected, rtol=1e-4, atol=0)

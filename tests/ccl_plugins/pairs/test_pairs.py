@@ -11,7 +11,7 @@ from lightly.utils import dist
 
 from ccl_plugins.kernels import RBF
 from ccl_plugins.objectives import FairCCLK, InfoNCE, SoftInfoNCE, WeaklySupCCLK
-from ccl_plugins.pairs.pairs import Pairs, in_batch
+from ccl_plugins.pairs.pairs import Pairs, in_batch, with_keys
 
 
 def unit(*shape):
@@ -132,11 +132,12 @@ def test_pairs_stay_as_they_are_and_equal_only_themselves():
 def test_what_is_not_given_is_absent():
     pairs = Pairs(unit(2, 3, 4), unit(2, 3, 4), (0, 1), (0, 1))
     absent = ["queue", "features", "index", "partner", "queue_valid", "queue_index"]
-    absent += ["batch_candidates", "draws", "positive", "negative"]
+    absent += ["batch_candidates", "draws", "positive", "negative", "missing"]
     assert [getattr(pairs, name) for name in absent] == [None] * len(absent)
     empty = ["extras", "condition", "partner_condition", "queue_condition"]
     assert [getattr(pairs, name) for name in empty] == [{}] * len(empty)
-    assert (pairs.offset, pairs.processes, pairs.shared) == (0, 1, False)
+    found = pairs.offset, pairs.processes, pairs.shared, pairs.ignored
+    assert found == (0, 1, False, ())
 
 
 def test_products_with_the_queue_are_computed_once():
@@ -190,6 +191,8 @@ def test_replicated_pairs_have_the_rows_of_all_processes(monkeypatch):
     assert torch.equal(pairs.positive, torch.cat([positive, ~positive]))
     assert pairs.negative is None
     assert pairs.anchors is keys
+    assert (pairs.offset, pairs.processes) == (0, 1)
+    assert pairs.replicated() is pairs
 
 
 def test_classes_of_several_columns_are_refused_with_their_shape():
@@ -198,3 +201,170 @@ def test_classes_of_several_columns_are_refused_with_their_shape():
         ValueError, match=r"kind must be one class id .* not \(3, 2\): give one col"
     ):
         pairs.alike("kind")
+
+
+def test_pairs_of_other_anchors_have_products_of_their_own():
+    torch.manual_seed(0)
+    pairs, other = in_batch(unit(2, 3, 4)), unit(2, 3, 4)
+    pairs.sim(0, 1)
+    torch.testing.assert_close(replace(pairs, anchors=other).sim(0, 1), other[0] @ pairs.keys[1].T)
+    with pytest.raises(TypeError, match="_products"):
+        Pairs(other, other, (0, 1), (0, 1), _products={})
+
+
+def test_anchors_are_compared_with_other_views_in_both_directions_by_default():
+    pairs = in_batch(unit(3, 5, 4))
+    later = [(0, 1), (0, 2), (1, 2)]
+    assert [*pairs.cross(symmetric=False)] == later
+    assert {*pairs.cross()} == {*later, *((j, i) for i, j in later)}
+    assert pairs.key_views == (0, 1, 2)
+    assert [pairs.within(i) for i in range(3)] == [0, 1, 2]
+    keyed = Pairs(unit(2, 3, 4), unit(2, 3, 4), (0, 1), (1, 2))
+    assert [keyed.within(i) for i in range(2)] == [None, 0]
+
+
+def test_own_rows_are_among_those_of_all_processes():
+    pairs = Pairs(unit(2, 2, 4), unit(2, 6, 4), (0, 1), (0, 1), offset=2)
+    assert pairs.rows == slice(2, 4)
+    assert pairs.samples == 6
+    assert replace(pairs, missing=torch.arange(6) == 4).samples == 5
+
+
+def test_only_ignored_conditions_leave_samples_out_together():
+    nan = torch.nan
+    pairs = replace(
+        in_batch(
+            unit(2, 4, 4),
+            {
+                "age": torch.tensor([1.0, nan, 3.0, 4.0]),
+                "kind": torch.tensor([5, 6, -1, 8]),
+                "color": torch.tensor([[nan, 1.0]] * 4),
+            },
+            ignored=("age", "kind", "elsewhere"),
+        ),
+        queue=unit(4, 4),
+        queue_valid=torch.tensor([True, True, True, False]),
+        queue_condition={"age": torch.tensor([1.0, nan, 3.0, 4.0]), "kind": torch.arange(4) - 1},
+    )
+    for names in ([], ["color"], ["elsewhere"]):
+        assert pairs.known(names) is pairs
+    some = pairs.known(["age", "color"])
+    assert some.missing.tolist() == [False, True, False, False]
+    assert some.condition["age"].tolist() == [1.0, 3.0, 3.0, 4.0]
+    assert some.condition["kind"] is pairs.condition["kind"]
+    assert some.queue_valid.tolist() == [True, False, True, False]
+    for both in (some.known(["kind"]), pairs.known(["kind", "age"])):
+        assert both.missing.tolist() == [False, True, True, False]
+        assert both.queue_valid.tolist() == [False, False, True, False]
+        assert both.condition["kind"].tolist()[::3] == [5, 8]
+        assert (both.condition["kind"] > 0).all()
+    alone = replace(pairs, queue=None, queue_valid=None).known(["kind"])
+    assert alone.missing.tolist() == [False, False, True, False]
+    assert alone.queue_valid is None
+
+
+def test_everyone_is_the_batch_in_a_view_and_then_the_queue():
+    pairs = replace(
+        with_queue(full=False),
+        condition={"per view": torch.rand(2, 3, 5)},
+        queue_condition={"per view": torch.rand(4, 5)},
+    )
+    batch, queue = pairs.condition["per view"], pairs.queue_condition["per view"]
+    for i in range(2):
+        expected = torch.cat([batch[i], queue[:3], batch[i][:1]])  # an empty place is the batch's
+        torch.testing.assert_close(pairs.everyone("per view", i), expected, rtol=0, atol=0)
+    assert torch.equal(pairs.everyone("per view"), pairs.everyone("per view", 0))
+
+
+def test_samples_are_there_unless_missing_or_in_an_empty_place():
+    queued, missing = with_queue(full=False), torch.tensor([False, True, False])
+    there = [True, True, True, True, True, True, False]
+    assert queued.valid().tolist() == there
+    assert replace(queued, missing=missing).valid().tolist() == [True, False, *there[2:]]
+    batch = in_batch(unit(2, 3, 4))
+    assert batch.valid() is None
+    assert replace(batch, missing=missing).valid().tolist() == [True, False, True]
+
+
+@pytest.fixture
+def second_of_two(monkeypatch):
+    """The second of two processes; the first has other values of the same shape."""
+
+    def first(x):
+        return ~x if x.dtype == torch.bool else x + 1
+
+    monkeypatch.setattr(dist, "world_size", lambda: 2)
+    monkeypatch.setattr(dist, "rank", lambda: 1)
+    monkeypatch.setattr(dist, "gather", lambda x: (first(x), x))
+
+
+@pytest.mark.usefixtures("second_of_two")
+@pytest.mark.parametrize("keyed", [False, True])
+def test_pairs_of_two_processes_have_the_keys_and_samples_of_both(keyed):
+    x, keys = torch.rand(2, 3, 4), torch.rand(2, 3, 4)
+    condition = {"age": torch.rand(3, 2), "per view": torch.rand(2, 3, 5)}
+    given = condition, torch.arange(3), torch.rand(2, 3, 6), {"centers": torch.rand(9, 6)}
+
+    def make(**more):
+        if keyed:
+            return with_keys(x, keys, *given, first_key_view=0, **more)
+        return in_batch(x, *given, **more)
+
+    mine = keys if keyed else x
+    alone = make()
+    assert (alone.processes, alone.offset, alone.shared) == (1, 0, not keyed)
+    torch.testing.assert_close((alone.keys, alone.condition, alone.index), (mine, *given[:2]))
+    both = make(gather_distributed=True)
+    assert (both.processes, both.offset, both.shared) == (2, 3, not keyed)
+    torch.testing.assert_close(both.keys, torch.cat([mine + 1, mine], 1))
+    age, per_view = condition.values()
+    expected = {
+        "age": torch.cat([age + 1, age]),
+        "per view": torch.cat([per_view + 1, per_view], 1),
+    }
+    torch.testing.assert_close(both.condition, expected)
+    assert both.index.tolist() == [1, 2, 3, 0, 1, 2]
+    for pairs in (alone, both):
+        assert pairs.anchors is x
+        assert pairs.anchor_views == pairs.key_views == (0, 1)
+        torch.testing.assert_close((pairs.features, pairs.extras), given[2:])
+    no_index = in_batch(x, gather_distributed=True)
+    assert (no_index.index, no_index.condition, no_index.extras) == (None, {}, {})
+
+
+@pytest.mark.usefixtures("second_of_two")
+def test_masks_are_of_the_samples_of_all_processes():
+    x, positives = unit(2, 3, 4), torch.rand(3, 6) < 0.3
+    age = {"age": torch.rand(3)}
+    pairs = Pairs.from_masks(x, positives, condition=age, gather_distributed=True)
+    assert pairs.offset == 3
+    assert torch.equal(pairs.negative, ~positives)
+    torch.testing.assert_close(pairs.condition["age"], torch.cat([age["age"] + 1, age["age"]]))
+    every = pairs.replicated()
+    assert (every.offset, every.processes) == (0, 1)
+    assert torch.equal(every.positive, torch.cat([~positives, positives]))
+    assert torch.equal(every.negative, ~every.positive)
+    alone = Pairs.from_masks(x, positives[:, :3], condition=age)
+    assert alone.processes == 1
+    with pytest.raises(
+        ValueError, match=r"negatives must be .*\(3, 3\), not torch.bool .* \(3, 6\)"
+    ):
+        Pairs.from_masks(x, positives[:, :3], positives)
+
+
+def test_a_sample_may_be_both_positive_and_negative_of_itself_alone():
+    both = torch.tensor([[1, 0, 0], [0, 1, 0], [0, 1, 1]]).bool()
+    negatives = torch.tensor([[1, 1, 1], [1, 1, 1], [1, 0, 1]]).bool()
+    assert torch.equal(Pairs.from_masks(unit(2, 3, 4), both, negatives).positive, both)
+    negatives[2, 1] = True
+    with pytest.raises(ValueError, match="sample 1 is both a positive and a negative of sample 2"):
+        Pairs.from_masks(unit(2, 3, 4), both, negatives)
+
+
+@pytest.mark.usefixtures("second_of_two")
+def test_keys_of_their_own_leave_anchors_to_be_gathered():
+    x, keys = torch.rand(2, 3, 4), torch.rand(2, 3, 4)
+    pairs = with_keys(x, keys, first_key_view=0, gather_distributed=True).replicated()
+    torch.testing.assert_close(pairs.anchors, torch.cat([x + 1, x], 1))
+    torch.testing.assert_close(pairs.keys, torch.cat([keys + 1, keys], 1))
+    assert (pairs.features, pairs.draws, pairs.positive, pairs.negative) == (None,) * 4

@@ -24,6 +24,13 @@ def test_anchors_are_compared_with_keys_of_other_views(anchors, first, cross):
     torch.testing.assert_close(pairs.sim(0, 1), anchors[0] @ KEYS[1].T)
 
 
+def test_one_anchor_view_and_one_key_view_may_be_of_two_images():
+    assert [*with_keys(X[:1], KEYS[:1], first_key_view=1).cross()] == [(0, 0)]
+    assert [*with_keys(X[:1], KEYS, first_key_view=0).cross()] == [(0, 1)]
+    assert [*with_keys(X, KEYS[:1], first_key_view=0).cross()] == [(1, 0)]
+    assert with_keys(X, KEYS, first_key_view=2).key_views == (2, 3)
+
+
 def test_equal_keys_give_the_loss_of_the_batch():
     z = {"age": torch.rand(4, 2)}
     keyed = with_keys(X, X.clone(), z, torch.arange(4), first_key_view=0)
@@ -43,6 +50,11 @@ def test_equal_keys_give_the_loss_of_the_batch():
 def test_keys_that_do_not_fit_are_refused(keys, first, message):
     with pytest.raises(ValueError, match=message):
         with_keys(X[:1], keys, first_key_view=first)
+
+
+def test_projections_without_views_are_refused_with_their_shape():
+    with pytest.raises(ValueError, match=r"not \(4, 3\) and \(4, 3\)"):
+        with_keys(X[0], KEYS[0], first_key_view=1)
 
 
 def test_a_queue_keeps_what_pairs_say_of_their_samples():
@@ -67,19 +79,3 @@ def test_the_queues_of_two_processes_hold_the_keys_of_both(gathered):
         torch.testing.assert_close(rank["queue"], one["queue"])
         if gathered:
             torch.testing.assert_close(rank["loss"], one["loss"])
-
-
-def test_rows_that_are_as_before_leave_gram_matrices_as_they_are():
-    """Else a run that is resumed in the middle of an epoch would differ in the last bit."""
-    from ccl_plugins.numerics.gram import Statistic
-
-    table, queue = torch.randn(40, 2, dtype=torch.float64), FeatureQueue(16, 3)
-    queue.keep_statistics({"gram": Statistic("age", lambda z: z.double())})
-    for first in range(0, 40, 4):
-        index = torch.arange(first, first + 4)
-        queue.write(torch.randn(4, 3), index, {"age": table[index]})
-    before = queue.grams()["gram"].clone()
-    queue.read_conditions(lambda index: {"age": table[index]})
-    assert torch.equal(queue.grams()["gram"], before)
-    queue.read_conditions(lambda index: {"age": 2 * table[index]})
-    torch.testing.assert_close(queue.grams()["gram"], 4 * before)

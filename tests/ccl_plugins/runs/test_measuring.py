@@ -5,14 +5,18 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from pathlib import Path
 
 import pytest
 import torch
+from support.small_pipeline import TOML
+from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_data
 from support.vector_pipeline import ROWS, make_pipeline
 
 import ccl_plugins as ccl
+from ccl_plugins.cli import main
 from ccl_plugins.metadata.validation import validation_rows
-from ccl_plugins.protocols import Estimate, Frozen
+from ccl_plugins.protocols import Estimate, Frozen, UndefinedMetric
 from ccl_plugins.runs import Run
 from ccl_plugins.runs.measure import held_out
 from ccl_plugins.training import features
@@ -124,6 +128,36 @@ def test_two_evaluators_that_give_the_same_metric_are_refused(tmp_path):
     pipeline = ccl.Pipeline(**choices, evaluate=twice, fit={"epochs": 1, "workers": 0})
     with pytest.raises(ValueError, match="two evaluators give 'knn/top1', the second is KNN"):
         pipeline.fit(out=tmp_path / "run", progress=False)
+
+
+class Undefined:
+    """A metric that no data defines."""
+
+    def __call__(self, train, test):
+        raise UndefinedMetric("column 'x' has the same value everywhere")
+
+
+def test_an_undefined_metric_is_left_out_with_a_warning_and_the_others_are_kept(tmp_path):
+    choices = make_pipeline().choices
+    pipeline = ccl.Pipeline(
+        **choices, evaluate=[Undefined(), "knn"], fit={"epochs": 1, "workers": 0, "batch_size": 16}
+    )
+    with pytest.warns(UserWarning, match="evaluator local/undefined.* is left out: column 'x'"):
+        run = pipeline.fit(out=tmp_path / "run", progress=False)
+    assert run.before.keys() == {"knn/top1"}
+    with pytest.warns(UserWarning, match="evaluator local/undefined.* is left out: column 'x'"):
+        assert run.evaluate().keys() == {"knn/top1"}
+
+
+def test_the_table_of_a_single_run_shows_its_intervals(in_a_folder_with_data, capsys):
+    Path("x.toml").write_text(TOML)
+    assert main(["train", "x.toml", "--quiet"]) == 0
+    low, high = ccl.load("runs/x").intervals["knn/top1"]
+    assert low < high
+    assert f" [{low:.4g}, {high:.4g}]" in capsys.readouterr().out
+    assert main(["evaluate", "runs/x", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["interval"] == [low, high]
 
 
 def test_an_estimate_is_a_float_with_an_interval():

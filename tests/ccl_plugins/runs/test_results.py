@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ccl_plugins.cli.batch import compared
-from ccl_plugins.runs.results import Result, compare, paired, visible
+from ccl_plugins.runs.results import Result, compare, paired, spread, visible
 
 
 def result(name, seed, value, *, dataset="digits", objective="infonce", **options):
@@ -100,9 +100,26 @@ def test_the_table_says_n_and_p_and_when_there_are_too_few_seeds():
     assert f"+0.0567 (p {p:.2g})" in text
     assert "n = 3 common seeds: p < 0.05 takes a mean difference of 2.48 standard" in text
     one = str(compared(two([0.7], [0.8], intervals={"knn/top1": (0.76, 0.84)})))
-    assert "0.8 [0.76, 0.84]" in one
+    assert "0.8 (0.76 to 0.84)" in one
     assert "+0.1\n" in one
     assert "(p " not in one
     assert "n = 1: with one seed in common, luck cannot be told from a difference" in one
     alone = str(compared(two([0.7, 0.8], [])))
     assert "DIFFERENCE" not in alone
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ((0.94777, 0.01312), "0.948 ± 0.013"),
+        ((1135.2, 301.0), "1135 ± 301"),
+        ((0.5, 0.0), "0.5 ± 0"),
+        ((0.123456, 1e-7), "0.12345600 ± 0.00000010"),
+        ((0.5, math.nan), "0.5 ± nan"),
+        ((0.12345, None, (0.1, 0.2)), "0.1235 (0.1 to 0.2)"),
+        ((0.12345,), "0.1235"),
+        ((None,), ""),
+    ],
+)
+def test_a_mean_has_as_many_places_as_its_deviation(given, text):
+    assert spread(*given) == text

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from support.broken import broken_laws, names
 
+from ccl_plugins.protocols import Estimate
+
 
 class Sound:
     """The mean of all features."""
@@ -18,6 +20,13 @@ class Nameless(Sound):
 
     def __call__(self, train, test):
         return {"mean": float(test.features.mean())}
+
+
+class Turned(Sound):
+    """An interval whose ends are exchanged."""
+
+    def __call__(self, train, test):
+        return {"mean/all": Estimate(0.5, 0.6, 0.4)}
 
 
 class Counting(Sound):
@@ -42,6 +51,7 @@ class Spoiling(Sound):
 BROKEN = {
     Sound: set(),
     Nameless: {"metrics_are_named_numbers"},
+    Turned: {"metrics_are_named_numbers"},
     Counting: {"is_deterministic"},
     Spoiling: {"leaves_the_features_as_they_are"},
 }

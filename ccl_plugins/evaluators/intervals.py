@@ -1,0 +1,57 @@
+"""Intervals of metrics: the bootstrap over the measured samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.protocols import Estimate
+
+DRAWS = 1000
+"""Samples are drawn so many times, as many as there are and with replacement."""
+
+ENDS = (0.025, 0.975)
+"""The quantiles of the draws that bound the interval: it holds 95 % of them."""
+
+
+def mean(values: Tensor) -> Estimate:
+    """The mean of a number per measured sample, as whether it was classified rightly; values are (n,)."""
+    values = values.double()
+    return estimate(len(values), lambda counts: counts @ values / len(values))
+
+
+def estimate(n: int, statistic: Callable[[Tensor], Tensor]) -> Estimate:
+    """A metric with its 95 % interval, by 1000 draws from a generator that is the same in every call.
+
+    Args:
+        n: Measured samples, 1 or more.
+        statistic: From (k, n) float64, how often each of k draws has each sample, to the (k,) metrics of
+            the draws; NaN where a draw does not define the metric, as without a sample of some class.  A
+            row of ones gives the metric itself.
+
+    Source:
+        Efron and Tibshirani, An Introduction to the Bootstrap (1993), section 13.3: the percentile
+        interval.
+    """
+    value = statistic(torch.ones(1, n, dtype=torch.float64)).item()
+    generator = torch.Generator().manual_seed(0)
+    drawn = []
+    for first in range(0, DRAWS, part := max(1, 2**22 // n)):
+        rows = torch.randint(n, (min(part, DRAWS - first), n), generator=generator)
+        counts = torch.zeros(rows.shape, dtype=torch.float64)
+        drawn.append(statistic(counts.scatter_add_(1, rows, torch.ones_like(counts))))
+    low, high = torch.cat(drawn).nanquantile(torch.tensor(ENDS, dtype=torch.float64)).tolist()
+    return Estimate(value, low, high)
+
+
+def tally(counts: Tensor, cells: Tensor, size: int) -> Tensor:
+    """(k, size) how often each of k draws has samples of each cell.
+
+    Args:
+        counts: (k, n) how often each draw has each sample.
+        cells: (n,) the cell of each sample, 0 to size - 1.
+        size: The number of cells.
+    """
+    return counts.new_zeros(len(counts), size).index_add_(1, cells, counts)

@@ -1,0 +1,552 @@
+"""A report of runs: one HTML file that holds all it shows."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import platform
+import shlex
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ccl_plugins._engine import engine
+from ccl_plugins.files.atomic import atomic_write
+from ccl_plugins.pipeline.as_toml import as_toml
+from ccl_plugins.pipeline.changes import FREE
+from ccl_plugins.runs import summary
+from ccl_plugins.runs.curves import Curves, curves
+from ccl_plugins.runs.neighbors import data_uri, nearest, thumbnail
+from ccl_plugins.runs.results import (
+    Result,
+    compare,
+    configurations,
+    name_of,
+    result_of,
+    spread,
+    visible,
+)
+from ccl_plugins.runs.summary import Configuration
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ccl_plugins.runs.pipeline import Run
+
+PICTURED = 6
+"""The most configurations in a picture and among the neighbors."""
+
+CURVED = 12
+"""The most runs in the picture of curves."""
+
+LARGEST = 400_000
+"""Bytes of an SVG above which a picture is a PNG, which many points do not make larger."""
+
+QUERIES = 5
+"""Test samples whose neighbors are shown."""
+
+NEIGHBORS = 6
+"""Neighbors of each."""
+
+UNDRAWN = (engine.RegistryError, ValueError, LookupError, OSError, RuntimeError)
+"""What a figure raises for runs that it cannot show; the page says so in its place."""
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def report(runs: Sequence[Run], out: Path, *, missing: Mapping[str, str] | None = None) -> Path:
+    """Write a report of runs: what differs, what was measured, pictures, and what it means in words.
+
+    The file needs nothing else and loads nothing.  Its size is bounded: small pictures of at most 6
+    configurations, and figures that are pixels where drawings would take more than 400 kB.  Runs of
+    several data sets are shown, with a warning, and not compared with each other; the pictures and the
+    answers are then about those of the first run's data set.
+
+    Args:
+        runs: The runs; those that differ in the seed alone become one column.
+        out: The file.
+        missing: Why further runs are not shown, by their names.
+
+    Returns:
+        The file.
+
+    Raises:
+        FileNotFoundError: If no run has weights.
+        ValueError: If there are no runs.
+        OSError: If the file cannot be written, as on a full disk; an older one stays whole.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    if not runs:
+        raise ValueError("a report needs a run")
+    missing = dict(missing or {})
+    results: dict[int, Result] = {}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for i, run in enumerate(runs):
+            try:
+                results[i] = result_of(run)
+            except (FileNotFoundError, ValueError) as error:  # a damaged checkpoint is a ValueError
+                if len(runs) == 1:
+                    raise
+                missing[str(run.path)] = str(error)
+    said = list(dict.fromkeys(str(each.message) for each in caught))
+    for text in said:
+        warnings.warn(text, stacklevel=2)
+    if not results:
+        raise FileNotFoundError("; ".join(dict.fromkeys(missing.values())))
+    shown = Shown([runs[i] for i in results], [*results.values()], missing, said)
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined
+    )
+    page = environment.get_template("report.html").render(**shown.page())
+    with atomic_write(out) as temporary:
+        temporary.write_text(page, "utf-8", errors="backslashreplace")
+    return out
+
+
+class Shown:
+    """What a report shows.
+
+    Args:
+        runs: Runs with weights.
+        results: What is known of each.
+        missing: Why further runs are not shown, by their names.
+        said: What was wrong with files of the runs.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        results: Sequence[Result],
+        missing: Mapping[str, str],
+        said: Sequence[str],
+    ) -> None:
+        self.results = [*results]
+        self.missing = missing
+        self.said = said
+        self.runs = {each.path: run for each, run in zip(results, runs, strict=True)}
+        self.curves = {path: _curves(run) for path, run in self.runs.items()}
+        groups = configurations(self.results)
+        self.groups = [
+            Configuration(label, group, [c for each in group if (c := self._loss(each.path))])
+            for label, group in zip(_labels(groups), groups, strict=True)
+        ]
+        first = self.groups[0]
+        self.same_data = [each for each in self.groups if _dataset(each) == _dataset(first)]
+
+    def page(self) -> dict[str, Any]:
+        """The values of the template."""
+        style, script = (
+            (TEMPLATES / f"report.{end}").read_text("utf-8").strip() for end in ("css", "js")
+        )
+        from markupsafe import Markup
+
+        return {
+            "title": " and ".join(each.label for each in self.groups[:3])
+            + (f" and {len(self.groups) - 3} more" if len(self.groups) > 3 else ""),
+            "style": Markup(style),
+            "script": Markup(script),
+            "style_hash": _hash(style),
+            "script_hash": _hash(script),
+            "made": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+            "count": f"{len(self.results)} {'run' if len(self.results) == 1 else 'runs'}",
+            "dataset": summary.component(self.groups[0].record.get("dataset")),
+            "answers": summary.answers(self.same_data),
+            "warnings": [*self._warnings()],
+            "sections": [
+                ("settings", "What was compared"),
+                ("metrics", "What was measured"),
+                ("kept", "What is kept and what leaks"),
+                ("curves", "How training went"),
+                ("pictures", "Pictures"),
+                ("neighbors", "Nearest neighbors"),
+                ("reproduce", "How to reproduce it"),
+            ],
+            "configurations": [*self._configurations()],
+            "differences": differing([each.record for each in self.groups]),
+            **self._measured(),
+            **self._leaks(),
+            **self._training(),
+            **self._pictures(),
+            **self._neighbors(),
+            **self._reproduce(),
+        }
+
+    def _loss(self, path: Path) -> tuple[float, float] | None:
+        points = self.curves[path].get("loss")
+        return (points[0][1], points[-1][1]) if points else None
+
+    def _warnings(self) -> Iterator[str]:
+        for name, reason in self.missing.items():
+            yield f"{name} is not shown: {reason}"
+        yield from self.said
+        if len(self.same_data) < len(self.groups):
+            others = [each.label for each in self.groups if each not in self.same_data]
+            yield (
+                f"{', '.join(others)}: another data set than {self.groups[0].label}. Numbers of different"
+                " data sets cannot be compared; the answers, the pictures and the neighbors leave"
+                " these runs out."
+            )
+        for each in self.groups:
+            if each.results[0].state:
+                yield f"{each.label} is not finished: {each.results[0].state}."
+            if not any(result.after for result in each.results):
+                yield f"{each.label} was not measured: ccl evaluate {each.results[0].path}"
+        seeds = {len(each.results) for each in self.same_data}
+        if len(self.same_data) > 1 and min(seeds) < 5:
+            yield (
+                f"{min(seeds)} {'seed is' if min(seeds) == 1 else 'seeds are'} few: a difference that luck"
+                " makes is told apart with five or more (ccl train ... --seeds 0,1,2,3,4)."
+            )
+
+    def _configurations(self) -> Iterator[dict[str, Any]]:
+        for each in self.groups:
+            text, note = as_toml(each.record), ""
+            if "local/" in json.dumps(each.record):
+                note = (
+                    "This run used objects of a session (local/...): it can be rebuilt only where they are"
+                    " defined."
+                )
+            yield {
+                "label": each.label,
+                "objective": each.objective,
+                "conditions": ", ".join(each.conditions.values()),
+                "seeds": ", ".join(str(result.seed) for result in each.results),
+                "state": each.results[0].state,
+                "file": f"{_file_name(each.label)}.toml",
+                "toml": text,
+                "note": note,
+                "paths": ", ".join(str(result.path) for result in each.results),
+            }
+
+    def _measured(self) -> dict[str, Any]:
+        labels = {name_of(each.results): each.label for each in self.groups}
+        rows = [row for row in compare(self.results) if row["metric"] is not None]
+        tests = [row["test"] for row in rows if row["test"] is not None]
+        notes = []
+        for n in sorted({test["n"] for test in tests}):
+            if n < 2:
+                notes.append(
+                    "Where n is 1, nobody can say whether a difference is luck: there is no p."
+                )
+            else:
+                notes.append(
+                    f"With {n} seeds in common, only a mean difference of {visible(n):.1f} times its spread"
+                    " over the seeds gets p below 0.05."
+                )
+        if len(tests) > 5:
+            notes.append(
+                f"There are {len(tests)} tests here: about one in twenty is below 0.05 by luck."
+            )
+        return {
+            "metrics": [
+                {
+                    "name": name,
+                    "meaning": summary.meaning(name),
+                    "rows": [
+                        _cells(row, labels[row["run"]]) for row in rows if row["metric"] == name
+                    ],
+                }
+                for name in dict.fromkeys(row["metric"] for row in rows)
+            ],
+            "tested": labels[tests[0]["against"]] if tests else "",
+            "test_notes": notes,
+            "bars": self._draw("bars", "Metrics", "One panel for each metric.", self._titled())
+            if rows
+            else None,
+        }
+
+    def _leaks(self) -> dict[str, Any]:
+        names = dict.fromkeys(name for each in self.results for name in each.after)
+        columns = dict.fromkeys(column for name in names if (column := summary.probed(name)))
+        metrics = [summary.metric_of(column, names) for column in columns]
+        points = [
+            {
+                "label": label,
+                "values": [
+                    f"{run.metrics[name]:.4g}" if name in run.metrics else "" for name in metrics
+                ],
+            }
+            for label, run in self._titled().items()
+        ]
+        caption = (
+            "One point per run: across, how well a probe reads the label; up, how well one reads Z."
+        )
+        return {
+            "leaks": self._draw("kept_and_leaked", "Kept and leaked", caption, self._titled()),
+            "points": points if metrics else [],
+            "point_names": metrics,
+        }
+
+    def _training(self) -> dict[str, Any]:
+        titled = dict([*self._titled().items()][:CURVED])
+        rows = [
+            {
+                "label": label,
+                "first": f"{points[0][1]:.4g}",
+                "last": f"{points[-1][1]:.4g}",
+                "steps": points[-1][0],
+            }
+            for label, run in self._titled().items()
+            if (points := self.curves[run.path].get("loss"))
+        ]
+        more = f" The first {CURVED} runs." if len(self.runs) > CURVED else ""
+        caption = f"What the runs logged over their optimizer steps.{more}"
+        return {
+            "curves": self._draw("curves", "Curves", caption, titled),
+            "losses": rows,
+            "findings": None,
+        }
+
+    def _pictures(self) -> dict[str, Any]:
+        pictured = self._pictured()
+        first = next((each for each in self.same_data if each.conditions), None)
+        pictures = [
+            self._draw(
+                "embedding_map",
+                "Map of the features",
+                "Test images in two dimensions, similar features near each other, colored by what they"
+                " show. Where colors form groups, the features hold that.",
+                pictured,
+            ),
+            self._draw(
+                "anchor",
+                "One image and what it is compared with",
+                "The images that weigh most and least for one anchor image in each run's loss.",
+                pictured,
+            ),
+        ]
+        if first is not None:
+            run = self.runs[first.results[0].path]
+            pictures += [
+                self._draw(
+                    "kernel_matrix",
+                    f"Kernel of the condition in {first.label}",
+                    "How alike samples are by Z, and what weight that gives them.",
+                    run,
+                ),
+                self._draw(
+                    "similarity",
+                    f"Features against the condition in {first.label}",
+                    "Pairs of samples: how alike they are by Z, and how similar their features are.",
+                    run,
+                ),
+                self._draw(
+                    "information_plane",
+                    "Information plane",
+                    "What each categorical condition says about the label, and what it says beside.",
+                    self._titled(),
+                ),
+            ]
+        return {
+            "pictures": [each for each in pictures if each["src"]]
+            + [each for each in pictures if not each["src"]],
+            "unpictured": ", ".join(each.label for each in self.same_data[PICTURED:]),
+        }
+
+    def _draw(self, name: str, title: str, caption: str, subject: Any) -> dict[str, Any]:
+        """A figure of `ccl_plugins.runs.figures` with its caption, or why it cannot be drawn."""
+        from ccl_plugins.runs import figures
+
+        drawn = {"title": title, "caption": caption, "alt": f"{title}. {caption}"}
+        try:
+            figure = getattr(figures, name)(subject)
+            return {**drawn, **_embedded(figure)}
+        except UNDRAWN as error:
+            reason = str(error) or type(error).__name__
+            return {**drawn, "src": "", "reason": reason}
+
+    def _titled(self) -> dict[str, Run]:
+        """All runs on the first data set by a short title."""
+        return {
+            each.label
+            if len(each.results) == 1
+            else f"{each.label}, seed {result.seed}": self.runs[result.path]
+            for each in self.same_data
+            for result in each.results
+        }
+
+    def _pictured(self) -> dict[str, Run]:
+        """The first run of each configuration."""
+        return {each.label: self.runs[each.results[0].path] for each in self.same_data[:PICTURED]}
+
+    def _neighbors(self) -> dict[str, Any]:
+        ranks = range(1, NEIGHBORS + 1)
+        try:
+            queries = [*_neighbors(self._pictured())]
+            return {"neighbors": {"queries": queries}, "ranks": ranks}
+        except UNDRAWN as error:
+            return {"neighbors": {"queries": [], "reason": str(error)}, "ranks": ranks}
+
+    def _reproduce(self) -> dict[str, Any]:
+        plugins: dict[str, str] = {}
+        for each in self.groups:
+            plugins |= each.record.get("plugins", {})
+        names = [f'"{name}=={version}"' for name, version in plugins.items() if name != "local"]
+        lines, folders = [], []
+        for each in self.groups:
+            stem = _file_name(each.label)
+            seeds = [str(result.seed) for result in each.results]
+            many = len(seeds) > 1
+            lines.append(f"ccl train {stem}.toml" + (f" --seeds {','.join(seeds)}" if many else ""))
+            folders += [f"runs/{stem}-seed-{seed}" for seed in seeds] if many else [f"runs/{stem}"]
+        return {
+            "install": "pip install " + " ".join(names),
+            "commands": "\n".join([*lines, "ccl report " + shlex.join(folders)]),
+            "versions": _versions(),
+        }
+
+
+def _labels(groups: Sequence[Sequence[Result]]) -> list[str]:
+    """A short name for each configuration: the end of its path, or all of it where two are the same."""
+    paths = [name_of(group) for group in groups]
+    names = [_stem(Path(path).name) for path in paths]
+    return [
+        name if names.count(name) == 1 else path for name, path in zip(names, paths, strict=True)
+    ]
+
+
+def _stem(name: str) -> str:
+    stem = name.removesuffix("*")
+    return stem.removesuffix("-").removesuffix("-seed") or name if stem != name else name
+
+
+def _file_name(label: str) -> str:
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in label)
+    return kept.strip("-") or "run"
+
+
+def _dataset(configuration: Configuration) -> Any:
+    return configuration.record.get("dataset")
+
+
+def differing(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The settings in which records differ, seeds aside, with the value of each record."""
+    flat = [dict(_flat(record)) for record in records]
+    places = dict.fromkeys(place for each in flat for place in each)
+    rows = []
+    for place in places:
+        values = [each.get(place) for each in flat]
+        hidden = place in FREE or place == "fit.seed" or place.startswith(("callbacks", "schema"))
+        if not hidden and any(value != values[0] for value in values):
+            rows.append({"setting": place, "values": values})
+    return rows
+
+
+def _flat(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Each value of a record as text by its place; components by their short names."""
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _flat(each, f"{place}.{key}".lstrip("."))
+    elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
+        for i, each in enumerate(value):
+            yield from _flat(each, f"{place}.{i}")
+    elif place.endswith("use") and isinstance(value, str):
+        yield place, value.partition(":")[2].removeprefix("ccl-plugins/") or value
+    elif value is not None:
+        yield place, value if isinstance(value, str) else json.dumps(value)
+
+
+def _curves(run: Run) -> Curves:
+    try:
+        return curves(run)
+    except (OSError, ValueError):  # said where the picture would be
+        return {}
+
+
+def _cells(row: Mapping[str, Any], label: str) -> dict[str, Any]:
+    """The cells of a row of the table of metrics."""
+    test = row["test"]
+    difference = p = ""
+    if test is not None and test["difference"] is not None:
+        difference = f"{test['difference']:+.3g}"
+        p = f"{test['p']:.2g}" if test["p"] is not None else test["note"]
+    return {
+        "label": label,
+        "n": row["n"],
+        "before": spread(row["before"], row["before_deviation"]) or "not measured",
+        "after": spread(row["after"], row["after_deviation"], row["interval"]) or "not measured",
+        "difference": difference,
+        "p": p,
+    }
+
+
+def _embedded(figure: Figure) -> dict[str, Any]:
+    """A figure as an image that holds itself, with its size in pixels of the page."""
+    from ccl_plugins.runs.figures.style import png, svg
+
+    width, height = (round(96 * inches) for inches in figure.get_size_inches())
+    content, media_type = svg(figure).encode(), "image/svg+xml"
+    if len(content) > LARGEST:
+        content, media_type = png(figure), "image/png"
+    return {"src": data_uri(content, media_type), "width": width, "height": height}
+
+
+def _neighbors(runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
+    """For some test samples, the nearest training samples by each run's features."""
+    import torch
+
+    first = next(iter(runs.values()))
+    train, test = first.splits
+    labels = torch.as_tensor(first.features("test").metadata["label"])
+    known = torch.as_tensor(first.features("train").metadata["label"])
+    rows = _queries(labels)
+    k = min(NEIGHBORS, len(known))
+    found = {
+        name: nearest(run.features("test").features[rows], run.features("train").features, k)[0]
+        for name, run in runs.items()
+    }
+    pictures: dict[int, str] = {}
+    for place, row in enumerate(rows):
+        yield {
+            "index": row,
+            "label": _word(test, labels[row]),
+            "src": thumbnail(test[row][0]),
+            "rows": [
+                {
+                    "label": name,
+                    "found": [
+                        {
+                            "index": i,
+                            "label": _word(train, known[i]),
+                            "same": bool(known[i] == labels[row]),
+                            "src": pictures.setdefault(i, thumbnail(train[i][0])),
+                        }
+                        for i in each[place].tolist()
+                    ],
+                }
+                for name, each in found.items()
+            ],
+        }
+
+
+def _queries(labels: Any) -> list[int]:
+    """The first test sample of each of some classes, evenly spaced among all."""
+    classes = labels[labels >= 0].unique().tolist()
+    if not classes:
+        return list(range(min(QUERIES, len(labels))))
+    n = min(QUERIES, len(classes))
+    chosen = [classes[i * len(classes) // n] for i in range(n)]
+    return [int((labels == each).nonzero()[0]) for each in chosen]
+
+
+def _word(split: Any, label: Any) -> str:
+    words = getattr(split, "vocabulary", {}).get("label")
+    return str(words[int(label)]) if words and int(label) >= 0 else str(int(label))
+
+
+def _hash(text: str) -> str:
+    """What a page's security policy knows a script or style by."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _versions() -> str:
+    from importlib.metadata import version
+
+    names = ("ccl-plugins", "torch", "lightly", "pytorch-lightning", "scikit-learn")
+    found = [f"{name} {version(name)}" for name in names]
+    return ", ".join([f"Python {platform.python_version()}", *found])

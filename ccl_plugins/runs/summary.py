@@ -1,0 +1,341 @@
+"""What results mean, in plain sentences: is it learning, what did conditioning do, which run is better."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ccl_plugins.runs.results import ALPHA, Paired, Result, paired, spread, values_of, visible
+
+SMALL = 0.02
+"""A change of an accuracy or an R² that is not worth a word."""
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Runs that differ in the seed alone.
+
+    Args:
+        label: A short name.
+        results: What is known of each run.
+        losses: The loss at the first and the last logged step, of each run that logged it.
+    """
+
+    label: str
+    results: Sequence[Result]
+    losses: Sequence[tuple[float, float]] = field(default=())
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """The record of its first run."""
+        return self.results[0].record
+
+    @property
+    def objective(self) -> str:
+        """The name of the objective."""
+        return component(self.record.get("objective"))
+
+    @property
+    def conditions(self) -> dict[str, str]:
+        """For each condition, by its name, the column that it reads, or else its component."""
+        conditions = self.record.get("conditions")
+        given = conditions if isinstance(conditions, Mapping) else {}
+        return {
+            name: str(each["name"])
+            if isinstance(each, Mapping) and component(each) == "column" and "name" in each
+            else component(each)
+            for name, each in given.items()
+        }
+
+    def after(self, metric: str) -> dict[Any, float]:
+        """A metric after training, by seed."""
+        return values_of(self.results, metric)
+
+    def before(self, metric: str) -> dict[Any, float]:
+        """A metric before training, by seed."""
+        return {each.seed: each.before[metric] for each in self.results if metric in each.before}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A question and its answer.
+
+    Args:
+        question: The question.
+        verdict: The answer in a few words.
+        tone: Whether it is good news.
+        sentences: The reasons: what each is about, or nothing, and the sentence.
+    """
+
+    question: str
+    verdict: str
+    tone: Literal["good", "unclear", "bad"]
+    sentences: Sequence[tuple[str, str]]
+
+
+def component(recorded: Any) -> str:
+    """The name of a component in a record: ``"objective:ccl-plugins/infonce"`` is ``infonce``."""
+    use = recorded.get("use") if isinstance(recorded, Mapping) else recorded
+    return str(use).rpartition("/")[2] if use else ""
+
+
+def probed(metric: str) -> str:
+    """The column that a metric of a probe tells about; empty for other metrics.
+
+    ``"linear/top1"`` tells about the label, ``"linear-color/top1"`` and ``"color/r2"`` about the color.
+    """
+    probe, _, measure = metric.rpartition("/")
+    if measure == "top1":
+        return probe.partition("-")[2] or "label"
+    return probe.partition("-")[2] or probe if measure == "r2" else ""
+
+
+def metric_of(column: str, names: Iterable[str]) -> str:
+    """The metric by which a column is judged, of the names of all; a linear probe's if there is one."""
+    found = [name for name in names if probed(name) == column]
+    linear = [name for name in found if name.startswith("linear") or name.endswith("/r2")]
+    return next(iter([*linear, *found]), "")
+
+
+def meaning(metric: str) -> str:
+    """What a metric says, for somebody who has not seen it; empty if it is not known here."""
+    column, (probe, _, measure) = probed(metric), metric.rpartition("/")
+    how = {
+        "linear": "by a linear probe",
+        "knn": "by the nearest training samples",
+    }.get(probe.partition("-")[0], "by a probe")
+    if measure == "top1":
+        return f"the fraction of test samples whose {column} is named right {how}; higher: more is read"
+    if measure == "r2":
+        return f"the share of the variance of {column} that a linear regression explains; 1: all, 0: none"
+    if measure in ("mse", "mse255"):
+        return f"the mean squared error of that regression of {probe}; higher: less is read"
+    return ""
+
+
+def answers(configurations: Sequence[Configuration]) -> list[Answer]:
+    """The three questions about runs on one data set, with their answers."""
+    named = dict.fromkeys(
+        name for c in configurations for each in c.results for name in (*each.after, *each.before)
+    )
+    return [
+        _learning(configurations, [*named]),
+        _conditioning(configurations, [*named]),
+        _better(configurations, [*named]),
+    ]
+
+
+def _learning(configurations: Sequence[Configuration], names: Sequence[str]) -> Answer:
+    question, metric = "Is it learning?", metric_of("label", names)
+    rose: dict[str, bool] = {}
+    sentences = []
+    for each in configurations:
+        words = [_loss(each)] if each.losses else []
+        before, after = each.before(metric), each.after(metric)
+        if after and before:
+            change = _change(before, after, each, metric)
+            words.append(
+                f"A probe reads the label from its features with accuracy {_mean(after)}; before training"
+                f" it was {_mean(before)}: {_direction(change)}."
+            )
+            rose[each.label] = change.way == "up"
+            if not rose[each.label]:
+                words += _instead(each, names)
+        elif after:
+            words.append(f"A probe reads the label from its features with accuracy {_mean(after)}.")
+        if words:
+            sentences.append((each.label, " ".join(words)))
+    if not rose:
+        sentences.append(("", "No probe of the label was run before and after training."))
+        return Answer(question, "Not measured", "unclear", sentences)
+    yes, no = ([label for label, is_up in rose.items() if is_up is up] for up in (True, False))
+    if not no:
+        return Answer(question, "Yes, the label", "good", sentences)
+    if not yes:
+        return Answer(question, "Not the label", "bad", sentences)
+    verdict = f"{_listed(yes)}: yes. {_listed(no)}: not the label"
+    return Answer(question, verdict, "unclear", sentences)
+
+
+def _loss(each: Configuration) -> str:
+    first, last = (statistics.fmean(pair[i] for pair in each.losses) for i in (0, 1))
+    if last < first:
+        return f"The loss fell from {first:.3g} to {last:.3g}."
+    return f"The loss did not fall: {first:.3g} at first, {last:.3g} at the end."
+
+
+def _instead(each: Configuration, names: Sequence[str]) -> list[str]:
+    """What the features hold, where they do not hold the label."""
+    found = []
+    for column in dict.fromkeys(probed(name) for name in names):
+        metric = metric_of(column, names)
+        after = each.after(metric)
+        if column not in ("", "label") and after and statistics.fmean(after.values()) > 0.5:
+            found.append(f"What its features hold is {column}: {_read_at(metric, after)}.")
+    return found[:1]
+
+
+def _conditioning(configurations: Sequence[Configuration], names: Sequence[str]) -> Answer:
+    question = "What did conditioning do?"
+    conditional = [each for each in configurations if each.conditions]
+    plain = next((each for each in configurations if not each.conditions), None)
+    if not conditional:
+        return Answer(question, "No run is conditioned", "unclear", [])
+    against = plain.label if plain else "the network before training"
+    sentences, verdicts, clear = [], [], True
+    for each in conditional:
+        words = []
+        for column in dict.fromkeys([*each.conditions.values(), "label"]):
+            metric = metric_of(column, names)
+            after = each.after(metric)
+            reference = plain.after(metric) if plain else each.before(metric)
+            is_condition = column in each.conditions.values()
+            if is_condition:
+                words.append(f"It is conditioned on {_the(column)}.")
+            if not after or not reference:
+                if is_condition:
+                    words.append(
+                        f"No evaluator reads {column} from the features: with one, this page would say what"
+                        " is left of it."
+                    )
+                continue
+            change = _change(reference, after, each, metric)
+            words.append(
+                f"It holds {change.amount} of {_the(column)} {change.than} {against}:"
+                f" {_read_at(metric, after)}, against {_mean(reference)}{change.luck}."
+            )
+            if is_condition:
+                verdicts.append(f"{each.label} holds {change.amount} of {_the(column)}")
+                clear &= change.way in ("up", "down")
+        sentences.append((each.label, " ".join(words)))
+    if not verdicts:
+        return Answer(question, "Not measured", "unclear", sentences)
+    verdict = "; ".join(verdicts[:3]) + ("" if clear else ": may be luck")
+    return Answer(question, verdict, "good" if clear else "unclear", sentences)
+
+
+def _better(configurations: Sequence[Configuration], names: Sequence[str]) -> Answer:
+    question, metric = "Which run is better, and is that luck?", metric_of("label", names)
+    found = [each for each in configurations if each.after(metric)]
+    if len(found) < 2:
+        return Answer(question, "There is nothing to compare", "unclear", [])
+    found.sort(key=lambda each: -statistics.fmean(each.after(metric).values()))
+    best, *others = found
+    sentences, lucky = [], False
+    for other in others[:4]:
+        change = paired(other.after(metric), best.after(metric))
+        corrected = None if change.p is None else min(1.0, change.p * len(others))
+        lucky |= corrected is None or corrected >= ALPHA
+        words = _against(best, other, metric, change, corrected, len(others))
+        sentences.append((f"{best.label} and {other.label}", words))
+    if len(others) > 4:
+        sentences.append(("", f"{len(others) - 4} more are below these; the table has them."))
+    if len(found) > 2:
+        advice = "choose on a validation part, and report the test split once."
+        sentences.append(("", f"The best of many is in part the luckiest: {advice}"))
+    for column in dict.fromkeys(probed(name) for name in names):
+        leak = metric_of(column, names)
+        if column in ("", "label") or not all(each.after(leak) for each in found):
+            continue
+        least = min(found, key=lambda each: statistics.fmean(each.after(leak).values()))
+        ahead = ", so it is ahead in both" if least is best else ""
+        words = f"holds the least of {column}: {_read_at(leak, least.after(leak))}."
+        sentences.append((least.label, f"{words} If {column} is sensitive, less is better{ahead}."))
+    verdict = f"{best.label} for the label, and {'that may be' if lucky else 'hardly by'} luck"
+    return Answer(question, verdict, "unclear" if lucky else "good", sentences)
+
+
+def _against(
+    best: Configuration,
+    other: Configuration,
+    metric: str,
+    change: Paired,
+    p: float | None,
+    tests: int,
+) -> str:
+    a, b = best.after(metric), other.after(metric)
+    begin = f"read the label with accuracy {_mean(a)} and {_mean(b)}."
+    if p is None:
+        if change.n < 2:
+            return f"{begin} With one seed each, nobody can say whether another seed would turn it round."
+        return f"{begin} There is no test: {change.note}."
+    corrected = f", corrected for {tests} comparisons" if tests > 1 else ""
+    test = f"paired t-test over {change.n} seeds, p = {p:.2g}{corrected}"
+    if p < ALPHA:
+        return f"{begin} A difference like this would come by luck {_often(p)} ({test})."
+    return (
+        f"{begin} That may be luck ({test}): with {change.n} seeds, a mean difference has to be"
+        f" {visible(change.n):.1f} times as large as its spread to tell."
+    )
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A change of a metric in words.
+
+    Args:
+        way: Where it went, as far as its seeds, or the test samples of one run, can say.
+        amount: How much is read, compared with before: "more", "less" or "about as much".
+        luck: n and p in brackets.
+    """
+
+    way: Literal["up", "down", "perhaps up", "perhaps down", "same"]
+    amount: str
+    luck: str
+
+    @property
+    def than(self) -> str:
+        return "as" if self.amount == "about as much" else "than"
+
+
+def _change(
+    reference: Mapping[Any, float], values: Mapping[Any, float], each: Configuration, metric: str
+) -> _Change:
+    test = paired(reference, values)
+    by = statistics.fmean(values.values()) - statistics.fmean(reference.values())
+    amount = "about as much" if abs(by) < SMALL else "more" if by > 0 else "less"
+    if test.p is not None:
+        p = "p < 0.001" if test.p < 0.001 else f"p = {test.p:.2g}"
+        luck, clear = f" ({test.n} seeds, {p})", test.p < ALPHA
+    else:
+        luck = " (one seed)" if test.n == 1 else f" ({test.note})"
+        interval = each.results[0].intervals.get(metric) if len(each.results) == 1 else None
+        other = statistics.fmean(reference.values())
+        clear = test.n > 0 and not (interval and interval[0] <= other <= interval[1])
+    if amount == "about as much":
+        return _Change("same", amount, luck)
+    if clear:
+        return _Change("up" if by > 0 else "down", amount, luck)
+    return _Change("perhaps up" if by > 0 else "perhaps down", amount, f"{luck}, which may be luck")
+
+
+def _direction(change: _Change) -> str:
+    words = {"up": "it rose", "down": "it fell", "same": "no change to speak of"}
+    found = words.get(change.way) or ("it rose" if change.way == "perhaps up" else "it fell")
+    return found + change.luck
+
+
+def _often(p: float) -> str:
+    return "less than once in 1000 times" if p < 0.001 else f"about once in {round(1 / p)} times"
+
+
+def _read_at(metric: str, values: Mapping[Any, float]) -> str:
+    if metric.endswith("/r2"):
+        return f"a linear regression explains {_mean(values)} of its variance"
+    return f"a probe reads it with accuracy {_mean(values)}"
+
+
+def _the(column: str) -> str:
+    return "the label" if column == "label" else column
+
+
+def _mean(values: Mapping[Any, float]) -> str:
+    numbers = list(values.values())
+    deviation = statistics.stdev(numbers) if len(numbers) > 1 else None
+    return spread(statistics.fmean(numbers), deviation)
+
+
+def _listed(labels: Sequence[str]) -> str:
+    return ", ".join(labels)

@@ -1,0 +1,104 @@
+"""Intervals of metrics equal a loop over draws that computes each metric anew."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, r2_score
+
+from ccl_plugins.evaluators import LinearProbe, Regression
+from ccl_plugins.evaluators.intervals import DRAWS, estimate, mean
+from ccl_plugins.evaluators.linear import balanced_accuracy
+from ccl_plugins.evaluators.regression import explained
+from ccl_plugins.protocols import Estimate, Frozen, UndefinedMetric
+
+
+def normal(*shape, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def loop(n, metric):
+    """The metric of all samples and of a thousand draws with replacement, one after another."""
+    rows = torch.randint(n, (DRAWS, n), generator=torch.Generator().manual_seed(0))
+    found = [metric(drawn.numpy()) for drawn in rows]
+    return metric(np.arange(n)), *np.nanquantile(found, [0.025, 0.975])
+
+
+def assert_same(found, expected):
+    assert isinstance(found, Estimate)
+    assert (float(found), found.low, found.high) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_the_interval_of_an_accuracy_is_that_of_a_loop_over_draws():
+    right = normal(70) > 0.3
+    assert_same(mean(right), loop(70, lambda rows: accuracy_score(right[rows], np.ones(len(rows)))))
+    deviation = (right.double().var(correction=0) / 70).sqrt().item()
+    found = mean(right)
+    assert found.high - found.low == pytest.approx(2 * 1.96 * deviation, rel=0.1)
+
+
+def test_the_interval_of_a_balanced_accuracy_is_that_of_a_loop_over_draws():
+    ids = torch.arange(60) ** 2 // 900
+    predicted = torch.where(normal(60) > 0.5, 3 - ids, ids)
+
+    def metric(rows):
+        classes = [c for c in range(4) if (ids[rows] == c).any()]
+        return np.mean([(predicted[rows] == c)[ids[rows] == c].double().mean() for c in classes])
+
+    expected = loop(60, metric)
+    assert_same(balanced_accuracy(predicted, ids), expected)
+    assert expected[0] == pytest.approx(balanced_accuracy_score(ids, predicted))
+
+
+def test_the_interval_of_an_explained_variance_is_that_of_a_loop_over_draws():
+    values = 1000 + normal(40, 2)
+    predicted = values + 0.3 * normal(40, 2, seed=1)
+    found = explained((predicted - values).square(), values)
+    expected = loop(40, lambda rows: r2_score(values[rows], predicted[rows]))
+    assert (float(found), found.low, found.high) == pytest.approx(expected, rel=1e-7)
+
+
+def test_draws_that_do_not_define_a_metric_are_left_out():
+    def second(counts):
+        return torch.where(counts[:, 0] > 0, counts[:, 0], torch.nan)
+
+    found = estimate(2, second)
+    assert (float(found), found.low, found.high) == (1.0, 1.0, 2.0)
+
+
+def test_large_splits_are_drawn_in_parts_with_the_same_numbers():
+    values = normal(20_000)
+    rows = torch.randint(20_000, (DRAWS, 20_000), generator=torch.Generator().manual_seed(0))
+    expected = values[rows].mean(dim=1).quantile(torch.tensor([0.025, 0.975], dtype=torch.float64))
+    found = mean(values)
+    torch.testing.assert_close(torch.tensor([found.low, found.high]).double(), expected.double())
+
+
+def frozen(n, seed=0, classes=3):
+    label = torch.arange(n) % classes
+    x = normal(n, 5, seed=seed).float() + torch.nn.functional.one_hot(label, 5)
+    return Frozen(x, {"label": label, "color": x[:, :3].sigmoid()})
+
+
+def test_probes_give_intervals_around_their_metrics():
+    for evaluator in (LinearProbe(balanced=True), Regression()):
+        for name, value in evaluator(frozen(90), frozen(60, seed=1)).items():
+            assert isinstance(value, Estimate), name
+            assert value.low < value < value.high, name
+
+
+def test_a_metric_that_the_test_split_does_not_define_is_an_error_of_its_own():
+    train, test = frozen(90), frozen(60, seed=1)
+    one = Frozen(test.features, {"label": torch.full((60,), 2)})
+    with pytest.raises(
+        UndefinedMetric, match="'label' has the same value, 2, in all of 60 measured"
+    ):
+        LinearProbe(balanced=True)(train, one)
+    flat = Frozen(test.features, {"color": test.metadata["color"].clone()})
+    flat.metadata["color"][:, 1] = 0.5
+    with pytest.raises(
+        UndefinedMetric, match=r"'color' has the same value, 0\.5, .* r2 is undefined"
+    ):
+        Regression()(train, flat)
