@@ -23,14 +23,14 @@ class Bank:
         self.size = size
         self._features = self._index = self._when = self._count = torch.empty(0)
 
-    def write(self, features: Tensor, index: Tensor, chosen: Tensor, when: int) -> None:
-        """Keep the chosen rows of a batch.
+    def write(self, features: Tensor, index: Tensor, chosen: Tensor, when: Tensor) -> None:
+        """Keep the chosen rows of some batches.
 
         Args:
             features: (n, f).
             index: (n,) dataset indices.
             chosen: (n,) bool.
-            when: The number of the batch.
+            when: (n,) the number of the batch of each.
         """
         if not self._count.numel():
             self._make(features)
@@ -39,7 +39,7 @@ class Bank:
         places = torch.where(chosen & (places < self.size), places, self.size)
         self._features.index_copy_(0, places, features)
         self._index.index_copy_(0, places, index)
-        self._when.index_fill_(0, places, when)
+        self._when.index_copy_(0, places, when)
         self._count += chosen.sum()
 
     def _make(self, like: Tensor) -> None:

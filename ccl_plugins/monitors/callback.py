@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ccl_plugins.information.plane import points
 from ccl_plugins.metadata.values import missing_rows
-from ccl_plugins.monitors import geometry, spectrum
+from ccl_plugins.monitors import geometry
 from ccl_plugins.monitors.costs import Costs
 from ccl_plugins.monitors.probes import Probes
 from ccl_plugins.monitors.settings import MonitorSettings
@@ -29,8 +29,8 @@ from ccl_plugins.training.monitor import publish
 SAMPLES = 65536
 """The most samples before a measurement that are looked at, since features change meanwhile."""
 
-BATCHES = 2
-"""The batches before a measurement whose geometry is averaged."""
+BATCH_SAMPLES = 256
+"""The samples before a measurement, at least, whose geometry is measured: batches are averaged."""
 
 ROWS = 2048
 """The most samples of a batch whose geometry is measured."""
@@ -66,7 +66,6 @@ class Monitors(Callback):
         """After how many batches of the run the next measurement is taken."""
         self._begin = 0
         self._index = torch.empty(0)
-        self._embeddings: Tensor | None = None
         self._same_label: Tensor | None = None
         self._geometry: list[Tensor] = []
         self._kernels: dict[str, Tensor] = {}
@@ -86,6 +85,7 @@ class Monitors(Callback):
         self._plan(module.consumed.batches)
         steps = self.settings.every_steps or self._length
         self._most = min(-(-SAMPLES // settings.batch_size), self._length, steps * self._accumulate)
+        self._batches_looked_at = min(-(-BATCH_SAMPLES // settings.batch_size), self._most)
         passes = self._most * settings.batch_size / size
         self.probes = Probes(self.measures, self.readings, size, passes, self.costs)
         self._load(module.device)
@@ -126,14 +126,9 @@ class Monitors(Callback):
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
             self._restart_if_refreshed(pl_module.tables.epochs)
             if self.probes is not None:
-                self.probes.see(pairs.features[0].detach(), self._index, batch)
-            if "rankme" in self.measures:
-                with self.costs.measuring("rankme", device):
-                    x = pairs.anchors[0].detach().to(exact_type(device))
-                    product = x.T @ x
-                    before = self._embeddings
-                    self._embeddings = product if before is None else before + product
-            if left <= BATCHES:
+                first = pairs.features[0].detach(), pairs.anchors[0].detach()
+                self.probes.see(*first, self._index, batch)
+            if left <= self._batches_looked_at:
                 self._look_at(pairs)
             if left == 1 and "kernel" in self.measures:
                 with self.costs.measuring("kernel", device):
@@ -187,11 +182,6 @@ class Monitors(Callback):
         if self.probes is not None:
             yield from self.probes.read().items()
         exact = exact_type(module.device)
-        if self._embeddings is not None:
-            with self.costs.measuring("rankme", module.device):
-                (gram,) = ranks.summed([self._embeddings])
-                if bool(gram.isfinite().all()):
-                    yield "rankme", float(spectrum.rankme(spectrum.singular_values(gram)))
         if self._geometry:
             means = torch.stack(self._geometry).to(exact).mean(0).tolist()
             yield from zip(GEOMETRY, means, strict=True)
@@ -236,20 +226,19 @@ class Monitors(Callback):
     def _clear(self) -> None:
         if self.probes is not None:
             self.probes.clear()
-        self._embeddings = self._same_label = None
-        self._geometry, self._kernels = [], {}
+        self._same_label, self._geometry, self._kernels = None, [], {}
 
     def state_dict(self) -> dict[str, Any]:
         """What was seen of an unfinished interval, by all processes; called by all of them."""
         if self.probes is None:
             return {}
-        sums = {"embeddings": self._embeddings, "same_label": self._same_label}
+        same = [] if self._same_label is None else ranks.summed([self._same_label])
         return {
             "settings": self.settings.to_dict(),
             "due": self.due,
             "epochs": dict(self._epochs),
             "probes": self.probes.state_dict(),
-            "sums": {k: ranks.summed([v])[0].cpu() for k, v in sums.items() if v is not None},
+            "same_label": [each.cpu() for each in same],
             "geometry": [each.cpu() for each in self._geometry],
         }
 
@@ -267,9 +256,9 @@ class Monitors(Callback):
         self._epochs = dict(state["epochs"])
         self.probes.load_state_dict(state["probes"])
         self._geometry = [each.to(device) for each in state["geometry"]]
-        if ranks.rank() == 0:  # the sums are of all processes
-            sums = {name: each.to(device) for name, each in state["sums"].items()}
-            self._embeddings, self._same_label = sums.get("embeddings"), sums.get("same_label")
+        for each in state["same_label"]:  # the sum of all processes becomes the first one's
+            near = each.to(device)
+            self._same_label = near if ranks.rank() == 0 else torch.zeros_like(near)
 
 
 def _same_label(pairs: Any, readings: Readings) -> Tensor | None:

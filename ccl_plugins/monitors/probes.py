@@ -1,4 +1,4 @@
-"""Online probes: how much of the label and of every condition can be read from the features."""
+"""Online probes: how much of the label and of every condition can be read, and over how much it spreads."""
 
 from __future__ import annotations
 
@@ -20,19 +20,22 @@ from ccl_plugins.training import ranks
 NEAR, HELD = 4096, 1024
 """The most samples whose neighbors are looked for, and on which probes are measured."""
 
+TOGETHER = 2048
+"""Samples that are added to the sums at a time."""
+
 FITTED, FITTED_AND_NEAR, HELD_OUT, MEASURED = range(4)
 """The roles of samples: probes are fitted to the first two, and measured on the last."""
 
 
 class Probes:
-    """Linear probes and nearest neighbors of features, from the batches that pass.
+    """Linear probes and nearest neighbors of features, and ranks, from the batches that pass.
 
-    The features of a batch are added to sums, from which the linear probes are solved when they are read,
+    The features of batches are added to sums, from which the linear probes are solved when they are read,
     and to banks on the device.  No probe is fitted to the validation part of the training samples,
     and all are measured on it alone.
 
     Args:
-        measures: Which of ``linear``, ``knn`` and ``effective_rank`` are taken.
+        measures: Which of ``linear``, ``knn``, ``effective_rank`` and ``rankme`` are taken.
         readings: What the probes predict.
         size: Samples of the training split.
         passes: How often each sample is seen between two measurements, 1 or a part of 1.
@@ -53,26 +56,41 @@ class Probes:
         self.banks = {"near": Bank(NEAR), "held": Bank(HELD)}
         self.sums: dict[str, Tensor] = {}
         self._groups: list[list[Variable]] = []
+        self._pending: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
 
-    def see(self, features: Tensor, index: Tensor, batch: int) -> None:
-        """Add a batch, without waiting for the device.
+    def see(self, features: Tensor, embeddings: Tensor, index: Tensor, batch: int) -> None:
+        """Take a batch, without waiting for the device.
 
         Args:
-            features: (n, f) of this process's samples.
+            features: (n, f) of this process's samples; not changed afterwards.
+            embeddings: (n, d) theirs.
             index: (n,) their dataset indices.
             batch: Its number.
         """
+        self._pending.append((features, embeddings, index, torch.full_like(index, batch)))
+        if sum(len(each) for *_, each in self._pending) >= TOGETHER:
+            self.flush()
+
+    def flush(self) -> None:
+        """Add the batches that wait to the sums and the banks: together, since each step is short."""
+        if not self._pending:
+            return
+        x, embeddings, index, when = map(torch.cat, zip(*self._pending, strict=True))
+        self._pending = []
         role = self.role[index]
-        x = features.float() if features.dtype.itemsize < 4 else features
+        x = x.float() if x.dtype.itemsize < 4 else x
         if self.measures & {"linear", "effective_rank"}:
             with self.costs.measuring("linear", self.device):
                 self._add(x, index, role < HELD_OUT)
-        if "knn" in self.measures:
-            with self.costs.measuring("knn", self.device):
-                self.banks["near"].write(x, index, role == FITTED_AND_NEAR, batch)
+        if "rankme" in self.measures:
+            with self.costs.measuring("rankme", self.device):
+                exact = embeddings.to(exact_type(self.device))
+                self._sum("embeddings", exact.T @ exact)
         if self.measures & {"linear", "knn"}:
-            with self.costs.measuring("linear", self.device):
-                self.banks["held"].write(x, index, role == MEASURED, batch)
+            with self.costs.measuring("knn", self.device):
+                self.banks["held"].write(x, index, role == MEASURED, when)
+                if "knn" in self.measures:
+                    self.banks["near"].write(x, index, role == FITTED_AND_NEAR, when)
 
     def _add(self, x: Tensor, index: Tensor, fitted: Tensor) -> None:
         exact = exact_type(self.device)
@@ -85,8 +103,11 @@ class Probes:
                 if each.has_gaps:
                     weight = weight & known
             found = moments(x, torch.cat(targets, 1), weight)
-            for name, value in ((f"{i}/first", found.first), (f"{i}/square", found.square)):
-                self.sums[name] = self.sums[name] + value if name in self.sums else value
+            self._sum(f"{i}/first", found.first)
+            self._sum(f"{i}/square", found.square)
+
+    def _sum(self, name: str, value: Tensor) -> None:
+        self.sums[name] = self.sums[name] + value if name in self.sums else value
 
     @property
     def groups(self) -> list[list[Variable]]:
@@ -99,21 +120,22 @@ class Probes:
 
     def clear(self) -> None:
         """Forget the batches, and what the tables held."""
-        self.sums, self._groups = {}, []
+        self.sums, self._groups, self._pending = {}, [], []
         for bank in self.banks.values():
             bank.clear()
 
     def read(self) -> dict[str, float]:
         """The measures, the same on all processes; nothing of features that are not finite."""
-        if "0/first" not in self.sums:
-            linear: dict[Variable, Any] = {}
-            found: dict[str, float] = {}
-        else:
-            with self.costs.measuring("linear", self.device):
-                sums = dict(zip(self.sums, ranks.summed([*self.sums.values()]), strict=True))
-                if not all(bool(each.isfinite().all()) for each in sums.values()):
-                    return {}
-                linear, found = self.solve(sums)
+        self.flush()
+        with self.costs.measuring("linear", self.device):
+            sums = dict(zip(self.sums, ranks.summed([*self.sums.values()]), strict=True))
+            if not all(bool(each.isfinite().all()) for each in sums.values()):
+                return {}
+            linear, found = self.solve(sums)
+        if "embeddings" in sums:
+            with self.costs.measuring("rankme", self.device):
+                singular = spectrum.singular_values(sums["embeddings"])
+                found["rankme"] = float(spectrum.rankme(singular))
         if not self.measures & {"linear", "knn"}:
             return found
         x, index = self.banks["held"].read()
@@ -134,7 +156,7 @@ class Probes:
         """The linear probes, from the sums of all processes, and the effective rank."""
         linear: dict[Variable, Any] = {}
         found: dict[str, float] = {}
-        for i, group in enumerate(self.groups):
+        for i, group in enumerate(self.groups if "0/first" in sums else []):
             whole = Moments(sums[f"{i}/first"], sums[f"{i}/square"])
             if float(whole.first[0, 0]) < 2:
                 continue
@@ -171,18 +193,27 @@ class Probes:
             yield f"{each.name}/knn", score(each, values, predicted)
 
     def state_dict(self) -> dict[str, Any]:
-        """The sums and banks of all processes; called by all of them."""
+        """What all processes have seen; called by all of them."""
         sums = zip(self.sums, ranks.summed([*self.sums.values()]), strict=True)
-        banks = {name: bank.state_dict() for name, bank in self.banks.items()}
-        return {"sums": {name: each.cpu() for name, each in sums}, "banks": banks}
+        pending = [torch.cat(each) for each in zip(*self._pending, strict=True)]
+        return {
+            "sums": {name: each.cpu() for name, each in sums},
+            "banks": {name: bank.state_dict() for name, bank in self.banks.items()},
+            # Not flushed: sums in another order would be rounded otherwise.
+            "pending": [ranks.join_rows(each).cpu() for each in pending],
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue with the sums and banks of a checkpoint."""
+        """Continue with what processes had seen until a checkpoint."""
         for name, each in state["sums"].items():
             near = each.to(self.device)  # the sums of all processes become the first one's
             self.sums[name] = near if ranks.rank() == 0 else torch.zeros_like(near)
         for name, bank in self.banks.items():
             bank.load_state_dict(state["banks"][name], self.device)
+        if state["pending"]:
+            mine = ranks.chunk(len(state["pending"][0]))
+            parts = [each[mine.start : mine.stop].to(self.device) for each in state["pending"]]
+            self._pending = [(parts[0], parts[1], parts[2], parts[3])]
 
 
 def roles(size: int, passes: float) -> Tensor:

@@ -113,6 +113,7 @@ class Published(Callback):
 
     def on_after_backward(self, trainer: Any, module: Any) -> None:
         (probes,) = (each.probes for each in trainer.callbacks if isinstance(each, Monitors))
+        probes.flush()
         sums = dict(zip(probes.sums, ranks.summed([*probes.sums.values()]), strict=True))
         solved = probes.solve(sums)[0] if sums else {}
         self.weights += [each.weight for each in solved.values()]

@@ -21,7 +21,8 @@ LABEL = torch.arange(N) % 4
 FEATURES = torch.randn(4, F, generator=GENERATOR)[LABEL]
 FEATURES = FEATURES + 0.6 * torch.randn(N, F, generator=GENERATOR)
 KEPT, OUT = validation_rows(N)
-ALL = ("linear", "knn", "effective_rank")
+EMBEDDINGS = torch.randn(N, 5, generator=GENERATOR)
+ALL = ("linear", "knn", "effective_rank", "rankme")
 
 
 class Split:
@@ -44,7 +45,7 @@ class Fixed:
         return self.values
 
 
-def probe(features=FEATURES, measures=ALL, batches=7, conditions=None, label=LABEL):
+def probe(features=FEATURES, measures=ALL, batches=7, conditions=None, label=LABEL, flush=True):
     tables = Tables(conditions or {}, N)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "condition 'z' is missing")
@@ -53,7 +54,9 @@ def probe(features=FEATURES, measures=ALL, batches=7, conditions=None, label=LAB
     probes = Probes(measures, readings, N, 1.0, Costs())
     order = torch.randperm(N, generator=torch.Generator().manual_seed(3))
     for i, index in enumerate(order.chunk(batches)):
-        probes.see(features[index], index, i)
+        probes.see(features[index], EMBEDDINGS[index], index, i)
+        if flush:
+            probes.flush()
     return probes
 
 
@@ -89,7 +92,7 @@ def test_a_probes_accuracy_is_that_of_least_squares_on_all_batches_at_once():
 
 @pytest.mark.parametrize("batches", [1, 13])
 def test_measures_do_not_depend_on_how_samples_are_divided_into_batches(batches):
-    torch.testing.assert_close(probe(batches=batches).read(), probe().read())
+    torch.testing.assert_close(probe(batches=batches).read(), probe(flush=False).read())
 
 
 def test_numbers_are_read_as_explained_variance():
@@ -159,11 +162,13 @@ def test_features_that_are_not_finite_give_no_number():
 def test_only_the_measures_that_are_asked_for_are_taken():
     assert set(probe(measures=["effective_rank"]).read()) == {"effective_rank"}
     assert set(probe(measures=["knn"]).read()) == {"label/knn"}
+    assert set(probe(measures=["rankme"]).read()) == {"rankme"}
     assert set(probe(measures=["linear"]).read()) == {"label/linear"}
 
 
-def test_a_probe_continues_from_its_state():
-    whole, first, second = probe(), probe(), probe()
+@pytest.mark.parametrize("flush", [True, False])
+def test_a_probe_continues_from_its_state(flush):
+    whole, first, second = (probe(flush=flush) for _ in range(3))
     second.clear()
     state = first.state_dict()
     second.load_state_dict(state)
@@ -186,7 +191,7 @@ def test_a_full_bank_leaves_later_samples_out():
     chosen = torch.tensor([True, False, True, True])
     for batch in range(3):
         index = torch.arange(4) + 10 * batch
-        bank.write(index[:, None].float(), index, chosen, batch)
+        bank.write(index[:, None].float(), index, chosen, torch.full((4,), batch))
     features, index = bank.read()
     assert index.tolist() == [0, 2, 3, 10, 12]
     assert features.flatten().tolist() == index.tolist()
