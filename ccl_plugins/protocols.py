@@ -67,16 +67,43 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Images:
+    """The images that frozen features were computed from, for evaluators that train the network.
+
+    Args:
+        rows: (N,) the rows of the split that the features belong to.
+        read: From a list of rows of the split, (k,) each, to their un-augmented images, (k, channels,
+            height, width) each, one after another.
+        copy_backbone: Makes a copy of the network, on its device; what is done to the copy changes no run.
+    """
+
+    rows: Tensor
+    read: Callable[[list[Tensor]], Iterator[Tensor]]
+    copy_backbone: Callable[[], nn.Module]
+
+    def batches(self, pieces: Sequence[Tensor]) -> Iterator[Tensor]:
+        """The images of pieces of the rows, given by their places (k,) among them."""
+        return self.read([self.rows[piece] for piece in pieces])
+
+
+@dataclass(frozen=True)
 class Frozen:
     """Frozen features of one split.
 
     Args:
         features: (N, f) float32, on the CPU.
         metadata: The split's columns, (N,) or (N, c) each.
+        images: What the features were computed from; None where only the features are known.
     """
 
     features: Tensor
     metadata: Mapping[str, Tensor]
+    images: Images | None = None
+
+    def take(self, rows: Tensor) -> Frozen:
+        """The samples of these rows (k,)."""
+        images = self.images and replace(self.images, rows=self.images.rows[rows])
+        return Frozen(self.features[rows], {k: v[rows] for k, v in self.metadata.items()}, images)
 
 
 class Estimate(float):

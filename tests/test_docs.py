@@ -29,6 +29,7 @@ PAGES = [
     ROOT / "README.md",
     DOCS / "tutorial" / "first-pipeline.md",
     DOCS / "how-to" / "choose-a-method.md",
+    DOCS / "how-to" / "watch-a-run.md",
     *sorted((DOCS / "how-to").glob("write-*.md")),
     DOCS / "reference" / "hooks.md",
 ]

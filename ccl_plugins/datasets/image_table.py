@@ -80,7 +80,7 @@ class ImageTable(ImageFileDataset):
 
     def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold; reads the table."""
-        return self._encoded.schema
+        return Columns(self._encoded.schema, left_out=self._tables[0].left_out)
 
     def _read(self) -> tuple[list[list[str]], Encoded]:
         paths = [

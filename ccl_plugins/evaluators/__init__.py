@@ -1,7 +1,16 @@
-"""Evaluators: measurements on frozen features, one file each; no backbone is trained here."""
+"""Evaluators: measurements on frozen features, one file each; only `FineTune` trains a network."""
 
+from ccl_plugins.evaluators.clustering import Clustering as Clustering
+from ccl_plugins.evaluators.dependence import Dependence as Dependence
+from ccl_plugins.evaluators.fairness import Fairness as Fairness
+from ccl_plugins.evaluators.few_shot import FewShot as FewShot
+from ccl_plugins.evaluators.fine_tune import FineTune as FineTune
+from ccl_plugins.evaluators.gradient_probes import LinearAdam as LinearAdam
+from ccl_plugins.evaluators.gradient_probes import LinearSGD as LinearSGD
 from ccl_plugins.evaluators.intervals import estimate as estimate
 from ccl_plugins.evaluators.intervals import mean as mean
 from ccl_plugins.evaluators.knn import KNN as KNN
 from ccl_plugins.evaluators.linear import LinearProbe as LinearProbe
+from ccl_plugins.evaluators.multi_label import MultiLabel as MultiLabel
 from ccl_plugins.evaluators.regression import Regression as Regression
+from ccl_plugins.evaluators.retrieval import Retrieval as Retrieval

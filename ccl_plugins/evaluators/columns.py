@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import logging
+from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ccl_plugins.evaluators.intervals import mean
 from ccl_plugins.files.tables import choose
-from ccl_plugins.metadata.values import missing_rows
+from ccl_plugins.metadata.values import missing_entries, missing_rows
 from ccl_plugins.protocols import Frozen, UndefinedMetric, ValueType
 
 logger = logging.getLogger(__name__)
+
+Split = Literal["train", "test"]
+"""The split whose samples are measured."""
+
+SPLITS = ("train", "test")
 
 LARGEST = 1e18
 """The largest feature: squares of larger ones do not fit into a float32."""
@@ -45,14 +52,33 @@ def several(column: str, values: Tensor, metric: str) -> Tensor:
 
 def with_classes(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
     """Features (n, f) in float64 and ids (n,) of the samples with a class in a categorical column."""
+    rows, ids = rows_with_classes(frozen, column)
+    return features_of(frozen, rows), ids
+
+
+def rows_with_classes(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
+    """Rows (n,) and ids (n,) of the samples with a class in a categorical column."""
     values = _column(frozen, column)
     if values.is_floating_point() or values.ndim != 1:
         raise ValueError(
             f"column {column!r} is {values.dtype} of shape {tuple(values.shape)}, a classifier needs "
             "ids (N,) of integers; use the evaluator 'regression' for numbers"
         )
-    features, values = _without_missing(frozen, column, values, "categorical")
-    return features, values.long()
+    rows = _present(column, values, "categorical")
+    return rows, values[rows].long()
+
+
+def with_bits(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
+    """Features (n, f) in float64 and bits (n, c) of the samples with all bits of a multi-label column."""
+    values = _column(frozen, column)
+    known = (values == 0) | (values == 1) | missing_entries(values, "multi_label")
+    if values.ndim != 2 or not known.all():
+        raise ValueError(
+            f"column {column!r} is {values.dtype} of shape {tuple(values.shape)}, this evaluator needs 0"
+            " and 1, (N, c); use 'linear' for classes and 'regression' for numbers"
+        )
+    rows = _present(column, values, "multi_label")
+    return features_of(frozen, rows), values[rows].bool()
 
 
 def with_numbers(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
@@ -67,7 +93,8 @@ def with_numbers(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
     infinite = values.isinf().any(dim=1)
     if infinite.any():
         raise ValueError(f"column {column!r} is infinite in row {int(infinite.nonzero()[0])}")
-    return _without_missing(frozen, column, values, "continuous")
+    rows = _present(column, values, "continuous")
+    return features_of(frozen, rows), values[rows]
 
 
 def variance(x: Tensor) -> float:
@@ -76,19 +103,22 @@ def variance(x: Tensor) -> float:
 
 
 def _column(frozen: Frozen, column: str) -> Tensor:
+    """The values (N,) or (N, c) of a column, one for each of the features, which are checked."""
     values = torch.as_tensor(choose(frozen.metadata, [column], "the data set")[column])
     if len(values) != len(frozen.features):
         raise ValueError(
             f"column {column!r} has {len(values)} rows, the features have {len(frozen.features)}"
         )
+    _check_features(frozen.features)
     return values
 
 
-def _without_missing(
-    frozen: Frozen, column: str, values: Tensor, value_type: ValueType
-) -> tuple[Tensor, Tensor]:
-    """Features (n, f) in float64 and values of the samples with a value; how many lack one is logged."""
-    x = frozen.features
+def features_of(frozen: Frozen, rows: Tensor) -> Tensor:
+    """Features (n, f) of rows, in float64."""
+    return frozen.features[rows].double()
+
+
+def _check_features(x: Tensor) -> None:
     if x.ndim != 2 or len(x) == 0:
         raise ValueError(f"features must be (N, f) with N > 0, not of shape {tuple(x.shape)}")
     rows = (~x.isfinite()).any(dim=1).nonzero()
@@ -102,6 +132,10 @@ def _without_missing(
             f" {LARGEST:g} all others vanish; a network that diverged gives them, or a column that is no"
             " feature"
         )
+
+
+def _present(column: str, values: Tensor, value_type: ValueType) -> Tensor:
+    """(n,) the rows with a value; how many lack one is logged."""
     missing = missing_rows(values, value_type)
     if missing.all():
         raise ValueError(f"column {column!r} has a value for none of {len(missing)} samples")
@@ -112,4 +146,12 @@ def _without_missing(
             int(missing.sum()),
             len(missing),
         )
-    return x[~missing].double(), values[~missing]
+    return (~missing).nonzero().flatten()
+
+
+def part(n: int, most: int) -> Tensor:
+    """Rows (k,), in order: all of n, or if that is more than ``most``, so many of a fixed shuffle."""
+    if n <= most:
+        return torch.arange(n)
+    # The stream of RandomState is the same in every version of numpy.
+    return torch.from_numpy(np.sort(np.random.RandomState(0).permutation(n)[:most]))

@@ -25,6 +25,9 @@ def mean(values: Tensor) -> Estimate:
 def estimate(n: int, statistic: Callable[[Tensor], Tensor]) -> Estimate:
     """A metric with its 95 % interval, by 1000 draws from a generator that is the same in every call.
 
+    The interval is widened to the metric where that lies outside, as the largest of several differences
+    may: draws make each of them larger more often than smaller.
+
     Args:
         n: Measured samples, 1 or more.
         statistic: From (k, n) float64, how often each of k draws has each sample, to the (k,) metrics of
@@ -43,7 +46,7 @@ def estimate(n: int, statistic: Callable[[Tensor], Tensor]) -> Estimate:
         counts = torch.zeros(rows.shape, dtype=torch.float64)
         drawn.append(statistic(counts.scatter_add_(1, rows, torch.ones_like(counts))))
     low, high = torch.cat(drawn).nanquantile(torch.tensor(ENDS, dtype=torch.float64)).tolist()
-    return Estimate(value, low, high)
+    return Estimate(value, min(low, value), max(high, value))
 
 
 def tally(counts: Tensor, cells: Tensor, size: int) -> Tensor:

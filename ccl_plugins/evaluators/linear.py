@@ -167,7 +167,11 @@ class SoftmaxRegression:
 
     def predict(self, x: Tensor) -> Tensor:
         """(n,) class ids of features (n, f)."""
-        return self.classes[(x @ self.weight.T + self.bias).argmax(dim=1)]
+        return self.classes[self.logits(x).argmax(dim=1)]
+
+    def logits(self, x: Tensor) -> Tensor:
+        """(n, c) one score per class for features (n, f)."""
+        return x @ self.weight.T + self.bias
 
 
 def softmax_regression(

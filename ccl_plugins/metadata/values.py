@@ -5,6 +5,7 @@ A value is missing if it is NaN, and among class ids and 0/1 columns if it is -1
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast, get_args
 
 import torch
@@ -66,7 +67,13 @@ def check_values(
     """
     place = f"condition {name!r}"
     if not isinstance(values, Tensor):
-        raise TypeError(f"{place} must be a tensor, not {type(values).__name__}")
+        several = (
+            ": declare value_type as a mapping with the same names, as"
+            f" {{{', '.join(f'{key!r}: {value_type!r}' for key in [*values][:2])}}}"
+            if isinstance(values, Mapping)
+            else ""
+        )
+        raise TypeError(f"{place} must be a tensor, not {type(values).__name__}{several}")
     if values.ndim not in (1, 2) or len(values) != size:
         raise ValueError(
             f"{place} has shape {tuple(values.shape)}, but the data set has {size} samples:"

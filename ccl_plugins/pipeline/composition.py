@@ -208,7 +208,7 @@ class Composition:
                 f" this version reads and writes {SCHEMA}"
             )
         # A record has every table; a configuration leaves out what has a default.
-        record = (*SINGLE, "conditions", "evaluate", "fit")
+        record = (*SINGLE, "conditions", "evaluate", "fit", "monitor")
         needed = record if "schema" in data else ("dataset", "backbone", "objective")
         if missing := [k for k in needed if k not in tables]:
             raise engine.InvalidConfig(f"{where}: {', '.join(map(repr, missing))} is missing")

@@ -21,7 +21,7 @@ def parse(text: str) -> tuple[tuple[str, ...], Any]:
     key, equals, value = text.partition("=")
     try:
         found = _value(value.strip()) if equals else None
-        keys = _keys(key)
+        keys = dotted(key)
     except tomllib.TOMLDecodeError as error:
         raise InvalidOverride(text, str(error)) from None
     if not equals:
@@ -48,7 +48,12 @@ def _value(text: str) -> Any:
     return tables["value"]
 
 
-def _keys(text: str) -> tuple[str, ...]:
+def dotted(text: str) -> tuple[str, ...]:
+    """The keys of ``objective.kernel.scale``.
+
+    Raises:
+        TOMLDecodeError: For text that is no dotted key of TOML.
+    """
     table: Any = tomllib.loads(f"{text} = 0") if "\n" not in text else {}
     keys = []
     while isinstance(table, dict) and len(table) == 1:
@@ -82,7 +87,8 @@ def override(
             raise engine.InvalidConfig(
                 f"unknown key {'.'.join(keys)!r}. Did you mean {' or '.join(near)}?"
             )
-        _put(changed, tuple(keys), value)
+        # A later change may go into this value, which is the caller's.
+        _put(changed, tuple(keys), copy.deepcopy(value))
     return changed
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch.nn.functional import one_hot
 
-from ccl_plugins.protocols import Estimate, Frozen
+from ccl_plugins.protocols import Estimate, Frozen, Images
 from ccl_plugins.testing.assertions import require, require_equal, require_unchanged
-from ccl_plugins.testing.inputs import CLASSES, normal
+from ccl_plugins.testing.inputs import CLASSES, SHAPE, SmallBackbone, normal, seeded
 from ccl_plugins.testing.subject import Subject
 
 
@@ -20,12 +20,27 @@ def splits() -> tuple[Frozen, Frozen]:
 
 
 def _frozen(n: int, seed: int) -> Frozen:
-    """Features that depend on class and color."""
+    """Features that depend on class and color, with images and a network for those who train one."""
     label = torch.arange(n) % CLASSES
     color = normal(n, 3, seed=seed).sigmoid()
     features = torch.cat([one_hot(label, CLASSES), color, torch.zeros(n, 4)], 1)
     features = features + 0.3 * normal(n, 10, seed=seed + 1)
-    return Frozen(features, {"label": label, "digit": label, "color": color, "height": color[:, 0]})
+    columns = {
+        "label": label,
+        "digit": label,
+        "group": torch.arange(n) // CLASSES % 2,
+        "attributes": torch.stack([torch.arange(n) % k == 0 for k in (2, 3, 4)], 1).long(),
+        "color": color,
+        "height": color[:, 0],
+    }
+    pixels = normal(n, *SHAPE, seed=seed + 2)
+    images = Images(torch.arange(n), lambda pieces: (pixels[rows] for rows in pieces), _network)
+    return Frozen(features, columns, images)
+
+
+def _network() -> SmallBackbone:
+    with seeded():
+        return SmallBackbone()
 
 
 def observe(subject: Subject, evaluator: Any) -> Any:

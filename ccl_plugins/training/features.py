@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ccl_plugins.metadata.columns import tensor_columns
-from ccl_plugins.protocols import Frozen, Views
+from ccl_plugins.protocols import Frozen, Images, Views
 from ccl_plugins.training import ranks
 
 
@@ -20,6 +21,8 @@ def frozen_features(
     method: Any, split: Any, views: Views, batch_size: int = 512, workers: int = 0
 ) -> Frozen:
     """The backbone's features of every sample of a split, in evaluation mode, without augmentation.
+
+    They come with their images, which are read again for an evaluator that trains a copy of the backbone.
 
     Args:
         method: A `ccl_plugins.protocols.Method`; it stays on its device.
@@ -30,7 +33,12 @@ def frozen_features(
     """
     samples = range(len(split))
     found = _forward(method, method.encode, split, views, samples, batch_size, workers)
-    return Frozen(found.float().cpu(), tensor_columns(split.metadata))
+    images = Images(
+        torch.arange(len(split)),
+        partial(_plain_batches, split, views, workers),
+        partial(copy.deepcopy, method.backbone),
+    )
+    return Frozen(found.float().cpu(), tensor_columns(split.metadata), images)
 
 
 def embed_split(method: Any, split: Any, views: Views, batch_size: int = 512) -> Tensor:
@@ -50,21 +58,23 @@ def _forward(
     workers: int,
 ) -> Tensor:
     like = next(method.parameters())
-    pieces = [samples[i : i + batch_size] for i in range(0, len(samples), batch_size)]
+    pieces = list(torch.arange(samples.start, samples.stop).split(batch_size))
     with evaluating(method), torch.no_grad():
-        batches = _plain_batches(split, views, pieces, workers)
+        batches = _plain_batches(split, views, workers, pieces)
         return torch.cat([function(batch.to(like)) for batch in batches])
 
 
-def _plain_batches(split: Any, views: Views, pieces: list[range], workers: int) -> Iterator[Tensor]:
+def _plain_batches(
+    split: Any, views: Views, workers: int, pieces: list[Tensor]
+) -> Iterator[Tensor]:
     held = getattr(split, "images", getattr(split, "vectors", None))
     if isinstance(held, Tensor) and len(held) == len(split):
         for piece in pieces:
-            yield views.plain(held[piece.start : piece.stop])
+            yield views.plain(held[piece])
         return
     yield from torch.utils.data.DataLoader(
         split,
-        batch_sampler=[list(piece) for piece in pieces],
+        batch_sampler=[piece.tolist() for piece in pieces],
         collate_fn=partial(_stack, views),
         num_workers=workers,
         # The loader draws a seed from this generator instead of the one that training uses.

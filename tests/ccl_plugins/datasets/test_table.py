@@ -4,6 +4,7 @@ import pytest
 import torch
 from support.image_samples import truncate, write_image
 
+from ccl_plugins.conditions import Column
 from ccl_plugins.datasets import ImageTable
 from ccl_plugins.datasets.image_files import UnreadableImage
 
@@ -179,3 +180,15 @@ def test_choices_that_are_not_right_are_quoted(path, changes, message):
         return
     with pytest.raises(ValueError, match=message):
         open_table(path, **changes)("train")
+
+
+def test_a_parquet_column_of_a_type_that_cannot_be_read_is_named_when_it_is_asked_for(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    columns = {"image": ["a.png"], "species": ["owl"], "tags": [["a", "b"]]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "birds.parquet")
+    dataset = ImageTable(tmp_path / "birds.parquet", label="species", test_fraction=0.5)
+    assert dict(dataset.schema()) == {"label": "categorical"}
+    with pytest.raises(ValueError, match=r"'tags' .* neither words nor numbers, but list<"):
+        Column("tags", dataset=dataset)

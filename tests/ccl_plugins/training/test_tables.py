@@ -38,6 +38,7 @@ def fitted(*args: Any) -> Tables:
     [
         (torch.zeros(5), "continuous", r"shape \(5,\), but the data set has 6 samples"),
         ([0.0] * 6, "continuous", "must be a tensor, not list"),
+        ({"a": 0}, "continuous", r"not dict: declare value_type .* as {'a': 'continuous'}"),
         (
             torch.tensor([0, 1, float("nan"), 0, 0, float("nan")]),
             "continuous",

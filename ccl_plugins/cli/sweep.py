@@ -1,0 +1,144 @@
+"""``ccl sweep``: train one pipeline with many values of its keys."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ccl_plugins.cli.commands import Command, Failed, argument, reporting_mistakes
+from ccl_plugins.cli.tables import TextTable
+
+if TYPE_CHECKING:
+    from ccl_plugins.pipeline.sweep import Sweep
+    from ccl_plugins.runs.sweep import Cell
+
+PATIENCE = 2.0
+"""Seconds between two looks at what other processes have done."""
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Train a pipeline with every combination of values, or search for the best ones.
+
+    FILE names a pipeline's file (base), a folder (out), a metric, and a table [grid] of keys with lists of
+    values, or a table [search] with trials and lists or ranges.  All cells are checked before the first is
+    trained; one that fails is reported, and the others go on.  A sweep that was stopped goes on with
+    --resume, from the last checkpoint of each cell; so do several machines that see the folder.
+    """
+    from ccl_plugins.pipeline.sweep import Sweep
+    from ccl_plugins.runs import sweep as sweeps
+    from ccl_plugins.runs.train import RunInterrupted
+
+    with reporting_mistakes():
+        sweep = Sweep.from_toml(options.file)
+    with reporting_mistakes(options.file):
+        try:
+            sweep.check()
+            sweeps.begin(sweep, resume=options.resume)
+        except ImportError as error:
+            raise ValueError(str(error)) from error
+    stopped: BaseException | None = None
+    try:
+        if options.jobs == 1 and options.launcher == "local":
+            sweeps.work(sweep, progress=not options.quiet, tell=_tell)
+        else:
+            _wait(sweep, options)
+    except (RunInterrupted, KeyboardInterrupt) as error:
+        stopped = error
+    cells = sweeps.cells_of(sweep)
+    files = sweeps.write_results(sweep, cells)
+    if stopped is None and any(each.state == "done" for each in cells):
+        files.append(sweeps.write_report(sweep, cells))
+    print(_table(sweep, cells, files))
+    if isinstance(stopped, RunInterrupted):
+        print("ccl: stopped; --resume goes on with this sweep", file=sys.stderr)
+        return 130
+    if stopped is not None:
+        raise stopped
+    return int(any(each.state not in ("done", "pruned") for each in cells))
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _wait(sweep: Sweep, options: argparse.Namespace) -> None:
+    """Start processes, and say what becomes of the cells until all have ended."""
+    import time
+
+    from ccl_plugins.pipeline.sweep import named
+    from ccl_plugins.runs import sweep as sweeps
+
+    with reporting_mistakes(options.file):
+        jobs = sweeps.launch(sweep, options.jobs, options.launcher)
+    _tell(f"{len(jobs)} processes; their output is in {sweep.out / 'logs'}")
+    known: dict[str, str] = {}
+    try:
+        while True:
+            ended = all(job.done() for job in jobs)
+            for cell in sweeps.cells_of(sweep):
+                if known.get(cell.name) != cell.state and cell.state != "waiting":
+                    known[cell.name] = cell.state
+                    _tell(f"cell {cell.name} {cell.state}: {named(cell.values)}")
+            if ended:
+                break
+            time.sleep(PATIENCE)
+    except KeyboardInterrupt:
+        for job in jobs:
+            job.cancel()
+        raise
+    reasons = [reason for job in jobs if (reason := job.exception()) is not None]
+    if len(reasons) == len(jobs):
+        raise Failed(f"no process could work: {' '.join(str(reasons[0]).split())}")
+
+
+def _table(sweep: Sweep, cells: Sequence[Cell], files: Sequence[Any]) -> TextTable:
+    """The configurations, the best first."""
+    from ccl_plugins.pipeline.sweep import named
+    from ccl_plugins.runs.results import spread
+    from ccl_plugins.runs.sweep import configurations
+
+    done = sum(each.state == "done" for each in cells)
+    notes = [
+        f"{sweep.metric}: validation is a part of the training split, by which the rows are ordered",
+        f"{done} of {len(cells)} cells done; written to {', '.join(map(str, files))}",
+    ]
+
+    def columns(row: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "values": named(row["values"]) or "(one configuration)",
+            "n": row["done"] if row["cells"] > 1 else None,
+            **{k: spread(row[k], row[f"{k}_deviation"]) for k in ("before", "validation", "test")},
+            "state": row["state"],
+        }
+
+    return TextTable(configurations(sweep, cells), notes, columns)
+
+
+def _jobs(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of 1 or more, not {text!r}")
+    return int(text)
+
+
+COMMAND = Command(
+    _run,
+    "ccl sweep examples/sweep_kernel_scale.toml --jobs 2",
+    argument("file", metavar="FILE.toml", help="the sweep"),
+    argument(
+        "--jobs",
+        type=_jobs,
+        default=1,
+        metavar="N",
+        help="processes that train at the same time; 1: this one, with its progress bars",
+    ),
+    argument(
+        "--launcher",
+        choices=("local", "slurm"),
+        default="local",
+        help="where they run; the file's table [slurm] has the options of submitit",
+    ),
+    argument("--resume", action="store_true", help="go on with a sweep that was stopped"),
+    argument("--quiet", action="store_true", help="no progress bars"),
+)

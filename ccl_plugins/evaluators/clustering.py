@@ -1,0 +1,149 @@
+"""Agreement of clusters of features with classes."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.evaluators.columns import SPLITS, Split, named, several, with_classes
+from ccl_plugins.evaluators.intervals import estimate, mean, tally
+from ccl_plugins.protocols import Frozen, ValueType
+
+
+class Clustering:
+    """Agreement of k-means clusters of frozen features with classes.
+
+    Gives ``"clustering/accuracy"``, the fraction of samples that are of their cluster's class, where the
+    Hungarian algorithm gives each cluster another class so that the fraction is largest;
+    ``"clustering/nmi"``, the mutual information of clusters and classes over the mean of their entropies;
+    and ``"clustering/ari"``, the adjusted Rand index, 0 for random clusters.  For another column,
+    ``"clustering-<column>/..."``.
+
+    Split: k-means is fitted to the training split without classes; the samples of ``split`` belong to
+    their nearest centroid.  The Hungarian algorithm sees the measured samples' classes, as in all papers
+    that report this accuracy.  Selection: of the restarts the one with the least sum of squared distances.
+
+    Args:
+        k: Clusters, 2 or more; None: as many as the column has classes in the training split.
+        restarts: Random starts of k-means, 1 or more.
+        unit: Whether features are scaled to unit length first, as in IDFD and SCAN.
+        split: ``"test"`` or ``"train"``.
+        seed: Of the random starts.
+        column: Categorical column of the metadata; samples without a class are left out, and a warning
+            counts them.
+
+    Raises:
+        ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,
+            there are fewer training samples than clusters, or a feature is not finite.
+        UndefinedMetric: If the measured samples are of one class.
+
+    Source:
+        Van Gansbeke et al., SCAN: Learning to Classify Images without Labels (2020), section 3.1; Tao et
+        al., Clustering-friendly Representation Learning via Instance Discrimination and Feature
+        Decorrelation (2021), which Cl-InfoNCE compares with; Hubert and Arabie, Comparing Partitions
+        (1985).
+    """
+
+    def __init__(
+        self,
+        k: int | None = None,
+        restarts: int = 10,
+        unit: bool = True,
+        split: Split = "test",
+        seed: int = 0,
+        column: str = "label",
+    ) -> None:
+        self.k = None if k is None else whole("k", k, 2)
+        self.restarts = whole("restarts", restarts, 1)
+        self.unit = unit
+        self.split = one_of("split", split, SPLITS)
+        self.seed = whole("seed", seed, 0)
+        self.column = column
+
+    @property
+    def columns(self) -> dict[str, tuple[ValueType, ...]]:
+        """The column that clusters are compared with."""
+        return {self.column: ("categorical",)}
+
+    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
+        """``{"clustering/accuracy": ..., "clustering/nmi": ..., "clustering/ari": ...}``."""
+        x, known = with_classes(train, self.column)
+        measured, ids = with_classes(test if self.split == "test" else train, self.column)
+        several(self.column, ids, "agreement with clusters")
+        k = len(known.unique()) if self.k is None else self.k
+        if not 2 <= k <= len(x):
+            raise ValueError(f"k={k} clusters cannot be made of {len(x)} training samples")
+        if self.unit:
+            x, measured = normalize(x, dim=1), normalize(measured, dim=1)
+        clusters = self._clusters(x, measured, k)
+        classes, index = ids.unique(return_inverse=True)
+        size = (k, len(classes))
+        cells = clusters * size[1] + index
+        table = tally(torch.ones(1, len(ids)), cells, k * len(classes)).reshape(size)
+        name = named("clustering", self.column)
+        return {
+            f"{name}/accuracy": mean(matched(table)[clusters] == index),
+            f"{name}/nmi": _from_tables(cells, size, normalized_information),
+            f"{name}/ari": _from_tables(cells, size, adjusted_rand),
+        }
+
+    def _clusters(self, x: Tensor, measured: Tensor, k: int) -> Tensor:
+        from sklearn.cluster import KMeans
+        from sklearn.exceptions import ConvergenceWarning
+
+        found = KMeans(k, n_init=self.restarts, random_state=self.seed)
+        with warnings.catch_warnings():
+            # Collapsed features have fewer different points than clusters; some stay empty.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            found.fit(x.numpy())
+        return torch.from_numpy(found.predict(measured.numpy())).long()
+
+
+def _from_tables(cells: Tensor, size: tuple[int, int], statistic: Any) -> Any:
+    return estimate(
+        len(cells),
+        lambda counts: statistic(tally(counts, cells, size[0] * size[1]).reshape(-1, *size)),
+    )
+
+
+def matched(table: Tensor) -> Tensor:
+    """(k,) the class of each cluster, each class once, with the most samples; -1 for clusters beyond.
+
+    Args:
+        table: (k, c) how many samples of each class a cluster has.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    found = torch.full((len(table),), -1)
+    clusters, classes = map(torch.from_numpy, linear_sum_assignment(-table.numpy()))
+    found[clusters] = classes
+    return found
+
+
+def normalized_information(tables: Tensor) -> Tensor:
+    """(d,) the mutual information over the mean of the entropies, of tables (d, k, c) of counts."""
+    joint = entropies(tables.flatten(1))
+    a, b = entropies(tables.sum(2)), entropies(tables.sum(1))
+    return (a + b - joint).clamp_min(0) / ((a + b) / 2)
+
+
+def entropies(counts: Tensor) -> Tensor:
+    """(d,) the entropies of d distributions, given by counts (d, m)."""
+    return torch.special.entr(counts / counts.sum(1, keepdim=True)).sum(1)
+
+
+def adjusted_rand(tables: Tensor) -> Tensor:
+    """(d,) the adjusted Rand index of tables (d, k, c) of counts."""
+    joint, a, b = (pairs(counts) for counts in (tables.flatten(1), tables.sum(2), tables.sum(1)))
+    expected = a * b / pairs(tables.sum((1, 2))[:, None])
+    return (joint - expected) / ((a + b) / 2 - expected)
+
+
+def pairs(counts: Tensor) -> Tensor:
+    """(d,) the pairs of samples in the same of m parts, given by counts (d, m)."""
+    return (counts * (counts - 1) / 2).sum(1)

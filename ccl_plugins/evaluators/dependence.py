@@ -1,0 +1,127 @@
+"""Dependence between features and a column, without a probe."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.evaluators.columns import (
+    SPLITS,
+    Split,
+    part,
+    several,
+    with_bits,
+    with_classes,
+    with_numbers,
+)
+from ccl_plugins.protocols import Frozen, ValueType
+
+SHUFFLES = 20
+"""Shuffles of the column whose mean is the chance level."""
+
+
+class Dependence:
+    """Statistical dependence between frozen features and a column, by HSIC and distance correlation.
+
+    No probe is fitted, so that dependence of any form counts.  Gives ``"dependence-<column>/dcor"``, the
+    distance correlation, between 0 and 1, and ``"dependence-<column>/hsic"``, the Hilbert-Schmidt
+    independence criterion, 0 or more.  On few samples both are above 0 for independent values too:
+    ``dcor_chance`` and ``hsic_chance`` are their means over 20 fixed shuffles of the column.
+
+    They have no interval: a draw with replacement has samples twice, whose distance of 0 in both features
+    and column is taken for dependence, which moves the whole interval up.
+
+    Split: the samples of ``split``; nothing is fitted and nothing selected.
+
+    Args:
+        column: Column of the metadata, of any value type; samples without a value are left out, and a
+            warning counts them.  Class ids are equal or different; other values have Euclidean distances.
+        samples: The most samples that are compared, 4 or more; of a larger split so many of a fixed
+            shuffle, the same for all runs.  Costs samples² numbers.
+        split: ``"test"`` or ``"train"``.
+
+    Raises:
+        ValueError: If a parameter is out of its range; on use, if a column is missing, there are fewer
+            than four samples, or a feature is not finite.
+        UndefinedMetric: If the column has one value.
+
+    Source:
+        Székely, Rizzo and Bakirov, Measuring and Testing Dependence by Correlation of Distances (2007),
+        definition 4; Gretton et al., Measuring Statistical Dependence with Hilbert-Schmidt Norms (2005),
+        equation 9, with Gaussian kernels whose width is the median distance, and equality for class ids.
+    """
+
+    def __init__(self, column: str = "color", samples: int = 2000, split: Split = "test") -> None:
+        self.column = column
+        self.samples = whole("samples", samples, 4)
+        self.split = one_of("split", split, SPLITS)
+
+    @property
+    def columns(self) -> dict[str, tuple[ValueType, ...]]:
+        """The column that features are compared with."""
+        return {self.column: ("categorical", "multi_label", "continuous")}
+
+    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
+        """``{"dependence-color/dcor": ..., "dependence-color/hsic": ...}`` and their chance levels."""
+        frozen = test if self.split == "test" else train
+        values = torch.as_tensor(frozen.metadata.get(self.column, torch.zeros(0)))
+        classes = not values.is_floating_point() and values.ndim == 1
+        if classes:
+            x, z = with_classes(frozen, self.column)
+        elif values.is_floating_point():
+            x, z = with_numbers(frozen, self.column)
+        else:
+            x, z = with_bits(frozen, self.column)
+        if len(x) < 4:
+            raise ValueError(f"dependence needs four samples or more, there are {len(x)}")
+        rows = part(len(x), self.samples)
+        x, z = x[rows], several(self.column, z[rows], "dependence")
+        if classes:
+            z = one_hot(z.unique(return_inverse=True)[1])
+        far_x, far_z = distances(x), distances(z.double())
+        generator = torch.Generator().manual_seed(0)
+        orders = [torch.randperm(len(x), generator=generator) for _ in range(SHUFFLES)]
+        kernel_z = (far_z == 0).double() if classes else gaussian(far_z)
+        name = f"dependence-{self.column}"
+        metrics = {}
+        for metric, a, b, measured in (
+            ("dcor", far_x, far_z, distance_correlation),
+            ("hsic", gaussian(far_x), kernel_z, hsic),
+        ):
+            metrics[f"{name}/{metric}"] = measured(a, b)
+            shuffled = [measured(a, b[order][:, order]) for order in orders]
+            metrics[f"{name}/{metric}_chance"] = sum(shuffled) / len(shuffled)
+        return metrics
+
+
+def distances(x: Tensor) -> Tensor:
+    """(n, n) Euclidean distances of rows (n, f), exactly 0 between equal ones."""
+    return torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def gaussian(far: Tensor) -> Tensor:
+    """(n, n) ``exp(-distance² / (2 median²))``, with the median of the distances that are not 0."""
+    some = far[far > 0]
+    width = some.median() if len(some) else 1.0
+    return (-far.square() / (2 * width**2)).exp()
+
+
+def centered(a: Tensor) -> Tensor:
+    """(n, n) a matrix less the means of its rows and of its columns, plus its mean."""
+    return a - a.mean(0) - a.mean(1, keepdim=True) + a.mean()
+
+
+def distance_correlation(a: Tensor, b: Tensor) -> float:
+    """The distance correlation of two matrices (n, n) of distances; 0 if all points of one are equal."""
+    a, b = centered(a), centered(b)
+    covariance, variances = (a * b).mean(), (a * a).mean() * (b * b).mean()
+    if variances <= 0:
+        return 0.0
+    return (covariance.clamp_min(0) / variances.sqrt()).sqrt().item()
+
+
+def hsic(a: Tensor, b: Tensor) -> float:
+    """``tr(K H L H) / (n - 1)²`` of two kernel matrices K and L (n, n), with the centering matrix H."""
+    return (centered(a) * b).sum().clamp_min(0).item() / (len(a) - 1) ** 2

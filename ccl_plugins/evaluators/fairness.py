@@ -1,0 +1,174 @@
+"""Differences of a linear probe between groups of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeAlias
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.arguments import whole
+from ccl_plugins.evaluators.columns import rows_with_classes, several, with_classes
+from ccl_plugins.evaluators.intervals import estimate, tally
+from ccl_plugins.evaluators.linear import Reg, checked_reg, fit_probe
+from ccl_plugins.protocols import Frozen, UndefinedMetric, ValueType
+
+Statistic: TypeAlias = Callable[[Tensor, list[int]], Tensor]
+"""From (k, groups, classes, classes) counts of k draws, and the classes to compare, to (k,) numbers."""
+
+
+class Fairness:
+    """Differences between groups of the predictions of a linear probe, which does not see the group.
+
+    The classifier of `linear` predicts the target.  Gives, with P over the test samples, y the true class
+    and ŷ the predicted one, ``"fairness-<column>/..."``
+
+    - ``worst_group``: the least accuracy of a group.
+    - ``worst_subgroup``: the least accuracy of the samples of one class in one group.
+    - ``demographic_parity``: the largest difference of ``P(ŷ = c | group)`` between two groups.
+    - ``equalized_odds``: the largest difference of ``P(ŷ = c | y = b, group)`` between two groups.
+    - ``equal_opportunity``: the largest difference of ``P(ŷ = c | y = c, group)`` between two groups.
+
+    The differences are taken over all classes c and b; 0 is best.  A class that a group lacks is not
+    compared in this group.
+
+    Split: fitted to the training split, measured on the test split.  Selection: none, or with
+    ``reg="validation"`` on a part of the training split.
+
+    Args:
+        column: Categorical column of the metadata that names the group of a sample; samples without a
+            group or a class are left out, and a warning counts them.
+        target: Categorical column that the classifier predicts.
+        positive: The class id c of ``demographic_parity`` and ``equal_opportunity``, as the favorable
+            decision of two; None: the largest difference over all classes.
+        reg: Weight of the penalty, as in `linear`; None: 0.001 times the mean variance of the features.
+        max_iter: The most L-BFGS steps, 1 or more.
+
+    Raises:
+        ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,
+            there is one class only, or a feature is not finite.
+        UndefinedMetric: If the test split has one group, no class of ``positive``, or no class that two
+            groups have.
+
+    Source:
+        Sagawa et al., Distributionally Robust Neural Networks for Group Shifts (2020), section 2: the worst
+        group, where groups are `worst_subgroup`'s; Dwork et al., Fairness Through Awareness (2012):
+        parity; Hardt, Price and Srebro, Equality of Opportunity in Supervised Learning (2016): odds and
+        opportunity; for more than two groups and classes the largest difference, as in fairlearn.
+    """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"column": "group"}
+
+    def __init__(
+        self,
+        column: str,
+        target: str = "label",
+        positive: int | None = None,
+        reg: Reg = None,
+        max_iter: int = 1000,
+    ) -> None:
+        self.column = column
+        self.target = target
+        self.positive = positive
+        self.reg = checked_reg(reg)
+        self.max_iter = whole("max_iter", max_iter, 1)
+
+    @property
+    def columns(self) -> dict[str, tuple[ValueType, ...]]:
+        """The columns of the groups and of the target."""
+        return {self.column: ("categorical",), self.target: ("categorical",)}
+
+    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
+        """``{"fairness-group/worst_group": ..., ...}``."""
+        fit = fit_probe(*with_classes(train, self.target), self.reg, self.max_iter, self.target)
+        rows, _ = rows_with_classes(test, self.column)
+        test = test.take(rows)
+        rows, ids = rows_with_classes(test, self.target)
+        test = test.take(rows)
+        group = several(
+            self.column, rows_with_classes(test, self.column)[1], "a gap between groups"
+        )
+        x, _ = with_classes(test, self.target)
+        groups, group = group.unique(return_inverse=True)
+        # Classes that training lacks are never predicted, and still have samples.
+        classes = torch.cat([fit.classes, ids]).unique()
+        if self.positive is not None and self.positive not in ids:
+            raise UndefinedMetric(
+                f"column {self.target!r} has no sample of class {self.positive} in the test split: equal"
+                " opportunity is undefined"
+            )
+        place = [torch.searchsorted(classes, each) for each in (ids, fit.predict(x))]
+        chosen = range(len(classes))
+        if self.positive is not None:
+            (chosen,) = (classes == self.positive).nonzero().tolist()
+        size = (len(groups), len(classes), len(classes))
+        cells = (group * size[1] + place[0]) * size[2] + place[1]
+        metrics: dict[str, float] = {}
+        for name, statistic in STATISTICS.items():
+
+            def measured(counts: Tensor, statistic: Statistic = statistic) -> Tensor:
+                table = tally(counts, cells, size[0] * size[1] * size[2])
+                return statistic(table.reshape(-1, *size), list(chosen))
+
+            found = estimate(len(ids), measured)
+            if found != found:  # NaN
+                raise UndefinedMetric(
+                    f"no class of {self.target!r} has samples in two groups of {self.column!r} in the test"
+                    f" split: {name} is undefined"
+                )
+            metrics[f"fairness-{self.column}/{name}"] = found
+        return metrics
+
+
+def worst_group(table: Tensor, chosen: list[int]) -> Tensor:
+    """(k,) the least accuracy of a group.
+
+    Args:
+        table: (k, groups, classes, classes) how often each of k draws has a group, class and prediction.
+        chosen: The classes that are compared, for other statistics.
+    """
+    right = table.diagonal(dim1=2, dim2=3).sum(-1)
+    return least(right / table.sum((2, 3)), 1)
+
+
+def worst_subgroup(table: Tensor, chosen: list[int]) -> Tensor:
+    """(k,) the least accuracy of a class in a group."""
+    return least(table.diagonal(dim1=2, dim2=3) / table.sum(3), (1, 2))
+
+
+def demographic_parity(table: Tensor, chosen: list[int]) -> Tensor:
+    """(k,) the largest difference between groups of the rate of a prediction."""
+    rates = table.sum(2) / table.sum((2, 3))[..., None]
+    return gap(rates[:, :, chosen])
+
+
+def equalized_odds(table: Tensor, chosen: list[int]) -> Tensor:
+    """(k,) the largest difference between groups of the rate of a prediction among a class."""
+    return gap((table / table.sum(3, keepdim=True)).flatten(2))
+
+
+def equal_opportunity(table: Tensor, chosen: list[int]) -> Tensor:
+    """(k,) the largest difference between groups of the part of a class that is recognized."""
+    recall = table.diagonal(dim1=2, dim2=3) / table.sum(3)
+    return gap(recall[:, :, chosen])
+
+
+def least(rates: Tensor, dim: int | tuple[int, ...]) -> Tensor:
+    """The least rate, without those that are NaN."""
+    return rates.nan_to_num(nan=torch.inf).amin(dim)
+
+
+def gap(rates: Tensor) -> Tensor:
+    """(k,) the largest difference between groups of rates (k, groups, r); NaN groups are not compared."""
+    low = rates.nan_to_num(nan=torch.inf).amin(1)
+    high = rates.nan_to_num(nan=-torch.inf).amax(1)
+    two = (~rates.isnan()).sum(1) > 1
+    found = torch.where(two, high - low, -1.0).amax(1)
+    return torch.where(found < 0, torch.nan, found)
+
+
+STATISTICS: dict[str, Statistic] = {
+    each.__name__: each
+    for each in (worst_group, worst_subgroup, demographic_parity, equalized_odds, equal_opportunity)
+}

@@ -1,0 +1,112 @@
+"""Accuracy of a linear probe that is fitted to a few training samples."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.arguments import positive, whole
+from ccl_plugins.evaluators.columns import named, with_classes
+from ccl_plugins.evaluators.intervals import mean
+from ccl_plugins.evaluators.linear import fit_probe
+from ccl_plugins.protocols import Frozen, ValueType
+
+
+class FewShot:
+    """Accuracy of a linear classifier on frozen features, fitted to a few training samples.
+
+    Gives ``"few_shot-5/top1"``, the fraction of test samples whose class it predicts, as the mean over
+    several draws of five training samples per class; ``"few_shot-0.01/top1"`` for 1 % of them, and
+    ``"few_shot-5-<column>/top1"`` for another column.  The draws depend on the classes and the seed
+    alone, so that runs on a data set have the same.
+
+    Split: fitted to samples drawn from the training split, measured on the whole test split.  Selection:
+    none; L-BFGS to the minimum, with a fixed penalty.
+
+    Args:
+        samples: A whole number: training samples of each class, 1 or more.  A number between 0 and 1:
+            this part of each class, rounded, and at least one sample of it; papers report 0.01 and 0.1.
+        draws: Draws of training samples, 1 or more, whose accuracies are averaged.
+        reg: Weight of the penalty, as in `linear`; None: 0.001 times the mean variance of the features
+            of each draw.
+        max_iter: The most L-BFGS steps, 1 or more.
+        seed: Of the draws.
+        column: Categorical column of the metadata that is predicted; samples without a class are left
+            out, and a warning counts them.
+
+    Raises:
+        ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,
+            there is one class only, a class has fewer training samples, or a feature is not finite.
+
+    Source:
+        Chen et al., A Simple Framework for Contrastive Learning (2020), section 6: 1 % and 10 %, with
+        classes in balance; Tian et al., Rethinking Few-Shot Image Classification (2020), section 3: a
+        linear classifier on frozen features of k samples per class.
+    """
+
+    def __init__(
+        self,
+        samples: int | float = 5,
+        draws: int = 5,
+        reg: float | None = None,
+        max_iter: int = 1000,
+        seed: int = 0,
+        column: str = "label",
+    ) -> None:
+        self.samples = few(samples)
+        self.draws = whole("draws", draws, 1)
+        self.reg = None if reg is None else positive("reg", reg)
+        self.max_iter = whole("max_iter", max_iter, 1)
+        self.seed = whole("seed", seed, 0)
+        self.column = column
+
+    @property
+    def columns(self) -> dict[str, tuple[ValueType, ...]]:
+        """The column that it predicts."""
+        return {self.column: ("categorical",)}
+
+    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
+        """``{"few_shot-5/top1": fraction}``."""
+        x, known = with_classes(train, self.column)
+        x_test, ids = with_classes(test, self.column)
+        generator = torch.Generator().manual_seed(self.seed)
+        right = torch.zeros(len(ids), dtype=torch.float64)
+        for _ in range(self.draws):
+            rows = drawn(known, self.samples, generator)
+            fit = fit_probe(x[rows], known[rows], self.reg, self.max_iter, self.column)
+            right += fit.predict(x_test) == ids
+        name = named(f"few_shot-{self.samples:g}", self.column)
+        return {f"{name}/top1": mean(right / self.draws)}
+
+
+def few(samples: int | float) -> int | float:
+    """A whole number of 1 or more, or a part between 0 and 1."""
+    if isinstance(samples, int) and samples >= 1 and not isinstance(samples, bool):
+        return samples
+    if not 0 < samples < 1:
+        raise ValueError(
+            "samples must be a whole number of 1 or more (per class), or a part between 0 and 1, not"
+            f" {samples!r}"
+        )
+    return samples
+
+
+def drawn(ids: Tensor, samples: int | float, generator: torch.Generator) -> Tensor:
+    """Rows (k,), in order, of so many random samples of each class.
+
+    Args:
+        ids: (n,) class ids.
+        samples: As in `FewShot`.
+        generator: Of the draw.
+
+    Raises:
+        ValueError: For a class with fewer samples.
+    """
+    rows = []
+    for each in ids.unique():
+        own = (ids == each).nonzero().flatten()
+        count = samples if isinstance(samples, int) else max(1, round(samples * len(own)))
+        if count > len(own):
+            raise ValueError(f"class {each.item()} has {len(own)} training samples, not {count}")
+        rows.append(own[torch.randperm(len(own), generator=generator)[:count]])
+    return torch.cat(rows).sort().values

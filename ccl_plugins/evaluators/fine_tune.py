@@ -1,0 +1,105 @@
+"""Accuracy of the whole network, trained further on labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from ccl_plugins.evaluators.columns import rows_with_classes, top1
+from ccl_plugins.evaluators.few_shot import drawn, few
+from ccl_plugins.evaluators.gradient_probes import Plan, Schedule, head, two_classes
+from ccl_plugins.protocols import Frozen, Images, ValueType
+
+
+class FineTune:
+    """Accuracy of the whole network, trained further on the labels, as SimCLR reports it.
+
+    A copy of the network with a linear classifier is trained by SGD with Nesterov momentum 0.9; the run's
+    own weights never change.  Gives ``"fine_tune/top1"``, the fraction of test samples whose class it
+    predicts after the last epoch; with ``samples``, ``"fine_tune-0.01/top1"``, and for another column
+    ``"fine_tune-<column>/top1"``.  The paper trains on random crops, this evaluator on images as they
+    are.  It costs a training on the labels, in every measurement, the one before training included.
+
+    Split: trained on the training split, measured on the test split.  Selection: none; the last epoch.
+
+    Args:
+        lr: Learning rate, above 0; the paper's is 0.05 for 256 samples.
+        epochs: Passes over the training samples, 1 or more; the paper's are 30 for 10 % and 60 for 1 %
+            of the labels.
+        batch_size: Samples of a step, 2 or more; an epoch's last step has the rest, at least two.
+        samples: Training samples of each class that are used, or a part of each class, as in `few_shot`;
+            None: all.
+        schedule: Of the learning rate: ``"constant"``, ``"step"`` or ``"cosine"``.
+        seed: Of the first weights of the classifier, of the samples and of the batches.
+        column: Categorical column of the metadata that is predicted; samples without a class are left
+            out, and a warning counts them.
+
+    Raises:
+        ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,
+            there is one class only, the features come without images, or training diverges.
+
+    Source:
+        Chen et al., A Simple Framework for Contrastive Learning (2020), appendix B.5.
+    """
+
+    def __init__(
+        self,
+        lr: float = 0.05,
+        epochs: int = 30,
+        batch_size: int = 256,
+        samples: int | float | None = None,
+        schedule: Schedule = "cosine",
+        seed: int = 0,
+        column: str = "label",
+    ) -> None:
+        self.plan = Plan(lr, epochs, batch_size, schedule, 0.1, seed)
+        if batch_size < 2:
+            raise ValueError("batch_size must be 2 or more, since batch norms compare samples")
+        self.samples = None if samples is None else few(samples)
+        self.column = column
+
+    @property
+    def columns(self) -> dict[str, tuple[ValueType, ...]]:
+        """The column that it predicts."""
+        return {self.column: ("categorical",)}
+
+    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
+        """``{"fine_tune/top1": fraction}``."""
+        rows, ids = rows_with_classes(train, self.column)
+        generator = self.plan.generator()
+        if self.samples is not None:
+            few_rows = drawn(ids, self.samples, generator)
+            rows, ids = rows[few_rows], ids[few_rows]
+        classes, index = two_classes(ids)
+        images, test_images = _images(train.take(rows)), _images(test)
+        # Dropout draws from the global generators.
+        with torch.random.fork_rng():
+            torch.manual_seed(self.plan.seed)
+            backbone: Any = images.copy_backbone()
+            device = next(backbone.parameters()).device
+            linear = head(backbone.num_features, len(classes), generator)
+            model = nn.Sequential(backbone, linear).to(device).train()
+            for parameter in model.parameters():
+                parameter.requires_grad_()
+            optimizer = torch.optim.SGD(
+                model.parameters(), lr=self.plan.lr, momentum=0.9, nesterov=True
+            )
+            self.plan.train(model, optimizer, images.batches, index.to(device), generator)
+        test_rows, known = rows_with_classes(test, self.column)
+        model.eval()
+        with torch.no_grad():
+            pieces = list(test_rows.split(512))
+            logits = [model(x.to(device)).cpu() for x in test_images.batches(pieces)]
+        name = "fine_tune" if self.samples is None else f"fine_tune-{self.samples:g}"
+        return top1(name, self.column, classes[torch.cat(logits).argmax(dim=1)], known)
+
+
+def _images(frozen: Frozen) -> Images:
+    if frozen.images is None:
+        raise ValueError(
+            "fine-tuning needs the images and the network behind the features: measure a run, or give"
+            " Frozen(features, metadata, images)"
+        )
+    return frozen.images

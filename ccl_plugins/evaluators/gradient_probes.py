@@ -1,0 +1,281 @@
+"""Accuracy of linear probes that are trained by gradient descent, as papers report them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ccl_plugins.arguments import one_of, positive, whole
+from ccl_plugins.evaluators.columns import top1, with_classes
+from ccl_plugins.protocols import Frozen, ValueType
+
+Schedule = Literal["constant", "step", "cosine"]
+"""How the learning rate falls: not at all, to ``drop`` of it after 60 % and again after 80 % of all steps,
+or as half a cosine to 0."""
+
+SCHEDULES = ("constant", "step", "cosine")
+
+
+class LinearSGD:
+    """Accuracy of a linear classifier on frozen features, trained by SGD as MoCo and SimCLR report it.
+
+    Gives ``"linear_sgd/top1"``, the fraction of test samples whose class it predicts after the last
+    epoch; for another column, ``"linear_sgd-<column>/top1"``.  The defaults are SimCLR's.  MoCo's are
+    ``lr=30, epochs=100, schedule="step", nesterov=False``, for features of its scale.  Both papers train
+    on augmented images; here all evaluators read the same features of images as they are.
+
+    Split: trained on the training split, measured on the test split.  Selection: none; the last epoch.
+
+    Args:
+        lr: Learning rate, above 0.
+        epochs: Passes over the training samples, 1 or more.
+        batch_size: Samples of a step, 1 or more; an epoch's last step has the rest.
+        schedule: ``"constant"``, ``"step"`` or ``"cosine"``.
+        drop: What each step of the schedule ``"step"`` multiplies the learning rate by, above 0.
+        momentum: 0 or more, below 1.
+        nesterov: Whether the momentum is Nesterov's; it must then be above 0.
+        weight_decay: 0 or more.
+        seed: Of the first weights and of the batches.
+        column: Categorical column of the metadata that is predicted; samples without a class are left
+            out, and a warning counts them.
+
+    Raises:
+        ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,
+            there is one class only, a feature is not finite, or training diverges.
+
+    Source:
+        He et al., Momentum Contrast for Unsupervised Visual Representation Learning (2020), section 4.1;
+        Chen et al., A Simple Framework for Contrastive Learning (2020), appendix B.6.
+    """
+
+    def __init__(
+        self,
+        lr: float = 0.1,
+        epochs: int = 90,
+        batch_size: int = 256,
+        schedule: Schedule = "cosine",
+        drop: float = 0.1,
+        momentum: float = 0.9,
+        nesterov: bool = True,
+        weight_decay: float = 0.0,
+        seed: int = 0,
+        column: str = "label",
+    ) -> None:
+        self.plan = Plan(lr, epochs, batch_size, schedule, drop, seed)
+        self.momentum, self.nesterov = share("momentum", momentum), nesterov
+        self.weight_decay = at_least_0("weight_decay", weight_decay)
+        if nesterov and not momentum:
+            raise ValueError("nesterov=True needs a momentum above 0")
+        self.column = column
+
+    @property
+    def columns(self) -> dict[str, tuple[ValueType, ...]]:
+        """The column that it predicts."""
+        return {self.column: ("categorical",)}
+
+    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
+        """``{"linear_sgd/top1": fraction}``."""
+        return _measured("linear_sgd", self.column, train, test, self.plan, self._optimizer)
+
+    def _optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.SGD(
+            model.parameters(),
+            lr=self.plan.lr,
+            momentum=self.momentum,
+            nesterov=self.nesterov,
+            weight_decay=self.weight_decay,
+        )
+
+
+class LinearAdam:
+    """Accuracy of a linear classifier on frozen features, trained by Adam.
+
+    Gives ``"linear_adam/top1"``, the fraction of test samples whose class it predicts after the last
+    epoch; for another column, ``"linear_adam-<column>/top1"``.  The defaults are those of HCL and H-SCL.
+    Those of CACR and of Wang and Isola are ``batch_size=128, schedule="step", drop=0.2, beta1=0.5,
+    weight_decay=0.0``.  Their code reports the best epoch by test accuracy; this evaluator does not.
+
+    Split: trained on the training split, measured on the test split.  Selection: none; the last epoch.
+
+    Args:
+        lr: Learning rate, above 0.
+        epochs: Passes over the training samples, 1 or more.
+        batch_size: Samples of a step, 1 or more; an epoch's last step has the rest.
+        schedule: ``"constant"``, ``"step"`` or ``"cosine"``.
+        drop: What each step of the schedule ``"step"`` multiplies the learning rate by, above 0.
+        beta1: Of the mean of gradients, 0 or more, below 1.
+        weight_decay: 0 or more, added to the gradient.
+        seed: Of the first weights and of the batches.
+        column: Categorical column of the metadata that is predicted; samples without a class are left
+            out, and a warning counts them.
+
+    Raises:
+        ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,
+            there is one class only, a feature is not finite, or training diverges.
+
+    Source:
+        Robinson et al., Contrastive Learning with Hard Negative Samples (2021), with its code; Zheng et
+        al., Contrastive Attraction and Contrastive Repulsion (2023), appendix.
+    """
+
+    def __init__(
+        self,
+        lr: float = 1e-3,
+        epochs: int = 100,
+        batch_size: int = 512,
+        schedule: Schedule = "constant",
+        drop: float = 0.1,
+        beta1: float = 0.9,
+        weight_decay: float = 1e-6,
+        seed: int = 0,
+        column: str = "label",
+    ) -> None:
+        self.plan = Plan(lr, epochs, batch_size, schedule, drop, seed)
+        self.beta1 = share("beta1", beta1)
+        self.weight_decay = at_least_0("weight_decay", weight_decay)
+        self.column = column
+
+    @property
+    def columns(self) -> dict[str, tuple[ValueType, ...]]:
+        """The column that it predicts."""
+        return {self.column: ("categorical",)}
+
+    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
+        """``{"linear_adam/top1": fraction}``."""
+        return _measured("linear_adam", self.column, train, test, self.plan, self._optimizer)
+
+    def _optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.Adam(
+            model.parameters(),
+            lr=self.plan.lr,
+            betas=(self.beta1, 0.999),
+            weight_decay=self.weight_decay,
+        )
+
+
+class Plan:
+    """How a classifier is trained; the arguments are those of `LinearSGD`."""
+
+    def __init__(
+        self, lr: float, epochs: int, batch_size: int, schedule: Schedule, drop: float, seed: int
+    ) -> None:
+        self.lr = positive("lr", lr)
+        self.epochs = whole("epochs", epochs, 1)
+        self.batch_size = whole("batch_size", batch_size, 1)
+        self.schedule = one_of("schedule", schedule, SCHEDULES)
+        self.drop = positive("drop", drop)
+        self.seed = whole("seed", seed, 0)
+
+    def factor(self, done: float) -> float:
+        """What the learning rate is multiplied by when a part ``done`` of all steps, 0 to 1, is taken."""
+        if self.schedule == "cosine":
+            return (1 + math.cos(math.pi * done)) / 2
+        if self.schedule == "step":
+            return self.drop ** ((done >= 0.6) + (done >= 0.8))
+        return 1.0
+
+    def generator(self) -> torch.Generator:
+        """A generator that begins with the seed."""
+        return torch.Generator().manual_seed(self.seed)
+
+    def train(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        read: Callable[[list[Tensor]], Iterator[Tensor]],
+        index: Tensor,
+        generator: torch.Generator,
+    ) -> None:
+        """Minimize a classifier's cross-entropy.
+
+        Args:
+            model: From inputs to logits (n, c).
+            optimizer: Of its parameters.
+            read: From a list of rows (k,) to their inputs, one after another.
+            index: (N,) the class of each row, 0 to c - 1, on the device of the logits.
+            generator: Draws the order of the rows.
+
+        Raises:
+            ValueError: If a loss or a weight becomes infinite or NaN.
+        """
+        with torch.enable_grad():
+            for epoch in range(self.epochs):
+                pieces = _pieces(torch.randperm(len(index), generator=generator), self.batch_size)
+                for i, (rows, x) in enumerate(zip(pieces, read(pieces), strict=True)):
+                    done = (epoch * len(pieces) + i) / (self.epochs * len(pieces))
+                    for group in optimizer.param_groups:
+                        group["lr"] = self.lr * self.factor(done)
+                    optimizer.zero_grad()
+                    logits = model(x.to(index.device))
+                    functional.cross_entropy(logits, index[rows.to(index.device)]).backward()
+                    optimizer.step()
+        if not all(p.isfinite().all() for p in model.parameters()):
+            raise ValueError(
+                f"the classifier diverged with lr={self.lr:g}: a smaller learning rate trains it"
+            )
+
+
+def _pieces(order: Tensor, size: int) -> list[Tensor]:
+    """Parts of a size; a rest of one row joins the part before it, for the sake of batch norms."""
+    pieces = list(order.split(size))
+    if len(pieces) > 1 and len(pieces[-1]) == 1:
+        last = pieces.pop()
+        pieces[-1] = torch.cat([pieces[-1], last])
+    return pieces
+
+
+def share(name: str, value: float) -> float:
+    """A number of 0 or more, below 1."""
+    if not 0 <= value < 1:
+        raise ValueError(f"{name} must be 0 or more and below 1, not {value!r}")
+    return value
+
+
+def at_least_0(name: str, value: float) -> float:
+    """A finite number of 0 or more."""
+    if not 0 <= value < math.inf:
+        raise ValueError(f"{name} must be 0 or more, not {value!r}")
+    return value
+
+
+def head(features: int, classes: int, generator: torch.Generator) -> nn.Linear:
+    """A linear classifier with MoCo's first weights: normal with deviation 0.01, and a bias of 0."""
+    made = nn.utils.skip_init(nn.Linear, features, classes)  # draws no number
+    nn.init.normal_(made.weight, std=0.01, generator=generator)
+    nn.init.zeros_(made.bias)
+    return made
+
+
+def two_classes(ids: Tensor) -> tuple[Tensor, Tensor]:
+    """The different ids (c,), two or more, and (n,) the place of each id among them."""
+    classes, index = ids.unique(return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(
+            f"a classifier needs two classes or more, there is only {classes.tolist()}"
+        )
+    return classes, index
+
+
+def _measured(
+    name: str,
+    column: str,
+    train: Frozen,
+    test: Frozen,
+    plan: Plan,
+    optimizer: Callable[[nn.Module], torch.optim.Optimizer],
+) -> dict[str, float]:
+    x, ids = with_classes(train, column)
+    classes, index = two_classes(ids)
+    x = x.float()
+    generator = plan.generator()
+    model = head(x.shape[1], len(classes), generator)
+    plan.train(model, optimizer(model), lambda rows: (x[r] for r in rows), index, generator)
+    x_test, known = with_classes(test, column)
+    with torch.no_grad():
+        predicted = classes[model(x_test.float()).argmax(dim=1)]
+    return top1(name, column, predicted, known)

@@ -1,0 +1,128 @@
+"""Average precision of linear probes of several attributes."""
+
+from __future__ import annotations
+
+import logging
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.arguments import whole
+from ccl_plugins.evaluators.columns import with_bits
+from ccl_plugins.evaluators.intervals import estimate
+from ccl_plugins.evaluators.linear import Reg, checked_reg, fit_probe
+from ccl_plugins.protocols import Frozen, UndefinedMetric, ValueType
+
+logger = logging.getLogger(__name__)
+
+
+class MultiLabel:
+    """Average precision of linear classifiers of several attributes, each present or absent.
+
+    Each attribute of the column has a classifier on frozen features, fitted by L-BFGS as in `linear`.
+    Gives ``"<column>/map"``, the mean over attributes of the average precision of the classifier's
+    ranking of the test samples, whose chance level is the mean share of samples with the attribute; and
+    ``"<column>/balanced"``, the mean of the balanced accuracies, whose chance level is 0.5.  Attributes
+    that are equal in all samples of a split define neither, and are left out with a warning.
+
+    Split: fitted to the training split, measured on the test split.  Selection: none, or with
+    ``reg="validation"`` on a part of the training split, for each attribute.
+
+    Args:
+        column: Multi-label column of the metadata; samples without one of the values are left out, and a
+            warning counts them.
+        reg: Weight of the penalty, as in `linear`; None: 0.001 times the mean variance of the features.
+        max_iter: The most L-BFGS steps, 1 or more.
+
+    Raises:
+        ValueError: If a parameter is out of its range; on use, if a column is missing or not multi-label,
+            the splits' columns differ in width, or a feature is not finite.
+        UndefinedMetric: If no attribute has both values in both splits.
+
+    Source:
+        Everingham et al., The PASCAL Visual Object Classes Challenge (2010), section 4.2, with the average
+        precision as the sum over ranks, as in scikit-learn and torchmetrics.
+    """
+
+    def __init__(self, column: str = "attributes", reg: Reg = None, max_iter: int = 1000) -> None:
+        self.column = column
+        self.reg = checked_reg(reg)
+        self.max_iter = whole("max_iter", max_iter, 1)
+
+    @property
+    def columns(self) -> dict[str, tuple[ValueType, ...]]:
+        """The column that it predicts."""
+        return {self.column: ("multi_label",)}
+
+    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
+        """``{"attributes/map": ..., "attributes/balanced": ...}``."""
+        x, known = with_bits(train, self.column)
+        x_test, bits = with_bits(test, self.column)
+        if known.shape[1] != bits.shape[1]:
+            raise ValueError(
+                f"column {self.column!r} has {known.shape[1]} entries a sample in training and "
+                f"{bits.shape[1]} in testing"
+            )
+        places = [i for i in range(bits.shape[1]) if _both(known[:, i]) and _both(bits[:, i])]
+        if not places:
+            raise UndefinedMetric(
+                f"no attribute of column {self.column!r} has both values in the training and in the test"
+                " split: average precision is undefined"
+            )
+        if len(places) < bits.shape[1]:
+            logger.warning(
+                "%d of %d attributes of %r have one value in a split, and are not measured",
+                bits.shape[1] - len(places),
+                bits.shape[1],
+                self.column,
+            )
+        fits = [
+            fit_probe(x, known[:, i].long(), self.reg, self.max_iter, f"{self.column}[{i}]")
+            for i in places
+        ]
+        scores = torch.stack([fit.logits(x_test).diff(dim=1)[:, 0] for fit in fits], dim=1)
+        bits = bits[:, places]
+        return {
+            f"{self.column}/map": estimate(
+                len(bits), lambda counts: average_precision(scores, bits, counts).nanmean(dim=1)
+            ),
+            f"{self.column}/balanced": estimate(
+                len(bits), lambda counts: _balanced(scores > 0, bits, counts).nanmean(dim=1)
+            ),
+        }
+
+
+def _both(bits: Tensor) -> bool:
+    return bool(bits.any()) and not bool(bits.all())
+
+
+def average_precision(scores: Tensor, bits: Tensor, counts: Tensor) -> Tensor:
+    """(k, c) the average precision of c rankings in each of k draws; NaN without a positive sample.
+
+    The sum over the different scores s, from the highest, of the precision among samples with a score of
+    s or more, times the share of positive samples whose score is s.
+
+    Args:
+        scores: (n, c).
+        bits: (n, c) bool, the positive samples.
+        counts: (k, n) how often each draw has each sample.
+    """
+    found = []
+    for score, positive in zip(scores.T, bits.T, strict=True):
+        order = score.argsort(descending=True)
+        ranked, weights = score[order], counts[:, order]
+        right = weights * positive[order]
+        # Samples of equal scores are retrieved together: as many as up to the last of them.
+        last = torch.searchsorted(-ranked, -ranked, right=True) - 1
+        precision = right.cumsum(1)[:, last] / weights.cumsum(1)[:, last].clamp_min(1)
+        found.append((right * precision).sum(1) / right.sum(1))
+    return torch.stack(found, dim=1)
+
+
+def _balanced(predicted: Tensor, bits: Tensor, counts: Tensor) -> Tensor:
+    """(k, c) the mean of the fractions of positive and of negative samples that are predicted."""
+    halves = []
+    for value in (True, False):
+        own = (bits == value).double()
+        halves.append((counts @ (own * (predicted == value))) / (counts @ own))
+    return (halves[0] + halves[1]) / 2

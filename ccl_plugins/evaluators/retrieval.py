@@ -1,0 +1,110 @@
+"""Retrieval of samples of the same class by their features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.evaluators.columns import SPLITS, Split, named, part, several, with_classes
+from ccl_plugins.evaluators.intervals import mean
+from ccl_plugins.protocols import Frozen, UndefinedMetric, ValueType
+
+
+class Retrieval:
+    """Retrieval of samples of the same class by the cosine similarity of frozen features.
+
+    Each sample is a query that ranks all others of its split.  Gives ``"retrieval/recall_at_1"``, the
+    fraction of queries with a sample of their class among the first k, for each k, and
+    ``"retrieval/map"``, the mean of the average precisions of the whole rankings.  For another column,
+    ``"retrieval-<column>/..."``.  Queries whose class has no other sample are left out.
+
+    Split: queries and the samples that they rank are those of ``split``; nothing is fitted and nothing
+    selected.
+
+    Args:
+        k: Ranks of the recall, 1 or more each, below the number of samples.
+        samples: The most samples, 2 or more; of a larger split so many of a fixed shuffle, the same for
+            all runs.  Takes time that grows with their square.
+        split: ``"test"`` or ``"train"``.
+        column: Categorical column of the metadata; samples without a class are left out, and a warning
+            counts them.
+
+    Raises:
+        ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,
+            there are no more samples than k, or a feature is not finite.
+        UndefinedMetric: If there is one class, or no class has two samples.
+
+    Source:
+        Song et al., Deep Metric Learning via Lifted Structured Feature Embedding (2016), section 5, for
+        recall@k; Manning, Raghavan and Schütze, Introduction to Information Retrieval (2008), section
+        8.4, for the mean average precision.
+    """
+
+    def __init__(
+        self,
+        k: Sequence[int] = (1, 5, 10),
+        samples: int = 10_000,
+        split: Split = "test",
+        column: str = "label",
+    ) -> None:
+        self.k = [whole("k", each, 1) for each in k]
+        self.samples = whole("samples", samples, 2)
+        self.split = one_of("split", split, SPLITS)
+        self.column = column
+
+    @property
+    def columns(self) -> dict[str, tuple[ValueType, ...]]:
+        """The column whose classes are retrieved."""
+        return {self.column: ("categorical",)}
+
+    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
+        """``{"retrieval/recall_at_1": ..., "retrieval/map": ...}``."""
+        x, ids = with_classes(test if self.split == "test" else train, self.column)
+        rows = part(len(x), self.samples)
+        x, ids = normalize(x[rows], dim=1), several(self.column, ids[rows], "retrieval")
+        if self.k and max(self.k) >= len(x):
+            raise ValueError(
+                f"k={max(self.k)} needs more samples than {len(x)}: a query and k others"
+            )
+        _, index, sizes = ids.unique(return_inverse=True, return_counts=True)
+        queries = (sizes[index] > 1).nonzero().flatten()
+        if not len(queries):
+            raise UndefinedMetric(
+                f"no class of column {self.column!r} has two measured samples: retrieval is undefined"
+            )
+        found = [ranked(x, index, each) for each in queries.split(max(1, 2**24 // len(x)))]
+        name = named("retrieval", self.column)
+        metrics: dict[str, float] = {}
+        for k in self.k:
+            hit = torch.cat([right[:, :k].any(dim=1) for right in found])
+            metrics[f"{name}/recall_at_{k}"] = mean(hit)
+        metrics[f"{name}/map"] = mean(torch.cat([average_precisions(right) for right in found]))
+        return metrics
+
+
+def ranked(x: Tensor, ids: Tensor, queries: Tensor) -> Tensor:
+    """(q, n - 1) whether the samples, most similar first and without the query, are of its class.
+
+    Args:
+        x: (n, f) of unit length.
+        ids: (n,) class ids.
+        queries: (q,) rows of x.
+    """
+    similar = x[queries] @ x.T
+    similar.scatter_(1, queries[:, None], -torch.inf)
+    order = similar.argsort(dim=1, descending=True, stable=True)[:, :-1]
+    return ids[order] == ids[queries, None]
+
+
+def average_precisions(right: Tensor) -> Tensor:
+    """(q,) the mean, over the samples of a query's class, of the precision at their ranks.
+
+    Args:
+        right: (q, m) bool, whether the sample of each rank is of the query's class; one is.
+    """
+    ranks = torch.arange(1, right.shape[1] + 1, dtype=torch.float64)
+    return (right * right.cumsum(1) / ranks).sum(1) / right.sum(1)
