@@ -92,13 +92,12 @@ class Monitors(Callback):
 
     def _plan(self, batches: int) -> None:
         """Find when the next measurement is due after some batches."""
-        epochs, steps = self.settings.every_epochs, self.settings.every_steps
+        per_epoch, steps = -(-self._length // self._accumulate), self.settings.every_steps
         if steps is None:
-            every = (epochs or 1) * self._length
+            every = self.settings.epochs(per_epoch) * self._length
             self.due = (batches // every + 1) * every
             self._begin = self.due - every
         else:
-            per_epoch = -(-self._length // self._accumulate)
             epoch, rest = divmod(batches, self._length)
             taken = epoch * per_epoch + rest // self._accumulate
             step = (taken // steps + 1) * steps

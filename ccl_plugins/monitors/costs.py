@@ -59,17 +59,17 @@ class Costs(Callback):
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Stop the clock, and tell other callbacks the monitors' share."""
+        self.read()
         self.stop()
         if self.monitors:
             publish(trainer, {COSTS: self.share})
 
     def on_exception(self, trainer: pl.Trainer, pl_module: Any, exception: BaseException) -> None:
-        """Stop the clock."""
+        """Stop the clock; the device, which may have failed, is not asked."""
         self.stop()
 
     def stop(self) -> None:
         """Stop the clock; nothing if it stands."""
-        self.read()
         self.training, self._since = self._trained(), None
 
     def _trained(self) -> float:

@@ -62,12 +62,14 @@ class Probes:
         """Take a batch, without waiting for the device.
 
         Args:
-            features: (n, f) of this process's samples; not changed afterwards.
+            features: (n, f) of this process's samples.
             embeddings: (n, d) theirs.
             index: (n,) their dataset indices.
             batch: Its number.
         """
-        self._pending.append((features, embeddings, index, torch.full_like(index, batch)))
+        # Copies: a compiled network may write its next output over this one.
+        kept = features.clone(), embeddings.clone()
+        self._pending.append((*kept, index, torch.full_like(index, batch)))
         if sum(len(each) for *_, each in self._pending) >= TOGETHER:
             self.flush()
 

@@ -23,13 +23,17 @@ MEASURES = {
 }
 """What can be measured, and what each is."""
 
+STEPS = 10
+"""Optimizer steps between measurements, at least, if nothing else is said."""
+
 
 @dataclass(frozen=True)
 class MonitorSettings:
     """The settings of what is measured while a run trains.
 
     Args:
-        every_epochs: Epochs between measurements; 1 if ``every_steps`` is not given either.
+        every_epochs: Epochs between measurements.  If ``every_steps`` is not given either, it is 1, or as
+            many as have 10 optimizer steps.
         every_steps: Optimizer steps between measurements, in place of ``every_epochs``.
         measures: Which measures are taken; all by default.
 
@@ -46,9 +50,7 @@ class MonitorSettings:
         for name in ("every_epochs", "every_steps"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, whole(f"monitor {name}", getattr(self, name), 1))
-        if self.every_steps is None:
-            object.__setattr__(self, "every_epochs", self.every_epochs or 1)
-        elif self.every_epochs is not None:
+        if self.every_steps is not None and self.every_epochs is not None:
             raise ValueError("monitor: give every_epochs or every_steps, not both")
         if isinstance(self.measures, str) or not isinstance(self.measures, Sequence):
             raise TypeError(
@@ -62,6 +64,10 @@ class MonitorSettings:
             raise ValueError(
                 'monitor measures must name one or more; monitor = "off" measures none'
             )
+
+    def epochs(self, steps: int) -> int:
+        """Epochs between measurements, if an epoch has so many steps."""
+        return self.every_epochs or -(-STEPS // steps)
 
     def to_dict(self) -> dict[str, Any]:
         """Every setting as plain data."""

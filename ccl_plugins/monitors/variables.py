@@ -102,6 +102,8 @@ class Readings:
             self.label = tensor_columns({LABEL: split.metadata[LABEL]})[LABEL]
             numbers = self.label.is_floating_point()
             self.label_type = value_types.get(LABEL, "continuous" if numbers else "categorical")
+            if numbers and self.label_type == "categorical":  # with NaN for missing ids
+                self.label = self.label.nan_to_num(-1).long()
             self._label_near = self.label.to(device)
             self._known = [*_variables(LABEL, self.label_type, self.label, device)]
         self._of: dict[str, tuple[Tensor, list[Variable]]] = {}

@@ -60,9 +60,12 @@ class Progress(TQDMProgressBar):
         """Nothing: Lightning would show other values."""
 
     def on_train_end(self, *_: Any) -> None:
-        """Close the bar, or write the last line."""
-        if self.train_progress_bar.disable:
+        """Close the bar, or write the last line, with what the monitors cost."""
+        bar = self.train_progress_bar
+        if bar.disable:
             self._write_line(ended=True)
+        else:
+            bar.set_postfix_str("  ".join([self._values(), *self._cost()]), refresh=False)
         super().on_train_end()
 
     def on_exception(self, *_: Any) -> None:
@@ -87,9 +90,7 @@ class Progress(TQDMProgressBar):
                 words.append(f"{clock((total - step) / rate)} left")
         if ended:
             words.append(f"{'done in' if step >= total else 'ended after'} {clock(now - since)}")
-            if COSTS in self.trainer.callback_metrics:
-                share = float(self.trainer.callback_metrics[COSTS])
-                words.append(f"{share:.1%} of it for monitors")
+            words += self._cost()
         print(", ".join(words), file=sys.stderr, flush=True)
 
     @property
@@ -107,6 +108,11 @@ class Progress(TQDMProgressBar):
             return ""
         speed = f"{latest['images_per_second']:,.0f} images/s"
         return "  ".join([f"loss {latest['loss']:.4f}", *self._probe(), speed])
+
+    def _cost(self) -> list[str]:
+        """The monitors' share of the time, if there are any."""
+        found = self.trainer.callback_metrics.get(COSTS)
+        return [] if found is None else [f"{float(found):.1%} of it for monitors"]
 
     def _probe(self) -> list[str]:
         """The latest accuracy of the label's online probe, if it is measured."""

@@ -46,7 +46,10 @@ class Seen(Logger):
     def log_hyperparams(self, *_: Any, **__: Any) -> None: ...
 
 
-def pipeline(method: str = "simclr", monitor: Any = None, **settings: Any) -> ccl.Pipeline:
+EACH_EPOCH = {"every_epochs": 1}
+
+
+def pipeline(method: str = "simclr", monitor: Any = EACH_EPOCH, **settings: Any) -> ccl.Pipeline:
     """Fair-CCLK on ages, with class ids that a sampler would read; 4 batches in an epoch."""
     options: dict[str, Any] = {"hidden": 8, "dim": 4, "batch_norm": False}
     if method == "moco_v2":
@@ -71,7 +74,11 @@ def pipeline(method: str = "simclr", monitor: Any = None, **settings: Any) -> cc
 
 
 def train(
-    folder: Path, method: str = "simclr", monitor: Any = None, fit: Any = None, **settings: Any
+    folder: Path,
+    method: str = "simclr",
+    monitor: Any = EACH_EPOCH,
+    fit: Any = None,
+    **settings: Any,
 ) -> tuple[Seen, ccl.Run]:
     """Train, and return what was logged."""
     seen = Seen()

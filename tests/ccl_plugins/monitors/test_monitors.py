@@ -12,9 +12,12 @@ import torch
 from pytorch_lightning import Callback
 from support import monitored
 from support.monitored import Seen, pipeline, train
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import ccl_plugins as ccl
 from ccl_plugins.files.checkpoints import read_checkpoint
+from ccl_plugins.monitors import probes
+from ccl_plugins.monitors.callback import Monitors
 from ccl_plugins.runs.train import RunInterrupted
 from ccl_plugins.training.checkpointing import newest
 
@@ -74,7 +77,7 @@ def stopped(folder: Path, batch: int, method: str, monitor: Any) -> Seen:
     return second
 
 
-def test_by_default_everything_is_measured_after_each_epoch(tmp_path):
+def test_everything_is_measured_after_each_epoch(tmp_path):
     seen, _ = train(tmp_path)
     assert list(seen.steps) == [4, 8, 12]
     for found in seen.steps.values():
@@ -82,7 +85,7 @@ def test_by_default_everything_is_measured_after_each_epoch(tmp_path):
 
 
 @pytest.mark.parametrize("method", ["simclr", "moco_v2"])
-@pytest.mark.parametrize("monitor", [None, {"every_steps": 3}])
+@pytest.mark.parametrize("monitor", [{"every_epochs": 1}, {"every_steps": 3}])
 def test_monitors_change_no_weight_and_no_random_draw(tmp_path, method, monitor):
     train(tmp_path / "off", method, "off")
     train(tmp_path / "on", method, monitor)
@@ -93,7 +96,7 @@ def test_monitors_change_no_weight_and_no_random_draw(tmp_path, method, monitor)
 @pytest.mark.parametrize("method", ["simclr", "moco_v2"])
 def test_a_run_that_was_stopped_and_resumed_logs_what_an_unbroken_one_does(tmp_path, batch, method):
     """Within an interval, and at its end, with tables that are refreshed in the middle of it."""
-    monitor = {"every_steps": 3} if batch == 6 else None
+    monitor = {"every_steps": 3} if batch == 6 else {"every_epochs": 1}
     expected, _ = train(tmp_path / "whole", method, monitor)
     found = stopped(tmp_path / "broken", batch, method, monitor)
     assert found.steps == expected.steps
@@ -121,6 +124,7 @@ def test_two_ranks_measure_what_one_process_does(two_processes, tmp_path, method
 @pytest.mark.parametrize(
     ("monitor", "accumulate", "steps"),
     [
+        (None, 1, [12]),  # of 3 epochs of 4 steps
         ({"every_epochs": 2}, 1, [8, 12]),
         ({"every_steps": 5}, 1, [5, 10, 12]),
         ({"every_steps": 100}, 1, [12]),
@@ -147,6 +151,60 @@ def test_every_way_to_train_is_measured(tmp_path, settings):
     assert set(seen.steps[4]) == MEASURED
 
 
+class Waits(TorchDispatchMode):
+    """Names the operations for which a processor waits for a GPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        masks = [each for each in torch.utils._pytree.tree_leaves(args[1:]) if is_mask(each)]
+        if name in WAITING or (name in ("index", "index_put_") and masks):
+            self.found.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+WAITING = {
+    "_local_scalar_dense",
+    "item",
+    "nonzero",
+    "masked_select",
+    "equal",
+    "unique_dim",
+    "_unique2",
+}
+
+
+def is_mask(each: Any) -> bool:
+    return isinstance(each, torch.Tensor) and each.dtype == torch.bool
+
+
+@pytest.mark.parametrize("method", ["simclr", "moco_v2"])
+def test_a_step_never_waits_for_the_device(tmp_path, method, monkeypatch):
+    """Only the last of an interval's batches reads what the others have gathered."""
+    waits, looked = Waits(), []
+    original = Monitors.on_after_backward
+
+    def watched(self: Monitors, trainer: Any, module: Any) -> None:
+        left = self.due - module.consumed.batches
+        if left == 1 or module.consumed.batches % 4 == 0:  # tables, on the CPU, were refreshed
+            return original(self, trainer, module)
+        looked.append(left)
+        with waits:
+            return original(self, trainer, module)
+
+    monkeypatch.setattr(Monitors, "on_after_backward", watched)
+    monkeypatch.setattr(probes, "TOGETHER", 1)  # with the work that is usually put off
+    train(tmp_path, method, {"every_steps": 3})
+    assert len(looked) > 2
+    assert waits.found == []
+    with waits:
+        bool(torch.ones(2).any())
+    assert waits.found
+
+
 def test_switched_off_nothing_is_measured(tmp_path):
     for off in ("off", False):
         seen, run = train(tmp_path, monitor=off, fit={"overwrite": True}, epochs=1)
@@ -157,7 +215,7 @@ def test_switched_off_nothing_is_measured(tmp_path):
 
 
 def test_only_the_chosen_measures_are_taken(tmp_path):
-    chosen = {"measures": ["uniformity", "information", "knn"]}
+    chosen = {"every_epochs": 1, "measures": ["uniformity", "information", "knn"]}
     seen, run = train(tmp_path, monitor=chosen, epochs=1)
     expected = {"uniformity", *(n for n in MEASURED if n.endswith("/knn"))}
     expected |= {"clusters/mutual_information", "clusters/conditional_entropy"}
@@ -207,7 +265,7 @@ def test_a_checkpoint_holds_plain_data_of_the_interval(tmp_path):
         pipeline().fit(out=tmp_path, progress=False, callbacks=[StopAfter(6)])
     (file,) = (tmp_path / "checkpoints").glob("*06.ckpt")
     saved = read_checkpoint(file)["callbacks"]["Monitors"]
-    assert len(saved["probes"]["banks"]["held"]["index"]) > 0
+    assert [len(each) for each in saved["probes"]["pending"]] == [32] * 4
 
 
 def test_the_negatives_of_an_anchors_label_are_those_of_the_batch(tmp_path):

@@ -10,13 +10,11 @@ from ccl_plugins._engine import engine
 from ccl_plugins.monitors.settings import MEASURES, MonitorSettings
 
 
-def test_by_default_everything_is_measured_after_each_epoch():
-    assert MonitorSettings().to_dict() == {
-        "every_epochs": 1,
-        "every_steps": None,
-        "measures": list(MEASURES),
-    }
-    assert MonitorSettings(every_steps=100).every_epochs is None
+def test_by_default_everything_is_measured_after_each_epoch_of_10_steps_or_more():
+    settings = MonitorSettings()
+    assert settings.measures == list(MEASURES)
+    assert [settings.epochs(steps) for steps in (1, 5, 9, 10, 5000)] == [10, 2, 2, 1, 1]
+    assert MonitorSettings(every_epochs=1).epochs(5) == 1
 
 
 @pytest.mark.parametrize(
