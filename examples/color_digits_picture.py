@@ -8,10 +8,11 @@ import sys
 import ccl_plugins as ccl
 
 runs = sys.argv[1] if len(sys.argv) > 1 else "runs"
-ccl.figures.embedding_map(
+figure = ccl.figures.embedding_map(
     {
         "InfoNCE": ccl.load(f"{runs}/color_digits_infonce"),
         "Fair-CCLK": ccl.load(f"{runs}/color_digits_fair"),
     },
-    "docs/color_digits.png",
+    by=["color", "label"],
 )
+figure.savefig("docs/color_digits.png", dpi=110)

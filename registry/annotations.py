@@ -44,16 +44,17 @@ def _resolve(written: Any, names: dict[str, Any], known: dict[str, Any], tried: 
             return _evaluated(written, known)
         except NameError as error:
             # One name after the other, so that nothing is imported that no hint needs.
-            if error.name is None or error.name in tried:
+            name = str(error.name)
+            if name in tried:
                 raise
-            tried.add(error.name)
-            known[error.name] = _import(error, names, known, tried)
+            tried.add(name)
+            known[name] = _import(error, names, known, tried)
 
 
 def _evaluated(written: Any, names: dict[str, Any]) -> Any:
     holder = SimpleNamespace(__annotations__={"hint": written})
     # With locals of its own: typing remembers what the same text meant in another module.
-    return typing.get_type_hints(holder, globalns=names, localns={}, include_extras=True)["hint"]
+    return typing.get_type_hints(holder, globalns=names, localns={})["hint"]
 
 
 def _import(
@@ -65,7 +66,6 @@ def _import(
         NameError: If no such block defines it.
         ImportError: If what it imports does not exist.
     """
-    package = names.get("__package__") or names.get("__name__", "").rpartition(".")[0]
     for node in _for_checkers(names):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -76,9 +76,9 @@ def _import(
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 if missing.name == (alias.asname or alias.name):
-                    return _member(f"{'.' * node.level}{node.module or ''}", package, alias.name)
+                    return _member(_module(node, names), alias.name)
                 if alias.name == "*":
-                    module = _module(f"{'.' * node.level}{node.module or ''}", package)
+                    module = _module(node, names)
                     if hasattr(module, str(missing.name)):
                         return getattr(module, str(missing.name))
         elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
@@ -88,20 +88,20 @@ def _import(
     raise missing
 
 
-def _module(name: str, package: str) -> Any:
-    return importlib.import_module(name, package or None)
+def _module(node: ast.ImportFrom, names: dict[str, Any]) -> Any:
+    package = names.get("__package__") or names["__name__"].rpartition(".")[0]
+    return importlib.import_module(f"{'.' * node.level}{node.module or ''}", package)
 
 
-def _member(module: str, package: str, name: str) -> Any:
-    found = _module(module, package)
-    if hasattr(found, name):
-        return getattr(found, name)
-    return importlib.import_module(f"{found.__name__}.{name}")  # a module of a package
+def _member(module: Any, name: str) -> Any:
+    if hasattr(module, name):
+        return getattr(module, name)
+    return importlib.import_module(f"{module.__name__}.{name}")  # a module of a package
 
 
 def _for_checkers(names: Mapping[str, Any]) -> Iterator[ast.stmt]:
     """The statements that a module has for type checkers alone."""
-    module = sys.modules.get(names.get("__name__", ""))
+    module = sys.modules.get(str(names.get("__name__")))
     if module is None or vars(module) is not names:
         return
     try:

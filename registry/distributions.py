@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,7 +67,7 @@ def installed(project: str) -> tuple[list[Installed], tuple[Remnant, ...]]:
     """
     from importlib import metadata  # 30 ms, and not needed before the first look-up
 
-    places: dict[str, dict[str, None]] = defaultdict(dict)
+    places: dict[str, list[str]] = defaultdict(list)
     found: dict[str, Metadata] = {}
     remnants: dict[str, Remnant] = {}
     for distribution in metadata.distributions():
@@ -89,14 +90,14 @@ def installed(project: str) -> tuple[list[Installed], tuple[Remnant, ...]]:
             found[declared.name] = declared if same else Metadata(first)
         # A build in a source folder leaves metadata without METADATA, which is no installation.
         if declared.has_metadata:
-            places[declared.name][f"{declared.version} in {declared.place}"] = None
+            places[declared.name].append(f"{declared.version} in {declared.place}")
     plugins = []
     for name, declared in sorted(found.items()):
-        copies = tuple(places[name]) if len(places[name]) > 1 else ()
+        copies = tuple(dict.fromkeys(places[name]))
         # What an earlier distribution of the name declares may be nothing of this project.
         entries = declared.entries if declared.concerns(project) else ()
-        faults = tuple(declared.faults)
-        plugins.append(Installed(name, declared.version, copies, entries, faults))
+        version, faults = declared.version, tuple(dict.fromkeys(declared.faults))
+        plugins.append(Installed(name, version, copies if copies[1:] else (), entries, faults))
     return plugins, tuple(remnants.values())
 
 
@@ -111,11 +112,9 @@ class Metadata:
     """
 
     def __init__(self, distribution: Distribution) -> None:
-        self.faults: dict[str, None] = {}  # in order, each once
+        self.faults: list[str] = []  # some of them more than once
         self._distribution = distribution
         self._declared = self._read("entry_points.txt").replace("\0", "")  # of UTF-16
-        self._heading: str | None = None
-        self._entries: list[Entry] | None = None
         self._groups: set[str] = set()
 
     def concerns(self, project: str) -> bool:
@@ -128,12 +127,10 @@ class Metadata:
         ours = any(f"{group}.".startswith(f"{project}.") for group in self._groups)
         return ours or any(project in fault for fault in self.faults)
 
-    @property
+    @cached_property
     def entries(self) -> tuple[Entry, ...]:
         """The entry points of lines that can be read; the others are faults."""
-        if self._entries is None:
-            self._entries = sorted(self._lines(), key=lambda e: (e.group, e.name))
-        return tuple(self._entries)
+        return tuple(sorted(self._lines(), key=lambda e: (e.group, e.name)))
 
     def _lines(self) -> Iterator[Entry]:
         group = ""
@@ -150,7 +147,7 @@ class Metadata:
             else:
                 wrong = "must be name = module:Class" if group else "stands before any [group]"
                 fault = f"line {number} of its entry_points.txt {wrong}: {represented(line, 80)}"
-                self.faults[fault] = None
+                self.faults.append(fault)
 
     @property
     def has_metadata(self) -> bool:
@@ -191,7 +188,7 @@ class Metadata:
             return version
         if self._head:  # without METADATA it is a build in a source folder
             wrong = f"no valid Version, {represented(version, 80)}" if version else "no Version"
-            self.faults[f"its METADATA has {wrong}"] = None
+            self.faults.append(f"its METADATA has {wrong}")
         return ""
 
     @property
@@ -207,13 +204,11 @@ class Metadata:
         except (OSError, RuntimeError, ValueError):  # a loop of links, a folder that cannot be one
             return shown(self._distribution.locate_file(""), 1000)
 
-    @property
+    @cached_property
     def _head(self) -> str:
         """The fields of METADATA, without the description."""
-        if self._heading is None:
-            text = self._read("METADATA") or self._read("PKG-INFO")
-            self._heading = re.split(r"\r?\n[ \t]*\r?\n", text, maxsplit=1)[0]
-        return self._heading
+        text = self._read("METADATA") or self._read("PKG-INFO")
+        return re.split(r"\r?\n[ \t]*\r?\n", text)[0]
 
     def _field(self, field: str) -> str:
         """A field of the metadata; empty if the field or the file is missing."""
@@ -227,10 +222,10 @@ class Metadata:
         try:
             return (self._distribution.read_text(file) or "").removeprefix("\ufeff")
         except UnicodeDecodeError as error:
-            self.faults[f"its {file} is not UTF-8"] = None
+            self.faults.append(f"its {file} is not UTF-8")
             return error.object.decode("utf-8", "replace")
         except OSError as error:
-            self.faults[f"its {file} cannot be read: {shown(error)}"] = None
+            self.faults.append(f"its {file} cannot be read: {shown(error)}")
             return ""
 
 

@@ -16,7 +16,7 @@ from .spec import with_article
 SEQUENCES: dict[Any, type] = {list: list, tuple: tuple, Sequence: tuple}
 MAPPINGS = (dict, Mapping)
 NONE = type(None)
-SCALARS = (NONE, bool, str, int, float, Path)
+SCALARS = (None, NONE, bool, str, int, float, Path)
 
 
 class Mismatch(Exception):
@@ -47,11 +47,9 @@ def accept(value: Any, hint: Any, reader: Reader, where: str) -> Any:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return _accept_any(value, arguments, reader, where)
-    if origin is typing.Annotated:
-        return accept(value, arguments[0], reader, where)
     if origin is typing.Literal:
         return _need(any(type(value) is type(a) and value == a for a in arguments), value)
-    if hint is None or hint in SCALARS:
+    if hint in SCALARS:
         return _accept_scalar(value, hint)
     if (origin or hint) in SEQUENCES:
         return _accept_sequence(value, origin or hint, arguments, reader, where)
@@ -81,20 +79,19 @@ def _accept_scalar(value: Any, hint: Any) -> Any:
             raise Mismatch from None
     if hint is Path:
         return Path(_need(isinstance(value, str | os.PathLike), value))
-    return _need(isinstance(value, NONE if hint is None else hint), value)
+    return _need(isinstance(value, hint or NONE), value)
 
 
 def _accept_any(value: Any, hints: Sequence[Any], reader: Reader, where: str) -> Any:
-    def rank(hint: Any) -> int:
+    def order(hint: Any) -> tuple[bool, bool]:
         # Words before names of components, as in `Kernel | Literal["median"]`; int before float,
         # so that 1 stays 1 in `float | int`; hints that accept every value last.
         plain = (*SCALARS, *SEQUENCES, *MAPPINGS, typing.Literal)
-        if reader.kind_of(hint):
-            return 2
-        return 1 if hint is float else 0 if (typing.get_origin(hint) or hint) in plain else 3
+        late = hint is float or reader.kind_of(hint) is not None
+        return not late and (typing.get_origin(hint) or hint) not in plain, late
 
     reason: Exception = Mismatch()
-    for hint in sorted(hints, key=rank):
+    for hint in sorted(hints, key=order):
         try:
             return accept(value, hint, reader, where)
         except Mismatch:

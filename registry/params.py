@@ -86,18 +86,16 @@ def _namespaces(target: Callable[..., Any], parameter: str) -> Iterator[dict[str
     if not isinstance(target, type):
         yield getattr(inspect.unwrap(target), "__globals__", {})
         return
-    for (
-        base
-    ) in target.__mro__:  # the fields of a dataclass may be those of a base in another module
+    loaded = [base for base in target.__mro__ if base.__module__ in sys.modules]
+    # The fields of a dataclass may be those of a base in another module.
+    for base in loaded:
         if "__dataclass_fields__" in vars(base) and parameter in inspect.get_annotations(base):
             yield vars(sys.modules[base.__module__])
     for name in ("__init__", "__new__"):
-        function = inspect.getattr_static(target, name)
-        function = getattr(function, "__func__", function)
-        yield getattr(inspect.unwrap(function), "__globals__", {})
-    for base in target.__mro__:
-        if base.__module__ in sys.modules:
-            yield vars(sys.modules[base.__module__])
+        function = inspect.unwrap(inspect.getattr_static(target, name))
+        yield getattr(function, "__globals__", {})
+    for base in loaded:
+        yield vars(sys.modules[base.__module__])
 
 
 def fill(
@@ -141,5 +139,5 @@ def fill(
 def _is_default(value: Any, parameter: Parameter) -> bool:
     """Equal to the default: accepted even against the hint, as in `scale: float = None`."""
     default = parameter.default
-    same = type(value) is type(default) and isinstance(value, str | int | float | None)
+    same = type(value) is type(default) and isinstance(value, str | int | float)
     return value is default or (same and bool(value == default))

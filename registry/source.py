@@ -33,9 +33,9 @@ class Sources:
 
     def summary(self, target: str) -> str:
         """The first line of the docstring of ``"module:Class"``; empty if it cannot be read."""
-        module, _, path = target.partition(":")
+        module, path = target.split(":")
         found = self._locate(module)
-        if not isinstance(found, ModuleSpec) or not (found.origin or "").endswith(".py"):
+        if not isinstance(found, ModuleSpec) or not str(found.origin).endswith(".py"):
             return ""
         file = str(found.origin)
         if file not in self._texts:
@@ -48,7 +48,7 @@ class Sources:
 
     def missing_module(self, target: str) -> str:
         """Why the module of ``"module:Class"`` cannot be imported; empty if it exists."""
-        module = target.partition(":")[0]
+        module, _ = target.split(":")
         found = self._locate(module)
         if found is None:
             return f"its module {module} is missing"
@@ -82,7 +82,7 @@ class Sources:
 
 def _text(file: str) -> str:
     try:
-        return Path(file).read_text(encoding="utf-8")
+        return Path(file).read_text(encoding="utf-8-sig")
     except (OSError, ValueError):
         return ""  # a listing must not fail; choosing the component will say what is wrong
 

@@ -45,7 +45,7 @@ def with_article(noun: str) -> str:
 
 def import_target(target: str) -> Any:
     """Import ``"module:Class"`` and return the class."""
-    module, _, path = target.partition(":")
+    module, path = target.split(":")
     return operator.attrgetter(path)(importlib.import_module(module))
 
 
@@ -166,7 +166,7 @@ class ComponentSpec:
             ) from error
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class LocalSpec(ComponentSpec):
     """A class or object of the running session, held in place of a target to import."""
 

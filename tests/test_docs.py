@@ -30,11 +30,21 @@ PAGES = [
     DOCS / "tutorial" / "first-pipeline.md",
     DOCS / "how-to" / "choose-a-method.md",
     DOCS / "how-to" / "watch-a-run.md",
+    DOCS / "how-to" / "measure.md",
     *sorted((DOCS / "how-to").glob("write-*.md")),
     DOCS / "reference" / "hooks.md",
 ]
 COMPARED = ["sample", "view", "anchor", "key", "own key", "queue", "draw"]
-DATA = ["split", "batch", "partner", "condition", "value type", "table", "refresh"]
+DATA = [
+    "split",
+    "validation part",
+    "batch",
+    "partner",
+    "condition",
+    "value type",
+    "table",
+    "refresh",
+]
 COMPOSED = [
     "kind",
     "component",
@@ -65,7 +75,7 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
         exec(compile(block, str(page), "exec"), vars(session))
 
 
-@pytest.mark.parametrize("page", ["choose-a-method", "pretrained-backbones", "recipes"])
+@pytest.mark.parametrize("page", ["choose-a-method", "measure", "pretrained-backbones", "recipes"])
 def test_toml_blocks_compose(page):
     text = (DOCS / "how-to" / f"{page}.md").read_text()
     blocks = re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)

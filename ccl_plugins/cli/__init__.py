@@ -15,6 +15,7 @@ from ccl_plugins._engine import engine
 from ccl_plugins.cli import (
     check,
     doctor,
+    embed,
     evaluate,
     export,
     info,
@@ -29,7 +30,20 @@ from ccl_plugins.cli.commands import Mistake, message
 from ccl_plugins.files.messages import is_first_by_launcher, one_line_warnings
 from ccl_plugins.kinds import registry
 
-COMMANDS = (list, info, doctor, train, evaluate, report, sweep, check, export, information, new)
+COMMANDS = (
+    list,
+    info,
+    doctor,
+    train,
+    evaluate,
+    report,
+    sweep,
+    check,
+    export,
+    embed,
+    information,
+    new,
+)
 """The modules of the commands, in the order of the help."""
 
 

@@ -31,7 +31,18 @@ def named(name: str, column: str, *, main: str = "label") -> str:
 
 
 def top1(name: str, column: str, predicted: Tensor, ids: Tensor) -> dict[str, float]:
-    """The fraction of right predictions: ``"name/top1"``, or ``"name-column/top1"`` if not of the label."""
+    """The fraction of right predictions: ``"name/top1"``, or ``"name-column/top1"`` if not of the label.
+
+    A warning is logged if one class alone is measured: the fraction is defined, and tells nothing apart.
+    """
+    if (ids == ids[0]).all():
+        logger.warning(
+            "all %d measured samples have the class %d in %r: %s/top1 is how often it is predicted",
+            len(ids),
+            int(ids[0]),
+            column,
+            name,
+        )
     return {f"{named(name, column)}/top1": mean(predicted == ids)}
 
 

@@ -44,7 +44,7 @@ class Linear(OneHotKernel):
     def features(self, a: Tensor) -> Tensor:
         """(n, c) vectors whose inner products are the kernel's."""
         x = as_vectors(a)
-        return functional.normalize(x, dim=1) if self.normalize else x / self.scale**0.5
+        return functional.normalize(x) if self.normalize else x / self.scale**0.5
 
     def rank(self, a: Tensor) -> int:
         """c, the width of the features."""

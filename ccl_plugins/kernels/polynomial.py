@@ -65,7 +65,7 @@ class Polynomial(OneHotKernel):
         if self.coef0:
             x = functional.pad(x, (0, 1), value=self.coef0**0.5)
         if self.normalize:
-            x = functional.normalize(x, dim=1)
+            x = functional.normalize(x)
         factors = _monomials(x.shape[1], self.degree, x.device)
         features = x.new_full((), 1 if self.normalize else self.scale**-0.5)
         before, run = factors[0], torch.zeros_like(factors[0])

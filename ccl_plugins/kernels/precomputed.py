@@ -106,7 +106,7 @@ def _read(file: Path) -> Tensor:
             from scipy import sparse  # type: ignore[import-untyped]  # it ships no types
 
             entries = sparse.load_npz(file).tocoo()
-            indices = torch.from_numpy(np.stack([entries.row, entries.col]).astype(np.int64))
+            indices = torch.from_numpy(np.stack([entries.row, entries.col]))
             values = torch.from_numpy(entries.data)
             return torch.sparse_coo_tensor(indices, values, entries.shape, check_invariants=True)
         if len(loaded.files) != 1:

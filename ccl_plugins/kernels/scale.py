@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from ccl_plugins.arguments import positive
 from ccl_plugins.numerics.condition_values import as_vectors
 
-Scale = float | Literal["median"]
+Scale: TypeAlias = float | Literal["median"]
 
 SAMPLES = 512
 """The most samples a median is taken over, which bounds its cost."""

@@ -1,1 +1,1 @@
-"""What is measured while a run trains: probes, rank, geometry of the embeddings, and what it costs."""
+"""What is looked at while a run trains: what it learns and costs, why it does not learn, its loggers."""

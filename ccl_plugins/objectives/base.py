@@ -222,13 +222,12 @@ class ContrastiveObjective(nn.Module):
             stacked = at_least_float32(stacked)
             if self.embedding == "sphere":
                 stacked = functional.normalize(stacked, dim=-1)
-            gathered = self.gather_distributed
             pairs = in_batch(
                 stacked,
                 values,
                 index,
                 extras=extras,
-                gather_distributed=gathered,
+                gather_distributed=self.gather_distributed,
                 ignored=tuple(values) if ignore else (),
             )
             return self.loss(pairs) if torch.compiler.is_compiling() else self.defined_loss(pairs)

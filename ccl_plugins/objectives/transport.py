@@ -162,7 +162,7 @@ def conditional_entropy(embeddings: Tensor, t_minus: float = 1.0) -> Tensor:
         raise ValueError(
             f"embeddings must be (M, d) with M of at least 2, not {tuple(embeddings.shape)}"
         )
-    unit = functional.normalize(embeddings, dim=1)
+    unit = functional.normalize(embeddings)
     others = ~torch.eye(len(unit), dtype=torch.bool, device=unit.device)
     log_weights = log_negative_weights(unit @ unit.T, others, t_minus)
     return -(log_weights.exp() * log_weights).sum(1).mean()

@@ -42,6 +42,8 @@ class Layout:
         """Seconds of training, of its monitors and of evaluation."""
         self.history = folder / "history.csv"
         """The scalars over the steps, where the csv logger wrote them."""
+        self.diagnosis = folder / "diagnosis.json"
+        """What was found to be off while it trained: ``{"name", "step", "line", "about"}`` each."""
         self.weights = folder / "weights.pt"
         """The weights of a finished run."""
         self.checkpoints = folder / "checkpoints"
@@ -85,8 +87,8 @@ class Layout:
     def _delete_files(self) -> None:
         exported = [folder / name for folder in self.exports.values() for name in EXPORTED]
         self.delete_measured()
-        files = (self.before, self.costs, self.history, self.folder / SUMS, self.weights)
-        for file in (*files, *exported):
+        after = (self.costs, self.history, self.diagnosis)
+        for file in (self.before, *after, self.folder / SUMS, self.weights, *exported):
             file.unlink(missing_ok=True)
         self.delete_events()
         for file in self._checkpoint_files():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +31,20 @@ def freeze(parts: Parts, composition: Composition, *splits: Any) -> list[Frozen]
         ]
 
 
-def measure(composition: Composition, train: Frozen, test: Frozen) -> dict[str, float]:
-    """The metrics of frozen features by the pipeline's evaluators, which all read the same features.
+def measure(
+    composition: Composition,
+    train: Frozen,
+    test: Frozen,
+    *,
+    evaluators: Iterable[tuple[Any, Any]] | None = None,
+) -> dict[str, float]:
+    """The metrics of frozen features by evaluators, which all read the same features.
+
+    Args:
+        composition: The pipeline.
+        train: What evaluators are fitted to.
+        test: What they are measured on.
+        evaluators: The choice of each with what it built; None: the pipeline's.
 
     Raises:
         ValueError: If an evaluator returns no numbers, or a metric that another one returned too.
@@ -42,9 +54,8 @@ def measure(composition: Composition, train: Frozen, test: Frozen) -> dict[str, 
     """
     metrics: dict[str, float] = {}
     with naming(composition):
-        for choice, evaluator in zip(
-            composition.evaluators, composition.built_evaluators, strict=True
-        ):
+        own = zip(composition.evaluators, composition.built_evaluators, strict=True)
+        for choice, evaluator in own if evaluators is None else evaluators:
             try:
                 found = _checked(evaluator, evaluator(train, test))
             except UndefinedMetric as error:

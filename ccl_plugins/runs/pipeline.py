@@ -15,10 +15,12 @@ from ccl_plugins.datasets.splitting import SPLITS, check_split
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
 from ccl_plugins.files.lock import owning
 from ccl_plugins.files.messages import one_line_warnings
+from ccl_plugins.kinds import registry
 from ccl_plugins.pipeline.changes import other_run
 from ccl_plugins.pipeline.composition import Composition
 from ccl_plugins.pipeline.information import plane
 from ccl_plugins.pipeline.record import check_plugins, read_json
+from ccl_plugins.pipeline.requirements import check_columns
 from ccl_plugins.runs.layout import Layout
 from ccl_plugins.runs.measure import freeze, held_out, log, measure
 from ccl_plugins.runs.metrics import (
@@ -327,6 +329,7 @@ class Run:
             begin = time.perf_counter()
             metrics = self._measure(device, validate=False)
             add_costs(self.layout.costs, {"evaluation": time.perf_counter() - begin})
+            self.layout.intervals.unlink(missing_ok=True)  # never those of other metrics
             write_metrics(self.layout.metrics, metrics)
             write_intervals(self.layout.intervals, metrics)
             log(self.path, metrics, self.progress[0])
@@ -355,12 +358,43 @@ class Run:
         self.__dict__["validation"] = metrics
         return metrics
 
-    def _measure(self, device: str | torch.device | None, *, validate: bool) -> dict[str, float]:
-        if not self.pipeline.built_evaluators:
+    def measure(
+        self, *evaluators: Any, validate: bool = False, device: str | torch.device | None = None
+    ) -> dict[str, float]:
+        """Measure the features by other evaluators than the pipeline's; nothing is written.
+
+        ``run.measure("clustering", ccl.evaluator("few_shot", samples=0.01))``
+
+        Args:
+            evaluators: Names, choices, tables with ``use``, or objects.
+            validate: Whether to measure on a part of the training split, as `validate` does.
+            device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
+
+        Raises:
+            RegistryError: For wrong names and parameters.
+            ValueError: For a column that the data set lacks.
+        """
+        choices = [
+            registry().read("evaluator", each, where=f"evaluators[{i}]")
+            for i, each in enumerate(evaluators)
+        ]
+        built = [choice.build({"dataset": self.pipeline.dataset}) for choice in choices]
+        check_columns(built, self.pipeline.dataset)
+        pairs = list(zip(choices, built, strict=True))
+        return self._measure(device, validate=validate, evaluators=pairs) if pairs else {}
+
+    def _measure(
+        self,
+        device: str | torch.device | None,
+        *,
+        validate: bool,
+        evaluators: Iterable[tuple[Any, Any]] | None = None,
+    ) -> dict[str, float]:
+        if evaluators is None and not self.pipeline.built_evaluators:
             return {}
         train = self.features("train", device)
         train, test = held_out(train) if validate else (train, self.features("test", device))
-        return measure(self.pipeline, train, test)
+        return measure(self.pipeline, train, test, evaluators=evaluators)
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"

@@ -115,19 +115,26 @@ def meaning(metric: str) -> str:
     return ""
 
 
-def answers(configurations: Sequence[Configuration]) -> list[Answer]:
-    """The three questions about runs on one data set, with their answers."""
+def answers(configurations: Sequence[Configuration], chance: float | None = None) -> list[Answer]:
+    """The three questions about runs on one data set, with their answers.
+
+    Args:
+        configurations: Runs on one data set.
+        chance: The accuracy of naming the most frequent label.
+    """
     named = dict.fromkeys(
         name for c in configurations for each in c.results for name in (*each.after, *each.before)
     )
     return [
-        _learning(configurations, [*named]),
+        _learning(configurations, [*named], chance),
         _conditioning(configurations, [*named]),
         _better(configurations, [*named]),
     ]
 
 
-def _learning(configurations: Sequence[Configuration], names: Sequence[str]) -> Answer:
+def _learning(
+    configurations: Sequence[Configuration], names: Sequence[str], chance: float | None
+) -> Answer:
     question, metric = "Is it learning?", metric_of("label", names)
     rose: dict[str, bool] = {}
     sentences = []
@@ -147,6 +154,10 @@ def _learning(configurations: Sequence[Configuration], names: Sequence[str]) -> 
             words.append(f"A probe reads the label from its features with accuracy {_mean(after)}.")
         if words:
             sentences.append((each.label, " ".join(words)))
+    if chance is not None and any(each.after(metric) for each in configurations):
+        sentences.append(
+            ("", f"Naming the most frequent label every time has accuracy {chance:.2g}.")
+        )
     if not rose:
         sentences.append(("", "No probe of the label was run before and after training."))
         return Answer(question, "Not measured", "unclear", sentences)
@@ -243,7 +254,7 @@ def _better(configurations: Sequence[Configuration], names: Sequence[str]) -> An
         ahead = ", so it is ahead in both" if least is best else ""
         words = f"holds the least of {column}: {_read_at(leak, least.after(leak))}."
         sentences.append((least.label, f"{words} If {column} is sensitive, less is better{ahead}."))
-    verdict = f"{best.label} for the label, and {'that may be' if lucky else 'hardly by'} luck"
+    verdict = f"{best.label} reads the label best: {'that may be luck' if lucky else 'hardly luck'}"
     return Answer(question, verdict, "unclear" if lucky else "good", sentences)
 
 
@@ -262,7 +273,7 @@ def _against(
             return f"{begin} With one seed each, nobody can say whether another seed would turn it round."
         return f"{begin} There is no test: {change.note}."
     corrected = f", corrected for {tests} comparisons" if tests > 1 else ""
-    test = f"paired t-test over {change.n} seeds, p = {p:.2g}{corrected}"
+    test = f"paired t-test over {change.n} seeds, {_p(p)}{corrected}"
     if p < ALPHA:
         return f"{begin} A difference like this would come by luck {_often(p)} ({test})."
     return (
@@ -297,8 +308,7 @@ def _change(
     by = statistics.fmean(values.values()) - statistics.fmean(reference.values())
     amount = "about as much" if abs(by) < SMALL else "more" if by > 0 else "less"
     if test.p is not None:
-        p = "p < 0.001" if test.p < 0.001 else f"p = {test.p:.2g}"
-        luck, clear = f" ({test.n} seeds, {p})", test.p < ALPHA
+        luck, clear = f" ({test.n} seeds, {_p(test.p)})", test.p < ALPHA
     else:
         luck = " (one seed)" if test.n == 1 else f" ({test.note})"
         interval = each.results[0].intervals.get(metric) if len(each.results) == 1 else None
@@ -315,6 +325,10 @@ def _direction(change: _Change) -> str:
     words = {"up": "it rose", "down": "it fell", "same": "no change to speak of"}
     found = words.get(change.way) or ("it rose" if change.way == "perhaps up" else "it fell")
     return found + change.luck
+
+
+def _p(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
 
 
 def _often(p: float) -> str:

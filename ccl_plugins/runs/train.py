@@ -247,6 +247,7 @@ def train(
     """
     from ccl_plugins.monitors.callback import Monitors
     from ccl_plugins.monitors.costs import Costs
+    from ccl_plugins.monitors.diagnosis import Diagnosis
     from ccl_plugins.training.fitting import fit
 
     plan, parts = prepared.plan, prepared.parts
@@ -275,7 +276,7 @@ def train(
             checkpoints=layout.checkpoints,
             weights=layout.weights,
             resume=plan.point,
-            callbacks=[*watching, *prepared.callbacks],
+            callbacks=[*watching, *prepared.callbacks, Diagnosis(layout.diagnosis)],
             progress=progress,
             logger=prepared.logger,
         )

@@ -95,7 +95,7 @@ class SameCondition(Uniform):
             )
         if few.all():
             raise ValueError(f"{found}: with small='leave_out' none is left; take smaller batches")
-        warnings.warn(f"{found} and are left out of training by same_condition", stacklevel=4)
+        warnings.warn(f"{found} and are left out of training by same_condition", stacklevel=3)
         return np.where(few, 0, count)
 
     def _share(self, epoch: int) -> np.ndarray:

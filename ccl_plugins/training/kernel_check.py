@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,20 +10,30 @@ from torch import Tensor, nn
 
 from ccl_plugins.numerics.kernel_functions import similarities
 from ccl_plugins.protocols import Kernel, Table
+from ccl_plugins.training.findings import Findings
 
 SAMPLED_ROWS = 512
 FAINT = 1e-3
 
 
-def check_kernel(kernel: Any, table: Table, name: str) -> dict[str, float]:
+def check_kernel(
+    kernel: Any, table: Table, name: str, findings: Findings | None = None, step: int = 0
+) -> dict[str, float]:
     """Measure a kernel on 512 sampled rows of a condition.
+
+    Args:
+        kernel: The kernel.
+        table: The condition's table.
+        name: The condition's name.
+        findings: Those of the run; None: a new list.
+        step: Optimizer steps taken.
 
     Returns:
         ``surviving_weight`` and ``effective_neighbors``, as `describe_kernel` defines them.
 
     Raises:
-        ValueError: For a value of another shape, one that is not finite, or one that changes with the order
-            of the two samples.
+        ValueError: For a value of another shape, one that is not finite, one that changes with the order
+            of the two samples, and for a negative eigenvalue of a kernel that says it has none.
 
     Warns:
         UserWarning: If the surviving weight is near 0, and with it any kernel-weighted loss; not for
@@ -51,20 +60,41 @@ def check_kernel(kernel: Any, table: Table, name: str) -> dict[str, float]:
                 f" {float(found[j, i])} for {values[i].tolist()} and {values[j].tolist()} of condition"
                 f" {name!r}"
             )
+        if getattr(kernel, "positive_definite", False):
+            _refuse_negative(found.double(), type(kernel).__name__, name)
         surviving, neighbors = torch.stack(describe_kernel(found)).tolist()
     if surviving < FAINT and values.is_floating_point():
-        scale = getattr(kernel, "scale", None)
-        if scale is None:
-            given, remedy = "", 'a kernel of distances, as rbf with scale="median"'
-        else:
-            given, remedy = f" with scale {scale!r}", 'another scale, as scale="median"'
-        warnings.warn(
-            f"{type(kernel).__name__}{given} sees almost nothing on condition {name!r}: the mean weight"
-            f" between two of {len(rows)} samples is {surviving:.2g} of a sample's with itself, so the"
-            f" objective hardly compares them; take {remedy}",
-            stacklevel=2,
-        )
+        say_faint(findings or Findings(), step, kernel, name, surviving)
     return {"surviving_weight": surviving, "effective_neighbors": neighbors}
+
+
+def _refuse_negative(found: Tensor, kind: str, name: str) -> None:
+    """Refuse a kernel matrix with a negative eigenvalue, but for rounding."""
+    eigenvalues = torch.linalg.eigvalsh(found)
+    if eigenvalues[0] < -1e-3 * eigenvalues.abs().max():
+        raise ValueError(
+            f"the kernel {kind} says that it is positive definite, and has the eigenvalue"
+            f" {float(eigenvalues[0]):.3g} beside {float(eigenvalues[-1]):.3g} on {len(found)} samples of"
+            f" condition {name!r}: declare positive_definite = False, or take another kernel"
+        )
+
+
+def say_faint(findings: Findings, step: int, kernel: Any, name: str, surviving: float) -> None:
+    """Say that the weight a kernel gives to other samples is near 0."""
+    scale = getattr(kernel, "scale", None)
+    if scale is None:
+        given, remedy = "", 'a kernel of distances, as rbf with scale = "median"'
+    else:
+        given, remedy = f" with scale {scale!r}", 'another objective.kernel.scale, as "median"'
+    findings.say(
+        "a-kernel-sees-almost-nothing",
+        step,
+        f"{type(kernel).__name__}{given} sees almost nothing on condition {name!r}: the mean weight"
+        f" between two samples is {surviving:.2g} of a sample's with itself, so the objective hardly"
+        f" compares them; take {remedy}",
+        about=name,
+        stacklevel=3,
+    )
 
 
 def describe_kernel(kernel: Tensor) -> tuple[Tensor, Tensor]:

@@ -20,6 +20,7 @@ from ccl_plugins.protocols import (
 )
 from ccl_plugins.training import ranks
 from ccl_plugins.training.features import embed_split
+from ccl_plugins.training.findings import Findings
 from ccl_plugins.training.first_use import warn_of_unread_queue
 from ccl_plugins.training.kernel_check import check_kernel, kernels_on
 from ccl_plugins.training.loader import Batch, Items, Loader, default_workers
@@ -73,9 +74,11 @@ class TrainingModule(LightningModule):
         """The learning rate of the last optimizer step."""
         self.described: dict[str, float] = {}
         """What was logged of the tables and the kernels on them."""
-        self._loader: Loader | None = None
+        self.findings = Findings()
+        """What is off in the run."""
         self.pairs: Any = None
-        """The pairs of a step, until its backward pass has ended."""
+        """What was compared last, from the forward pass to the end of the backward pass."""
+        self._loader: Loader | None = None
         self._begun = self._queue_compared = False
         self.may_count_nothing = True
         """Whether to look if any anchor counts: at the first step, and after a loss of 0 was read."""
@@ -202,7 +205,7 @@ class TrainingModule(LightningModule):
         if self.may_count_nothing and not self._counts_nothing:
             self.may_count_nothing = False
             self._counts_nothing = nothing_counts(
-                loss.detach(), self.objective, self.pairs, self.global_step + 1
+                loss.detach(), self.objective, self.pairs, self.global_step + 1, self.findings
             )
         return loss
 
@@ -229,14 +232,16 @@ class TrainingModule(LightningModule):
 
     def _refresh(self, epoch: int) -> None:
         for name in self.tables.refresh(epoch, self.split, self._embed):
+            # The first step that reads the table: a resumed run hides events of later steps only.
+            # Lightning's own count is not yet restored when a resumed run begins.
+            step = epoch * self._steps_per_epoch if epoch else 0
             found: dict[str, float] = {}
             if ranks.rank() == 0:
                 found = self.tables.describe(name).metrics()
                 for kernel in kernels_on(self.objective, name):
-                    found |= check_kernel(kernel, self.tables.known(name), name)
-            # The first step that reads the table: a resumed run hides events of later steps only.
-            # Lightning's own count is not yet restored when a resumed run begins.
-            step = epoch * self._steps_per_epoch if epoch else 0
+                    found |= check_kernel(
+                        kernel, self.tables.known(name), name, self.findings, step
+                    )
             logged = {f"condition/{name}/{key}": v for key, v in ranks.of_first(found).items()}
             self.described |= logged
             publish(self.trainer, logged, step + 1)

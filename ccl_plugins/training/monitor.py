@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -17,6 +16,7 @@ from ccl_plugins.methods.feature_queue import holds_conditions
 from ccl_plugins.objectives.base import own_terms
 from ccl_plugins.protocols import SupportsScalars
 from ccl_plugins.training import ranks
+from ccl_plugins.training.findings import Findings
 from ccl_plugins.training.loader import Batch
 
 PROBE = "monitor/label/linear"
@@ -184,7 +184,7 @@ def _some(index: Tensor) -> str:
     return f"{rows[:8]}"[:-1] + (f", ...] ({len(rows)} in all)" if len(rows) > 8 else "]")
 
 
-def nothing_counts(loss: Tensor, objective: Any, pairs: Any, step: int) -> bool:
+def nothing_counts(loss: Tensor, objective: Any, pairs: Any, step: int, findings: Findings) -> bool:
     """Warn if no anchor of a batch counts: all weights are 0, or there is nothing to compare with.
 
     All processes call this at the same time; it waits for the device.
@@ -202,12 +202,12 @@ def nothing_counts(loss: Tensor, objective: Any, pairs: Any, step: int) -> bool:
     samples = pairs.keys.shape[1] + (queued or 0)
     if samples > 1 and not ranks.all_of(not bool(weights.any())):
         return False
-    if ranks.rank() == 0:
-        warnings.warn(
-            f"step {step}: no anchor of the batch counts in the loss of {type(objective).__name__}, so"
-            f" nothing is learned: {_why_nothing_counts(objective, pairs, samples)}",
-            stacklevel=2,
-        )
+    findings.say(
+        "no-anchor-of-the-batch-counts",
+        step,
+        f"no anchor of the batch counts in the loss of {type(objective).__name__}, so nothing is"
+        f" learned: {_why_nothing_counts(objective, pairs, samples)}",
+    )
     return True
 
 

@@ -62,8 +62,8 @@ def page(options: argparse.Namespace) -> str:
     """The table."""
     lines = [
         "# What monitors cost\n",
-        f"Each row is one run of {options.epochs} epochs of 5 steps with the default, which measures in every"
-        " second epoch. Ratios",
+        f"Each row is one run of {options.epochs} epochs of 5 steps with the default, which measures in"
+        " every second epoch. Ratios",
         "are of the whole run: the median time of an epoch with a measurement and of one without, taken"
         " together, by twice that of one",
         "without. Views are drawn in the training process (0 workers), so that the time is of all work;"

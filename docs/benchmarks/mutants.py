@@ -5,10 +5,10 @@ defaults too.  Left out are the texts of raised errors, docstrings, type annotat
 and ``device``, which only a machine with a GPU can tell.
 
 pytest collects the tests once.  Each fault is tried in a fork of that process, on the tests that run
-its lines, the fastest first, for at most a minute: the changed function's code replaces the one that was
-imported.  A fault outside of function bodies is imported anew, and so is one that these tests do not
-notice, because what is made while tests are collected has not seen it.  All of this happens in a copy of
-the tree.
+its lines, for at most a minute: first those that noticed faults of the same file, then the fastest.  The
+changed function's code replaces the one that was imported.  A fault outside of function bodies is
+imported anew, and so is one that these tests do not notice, because what is made while tests are
+collected has not seen it.  All of this happens in a copy of the tree.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import argparse
 import contextlib
 import difflib
 import gc
+import hashlib
 import itertools
 import json
 import math
@@ -39,7 +40,11 @@ import coverage
 import libcst as cst
 import libcst.matchers as m
 import pytest
-from libcst.metadata import MetadataWrapper, PositionProvider
+from libcst.metadata import (
+    MetadataWrapper,
+    PositionProvider,
+    WhitespaceInclusivePositionProvider,
+)
 from mutmut.mutation.mutators import mutation_operators
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,7 +53,7 @@ LAWS = f"{OURS}/testing/test_builtins.py"
 PARTS: dict[str, list[str]] = {
     "numerics": [f"{OURS}/numerics"],
     "pairs": [f"{OURS}/pairs", f"{OURS}/objectives/test_masks.py"],
-    "objectives": [f"{OURS}/objectives", "tests/test_oracles.py", LAWS],
+    "objectives": [f"{OURS}/objectives", f"{OURS}/numerics/test_gram.py", "tests/test_oracles.py"],
     "kernels": [f"{OURS}/kernels", f"{OURS}/numerics/test_kernel_functions.py", LAWS],
     "methods": [f"{OURS}/methods", LAWS],
     "samplers": [f"{OURS}/samplers", LAWS],
@@ -140,37 +145,34 @@ def mutants(root: Path, folder: str) -> Iterator[Mutant]:
         path, text = str(file.relative_to(root)), file.read_text("utf-8")
         wrapper, places = MetadataWrapper(cst.parse_module(text)), _Places()
         wrapper.visit(places)
-        # Only the statement with the fault is written anew: writing the module takes minutes for all.
-        body = wrapper.module.body
-        texts = [wrapper.module.code_for_node(each) for each in body]
-        ends = [*itertools.accumulate(map(len, texts), initial=text.index("".join(texts)))]
-        tops = {id(node): place for place, each in enumerate(body) for node in _within(each)}
+        module = wrapper.module
+        starts = [*itertools.accumulate((len(x) + 1 for x in text.split("\n")), initial=0)]
+        spans: Any = wrapper.resolve(WhitespaceInclusivePositionProvider)
         for number, (node, other, first, last) in enumerate(places.found):
-            if (top := tops.get(id(node))) is None:
-                continue
-            changed: Any = body[top].deep_replace(node, other)  # type: ignore[arg-type]
-            after_text = wrapper.module.code_for_node(changed)
+            if isinstance(node, cst.BaseStatement):  # only the module knows how far it is indented
+                changed: Any = module.deep_replace(node, other)
+                source = changed.code
+            else:
+                start, end = (
+                    starts[at.line - 1] + at.column for at in (spans[node].start, spans[node].end)
+                )
+                source = text[:start] + module.code_for_node(other) + text[end:]
             try:
-                compile(after_text, path, "exec")
+                compile(source, path, "exec")
             except SyntaxError:
                 continue
-            before, after = _difference(texts[top], after_text)
+            before, after = _difference(text, source)
             if re.sub(UNSEEN, "", before) != re.sub(UNSEEN, "", after):
-                source = text[: ends[top]] + after_text + text[ends[top + 1] :]
                 yield Mutant(path, number, first, last, before, after, source)
-
-
-def _within(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """A node and all nodes in it."""
-    yield node
-    for each in node.children:
-        yield from _within(each)
 
 
 def _difference(one: str, other: str) -> tuple[str, str]:
     """The lines that differ, without indentation."""
-    lines = list(difflib.unified_diff(one.splitlines(), other.splitlines(), lineterm="", n=0))[2:]
-    found = [[x[1:].strip() for x in lines if x[0] == sign] for sign in "-+"]
+    ours, theirs = ([line.strip() for line in text.splitlines()] for text in (one, other))
+    pairs = zip([*ours, None], [*theirs, None], strict=False)
+    same = next((place for place, (old, new) in enumerate(pairs) if old != new), 0)
+    lines = list(difflib.unified_diff(ours[same:], theirs[same:], lineterm="", n=0))[2:]
+    found = [[x[1:] for x in lines if x[0] == sign] for sign in "-+"]
     return " ".join(found[0]), " ".join(found[1])
 
 
@@ -186,6 +188,18 @@ def own(code: CodeType) -> tuple[Any, ...]:
     return code.co_code, constants, code.co_names, code.co_varnames, code.co_freevars
 
 
+class Notes:
+    """A pytest plug-in that writes down which test noticed a fault."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write down a failure."""
+        if report.failed:
+            (self.folder / "noticed.txt").write_text(report.nodeid)
+
+
 class Trial:
     """A pytest plug-in that runs the collected tests once for each fault instead of once."""
 
@@ -195,10 +209,14 @@ class Trial:
         part: str,
         chosen: Sequence[Mutant],
         minutes: float,
+        measured: Path | None,
         out: Callable[..., None],
     ):
         self.root, self.part, self.chosen, self.out = root, part, chosen, out
         self.minutes = minutes
+        self.measured = measured or root / "measured.json"
+        self.noticing: Counter[tuple[str, str]] = Counter()
+        self.files: Counter[str] = Counter()
         self.failed = False
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -209,16 +227,18 @@ class Trial:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Remember a failure, also in setup and teardown."""
         self.failed |= report.failed
+        if report.failed:
+            (self.root / "noticed.txt").write_text(report.nodeid)
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run all tests once, then those of each fault."""
         if session.testsfailed:
             raise session.Interrupted("the tests cannot be collected")
         self.items = {item.nodeid: item for item in session.items}
-        measured = self.root / "measured.json"
-        if (code := self._fork(lambda: self._measure(measured), 3600)) != 0:
+        if (code := self._fork(self._measure, 3600)) != 0:
             raise session.Interrupted(f"the tests do not run ({code})")
-        self.seconds, self.lines = json.loads(measured.read_text())
+        _, self.seconds, self.lines = json.loads(self.measured.read_text())
+        self.seconds = {name: self.seconds[name] for name in self.items if name in self.seconds}
         self.out(f"{len(self.seconds)} tests, {sum(self.seconds.values()):.0f} s")
         for name in self.items.keys() - self.seconds.keys():
             self.out(f"left out, because it fails without a fault: {name}")
@@ -232,12 +252,21 @@ class Trial:
             self.out(mutant, outcome, time.monotonic() - started)
         return True
 
-    def _measure(self, file: Path) -> int:
-        """Time every test, and note the lines that it runs."""
-        cover = coverage.Coverage(data_file=None, include=[f"{self.root}/*"])
-        seconds = {}
+    def _measure(self) -> int:
+        """Time every test, and note the lines that it runs; not again if the code is the same."""
+        folder = self.root / source_of(self.part)
+        now = [x.read_text("utf-8") for x in sorted(folder.rglob("*.py"))]
+        texts = hashlib.sha256(json.dumps(now).encode()).hexdigest()
+        known, seconds, lines = texts, {}, {}
+        if self.measured.exists():
+            known, seconds, lines = json.loads(self.measured.read_text())
+        if known != texts:
+            seconds, lines = {}, {}
+        cover = coverage.Coverage(data_file=None, include=[f"{folder}/*"])
         cover.start()
         for name in self.items:
+            if name in seconds:
+                continue
             cover.switch_context(name)
             started = time.monotonic()
             self._run([name])
@@ -246,14 +275,11 @@ class Trial:
             self.failed = False
         cover.stop()
         data = cover.get_data()
-        lines = {
-            str(Path(each).relative_to(self.root)): {
-                str(line): [name for name in names if name]
-                for line, names in data.contexts_by_lineno(each).items()
-            }
-            for each in data.measured_files()
-        }
-        file.write_text(json.dumps([seconds, lines]))
+        for each in data.measured_files():
+            found = lines.setdefault(str(Path(each).relative_to(self.root)), {})
+            for line, names in data.contexts_by_lineno(each).items():
+                found.setdefault(str(line), []).extend(name for name in names if name)
+        self.measured.write_text(json.dumps([texts, seconds, lines]))
         return 0
 
     def _run(self, names: Sequence[str]) -> int:
@@ -280,7 +306,7 @@ class Trial:
 
         def run_by(wanted: Iterable[int]) -> list[str]:
             names = {name for line in wanted for name in lines.get(str(line), [])}
-            return self._fastest(names)
+            return self._fastest(names, mutant.path)
 
         def graft() -> int:
             for function, code in live:
@@ -291,15 +317,23 @@ class Trial:
             for name in [*sys.modules]:
                 if name.partition(".")[0] in ("ccl_plugins", "registry", "tests", "support"):
                     del sys.modules[name]
-            code = pytest.main([*OPTIONS, "-x", *far])
-            if code == pytest.ExitCode.USAGE_ERROR:  # a test has another name with the fault
-                code = pytest.main([*OPTIONS, "-x", *{x.partition("::")[0] for x in far}])
-            return int(code)
+            files = {name.partition("::")[0] for name in far}
+            known = {file for file, _ in self.files.most_common(3)}
+            first = {x for x in files if x in known or f"test_{Path(mutant.path).stem}." in x}
+            for some in filter(None, (first, files - first)):
+                chosen = [name for name in far if name.partition("::")[0] in some]
+                code = pytest.main([*OPTIONS, "-x", *chosen], plugins=[Notes(self.root)])
+                if code == pytest.ExitCode.USAGE_ERROR:  # a test has another name with the fault
+                    code = pytest.main([*OPTIONS, "-x", *some], plugins=[Notes(self.root)])
+                if code:
+                    return int(code)
+            return 0
 
         near = run_by(range(mutant.first, mutant.last + 1))
         # A test may read a class without running a line of it.
-        far = run_by(map(int, lines)) if within else self._fastest(self.items)
-        code = 0
+        far = run_by(map(int, lines)) if within else self._fastest(self.items, mutant.path)
+        code, notes = 0, self.root / "noticed.txt"
+        notes.unlink(missing_ok=True)
         try:
             file.write_text(mutant.source, "utf-8")  # other processes import it
             if within and live and near:
@@ -308,11 +342,19 @@ class Trial:
                 code = self._fork(anew, 60 + self._limit(far))
         finally:
             file.write_text(text, "utf-8")
+        if notes.exists():
+            name = notes.read_text()
+            self.noticing[mutant.path, name] += 1
+            self.files[name.partition("::")[0]] += not within
         return {0: "survived", -signal.SIGALRM: "timeout"}.get(code, "noticed")
 
-    def _fastest(self, names: Iterable[str]) -> list[str]:
-        """In order of their time, as many as take `PATIENCE` seconds together."""
-        ordered = sorted(self.seconds.keys() & {*names}, key=lambda name: self.seconds[name])
+    def _fastest(self, names: Iterable[str], path: str) -> list[str]:
+        """First those that noticed a fault of the file; as many as take `PATIENCE` seconds together."""
+
+        def order(name: str) -> tuple[int, float]:
+            return -self.noticing[path, name], self.seconds[name]
+
+        ordered = sorted(self.seconds.keys() & {*names}, key=order)
         total = itertools.accumulate(self.seconds[name] for name in ordered)
         return [name for name, until in zip(ordered, total, strict=True) if until < PATIENCE]
 
@@ -346,6 +388,11 @@ class Trial:
         return code
 
 
+def source_of(part: str) -> str:
+    """The folder of a part's code."""
+    return part if part == "registry" else f"ccl_plugins/{part}"
+
+
 def copy(to: Path) -> None:
     """The files of the tree that git knows or would add, and the installed entry points."""
     listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
@@ -372,10 +419,16 @@ def main() -> None:
     parser.add_argument(
         "--again", type=Path, help="only those that a log of this command has as survivors"
     )
+    parser.add_argument(
+        "--measured",
+        type=Path,
+        help="where to keep what each test takes and runs, for the next time",
+    )
     parser.add_argument("--log", type=Path, help="a line of JSON for each fault")
     options = parser.parse_args()
     terminal = os.fdopen(os.dup(1), "w", buffering=1)
     log = options.log.open("w", buffering=1) if options.log else None
+    measured = options.measured and options.measured.resolve()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         root = Path(folder).resolve()
         copy(root)
@@ -384,8 +437,7 @@ def main() -> None:
         os.environ |= {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
         sys.dont_write_bytecode = True
         sys.path[:0] = paths.split(":")
-        source = options.part if options.part == "registry" else f"ccl_plugins/{options.part}"
-        found = [x for x in mutants(root, source) if options.file in x.path]
+        found = [x for x in mutants(root, source_of(options.part)) if options.file in x.path]
         total = len(found)
         if options.again:
             records = map(json.loads, options.again.read_text().splitlines())
@@ -418,7 +470,7 @@ def main() -> None:
         os.dup2(quiet, 2)
         code = pytest.main(
             [*OPTIONS, *PARTS[options.part]],
-            plugins=[Trial(root, options.part, found, options.minutes or math.inf, out)],
+            plugins=[Trial(root, options.part, found, options.minutes or math.inf, measured, out)],
         )
         if code != 0:
             out((root / "output.txt").read_text()[-3000:])

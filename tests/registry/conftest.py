@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.toy_registry import ENTRY_POINTS, new_registry, write_metadata
 
 from registry import Registry
+
+
+@pytest.fixture(autouse=True)
+def _installed_nothing() -> Iterator[None]:
+    """Look-ups find the distributions of a test alone; reading all that are installed takes longer."""
+    before = sys.path
+    sys.path = [each for each in before if "site-packages" not in each]
+    yield
+    sys.path = before
 
 
 @pytest.fixture

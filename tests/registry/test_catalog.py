@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
-from support.toy_registry import Identity
+from types import SimpleNamespace
 
-from registry import AmbiguousName, ComponentSpec, InvalidSpec, Namespace, UnknownComponent
-from registry.spec import fold, normalize
+import pytest
+from support.toy_registry import Identity, Kernel, new_registry, write_metadata
+
+from registry import (
+    AmbiguousName,
+    ComponentSpec,
+    InvalidConfig,
+    InvalidParameter,
+    InvalidSpec,
+    Namespace,
+    PluginFailed,
+    UnknownComponent,
+)
 
 
 @pytest.mark.parametrize("name", ["soft_rbf", "Soft-RBF", " soft-rbf ", "SOFT_RBF"])
@@ -38,22 +48,132 @@ def test_the_short_name_is_the_shortest_that_finds_it(toy):
     assert names == ["rbf", "toy-a/rbf", "toy-a/ring", "toy-b/ring"]
 
 
+KERNELS = "many, picky, rbf, ring, soft_rbf"
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "message"),
     [
         ("kernel", "rgb", "no kernel 'rgb'. Did you mean 'rbf'?"),
-        ("kernel", "zzz", "no kernel 'zzz'. There are: many, picky, rbf, ring, soft_rbf."),
-        ("kernel", "shuffle", "There is a sampler of that name."),
-        ("kernel", "toy-c/rbf", "toy-c is not installed: pip install toy-c"),
-        ("kernel", "local/mine", "not defined in this session; local('kernel', ...) defines it"),
-        ("kernel", "sampler:toy-host/shuffle", "is of kind 'sampler', and a kernel is wanted"),
+        ("kernel", "zzz", f"no kernel 'zzz'. There are: {KERNELS}."),
+        (
+            "kernel",
+            "shuffle",
+            f"no kernel 'shuffle'. There are: {KERNELS}. There is a sampler of that name.",
+        ),
+        (
+            "sampler",
+            "rbf",
+            "no sampler 'rbf'. There are: picked, shuffle. There is a kernel of that name.",
+        ),
+        (
+            "sampler",
+            "bare",
+            "no sampler 'bare'. There are: picked, shuffle. There is an objective of that name.",
+        ),
+        (
+            "kernel",
+            "toy-c/rbf",
+            "no kernel 'toy-c/rbf'. toy-c is not installed: pip install toy-c",
+        ),
+        ("kernel", "$(a)/rbf", "no kernel '$(a)/rbf'. '$(a)' is no name of a plug-in."),
+        ("kernel", "toy-b/rbf", "no kernel 'toy-b/rbf'. Did you mean 'rbf'?"),
+        (
+            "kernel",
+            "local/mine",
+            "no kernel 'local/mine'. It is not defined in this session; local('kernel', ...)"
+            " defines it.",
+        ),
+        (
+            "kernel",
+            "sampler:toy-host/shuffle",
+            "'sampler:toy-host/shuffle' is of kind 'sampler', and a kernel is wanted",
+        ),
+        (
+            "objective",
+            "a:b:rbf",
+            "'a:b:rbf' is of kind 'a:b', and an objective is wanted",
+        ),
+        ("kernel", 3, "a kernel is found by its name, not by 3"),
         ("kernels", "rbf", "no kind 'kernels'. Did you mean 'kernel'?"),
+        ("zzz", "rbf", "no kind 'zzz'. There are: kernel, objective, sampler."),
     ],
 )
 def test_an_unknown_name_says_what_would_be_right(toy, kind, name, message):
     with pytest.raises(UnknownComponent) as raised:
         toy.find(kind, name)
-    assert message in str(raised.value)
+    assert str(raised.value) == message
+
+
+def test_a_kind_is_found_in_any_case(toy):
+    assert toy.find(" Kernel", "rbf").id == "toy-host/rbf"
+    assert toy.kind("SAMPLER").name == "sampler"
+
+
+def test_components_are_listed_by_kind_and_name_with_the_hosts_first(toy):
+    toy.define("kernel", type("Ring", (Identity,), {}))
+    toy.define("kernel", type("RBF", (Identity,), {}))
+    uses = [spec.use for spec in toy.specs()]
+    assert uses == [
+        "kernel:toy-host/many",
+        "kernel:toy-host/picky",
+        "kernel:toy-host/rbf",
+        "kernel:local/rbf",
+        "kernel:toy-a/rbf",
+        "kernel:local/ring",
+        "kernel:toy-a/ring",
+        "kernel:toy-b/ring",
+        "kernel:toy-host/soft_rbf",
+        "objective:toy-host/bare",
+        "objective:toy-host/composed",
+        "objective:toy-host/variadic",
+        "sampler:toy-host/picked",
+        "sampler:toy-host/shuffle",
+    ]
+    assert [spec.use for spec in toy.specs("Kernel")] == uses[:9]
+    assert [spec.use for spec in toy.specs("sampler")] == uses[12:]
+    assert [spec.use for spec in toy.named("ring")] == uses[5:8]
+    assert toy.named("ring", "sampler") == toy.named("nosuch") == []
+
+
+def test_a_name_is_found_among_its_kind_alone(toy):
+    toy.define("sampler", type("RBF", (), {}))
+    assert toy.find("sampler", "rbf").use == "sampler:local/rbf"
+    assert toy.find("kernel", "rbf").use == "kernel:toy-host/rbf"
+    assert toy.short_name(toy.find("sampler", "rbf")) == "rbf"
+    assert [spec.use for spec in toy.named("rbf", "kernel")] == [
+        "kernel:toy-host/rbf",
+        "kernel:toy-a/rbf",
+    ]
+
+
+FAILED = "[toy.kernell]\na = m:A\n"
+
+
+def test_plugins_that_could_not_be_read_and_those_that_are_disabled_are_named(
+    tmp_path, monkeypatch
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    write_metadata(tmp_path, "toy_host", "1", "[toy.kernel]\nrbf = m:A\n")
+    write_metadata(tmp_path, "toy_x", "1", FAILED)
+    reason = (
+        "unknown entry-point group 'toy.kernell'. Did you mean 'toy.kernel'? Valid: toy.kernel,"
+        " toy.objective, toy.sampler, toy.hooks"
+    )
+
+    def message(disable):
+        with pytest.raises(UnknownComponent) as raised:
+            new_registry(disable).find("kernel", "rgb")
+        return str(raised.value)
+
+    start = "no kernel 'rgb'. Did you mean 'rbf'?"
+    assert message([]) == f"{start} 1 plugin failed: toy-x ({reason})."
+    write_metadata(tmp_path, "toy_y", "1", FAILED)
+    assert message([]) == f"{start} 2 plugins failed: toy-x ({reason}); toy-y ({reason})."
+    assert message(["toy-x", "toy_y"]) == f"{start} Disabled: toy-x, toy-y."
+    assert message(["toy-host", "*"]) == (
+        "no kernel 'rgb'. There are: none. Disabled: toy-host, toy-x, toy-y."
+    )
 
 
 def test_an_error_is_also_what_python_would_raise(toy):
@@ -71,11 +191,6 @@ def test_a_declared_name_must_be_plain(name):
 def test_a_target_must_be_module_and_class(target):
     with pytest.raises(InvalidSpec, match="it must be 'module:Class'"):
         ComponentSpec("kernel", "a", target)
-
-
-def test_names_fold_and_distributions_normalize():
-    assert fold("CL-InfoNCE") == "cl_infonce"
-    assert normalize("CCL__Foo.bar") == "ccl-foo-bar"
 
 
 def test_what_is_defined_in_a_session_is_found_and_the_newer_replaces_the_older(toy):
@@ -102,13 +217,14 @@ def test_an_object_given_in_place_is_not_offered_to_others(toy):
 
 def test_the_summary_of_what_a_session_defines_is_the_first_line_of_its_docstring(toy):
     class Mine(Identity):
-        """Mine alone.
+        """Mine\u2028 alone.
 
         More.
         """
 
-    assert toy.summary(toy.define("kernel", Mine)) == "Mine alone."
+    assert toy.summary(toy.define("kernel", Mine)) == r"Mine\u2028 alone."
     assert toy.summary(toy.define("kernel", type("Silent", (), {"__doc__": None}))) == ""
+    assert toy.summary(toy.define("kernel", type("Odd", (), {"__doc__": 3}))) == ""
 
 
 def test_a_namespace_offers_the_components_of_its_kind_alone(toy):
@@ -130,3 +246,141 @@ def test_objects_of_a_session_are_one_component_if_object_and_kind_are_one(toy):
     assert kernel == toy.local("kernel", thing).spec
     assert kernel != toy.local("sampler", thing).spec
     assert kernel != toy.local("kernel", object()).spec
+
+
+def test_a_namespace_prints_what_it_offers(toy):
+    kernels = Namespace(toy, "kernel")
+    assert repr(kernels) == "<kernel: many, picky, rbf, ring, soft_rbf>"
+    assert repr(kernels.rbf) == "rbf(scale: float | Literal['median'] = 1.0)"
+    assert repr(Namespace(toy, "sampler").picked) == "picked()"
+    assert repr(kernels.many).startswith("many(number: int, flag: bool = False, name: str = 'a', ")
+    with pytest.raises(AttributeError, match=r"^_rbf$"):
+        _ = kernels._rbf
+    with pytest.raises(AttributeError, match=r"^no kernel 'upper'"):
+        _ = kernels.upper
+
+
+def test_a_module_of_the_name_of_a_namespace_is_behind_it(toy):
+    kernels = Namespace(toy, "kernel")
+    kernels.shadowed = SimpleNamespace(rbf=1, helper=2)
+    assert kernels.helper == 2
+    assert repr(kernels.rbf).startswith("rbf(")
+    with pytest.raises(AttributeError, match=r"^no kernel 'other'"):
+        _ = kernels.other
+
+
+def test_an_offer_stands_for_its_choice(toy):
+    offered = Namespace(toy, "kernel").rbf
+    assert toy.read("kernel", offered) == toy.choose("kernel", "rbf")
+    assert toy.read_unhinted(offered) == toy.choose("kernel", "rbf")
+    assert toy.choose("objective", "composed", free=offered).params["free"] == offered()
+
+
+def test_a_value_without_a_hint_is_a_choice_only_where_it_says_its_kind(toy):
+    assert toy.read_unhinted({"use": "kernel:rbf", "scale": 2}).params == {"scale": 2.0}
+    assert toy.read_unhinted({"use": "Kernel:toy-a/rbf"}).spec.id == "toy-a/rbf"
+    for value in ({"use": "rbf"}, {"use": 3}, {"a": 1}, "kernel:rbf", 3, None):
+        assert toy.read_unhinted(value) is value
+    for use, message in (("kernel:rgb", "here: no kernel 'kernel:rgb'"), ("a:b:c", "no kind 'a'")):
+        with pytest.raises(UnknownComponent, match=f"^{message}"):
+            toy.read_unhinted({"use": use}, "here")
+    with pytest.raises(UnknownComponent, match=r"^no kernel 'kernel:rgb'"):
+        toy.read_unhinted({"use": "kernel:rgb"})
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "message"),
+    [
+        ("rgb", UnknownComponent, "no kernel 'rgb'. Did you mean 'rbf'?"),
+        (
+            {"use": "rbf", "scal": 1},
+            InvalidParameter,
+            "kernel toy-host/rbf has no parameter 'scal'. Did you mean 'scale'?",
+        ),
+        (
+            {"use": "many", "number": 1, "options": {"a": "b"}},
+            InvalidParameter,
+            "kernel toy-host/many: options must be Mapping[str, float] | None, not {'a': 'b'}",
+        ),
+        ({"use": "many"}, InvalidParameter, "kernel toy-host/many needs 'number'"),
+        ({"rbf": 1}, InvalidConfig, 'a kernel needs use = "its name"; it has rbf'),
+    ],
+)
+def test_a_mistake_has_its_place_if_there_is_one(toy, data, error, message):
+    for where, place in (("run.toml: a", "run.toml: a: "), ("", "")):
+        with pytest.raises(error) as raised:
+            toy.read("kernel", data, where)
+        assert str(raised.value) == place + message
+    with pytest.raises(error) as raised:
+        toy.read("kernel", data)
+    assert str(raised.value) == message
+
+
+def test_a_choice_of_another_kind_is_refused_with_its_place(toy):
+    shuffle = toy.choose("sampler", "shuffle")
+    for where, place in (("a", "a: "), ("", "")):
+        with pytest.raises(InvalidParameter) as raised:
+            toy.read("objective", shuffle, where)
+        assert str(raised.value) == f"{place}must be an objective, not the sampler {shuffle!r}"
+
+
+def test_a_component_that_cannot_be_read_has_the_place_too(toy):
+    cases = {
+        "objective": ("variadic", InvalidSpec, "objective toy-host/variadic 1.0: the constructor"),
+        "kernel": ("local/lost", PluginFailed, "kernel local/lost: its signature cannot be read"),
+    }
+
+    class Meta(type):
+        @property
+        def __signature__(cls):
+            raise RuntimeError("none")
+
+    toy.define("kernel", Meta("Lost", (), {}))
+    for kind, (name, error, message) in cases.items():
+        for where, place in (("a", "a: "), ("", "")):
+            with pytest.raises(error) as raised:
+                toy.read(kind, name, where)
+            assert str(raised.value).startswith(place + message)
+        assert (raised.value.__cause__ is None) == (kind == "objective")
+    with pytest.raises(PluginFailed) as raised:
+        toy.read("kernel", "local/lost", "a")
+    assert isinstance(raised.value.__cause__, RuntimeError)
+
+
+def test_a_component_without_a_signature_says_why(toy):
+    with pytest.raises(InvalidSpec) as raised:
+        toy.local("kernel", int)
+    assert str(raised.value).startswith(
+        "kernel local/int: it has no signature to read: no signature"
+    )
+    assert isinstance(raised.value.__cause__, ValueError)
+
+
+def test_the_schema_of_a_component_says_what_a_pipeline_supplies(toy):
+    found = toy.schema(toy.find("sampler", "shuffle"))
+    assert [each.name for each in found.parameters] == ["buffer", "kernel"]
+    assert [each.name for each in found.supplied] == ["size", "seed"]
+    assert toy.schema(toy.define("kernel", Identity())).parameters == ()
+
+
+def test_the_kind_of_a_hint_is_that_of_its_protocol(toy):
+    heir = type("Heir", (Kernel,), {})
+    assert [toy.kind_of(hint) for hint in (Kernel, heir, int, None, "Kernel")] == [
+        "kernel",
+        "kernel",
+        None,
+        None,
+        None,
+    ]
+
+
+def test_a_registry_says_what_could_not_be_read(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    write_metadata(tmp_path, "toy_x", "2", FAILED)
+    found = new_registry()
+    (failure,) = found.failures
+    assert (failure.plugin, failure.version) == ("toy-x", "2")
+    assert failure.reason.startswith("unknown entry-point group 'toy.kernell'")
+    assert failure.traceback.startswith("Traceback (most recent call last):\n  File ")
+    assert found.remnants == ()
+    assert new_registry(strict=False).strict is False

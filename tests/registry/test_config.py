@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from registry import InvalidConfig, UnknownComponent, from_json, known_keys, read_toml
+from registry import InvalidConfig, UnknownComponent, from_json, known_keys, read_toml, to_json
 
 
 def test_toml_reads_as_choices_with_the_place_of_a_mistake(toy):
@@ -19,23 +19,29 @@ def test_toml_reads_as_choices_with_the_place_of_a_mistake(toy):
     assert str(raised.value).startswith("run.toml: objective.other: no kernel 'rgb'. Did you mean")
 
 
-@pytest.mark.parametrize("value", [None, 3, True, [1], 0.5])
+@pytest.mark.parametrize("value", [None, 3, True, [1], (1,), 0.5, b"rbf"])
 def test_what_stands_for_no_component_is_quoted(toy, value):
-    with pytest.raises(
-        InvalidConfig, match="objective: must be the name of a kernel or a table, not"
-    ):
+    message = f"must be the name of a kernel or a table, not {value!r}"
+    with pytest.raises(InvalidConfig) as raised:
         toy.read("kernel", value, where="objective")
+    assert str(raised.value) == f"objective: {message}"
+    with pytest.raises(InvalidConfig) as raised:
+        toy.read("kernel", value)
+    assert str(raised.value) == message
 
 
 def test_a_table_without_use_says_what_it_has(toy):
-    with pytest.raises(InvalidConfig, match='kernel: a kernel needs use = "its name"; it has name'):
-        toy.read("kernel", {"name": "rbf"}, where="kernel")
+    for table, has in (({"name": "rbf", "use": 3}, "name, use"), ({}, "nothing")):
+        with pytest.raises(InvalidConfig) as raised:
+            toy.read("kernel", table, where="kernel")
+        assert str(raised.value) == f'kernel: a kernel needs use = "its name"; it has {has}'
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("a = 1\nb = \n", "(at line 2, column 5): 'b ='"),
+        ("a = 1\nb = ", "Invalid value (at end of document)"),
         ("a = 1\n[t]\nx = 1\nx = 2\n", "Cannot overwrite a value (at line 4, column 6): 'x = 2'"),
     ],
 )
@@ -44,22 +50,57 @@ def test_a_toml_mistake_is_quoted_with_its_line(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(InvalidConfig) as raised:
         read_toml(path)
-    assert str(raised.value).startswith(str(path))
-    assert message in str(raised.value)
+    assert str(raised.value).startswith(f"{path}: ")
+    assert str(raised.value).endswith(message)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
-    with pytest.raises(InvalidConfig, match=r"nosuch\.toml"):
-        read_toml(tmp_path / "nosuch.toml")
+    for name in ("nosuch.toml", "at line 3.toml"):
+        path = tmp_path / name
+        with pytest.raises(InvalidConfig) as raised:
+            read_toml(path)
+        assert str(raised.value) == f"{path}: [Errno 2] No such file or directory: '{path}'"
     (tmp_path / "latin.toml").write_bytes(b"a = '\xe9'")
     with pytest.raises(InvalidConfig, match=r"latin\.toml"):
         read_toml(tmp_path / "latin.toml")
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", "3"])
-def test_json_that_is_no_record_is_named(text):
-    with pytest.raises(InvalidConfig, match=r"record\.json"):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        ("[1]", "must hold a JSON object, not '[1]'"),
+        ("3", "must hold a JSON object, not '3'"),
+        (f'"{"x" * 60}"', f"must hold a JSON object, not '\"{'x' * 39}'"),
+    ],
+)
+def test_json_that_is_no_record_is_named(text, message):
+    with pytest.raises(InvalidConfig) as raised:
         from_json(text, "record.json")
+    assert str(raised.value) == f"record.json: {message}"
+
+
+def test_a_record_is_indented_json_that_ends_its_line():
+    assert to_json({"a": [1]}) == '{\n  "a": [\n    1\n  ]\n}\n'
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
+def test_a_file_may_be_forty_levels_deep_and_no_deeper(tmp_path, opening, closing):
+    toml = {"[": "[", '{"a":': "{a="}[opening]
+    for deep in (40, 41):
+        value = opening * (deep - 1) + "1" + closing * (deep - 1)
+        text, path = f'{{"a": {value}}}', tmp_path / "deep.toml"
+        path.write_text(f"a = {value.replace(opening, toml)}")
+        if deep == 40:
+            assert from_json(text, "record.json") == read_toml(path)
+            continue
+        with pytest.raises(InvalidConfig) as raised:
+            from_json(text, "record.json")
+        message = "tables and lists are more than 40 levels deep"
+        assert str(raised.value) == f"record.json: {message}"
+        with pytest.raises(InvalidConfig) as raised:
+            read_toml(path)
+        assert str(raised.value) == f"{path}: {message}"
 
 
 def test_an_unknown_key_is_quoted_with_its_place_and_the_nearest():
@@ -67,6 +108,9 @@ def test_an_unknown_key_is_quoted_with_its_place_and_the_nearest():
     with pytest.raises(InvalidConfig) as raised:
         known_keys({"epoch": 1}, ["epochs", "seed"], "run.toml: fit")
     assert str(raised.value) == "run.toml: fit: unknown key 'epoch'. Did you mean 'epochs'?"
+    with pytest.raises(InvalidConfig) as raised:
+        known_keys({"seed": 1, "zzz": 1}, iter(["epochs", "seed"]), "fit")
+    assert str(raised.value) == "fit: unknown key 'zzz'. Known: epochs, seed."
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,16 @@
-"""Plug-ins that are really installed, well-behaved and otherwise."""
+"""Plug-ins on the path, well-behaved and otherwise."""
 
 from __future__ import annotations
 
-import json
+import io
 import os
+import signal
 import sys
 import threading
+import warnings
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.imports import ROOT
@@ -16,136 +18,8 @@ from support.toy_registry import new_registry, write_metadata
 
 from ccl_plugins.cli.list import listing
 from registry import PluginFailed, UnknownComponent
-from registry.discovery import PRINTED, Watch
+from registry.discovery import PRINTED, Failure, Plugin, Watch
 from registry.distributions import Installed
-
-REPORT = """
-import json
-from ccl_plugins.kinds import registry
-found = registry()
-print(json.dumps({
-    "plugins": {p.name: [p.version, p.state, p.reason] for p in found.plugins},
-    "failures": [[f.plugin, f.traceback] for f in found.failures],
-    "kernels": [s.id for s in found.specs("kernel") if s.plugin != "ccl-plugins"],
-}))
-"""
-
-
-def report(installed_plugins: Any, plugins: str, **variables: str) -> dict[str, Any]:
-    return json.loads(installed_plugins.python(REPORT, plugins=plugins, **variables))
-
-
-def test_a_plugin_offers_what_its_entry_points_and_its_hook_name(installed_plugins):
-    found = report(installed_plugins, "good")
-    assert found["kernels"] == ["ccl-good/double_ring", "ccl-good/ring"]
-    assert found["plugins"]["ccl-good"] == ["1.2", "ok", ""]
-
-
-def test_no_component_is_imported_to_be_found(installed_plugins):
-    found = report(installed_plugins, "broken_component")
-    assert found["kernels"] == ["ccl-broken-component/gone"]
-    assert not found["failures"]
-
-
-def test_a_component_that_does_not_import_fails_when_chosen_with_its_cause(installed_plugins):
-    code = """
-import ccl_plugins as ccl
-try:
-    ccl.kernel("gone")
-except ccl.PluginFailed as error:
-    print(error, type(error.__cause__).__name__)
-"""
-    assert installed_plugins.python(code, plugins="broken_component").strip() == (
-        "kernel ccl-broken-component/gone 0.3: cannot import ccl_broken_component:Gone "
-        "(ModuleNotFoundError: No module named 'ccl_nosuch_dependency') ModuleNotFoundError"
-    )
-
-
-def test_a_hooks_module_that_raises_costs_its_hooks_alone(installed_plugins):
-    found = report(installed_plugins, "broken_import good")
-    assert found["plugins"]["ccl-good"][1] == "ok"
-    version, state, reason = found["plugins"]["ccl-broken-import"]
-    assert (version, state) == ("0.1", "failed")
-    assert reason == "ModuleNotFoundError: No module named 'ccl_nosuch_dependency'"
-    assert "ccl_broken_import.py" in found["failures"][0][1]
-    assert "ccl-broken-import/spare" in found["kernels"]
-
-
-def test_a_plugin_that_failed_is_named_when_a_name_is_not_found(installed_plugins):
-    code = """
-import ccl_plugins as ccl
-try:
-    ccl.kernel("rgb")
-except KeyError as error:
-    print(error)
-"""
-    assert installed_plugins.python(code, plugins="broken_import").strip() == (
-        "no kernel 'rgb'. Did you mean 'rbf'? 1 plugin failed: ccl-broken-import "
-        "(ModuleNotFoundError: No module named 'ccl_nosuch_dependency')."
-    )
-
-
-def test_a_misspelt_group_and_a_bad_name_are_reported_and_the_rest_is_kept(installed_plugins):
-    found = report(installed_plugins, "typo_group")
-    reason = found["plugins"]["ccl-typo-group"][2]
-    assert "unknown entry-point group 'ccl_plugins.kernell'" in reason
-    assert "Did you mean 'ccl_plugins.kernel'?" in reason
-    assert "ccl_plugins.objective, ccl_plugins.kernel," in reason
-    assert "'Bad-Name' is not valid" in reason
-    assert "'bad_name'" in reason
-    assert found["kernels"] == ["ccl-typo-group/kept"]
-
-
-def test_a_misspelt_hook_is_named(installed_plugins):
-    reason = report(installed_plugins, "typo_hook")["plugins"]["ccl-typo-hook"][2]
-    assert reason == (
-        "ccl_typo_hook: there is no hook 'ccl_pipelin_built'. Did you mean 'ccl_pipeline_composed'?"
-    )
-
-
-def test_a_disabled_plugin_is_not_imported(installed_plugins):
-    found = report(installed_plugins, "broken_import good", CCL_DISABLE="CCL_Broken.Import, other")
-    assert found["plugins"]["ccl-broken-import"][1] == "disabled"
-    assert found["plugins"]["ccl-good"][1] == "ok"
-    assert not found["failures"]
-
-
-def test_a_star_disables_all_but_the_host(installed_plugins):
-    found = report(installed_plugins, "broken_import good", CCL_DISABLE="*")
-    states = {name: state for name, (_, state, _) in found["plugins"].items()}
-    assert states == {
-        "ccl-broken-import": "disabled",
-        "ccl-good": "disabled",
-        "ccl-plugins": "ok",
-    }
-
-
-def test_strictness_raises_what_would_be_recorded(installed_plugins):
-    done = installed_plugins.run("-c", REPORT, plugins="broken_import", CCL_STRICT="1")
-    assert done.returncode == 1
-    assert "PluginFailed: plugin ccl-broken-import: ModuleNotFoundError" in done.stderr
-
-
-def test_hooks_are_called_plugin_by_plugin_and_may_take_fewer_arguments(installed_plugins):
-    code = """
-from ccl_plugins.kinds import registry
-print(registry().call("ccl_callbacks", pipeline=None))
-print(registry().call("ccl_pipeline_composed", pipeline=None))
-try:
-    registry().call("ccl_pipeline_composed", pipeline="rejected")
-except ValueError as error:
-    print(error, error.__notes__)
-try:
-    registry().call("ccl_pipeline_composed", pipeline="ends the program")
-except ImportError as error:
-    print(error)
-"""
-    assert installed_plugins.python(code, plugins="good clash").splitlines() == [
-        "[('ccl-good', ['a callback'])]",
-        "[]",
-        "not this one ['raised by plugin ccl-good in ccl_pipeline_composed']",
-        "plugin ccl-good in ccl_pipeline_composed: SystemExit: 0",
-    ]
 
 
 def test_of_two_copies_on_the_path_the_first_counts(tmp_path, monkeypatch):
@@ -487,3 +361,368 @@ def test_metadata_without_a_valid_name_is_listed_without_a_name(tmp_path, monkey
     (remnant,) = new_registry().remnants
     assert remnant.name == ""
     assert remnant.reason == "its METADATA has no valid Name, 'not a name'"
+
+
+HOOK = "import pluggy\nfrom registry import ComponentSpec\nhook = pluggy.HookimplMarker('toy')\n"
+
+
+@pytest.fixture
+def write(tmp_path, monkeypatch):
+    """Writes plug-ins, each with its entry points and its modules."""
+    monkeypatch.syspath_prepend(tmp_path)
+    written = []
+
+    def write(name, entries="", **modules):
+        hooks = "".join(f"{each} = {each}\n" for each in modules)
+        write_metadata(tmp_path, name, "1.0", f"[toy.hooks]\n{hooks}{entries}")
+        for each, body in modules.items():
+            written.append(each)
+            (tmp_path / f"{each}.py").write_text(HOOK + body + "\n")
+
+    yield write
+    for each in written:
+        sys.modules.pop(each, None)
+
+
+OFFERS = "@hook\ndef toy_components():\n    "
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("def toy_told(first): pass", "toy_m: toy_told is not marked with @hookimpl"),
+        (
+            "@hook\ndef toy_tolt(first): pass",
+            "toy_m: there is no hook 'toy_tolt'. Did you mean 'toy_told'?",
+        ),
+        (
+            "@hook\ndef zzz(): pass",
+            "toy_m: there is no hook 'zzz'. There are: toy_components, toy_told.",
+        ),
+        (
+            "@hook(wrapper=True)\ndef toy_told(): yield",
+            "toy_m: toy_told is a wrapper, and no hook takes one",
+        ),
+        (
+            "@hook(hookwrapper=True)\ndef toy_told(): yield",
+            "toy_m: toy_told is a wrapper, and no hook takes one",
+        ),
+        (f"{OFFERS}return 3", "TypeError: 'int' object is not iterable"),
+        (f"{OFFERS}return 'a'", "toy_components must give ComponentSpecs, not 'a'"),
+        (
+            f"{OFFERS}return [ComponentSpec('kernal', 'a', 'm:A')]",
+            "unknown entry-point group 'toy.kernal'. Did you mean 'toy.kernel'? Valid: toy.kernel,"
+            " toy.objective, toy.sampler, toy.hooks",
+        ),
+        (
+            f"{OFFERS}return [ComponentSpec('zzzzzz', 'a', 'm:A')]",
+            "unknown entry-point group 'toy.zzzzzz'. Valid: toy.kernel, toy.objective,"
+            " toy.sampler, toy.hooks",
+        ),
+        (
+            f"{OFFERS}return [ComponentSpec('kernel', 'kept', 'm:A')]",
+            "kernel:toy-m/kept is declared twice",
+        ),
+        (f"{OFFERS}raise SystemExit(3)", "SystemExit: 3"),
+        ("import toy_nosuch", "ModuleNotFoundError: No module named 'toy_nosuch'"),
+    ],
+)
+def test_what_a_hooks_module_does_wrong_is_said_in_one_line(write, body, reason):
+    write("toy_m", "[toy.kernel]\nkept = m:A\n", toy_m=body)
+    found = new_registry()
+    (plugin,) = found.plugins
+    assert (plugin.state, plugin.reason) == ("failed", reason)
+    assert [f.reason for f in found.failures] == [reason]
+    assert [s.use for s in found.specs()] == ["kernel:toy-m/kept"]
+    sys.modules.pop("toy_m", None)
+    with pytest.raises(PluginFailed) as raised:
+        new_registry(strict=True).specs()
+    assert str(raised.value) == f"plugin toy-m: {reason}"
+    assert isinstance(raised.value.__cause__, BaseException)
+
+
+def test_helpers_in_a_hooks_module_are_no_hooks(write):
+    write("toy_m", toy_m="def helper(): raise ValueError\nclass toy_told: pass\ntoy_components = 3")
+    (plugin,) = new_registry().plugins
+    assert (plugin.state, plugin.reason) == ("ok", "")
+
+
+def test_all_hooks_modules_of_a_plugin_count(write):
+    offer = "return [ComponentSpec('kernel', 'hooked', 'm:A', 'other', '9')]"
+    told = "@hook\ndef toy_told(second): return second"
+    write("toy_m", "[toy.sampler]\ndeclared = m:B\n", toy_m=OFFERS + offer, toy_n=told)
+    found = new_registry()
+    assert [(s.use, s.version) for s in found.specs()] == [
+        ("kernel:toy-m/hooked", "1.0"),
+        ("sampler:toy-m/declared", "1.0"),
+    ]
+    assert found.call("toy_told", first=1, second=2) == [("toy-m", 2)]
+
+
+def test_hooks_may_be_of_entry_points_of_other_names_and_of_no_components(write):
+    write("toy_m", f"{OFFERS}", toy_m=f"{OFFERS}return None")
+    (plugin,) = new_registry().plugins
+    assert plugin.state == "failed"  # the text is no entry point
+    assert plugin.reason.startswith("line 3 of its entry_points.txt must be name = module:Class")
+    assert new_registry().specs() == ()
+
+
+def test_plugins_are_called_by_name_and_errors_name_them(write):
+    for name in ("toy_c", "toy_a", "toy_b"):
+        body = f"@hook\ndef toy_told(first, second):\n    return second[{name!r}](first)"
+        write(name, **{f"{name}_m": body})
+    found = new_registry()
+
+    def told(**answers):
+        given = {f"toy_{each}": lambda first: None for each in "abc"} | answers
+        return found.call("toy_told", first=3, second=given)
+
+    def raising(error):
+        def fail(first):
+            raise error
+
+        return fail
+
+    assert told() == []
+    same = {f"toy_{each}": lambda first, each=each: (each, first) for each in "abc"}
+    assert told(**same) == [(f"toy-{each}", (each, 3)) for each in "abc"]
+    assert told(toy_b=lambda first: 0) == [("toy-b", 0)]
+    with pytest.raises(ValueError, match=r"^not this one") as raised:
+        told(toy_b=raising(ValueError("not this one")))
+    assert raised.value.__notes__ == ["raised by plugin toy-b in toy_told"]
+    with pytest.raises(PluginFailed) as failed:
+        told(toy_c=raising(SystemExit(0)))
+    assert str(failed.value) == "plugin toy-c in toy_told: SystemExit: 0"
+    with pytest.raises(KeyboardInterrupt):
+        told(toy_a=raising(KeyboardInterrupt()))
+
+
+def test_a_disabled_plugin_is_not_called_and_neither_imported(write):
+    write("toy_m", "[toy.kernel]\na = m:A\n", toy_m="@hook\ndef toy_told(): return 1")
+    found = new_registry(["toy_m"])
+    assert found.call("toy_told") == []
+    assert found.specs() == ()
+    assert "toy_m" not in sys.modules
+    assert new_registry(["toy_k", " Toy_M "]).plugins[0].state == "disabled"
+
+
+def test_a_plugin_without_hooks_is_called_with_none(write):
+    write("toy_m", "[toy.kernel]\na = m:A\n")
+    assert new_registry().call("toy_told", first=1, second=2) == []
+
+
+def test_of_many_errors_the_first_ten_are_kept_and_the_others_counted(write):
+    for errors, more in ((10, ""), (11, "; and 1 errors more"), (13, "; and 3 errors more")):
+        entries = "".join(f"[toy.k{i}]\na = m:A\n" for i in range(errors))
+        write(f"toy_m{errors}", entries)
+        (plugin,) = [p for p in new_registry().plugins if p.name == f"toy-m{errors}"]
+        kept = [f"k{i}" for i in range(13) if f"group 'toy.k{i}'" in plugin.reason]
+        assert len(kept) == 10
+        assert plugin.reason.count("; ") == (10 if more else 9)
+        assert plugin.reason.endswith(more)
+
+
+def test_a_hook_that_never_ends_is_read_up_to_a_bound(write, monkeypatch):
+    monkeypatch.setattr("registry.discovery.MANY", 3)
+    body = """
+asked = []
+@hook
+def toy_components():
+    for i in range(MANY):
+        asked.append(i)
+        yield ComponentSpec("kernel", f"c{i}", "m:A")
+"""
+    write("toy_m", "[toy.kernel]\nfirst = m:A\n", toy_m=f"MANY = 2{body}")
+    write("toy_n", toy_n=f"MANY = 10**9{body}")
+    found = new_registry()
+    assert [s.id for s in found.specs()] == [
+        f"toy-{m}/{c}"
+        for c, m in (
+            ("c0", "m"),
+            ("c0", "n"),
+            ("c1", "m"),
+            ("c1", "n"),
+            ("c2", "n"),
+            ("first", "m"),
+        )
+    ]
+    assert [p.reason for p in found.plugins] == ["", "toy_components gives more than 3 components"]
+    assert len(sys.modules["toy_n"].asked) == 4
+
+
+def test_what_comes_before_an_error_of_a_hook_stays_on_offer(write):
+    a, b = (f"yield ComponentSpec('kernel', {name!r}, 'm:A')\n    " for name in "ab")
+    write("toy_m", toy_m=f"{OFFERS}{a}yield 3\n    {b}raise ValueError('late')")
+    found = new_registry()
+    assert [s.name for s in found.specs()] == ["a", "b"]
+    assert found.plugins[0].reason == (
+        "ValueError: late; toy_components must give ComponentSpecs, not 3"
+    )
+
+
+def test_what_reading_a_plugin_does_is_on_record(write, capsys):
+    body = "import sys\nprint('\\thello\\n\\x1b there\\n')\nsys.path.append('/nowhere')\n"
+    write("toy_m", toy_m=body)
+    write("toy_n", "[toy.kernel]\na = m:A\n")
+    before = [*sys.path]
+    try:
+        plugin, quiet = new_registry().plugins
+    finally:
+        sys.path[:] = before
+    assert (plugin.name, plugin.version, plugin.state) == ("toy-m", "1.0", "ok")
+    assert plugin.printed == "hello\n\\x1b there"
+    assert plugin.modules == ("toy_m",)
+    assert plugin.changes == ("sys.path",)
+    assert 0 < plugin.seconds < 10
+    assert (quiet.printed, quiet.modules, quiet.changes, quiet.copies) == ("", (), (), ())
+    assert capsys.readouterr().out == ""
+
+
+def test_an_error_that_cannot_be_formatted_is_recorded_without_a_traceback():
+    class Odd(type):
+        def __getattribute__(cls, name):
+            raise SystemExit(name)
+
+    class Masked(Exception, metaclass=Odd):
+        """Raises where its class is looked at."""
+
+    failure = Failure.of("toy-a", "1", Masked("x"))
+    assert (failure.plugin, failure.version, failure.reason) == ("toy-a", "1", "Masked: x")
+    assert failure.traceback.startswith("no traceback can be formatted: SystemExit: ")
+    failure = Failure.of("toy-a", "1", ValueError("x\x1b"))
+    assert failure.reason == "ValueError: x\\x1b"
+    assert failure.traceback == "ValueError: x\\x1b\n"
+
+
+def test_ctrl_c_while_a_plugin_is_read_says_which():
+    with pytest.raises(KeyboardInterrupt) as raised, new_watch().recording():
+        raise KeyboardInterrupt
+    assert raised.value.__notes__ == ["plugin toy-a was being read"]
+
+
+def handler(*_):
+    """Does nothing."""
+
+
+CHANGES = {
+    "sys.path": (lambda: sys.path.append("/nowhere"), lambda: "/nowhere" in sys.path, True),
+    "warning filters": (
+        lambda: warnings.simplefilter("error"),
+        lambda: warnings.filters[0][0] == "error",
+        False,
+    ),
+    "the working directory": (lambda: os.chdir("/"), lambda: os.getcwd() == "/", False),
+    "the recursion limit": (
+        lambda: sys.setrecursionlimit(sys.getrecursionlimit() + 7),
+        lambda: sys.getrecursionlimit() % 10 == 7,
+        False,
+    ),
+    "the handler of Ctrl-C": (
+        lambda: signal.signal(signal.SIGINT, handler),
+        lambda: signal.getsignal(signal.SIGINT) is handler,
+        False,
+    ),
+    "the standard error": (
+        lambda: setattr(sys, "stderr", None),
+        lambda: sys.stderr is None,
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_setting_that_a_plugin_changes_is_named_and_restored_if_others_need_it(
+    tmp_path, monkeypatch, name
+):
+    change, changed, kept = CHANGES[name]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "stderr", sys.stderr)
+    monkeypatch.setattr(warnings, "filters", [("default", None, Warning, None, 0)])
+    limit, before = sys.getrecursionlimit(), signal.getsignal(signal.SIGINT)
+    try:
+        sys.setrecursionlimit(5000)
+        watch = new_watch()
+        with watch.watching():
+            change()
+            assert changed()
+        assert changed() is kept
+        assert watch.report(disabled=False).changes == (name,)
+        with watch.watching():
+            pass
+        assert watch.report(disabled=True).changes == (name,)
+    finally:
+        sys.setrecursionlimit(limit)
+        signal.signal(signal.SIGINT, before)
+
+
+def test_settings_that_cannot_be_restored_are_left(tmp_path, monkeypatch):
+    before = signal.getsignal(signal.SIGINT)
+    watches = [new_watch(), new_watch()]
+
+    def change(watch):
+        with watch.watching():
+            monkeypatch.setattr(signal, "getsignal", lambda _: handler)
+
+    try:
+        with ThreadPoolExecutor() as pool:  # only the main thread may set a handler
+            pool.submit(change, watches[0]).result()
+        monkeypatch.setattr(signal, "getsignal", lambda _: None)  # as of a handler written in C
+        change(watches[1])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert [list(watch.changes) for watch in watches] == [["the handler of Ctrl-C"]] * 2
+
+
+def test_a_working_folder_that_is_gone_is_no_error(tmp_path, monkeypatch):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    watch = new_watch()
+    with watch.watching():
+        os.chdir(tmp_path)
+    assert list(watch.changes) == ["the working directory"]
+    with watch.watching():
+        pass
+    assert list(watch.changes) == ["the working directory"]
+
+
+def test_the_output_that_a_plugin_sees_is_the_standard_error(monkeypatch):
+    class Stream(io.StringIO):
+        flushed = 0
+
+        def flush(self):
+            self.flushed += 1
+
+    stream = Stream()
+    monkeypatch.setattr(sys, "stderr", stream)
+    watch = new_watch()
+    with watch.watching():
+        assert sys.stdout.write("abc") == 3
+        assert not stream.flushed
+        print("d", flush=True)
+        assert sys.stdout.isatty() is False
+        sys.stdout.close()
+        sys.stdout.write("e")
+    assert stream.getvalue() == "abcd\ne"
+    assert stream.flushed == 1
+    assert watch.printed == "abcd\ne"
+    monkeypatch.setattr(sys, "stderr", None)
+    with watch.watching():
+        assert sys.stdout.write("abc") == 3
+        with pytest.raises(AttributeError):
+            sys.stdout.isatty()
+    with watch.watching():
+        sys.stdout.write("x" * 300)
+    assert len(watch.printed) == 200
+
+
+def test_a_watch_reports_a_failure_before_that_a_plugin_is_disabled():
+    watch = new_watch()
+    assert [watch.report(disabled).state for disabled in (True, False)] == ["disabled", "ok"]
+    assert watch.report(disabled=False) == Plugin("toy-a", "1", "ok")
+    with watch.recording():
+        raise ValueError("a")
+    assert watch.report(disabled=True).state == "failed"
+    assert watch.report(disabled=True).reason == "ValueError: a"

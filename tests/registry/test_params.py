@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from torch.testing import assert_close
+from support.toy_registry import Kernel
 
-from registry import InvalidConfig, InvalidParameter, InvalidSpec, UnknownComponent
+from registry import (
+    InvalidConfig,
+    InvalidParameter,
+    InvalidSpec,
+    RegistryError,
+    UnknownComponent,
+)
 from registry.hints import accept
+from registry.params import Parameter, Schema, fill, schema
 
 
 def rejected(toy, **params):
@@ -71,7 +78,7 @@ def test_values_arrive_as_the_hint_says(toy):
 
 
 def test_a_float_of_numpy_is_a_float(toy):
-    assert_close(toy.choose("kernel", "rbf", scale=np.float32(0.5)).params["scale"], 0.5)
+    assert repr(toy.choose("kernel", "rbf", scale=np.float32(0.5)).params["scale"]) == "0.5"
 
 
 def test_a_word_is_a_literal_before_it_is_anything_else(toy):
@@ -163,3 +170,111 @@ def test_a_function_is_a_component_too(toy):
 @pytest.mark.parametrize("hint", [Mapping, dict, Mapping[Any, Any], dict[int | str, float]])
 def test_the_keys_of_a_mapping_are_read_as_its_hint_says(toy, hint):
     assert accept({1: 0.5, "a": 2.0}, hint, toy, "options") == {1: 0.5, "a": 2.0}
+
+
+def test_all_parameters_that_are_missing_are_named(toy):
+    with pytest.raises(InvalidParameter) as raised:
+        toy.local("kernel", type("Two", (), {"__init__": lambda self, a, b: None}))
+    assert str(raised.value) == "kernel local/two needs 'a', 'b'"
+
+
+@pytest.mark.parametrize(
+    ("head", "stars"),
+    [
+        ("def __init__(self, *given: int): ...", "*given"),
+        ("def __init__(self, a=1, *, b=2, **options): ...", "**options"),
+        ("def __init__(self, *given, **options): ...", "*given"),
+        ("def __init__(self, **options): ...", "**options"),
+    ],
+)
+def test_parameters_without_names_are_refused(head, stars):
+    names: dict[str, Any] = {}
+    exec(f"class Loose:\n    {head}", names)
+    with pytest.raises(InvalidSpec) as raised:
+        schema(names["Loose"])
+    assert str(raised.value) == (
+        f"the constructor of Loose takes {stars!r}; every parameter must be named, for names and"
+        " types to be checked"
+    )
+    if "a=1" in head:
+        with pytest.raises(InvalidSpec):
+            schema(type("Heir", (names["Loose"],), {}))
+    else:  # as of nn.Module, which accepts nothing either
+        assert schema(type("Heir", (names["Loose"],), {})).parameters == ()
+
+
+def test_a_function_without_named_parameters_is_refused():
+    def loose(*given):
+        return given
+
+    with pytest.raises(InvalidSpec, match=r"^the constructor of loose takes '\*given'; every"):
+        schema(loose)
+
+
+class Even:
+    """Is equal to whatever is even."""
+
+    def __eq__(self, other):
+        raise ValueError("equal to what?")
+
+    __hash__ = None
+
+
+def test_a_default_is_accepted_against_its_hint_and_nothing_that_only_equals_it(toy):
+    parameters = (
+        Parameter("word", float, "float", "".join(["au", "to"])),
+        Parameter("number", str, "str", 1),
+        Parameter("none", str, "str", None),
+        Parameter("sizes", int, "int", [1]),
+        Parameter("even", int, "int", Even()),
+    )
+    values = {each.name: each.default for each in parameters}
+    assert fill(Schema(parameters), {}, toy, "a") == values
+    assert fill(Schema(parameters), {"word": "".join(["a", "uto"])}, toy, "a") == values
+    for name, value in (
+        ("word", "other"),
+        ("number", True),
+        ("number", 1.0),
+        ("none", False),
+        ("sizes", [1]),
+        ("even", Even()),
+    ):
+        with pytest.raises(InvalidParameter, match=rf"^a: {name} must be (float|str|int), not"):
+            fill(Schema(parameters), {name: value}, toy, "a")
+
+
+def test_messages_begin_with_the_place_in_a_config(toy):
+    found = Schema(
+        (Parameter("a", int, "int"), Parameter("b", Kernel, "Kernel", "rbf")),
+        (Parameter("size", int, "int"),),
+    )
+    cases = {
+        "x: kernel k: 'size' is supplied when it is built, not chosen": {"size": 1},
+        "x: kernel k has no parameter 'zzz'. It takes a, b.": {"zzz": 1},
+        "x: kernel k needs 'a'": {},
+        "x: kernel k: a must be int, not 'y'": {"a": "y"},
+        "x.b: no kernel 'rgb'. Did you mean 'rbf'?": {"a": 1, "b": "rgb"},
+    }
+    for message, given in cases.items():
+        for where in ("x", ""):
+            with pytest.raises(RegistryError) as raised:
+                fill(found, given, toy, "kernel k", where)
+            shorter = message.replace("x: ", "").replace("x.", "")
+            assert str(raised.value) == (message if where else shorter)
+        with pytest.raises(RegistryError) as raised:
+            fill(found, given, toy, "kernel k")
+        assert str(raised.value) == shorter
+
+
+def test_a_schema_has_hints_as_types_and_as_they_were_written():
+    def f(a, b: int | None, *, size: Sequence[int] = ()):
+        return a, b, size
+
+    f.__annotations__["size"] = Sequence[int]
+    found = schema(f, ("size",))
+    assert found.parameters == (
+        Parameter("a", Any, ""),
+        Parameter("b", int | None, f.__annotations__["b"]),
+    )
+    assert found.supplied == (Parameter("size", Sequence[int], "Sequence[int]", ()),)
+    assert [each.required for each in (*found.parameters, *found.supplied)] == [True, True, False]

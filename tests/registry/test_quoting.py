@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from registry import RegistryError, pip_install, represented, shown, shown_lines
+from registry.quoting import type_name
 
 OUTSIDE = [
     "\x1b[31mred\x1b[0m",
@@ -54,6 +55,22 @@ def test_a_value_whose_repr_raises_has_a_line_that_says_so(error):
     assert represented([10**5000]).startswith("<a list whose repr raises ValueError")
 
 
+def test_of_a_long_text_the_middle_is_left_out_to_the_letter():
+    text = "".join(map(chr, range(0x4E00, 0x4E00 + 6000)))
+    assert shown(text[:200]) == text[:200]
+    assert shown(text[:201]) == f"{text[:145]} ... {text[151:201]}"
+    assert represented(text) == f"'{text[:144]} ... {text[-49:]}'"
+    assert shown(text[:9], 8) == f"{text[0]} ... {text[7:9]}"
+    assert len(str(RegistryError(text))) == 2000
+    assert len(shown_lines("x" * 30_000)) == 20_000
+    assert type_name(type("n" * 100, (), {})()) == f"{'n' * 55} ... {'n' * 20}"
+
+
+def test_what_is_not_printable_is_escaped_and_nothing_else_changes():
+    assert shown("a\x1b[0m\n\u202eb\\") == "a\\x1b[0m\\n\\u202eb\\"
+    assert shown_lines("a\tb\r\nc\n\x1bd") == "a    b\nc\n\\x1bd"
+
+
 def test_ctrl_c_passes():
     class Interrupted:
         def __repr__(self):
@@ -61,6 +78,8 @@ def test_ctrl_c_passes():
 
     with pytest.raises(KeyboardInterrupt):
         represented(Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        shown(Interrupted())
 
 
 @pytest.mark.parametrize(
@@ -70,14 +89,21 @@ def test_ctrl_c_passes():
         ("Ccl.Ring_2", "", "pip install Ccl.Ring_2"),
         ("a", "1!2.0rc1.post3.dev4+local.7", "pip install 'a==1!2.0rc1.post3.dev4+local.7'"),
         ("a", "v1.0-1", "pip install a==v1.0-1"),
+        ("a", "V1.0RC1.DEV2", "pip install a==V1.0RC1.DEV2"),
+        ("a" * 100, "1-post2", f"pip install {'a' * 100}==1-post2"),
     ],
 )
 def test_a_valid_name_and_version_make_a_command(name, version, command):
     assert pip_install(name, version) == command
 
 
+def test_options_stand_before_the_name():
+    assert pip_install("a", options="--upgrade") == "pip install --upgrade a"
+
+
 @pytest.mark.parametrize("name", ["", "-r", "a b", "a;b", "$(a)", "a\n", "a==1", "../a", "a[b]", "ä",
-    "\u212aernel", "a" * 200, "https://a", "a\x1b[31m", "--index-url=x", 3, None, "a-", "`a`"])  # fmt: skip
+    "\u212aernel", "a" * 101, "a" * 200, "https://a", "a\x1b[31m", "--index-url=x", 3, None, "a-",
+    "`a`"])  # fmt: skip
 def test_what_is_no_name_of_a_distribution_is_never_a_command(name):
     assert pip_install(name, "1.0") == ""
 

@@ -1,4 +1,4 @@
-"""The result of ``Pairs.replicated`` on each of two ranks."""
+"""The results of ``Pairs.replicated`` and of a call on embeddings, on each of two ranks."""
 
 from __future__ import annotations
 
@@ -23,3 +23,11 @@ def replicated_parts(parts):
         ).replicated()
     found = {name: getattr(pairs, name) for name in parts}
     return {**found, "keys_are_anchors": pairs.keys is pairs.anchors}
+
+
+def mean_of_calls(build, views):
+    """The mean over the ranks of the loss of each rank's rows of ``views`` (u, n, d)."""
+    rank, n = distributed.get_rank(), views.shape[1] // distributed.get_world_size()
+    loss = build()(*views[:, rank * n : (rank + 1) * n]).detach().clone()
+    distributed.all_reduce(loss)
+    return loss / distributed.get_world_size()

@@ -130,6 +130,11 @@ class Hooks:
         """Offer components that no entry point can name."""
         raise NotImplementedError
 
+    @pluggy.HookspecMarker("toy")
+    def toy_told(self, first: Any, second: Any) -> Any:
+        """Answer."""
+        raise NotImplementedError
+
 
 KINDS = (
     Kind("kernel", "A kernel.", f"{__name__}:Kernel"),

@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ccl_plugins.runs.figures.style import styled
+from ccl_plugins.arguments import one_of
+from ccl_plugins.runs.figures.samples import (
+    DoesNotApply,
+    Variable,
+    features,
+    known_variables,
+    same_data,
+    some,
+    variable,
+)
+from ccl_plugins.runs.figures.style import FAINT, NUMBERS, TEXT, class_colors, figure, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from torch import Tensor
 
     from ccl_plugins.runs.pipeline import Run
 
 Projection = Literal["pca", "tsne", "umap"]
+NAMES = {"pca": "PCA", "tsne": "t-SNE", "umap": "UMAP"}
+MOST = 1000
+"""Samples on a map; of more, that many are drawn evenly."""
+MOST_NAMED = 20
+"""Of more classes the names are left out."""
+VECTORS = 1500
+"""More points in all maps of a figure are drawn as pixels, since an SVG would be large otherwise."""
 
 
 @styled
@@ -23,9 +41,168 @@ def embedding_map(
 ) -> Figure:
     """Draw the features of several runs in two dimensions, colored by the label and by each condition.
 
+    Samples that lie together have similar features.  If the colors of a row are in order, the features
+    encode that variable.  Test samples are shown, or training samples where a condition is known of these
+    alone; of more than 1000, that many.
+
     Args:
-        runs: The runs by the title over their column.
-        by: Metadata columns and conditions, a row of pictures each; None: the label and all conditions.
-        method: ``"pca"``, ``"tsne"``, or ``"umap"``, which needs the extra ``umap``.
+        runs: The runs by the title over their column, all of one data set.
+        by: Metadata columns and conditions, a row of maps each; None: the label and all conditions of all
+            runs.  A column of colors (three numbers from 0 to 1) is shown in these colors.
+        method: ``"pca"``: the two directions of largest variance; ``"tsne"``, which keeps neighbors
+            together; ``"umap"``, which needs the extra ``umap``.
+
+    Raises:
+        ValueError: For runs of different data sets, and names that are neither a column nor a condition.
+        ImportError: For ``"umap"`` without the extra.
     """
-    raise NotImplementedError
+    one_of("method", method, get_args(Projection))
+    same_data(runs)
+    split, shown = _rows(runs, [by] if isinstance(by, str) else by)
+    drawn = some(len(shown[0].values), MOST)
+    points = {t: project(features(run, split)[drawn], method) for t, run in runs.items()}
+    result = figure(0.4 + 3.1 * len(runs), 0.5 + 3.0 * len(shown))
+    panels = result.subplots(len(shown), len(runs), squeeze=False)
+    many = panels.size * len(drawn) > VECTORS
+    for row, each in zip(panels, shown, strict=True):
+        for panel, (title, place) in zip(row, points.items(), strict=True):
+            marks = _scatter(panel, place, each, drawn, many)
+            _without_ticks(panel)
+            panel.set_title(f"{title}: by {each.name}")
+            if marks is not None and panel is row[-1]:
+                result.colorbar(marks, ax=panel, label=_scale(each), shrink=0.8, aspect=30)
+        if each.ids is not None and len(row[-1].get_legend_handles_labels()[1]) <= MOST_NAMED:
+            row[-1].legend(loc="center left", bbox_to_anchor=(1, 0.5), handletextpad=0.1)
+    what = "all" if len(drawn) == len(shown[0].values) else f"{len(drawn)} of"
+    result.supxlabel(
+        f"{NAMES[method]} of the features of {what} {len(shown[0].values)} {split} samples",
+        fontsize=8,
+        color=TEXT,
+    )
+    return result
+
+
+def _rows(runs: Mapping[str, Run], by: Sequence[str] | None) -> tuple[str, list[Variable]]:
+    """The split, and the variables of the rows: of the test split if all are known there."""
+    found: dict[str, tuple[Run, str]] = {}
+    for run in runs.values():
+        for shown, name in known_variables(run).items():
+            found.setdefault(shown, (run, name))
+    first = next(iter(runs.values()))
+    wanted = {
+        name: found.get(name)
+        or next(((run, name) for run in runs.values() if name in run.pipeline.conditions), None)
+        or (first, name)
+        for name in (found if by is None else by)
+    }
+    if not wanted:
+        raise DoesNotApply("there is no label and no condition to color a map by: name a column")
+    try:
+        return "test", [variable(run, name, "test") for run, name in wanted.values()]
+    except DoesNotApply:
+        return "train", [variable(run, name, "train") for run, name in wanted.values()]
+
+
+def project(features: Tensor, method: Projection = "tsne") -> Tensor:
+    """(n, f) -> (n, 2), the same for the same features."""
+    import torch
+
+    given = features.double().numpy()
+    if method == "pca":
+        from sklearn.decomposition import PCA
+
+        found = PCA(2, svd_solver="full").fit_transform(given)
+    elif method == "tsne":
+        from sklearn.manifold import TSNE
+
+        perplexity = min(30.0, (len(given) - 1) / 3)
+        found = TSNE(
+            init="pca", metric="cosine", perplexity=perplexity, random_state=0
+        ).fit_transform(given.astype("float32"))
+    else:
+        found = _umap(given)
+    return torch.from_numpy(found)
+
+
+def _umap(given: Any) -> Any:
+    import warnings
+
+    try:
+        from umap import UMAP
+    except ImportError as error:
+        raise ImportError(
+            'a map by UMAP needs umap-learn, which is not installed: pip install "ccl-plugins[umap]"'
+        ) from error
+    with warnings.catch_warnings():
+        # It takes one process with a seed, and says so.
+        warnings.filterwarnings("ignore", module="umap")
+        neighbors = min(15, len(given) - 1)
+        return UMAP(metric="cosine", random_state=0, n_jobs=1, n_neighbors=neighbors).fit_transform(
+            given
+        )
+
+
+def _scatter(panel: Any, points: Tensor, by: Variable, drawn: Tensor, many: bool) -> Any:
+    """Draw the points; return them if their colors need a scale."""
+    options = {
+        "s": 13 if len(points) <= 500 else 6,
+        "linewidths": 0,
+        "rasterized": many,
+        "clip_on": False,
+    }
+    place = points.numpy().T
+    if by.colors is not None:
+        # With an edge, since black and white points are lost on their ground.
+        edge = {"linewidths": 0.4, "edgecolors": FAINT}
+        panel.scatter(*place, c=by.colors[drawn].numpy(), **{**options, **edge})
+        return None
+    if by.ids is None:
+        return panel.scatter(*place, c=by.line()[drawn].numpy(), cmap=NUMBERS, **options)
+    ids = by.ids[drawn]
+    classes = ids[ids >= 0].unique().tolist()
+    colors = class_colors(len(classes))
+    if (ids < 0).any():
+        panel.scatter(*points[ids < 0].numpy().T, c=FAINT, alpha=0.3, label="none", **options)
+    for color, number in zip(colors, classes, strict=True):
+        mine = points[ids == number].numpy().T
+        panel.scatter(*mine, color=color, label=by.word(number)[:20], **options)
+    if len(classes) <= MOST_NAMED:
+        _name_classes(panel, points, ids, classes, by)
+    return None
+
+
+def _name_classes(
+    panel: Any, points: Tensor, ids: Tensor, classes: list[int], by: Variable
+) -> None:
+    """Write a class's name amid its samples, where these lie together."""
+    from matplotlib.patheffects import withStroke
+
+    for number in classes:
+        mine = points[ids == number]
+        center = mine[(mine - mine.median(0).values).square().sum(1).argmin()]
+        nearest = (points - center).square().sum(1).topk(min(8, len(points)), largest=False).indices
+        if (ids[nearest] == number).float().mean() <= 0.5:
+            continue
+        panel.annotate(
+            by.word(number)[:20],
+            center.tolist(),
+            color="black",
+            fontsize=9,
+            fontweight="bold",
+            ha="center",
+            va="center",
+            path_effects=[withStroke(linewidth=2.5, foreground="white")],
+        )
+
+
+def _scale(by: Variable) -> str:
+    several = by.values.ndim == 2 and by.values.shape[1] > 1
+    return f"{by.name} (first principal component)" if several else by.name
+
+
+def _without_ticks(panel: Any) -> None:
+    panel.set_xticks([])
+    panel.set_yticks([])
+    for spine in panel.spines.values():
+        spine.set_visible(True)
+        spine.set_alpha(0.4)

@@ -2,33 +2,332 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.runs.figures.style import styled
+from ccl_plugins.runs.figures.samples import (
+    DoesNotApply,
+    Variable,
+    column_of,
+    conditions_of,
+    features,
+    same_data,
+    some,
+    variable,
+)
+from ccl_plugins.runs.figures.style import (
+    FAINT,
+    NUMBERS,
+    RUNS,
+    TEXT,
+    class_colors,
+    figure,
+    styled,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from torch import Tensor
 
     from ccl_plugins.runs.pipeline import Run
+
+MOST = 256
+"""Samples of a matrix."""
+MOST_COMPARED = 1000
+"""Samples whose pairs are compared with the kernel."""
+BINS = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """An objective that reads a condition through a kernel.
+
+    Args:
+        on: The condition's name.
+        kernel: The kernel.
+        objective: The objective, or the part of a mixture.
+    """
+
+    on: str
+    kernel: Any
+    objective: Any
+
+    @property
+    def kernel_name(self) -> str:
+        """The kernel with its scale, if it has one."""
+        scale = getattr(self.kernel, "scale", None)
+        return type(self.kernel).__name__ + ("" if scale is None else f", scale {scale}")
+
+
+def reader(run: Run, condition: str | None = None) -> Reader:
+    """The first objective of a run that reads a condition through a kernel.
+
+    Raises:
+        DoesNotApply: If there is none.
+    """
+    found = []
+    for each in run.parts.objective.modules():
+        kernel = getattr(each, "kernel", None)
+        if kernel is not None and getattr(each, "conditions", None):
+            found += [Reader(getattr(each, "on", name), kernel, each) for name in each.conditions]
+    found = [each for each in found if condition in (None, each.on, _column(run, each.on))]
+    if not found:
+        of = "a condition" if condition is None else f"condition {condition!r}"
+        raise DoesNotApply(f"no objective of {run.path} reads {of} through a kernel")
+    return found[0]
+
+
+def _column(run: Run, name: str) -> str | None:
+    return column_of(conditions_of(run).get(name))
+
+
+def known_rows(z: Variable) -> Tensor:
+    """The places of the samples that have a value."""
+    from ccl_plugins.metadata.values import missing_rows
+
+    return (~missing_rows(z.values, z.value_type)).nonzero().flatten()
+
+
+def in_order(z: Tensor) -> Tensor:
+    """An order of samples in which neighbors have similar values.
+
+    Of one column, the order of its values; of several, the order of the leaves of a tree of clusters
+    (average linkage) in which neighbors are as similar as the tree allows.
+    """
+    import torch
+
+    if z.ndim == 1 or z.shape[1] == 1:
+        return z.flatten().argsort(stable=True)
+    from scipy.cluster.hierarchy import leaves_list, linkage
+
+    if not z.is_floating_point() or len(z) < 3:  # a hierarchy: by its first level, then the next
+        order = torch.arange(len(z))
+        for column in reversed(z.unbind(1)):
+            order = order[column[order].argsort(stable=True)]
+        return order
+    tree = linkage(z.double().numpy(), "average", optimal_ordering=True)
+    return torch.from_numpy(leaves_list(tree)).long()
+
+
+def operator(reader: Reader, values: Tensor) -> Tensor | None:
+    """(m, m) the conditional operator, as the objective computes it; None if it has none."""
+    import torch
+
+    from ccl_plugins.objectives.cclk import CCLK
+    from ccl_plugins.pairs.pairs import in_batch
+
+    if not isinstance(reader.objective, CCLK):
+        return None
+    pairs = in_batch(torch.zeros(2, len(values), 1), {reader.on: values})
+    with torch.no_grad():
+        if reader.objective.form == "released":
+            return reader.objective.released_operator(pairs, 0)
+        return reader.objective.operator(pairs, 0)(slice(None))
 
 
 @styled
 def kernel_matrix(run: Run, condition: str | None = None) -> Figure:
     """Draw the kernel matrix K of a condition beside the conditional operator W, samples in order of Z.
 
+    K is the similarity of two samples' conditions.  Row i of W has the weight of every sample in the
+    conditional expectation of sample i (eq. 6), which the objectives of CCL-K use.  Beside both, the
+    values of Z are drawn as colors.  The samples are at most 256 training samples, and no more than a
+    batch, since W depends on their number.  The colors of W end at its 99.5th percentile beside the
+    diagonal, which is far larger, and at 0 where the loss takes weights below as 0.
+
     Args:
         run: The run.
         condition: The name of the condition; None: the first one that a kernel reads.
+
+    Raises:
+        ValueError: If no objective of the run reads the condition through a kernel.
+
+    Source:
+        Tsai et al., Conditional Contrastive Learning with Kernel (2022), figure 2.
     """
-    raise NotImplementedError
+    import torch
+
+    from ccl_plugins.numerics.kernel_functions import similarities
+
+    found = reader(run, condition)
+    z = variable(run, found.on)
+    known = known_rows(z)
+    rows = known[some(len(known), min(MOST, run.pipeline.settings.batch_size))]
+    if len(rows) < 2:
+        raise DoesNotApply(f"condition {z.name!r} is known of {len(rows)} samples only")
+    rows = rows[in_order(z.values[rows])]
+    values = z.values[rows]
+    with torch.no_grad():
+        kernel = similarities(found.kernel, values, values)
+    weights = operator(found, values)
+    shown: list[tuple[str, Tensor, tuple[float, float] | None]] = [
+        (f"K: similarity of {z.name}\n({found.kernel_name})", kernel, None)
+    ]
+    if weights is not None:
+        ridge = float(found.objective.ridge)
+        title = f"W: conditional operator\n(ridge {ridge:g}, form {found.objective.form!r})"
+        shown.append((title, weights, _limits(found.objective, weights)))
+    result = figure(0.4 + 4.0 * len(shown), 4.3)
+    panels = result.subplots(1, len(shown), squeeze=False)[0]
+    for panel, (title, matrix, limits) in zip(panels, shown, strict=True):
+        low, high = limits or (min(0.0, float(matrix.min())), float(matrix.max()))
+        image = panel.imshow(matrix.numpy(), cmap=NUMBERS, vmin=low, vmax=high)
+        panel.set_title(title)
+        _values_beside(panel, z, rows)
+        above, below = bool(matrix.max() > high), bool(matrix.min() < low)
+        extend = ("neither", "max", "min", "both")[above + 2 * below]
+        bar = result.colorbar(image, ax=panel, shrink=0.75, aspect=25, extend=extend)
+        bar.outline.set_visible(False)
+    order = (
+        "in order of Z" if z.values.ndim == 1 or z.values.shape[1] == 1 else "similar Z together"
+    )
+    result.supxlabel(
+        f"{len(rows)} training samples, {order}; the bars at the sides are Z = {z.name}", fontsize=8
+    )
+    return result
+
+
+def _limits(objective: Any, weights: Tensor) -> tuple[float, float]:
+    """The weights at the ends of the color scale: from 0, if the loss takes those below as 0."""
+    import torch
+
+    others = weights[~torch.eye(len(weights), dtype=torch.bool)].double()
+    high = float(torch.quantile(others.clamp_min(0), 0.995))
+    literal = objective.negative_weights == "keep"
+    low = float(others.min()) if literal else 0.0
+    return low, high if high > low else low + 1.0
+
+
+def _values_beside(panel: Any, z: Variable, rows: Tensor) -> None:
+    """Draw the values as colored bars above and to the left of a matrix."""
+    colors = value_colors(z, rows)
+    top = panel.inset_axes((0, 1.015, 1, 0.035))
+    left = panel.inset_axes((-0.05, 0, 0.035, 1))
+    top.imshow(colors[None], aspect="auto")
+    left.imshow(colors[:, None], aspect="auto")
+    for each in (panel, top, left):
+        each.set_xticks([])
+        each.set_yticks([])
+        for spine in each.spines.values():
+            spine.set_visible(False)
+    panel.title.set_position((0.5, 1.0))
+    panel.set_title(panel.get_title(), pad=14)
+
+
+def value_colors(z: Variable, rows: Tensor) -> Any:
+    """(n, 4) a color for each value of Z at these rows."""
+    import matplotlib
+    from matplotlib.colors import Normalize, to_rgba_array
+
+    if z.colors is not None:
+        return to_rgba_array(z.colors[rows].double().numpy())
+    if z.ids is not None:
+        ids = z.ids[rows]
+        classes = ids.unique().tolist()
+        palette = to_rgba_array(class_colors(len(classes)))
+        return palette[[classes.index(i) for i in ids.tolist()]]
+    line = z.line()[rows].numpy()
+    return matplotlib.colormaps[NUMBERS](Normalize()(line))
 
 
 @styled
-def similarity(run: Run, condition: str | None = None) -> Figure:
-    """Draw the similarity of features against the kernel of a condition.
+def similarity(run: Run | Mapping[str, Run], condition: str | None = None) -> Figure:
+    """Draw the similarity of two samples' features against the kernel of their conditions.
+
+    Each pair of samples is a point: how similar Z is, and how similar the features are (the cosine,
+    after the mean of all features is subtracted).  The line is the mean in 20 bins of equal numbers of
+    pairs, and the band holds the middle 80 % of each.  Where it rises, samples of similar Z have similar
+    features: the features encode Z.  Where it is flat they do not.  Pairs of at most 1000 training
+    samples are drawn.
 
     Args:
-        run: The run.
+        run: A run, or several of one data set by their titles; the kernel is that of the first that
+            reads the condition through one.
         condition: The name of the condition; None: the first one that a kernel reads.
+
+    Raises:
+        ValueError: If no objective reads the condition through a kernel; for runs of different data sets.
     """
-    raise NotImplementedError
+    runs = run if isinstance(run, Mapping) else {"": run}
+    same_data(runs)
+    found, owner = _first_reader(runs, condition)
+    z = variable(owner, found.on)
+    known = known_rows(z)
+    rows = known[some(len(known), MOST_COMPARED)]
+    kernel = pairs_of_kernel(found.kernel, z.values[rows])
+    result = figure(0.6 + 3.3 * len(runs), 3.3)
+    panels = result.subplots(1, len(runs), squeeze=False, sharey=True, sharex=True)[0]
+    for panel, (title, each), color in zip(panels, runs.items(), RUNS * len(runs), strict=False):
+        cosine = pairs_of_features(features(each, "train")[rows])
+        _draw_pairs(panel, kernel, cosine, color)
+        r = correlation(kernel, cosine)
+        panel.set_title(f"{title}: r = {r:.2f}".removeprefix(": "))
+        panel.set_xlabel(f"similarity of {z.name} ({found.kernel_name})")
+    panels[0].set_ylabel("cosine of features")
+    return result
+
+
+def _first_reader(runs: Mapping[str, Run], condition: str | None) -> tuple[Reader, Run]:
+    why = []
+    for run in runs.values():
+        try:
+            return reader(run, condition), run
+        except DoesNotApply as error:
+            why.append(str(error))
+    raise DoesNotApply("; ".join(why))
+
+
+def pairs_of_kernel(kernel: Any, values: Tensor) -> Tensor:
+    """(n (n - 1) / 2,) the kernel of every pair of samples."""
+    import torch
+
+    from ccl_plugins.numerics.kernel_functions import similarities
+
+    with torch.no_grad():
+        return _upper(similarities(kernel, values, values).double())
+
+
+def pairs_of_features(found: Tensor) -> Tensor:
+    """(n (n - 1) / 2,) the cosine of every pair of samples' features about their mean."""
+    from torch.nn import functional
+
+    unit = functional.normalize(found.double() - found.double().mean(0), dim=1)
+    return _upper(unit @ unit.T)
+
+
+def _upper(matrix: Tensor) -> Tensor:
+    import torch
+
+    i, j = torch.triu_indices(len(matrix), len(matrix), 1)
+    return matrix[i, j]
+
+
+def correlation(a: Tensor, b: Tensor) -> float:
+    """Pearson's correlation; NaN if one is constant."""
+    import torch
+
+    return float(torch.corrcoef(torch.stack([a, b]))[0, 1])
+
+
+def binned(kernel: Tensor, cosine: Tensor, bins: int = BINS) -> Tensor:
+    """(bins, 4) mean kernel, mean cosine, and its 10th and 90th percentile, in bins of equal numbers."""
+    import torch
+
+    order = kernel.argsort(stable=True)
+    rows = []
+    for part in order.tensor_split(bins):
+        if len(part):
+            some = cosine[part]
+            ends = torch.quantile(some, some.new_tensor([0.1, 0.9]))
+            rows.append(torch.stack([kernel[part].mean(), some.mean(), *ends]))
+    return torch.stack(rows)
+
+
+def _draw_pairs(panel: Any, kernel: Tensor, cosine: Tensor, color: str) -> None:
+    x, mean, low, high = binned(kernel, cosine).numpy().T
+    drawn = some(len(kernel), 3000)
+    panel.scatter(kernel[drawn], cosine[drawn], s=2, color=FAINT, alpha=0.25, lw=0, rasterized=True)
+    panel.fill_between(x, low, high, color=color, alpha=0.25, lw=0)
+    panel.plot(x, mean, color=color, marker="o", ms=3)
+    panel.axhline(0, color=TEXT, lw=0.6)

@@ -47,7 +47,7 @@ _STYLE: dict[str, Any] = {
     "savefig.transparent": False,
     "axes.facecolor": "none",
     "figure.dpi": 100,
-    "font.family": ["DejaVu Sans"],
+    "font.family": ["DejaVu Sans", "sans-serif"],
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.labelsize": 9,
@@ -100,6 +100,15 @@ def figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def class_colors(count: int) -> list[Any]:
+    """A color per class; of more than ten classes, colors in the order of their ids."""
+    if count <= len(CLASSES):
+        return list(CLASSES[:count])
+    import matplotlib
+
+    return [*matplotlib.colormaps[NUMBERS].resampled(count)(range(count))]
+
+
 def save(figure: Figure, path: str | Path) -> tuple[Path, Path]:
     """Write a figure as SVG and PNG, transparent; the same bytes for the same figure.
 
@@ -137,11 +146,17 @@ def png(figure: Figure) -> bytes:
 def svg(figure: Figure) -> str:
     """A figure as an ``<svg>`` element, to be written into a file or an HTML page.
 
-    It has no XML declaration, no date, and no ids but those that it refers to itself.
+    It has no XML declaration, no date, and no ids but those that it refers to.
     """
     nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
     text = _written(figure, "svg", metadata=nothing).decode()
     text = text[text.index("<svg") :]
     text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r' (?:x|y|d)="[^"]*"', lambda m: _rounded(m[0]), text)
     used = {*re.findall(r'(?:href="#|url\(#)([^")]+)', text)}
     return re.sub(r' id="([^"]*)"', lambda m: m[0] if m[1] in used else "", text)
+
+
+def _rounded(text: str) -> str:
+    """Places to a hundredth of a point, which nobody sees and which halves a file."""
+    return re.sub(r"-?\d+\.\d{3,}", lambda m: f"{float(m[0]):.2f}", text)

@@ -116,6 +116,15 @@ def test_a_class_that_training_lacks_counts_as_wrong():
     assert KNN(k=20)(train, unseen) == {"knn/top1": 0.0}
 
 
+def test_a_test_split_of_one_class_is_told(caplog):
+    train, test = blobs(), blobs()
+    one = test.take((test.metadata["label"] == 2).nonzero().flatten())
+    for evaluator, name in ((LinearProbe(), "linear"), (KNN(k=5), "knn")):
+        caplog.clear()
+        assert evaluator(train, one)[f"{name}/top1"] > 0.5
+        assert f"all 30 measured samples have the class 2 in 'label': {name}/top1" in caplog.text
+
+
 def test_knn_equals_the_stored_predictions():
     case = oracle.case("knn_weighted_top1")
     data, params = oracle.tensors(case["inputs"]), case["params"]

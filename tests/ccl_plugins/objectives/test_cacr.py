@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
 import torch
 from support.slow_cacr import (
     assert_same,
+    distance,
+    moved,
     random_views,
     slow_attraction,
     slow_rbf,
@@ -86,3 +89,62 @@ def test_another_number_of_views_is_refused():
         CACR(positives=4)(*views[:3])
     with pytest.raises(ValueError, match="needs 2 views beside the query's, not 4"):
         CACR(positives=2)(*views)
+
+
+@pytest.mark.parametrize("detach", [False, True])
+def test_the_rbf_cost_s_weights_carry_gradient_only_if_asked(detach):
+    views, total = random_views(2, seed=1), 0.0
+    for view in views:
+        each = 0.0
+        for n in range(6):
+            costs = [distance(view[n], view[m]) for m in range(6) if m != n]
+            seen = [c.detach() for c in costs] if detach else costs
+            each = each + moved([torch.exp(-0.9 * c) for c in costs], seen, -1.3)
+        total = total + torch.log(each / 6) / 2
+    objective = CACR(
+        1, 1.3, cost="rbf", precision=0.9, attraction_weight=0, weight_gradient=not detach
+    )
+    assert_same(objective(*views), total, views)
+
+
+def test_the_repulsion_loses_the_share_of_false_negatives():
+    views, tau = random_views(3, seed=1), 0.3
+    repelled = sum(slow_repulsion(view, view, 1.3) for view in views) / 3
+    pairs = [(i, j) for i in range(3) for j in range(3) if i != j]
+    costs = [distance(a, b) for i, j in pairs for a, b in zip(views[i], views[j], strict=True)]
+    slow = (repelled + tau * sum(costs) / len(costs)) / (1 - tau)
+    assert_same(CACR(1, 1.3, tau_plus=tau, attraction_weight=0)(*views), slow, views)
+
+
+DRAWS = torch.tensor([[1, 2, 2], [0, 3, 5], [4, 1, 0], [5, 5, 1], [2, 0, 3], [1, 4, 0]])
+
+
+@pytest.mark.parametrize("negatives", ["same_view", "other_view"])
+def test_drawn_negatives_take_the_place_of_all_others(negatives):
+    views, values = random_views(2), []
+    for i in range(2):
+        far = views[i] if negatives == "same_view" else views[1 - i]
+        for n in range(6):
+            costs = [distance(views[i, n], far[k]) for k in DRAWS[n]]
+            values.append(distance(views[i, n], views[1 - i, n]) - moved(costs, costs, -2.0))
+    pairs = replace(in_batch(normalize(views, dim=-1)), draws=DRAWS)
+    assert_same(CACR(negatives=negatives).loss(pairs), sum(values) / len(values), views)
+
+
+def test_another_number_of_views_is_quoted():
+    views = normalize(random_views(3), dim=-1)
+    for positives, words in ((1, "1"), (3, "3")):
+        with pytest.raises(ValueError) as error:  # noqa: PT011  # the whole message is compared
+            CACR(positives=positives).terms(in_batch(views))
+        assert str(error.value) == f"CACR needs {words} views beside the query's, not 2"
+    alone = Pairs(views[:1], views[:1], (0,), (0,))
+    with pytest.raises(ValueError) as error:  # noqa: PT011  # the whole message is compared
+        CACR().terms(alone)
+    assert str(error.value) == "CACR needs one or more views beside the query's, not 0"
+
+
+def test_a_debiased_rbf_cost_is_refused_with_both_settings():
+    with pytest.raises(ValueError) as error:  # noqa: PT011  # the whole message is compared
+        CACR(tau_plus=0.1, cost="rbf")
+    assert str(error.value) == 'tau_plus=0.1 is for cost="euclidean", not "rbf"'
+    assert CACR(tau_plus=0, cost="rbf").tau_plus == 0

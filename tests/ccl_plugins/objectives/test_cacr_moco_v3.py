@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from support.slow_cacr import assert_same, distance, random_views, softmax
 from torch.nn.functional import normalize
 
+from ccl_plugins.kernels import Linear
 from ccl_plugins.objectives import CACRMoCoV3
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.testing.objective_batches import RawBatch, on_each_rank
@@ -63,3 +65,33 @@ def test_bad_settings_are_refused():
         CACRMoCoV3(0)
     with pytest.raises(ValueError, match="'rbf', 'euclidean'"):
         CACRMoCoV3(cost="cosine")
+
+
+@pytest.mark.parametrize("cost", ["rbf", "euclidean"])
+def test_a_key_view_that_no_other_view_is_compared_with_adds_nothing(cost):
+    views = normalize(random_views(2).detach(), dim=-1)
+    both, second = (Pairs(views[:1], k, (0,), n) for k, n in ((views, (0, 1)), (views[1:], (1,))))
+    objective = CACRMoCoV3(0.4, cost=cost)
+    torch.testing.assert_close(objective.terms(both), objective.terms(second))
+
+
+@pytest.mark.parametrize("cost", ["rbf", "euclidean"])
+def test_a_queue_gives_more_negatives(cost):
+    q, k = random_views(2), random_views(1, n=9, seed=1)[0].detach()
+    near, far = k[:6], k[6:]
+    given = one_key_view(q, near)
+    pairs = replace(given, queue=normalize(far, dim=-1), queue_valid=torch.ones(3).bool())
+    wide = torch.cat([q, q[:, :3]], 1)
+    whole = CACRMoCoV3(0.4, cost=cost).terms(one_key_view(wide, k))[0][:, :6]
+    scale = 9 / 6 if cost == "euclidean" else 1  # a sum over the batch
+    torch.testing.assert_close(scale * CACRMoCoV3(0.4, cost=cost).terms(pairs)[0], whole)
+
+
+@pytest.mark.parametrize("cost", ["rbf", "euclidean"])
+def test_samples_without_the_value_that_excluding_reads_are_left_out(cost):
+    views, size = random_views(2, n=8).detach(), torch.arange(8.0, dtype=torch.float64)
+    objective = CACRMoCoV3(0.4, cost=cost, exclude=(Linear(), 1e9, "size"))
+    kept = torch.tensor([0, 2, 3, 5, 6, 7])
+    gaps = size.index_fill(0, torch.tensor([1, 4]), torch.nan)
+    found = objective(*views, condition=gaps, missing="ignore")
+    torch.testing.assert_close(found, objective(*views[:, kept], condition=size[kept]))

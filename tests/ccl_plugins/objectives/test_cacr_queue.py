@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
 import torch
 from support import sharded_momentum
 from support.sharded_momentum import momentum_pairs
-from support.slow_cacr import assert_same, distance, random_views, slow_queue
+from support.slow_cacr import assert_same, distance, moved, random_views, slow_queue
 
 from ccl_plugins.objectives import CACR
 
@@ -50,3 +51,32 @@ def test_two_processes_equal_one(cost, two_processes):
     expected = sharded_momentum.whole(*given)
     for found in two_processes(sharded_momentum.loss_and_gradient, *given):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("negatives", ["other_view", "later_view"])
+def test_keys_of_other_views_and_a_queue_repel_with_weights_that_carry_no_gradient(negatives):
+    q, k, queue = random_views(3), random_views(3, seed=1).detach(), random_views(1, n=7, seed=2)[0]
+    queue, attracted, repelled = queue.detach(), [], []
+    for i in range(3):
+        for n in range(6):
+            costs = [distance(q[i, n], k[j, n]) for j in range(3) if j != i]
+            attracted.append(moved(costs, [c.detach() for c in costs], 0.7))
+        for j in range(3):
+            if j == i or (negatives == "later_view" and j < i):
+                continue
+            for n in range(6):
+                keys = [*(k[j, m] for m in range(6) if m != n), *queue]
+                costs = [distance(q[i, n], key) for key in keys]
+                repelled.append(moved(costs, [c.detach() for c in costs], -1.3))
+    slow = sum(attracted) / len(attracted) - sum(repelled) / len(repelled)
+    pairs = replace(momentum_pairs(q, k, queue), batch_candidates=None)
+    assert_same(CACR(0.7, 1.3, negatives=negatives).loss(pairs), slow, q)
+
+
+def test_until_the_queue_is_filled_the_batch_s_other_queries_are_negatives():
+    q, k, queue = random_views(2), random_views(2, seed=1).detach(), random_views(1, n=7, seed=2)[0]
+    pairs = momentum_pairs(q, k, queue.detach())
+    waiting = replace(pairs, batch_candidates=torch.tensor(True))
+    found = CACR(intra_batch=False).loss(waiting)
+    torch.testing.assert_close(found, CACR().loss(pairs))
+    assert (found - CACR(intra_batch=False).loss(pairs)).abs() > 1e-3

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from support import slow_loops
 
 from ccl_plugins.kernels import RBF, Cosine, Laplacian, Linear, Polynomial, Sum
 from ccl_plugins.objectives import FairCCLK, HardNegCCLK, WeaklySupCCLK
-from ccl_plugins.pairs.pairs import in_batch
+from ccl_plugins.pairs.pairs import Pairs, in_batch
 
 KERNELS = {
     "rbf": RBF,
@@ -123,3 +125,129 @@ def test_an_indefinite_kernel_is_refused():
 def test_a_kernel_that_does_not_declare_whether_it_is_positive_definite_is_refused(build, kernel):
     with pytest.raises(TypeError, match=r"needs a kernel with the member positive_definite"):
         build(kernel)
+
+
+@pytest.mark.parametrize(
+    ("settings", "hint"),
+    [
+        ({"ridge": 0}, ": the kernel matrix is singular, and ridge is 0; use a ridge above 0"),
+        (
+            {"negative_weights": "keep"},
+            ': the log of a number not above 0; negative_weights="clip" is always defined',
+        ),
+        ({}, ""),
+    ],
+)
+def test_an_undefined_loss_ends_with_the_setting_to_change(settings, hint):
+    assert FairCCLK(RBF(), **settings).undefined_hint() == hint
+
+
+def test_what_the_released_form_refuses_is_quoted():
+    released = {"form": "released"}
+    for more, message in (
+        (
+            {"negative_weights": "keep"},
+            'form="released" drops negative weights: negative_weights="keep" is for form="paper"',
+        ),
+        ({"landmarks": 8}, 'landmarks=8 is for form="paper", not "released"'),
+    ):
+        with pytest.raises(ValueError) as error:  # noqa: PT011  # the whole message is compared
+            FairCCLK(RBF(), **released, **more)
+        assert str(error.value) == message
+
+
+def test_the_warning_about_a_low_temperature_quotes_it_at_the_line_that_builds():
+    with pytest.warns(UserWarning) as found:  # noqa: PT030  # the whole message is compared
+        FairCCLK(RBF(), 0.02, form="released")
+    assert str(found[0].message) == (
+        'FairCCLK with form="released" clamps sums of exponentials at 1e20, which scores reach at a'
+        " temperature below 0.022: temperature=0.02 makes the loss meaningless; use a higher one, or"
+        ' form="paper"'
+    )
+    assert found[0].filename == __file__
+
+
+def test_a_gram_matrix_is_named_by_the_condition_and_the_place_in_a_mixture():
+    objective = FairCCLK(Linear(), on="color")
+    assert objective.gram_name == "color/gram/"
+    objective.set_place("fair")
+    assert list(objective.statistics()) == ["color/gram/fair"]
+    assert objective.statistics()["color/gram/fair"].on == "color"
+
+
+def queue_of(x, z, **more):
+    """Pairs of momentum queries with a queue of the last half."""
+    unit = torch.nn.functional.normalize(x, dim=-1)
+    return Pairs(
+        unit[:1, :6],
+        unit[1:, :6].detach(),
+        (0,),
+        (1,),
+        queue=unit[1, 6:].detach(),
+        queue_valid=torch.arange(6) < 5,
+        condition={"condition": z[:6]},
+        queue_condition={"condition": z[6:]},
+        **more,
+    )
+
+
+@pytest.mark.parametrize("kind", ["weaklysup", "fair"])
+def test_literal_weights_read_a_queue_as_the_sum_that_is_printed(kind):
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(2, 12, 5, generator=generator, dtype=torch.float64)
+    z = torch.randn(12, 3, generator=generator, dtype=torch.float64)
+    pairs, n = queue_of(x, z), 11
+    w = slow_loops.operator(slow_loops.gram("rbf", z[:n]), 0.3)
+    keys = torch.cat([pairs.keys[0], pairs.queue])[:n]
+    scores = (pairs.anchors[0] @ keys.T / 0.4).exp()
+    means = (w[:, :6].T * scores).sum(1)
+    own = scores.diagonal()
+    if kind == "fair":
+        expected = -(own / (own + (n - 1) * means)).log()
+    else:
+        others = scores.sum(1) - own
+        expected = -(means / (means + others)).log()
+    objective = OBJECTIVES[kind](RBF(), 0.4, ridge=0.3, negative_weights="keep")
+    torch.testing.assert_close(objective.terms(pairs)[0][0], expected, rtol=1e-9, atol=1e-12)
+
+
+def test_the_released_form_reads_a_queue_as_more_samples():
+    """With the queue's samples in the batch, their keys of that view count the same."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(2, 12, 5, generator=generator, dtype=torch.float64)
+    z = torch.randn(12, 3, generator=generator, dtype=torch.float64)
+    unit = torch.nn.functional.normalize(x, dim=-1)[:, :11]
+    for kind in ("weaklysup", "fair"):
+        objective = OBJECTIVES[kind](RBF(), 0.4, form="released")
+        queued = objective.terms(queue_of(x, z))[0]
+        whole = Pairs(unit[:1], unit[1:], (0,), (1,), condition={"condition": z[:11]})
+        torch.testing.assert_close(queued[0], objective.terms(whole)[0][0, :6])
+
+
+def test_the_queue_s_gram_is_not_read_where_another_condition_leaves_samples_out():
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(2, 12, 5, generator=generator, dtype=torch.float64)
+    z = torch.randn(12, 3, generator=generator, dtype=torch.float64)
+    objective = FairCCLK(Linear(), 0.4, exclude=(RBF(), 2.0, "size"))
+    wrong = {objective.gram_name: torch.eye(3, dtype=torch.float64)}
+    pairs = queue_of(x, z, extras=wrong)
+    sizes = {"condition": {**pairs.condition, "size": z[:6, :1]}}
+    sizes["queue_condition"] = {**pairs.queue_condition, "size": z[6:, :1]}
+    found = [
+        objective.loss(replace(pairs, **sizes, extras=extras, ignored=ignored))
+        for extras in (wrong, {})
+        for ignored in ((), ("size",), ("condition",))
+    ]
+    assert (found[0] - found[3]).abs() > 1e-6
+    torch.testing.assert_close(found[1], found[4])
+    assert (found[2] - found[5]).abs() > 1e-6
+
+
+def test_landmarks_approximate_the_operator_of_a_queue():
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(2, 12, 5, generator=generator, dtype=torch.float64)
+    z = torch.randn(12, 3, generator=generator, dtype=torch.float64)
+    pairs = queue_of(x, z)
+    exact, near = (FairCCLK(RBF(), landmarks=k).loss(pairs) for k in (None, 2))
+    assert near.isfinite()
+    assert (near - exact).abs() > 1e-6

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from support.slow_cacr import assert_same, random_views, softmax
@@ -109,3 +111,80 @@ X = torch.randn(6, 5)
 def test_bad_input_is_named(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_a_condition_of_a_single_class_has_two_so_that_the_layer_can_be_saved_and_filled():
+    objective = ClusterCrossEntropy()
+    objective.setup({"condition": Table(IDS * 0)}, SIZES)
+    assert objective.head.out_features == 2
+
+
+def test_the_layer_exists_from_construction_only_if_both_sizes_are_given():
+    assert ClusterCrossEntropy(5).head is None
+    assert ClusterCrossEntropy(classes=3).head is None
+    head = ClusterCrossEntropy(5, 3).head
+    assert (head.in_features, head.out_features) == (5, 3)
+    assert not ClusterCrossEntropy(5, 3).gather_distributed
+
+
+def test_setup_takes_the_width_and_the_classes_that_were_given():
+    objective = ClusterCrossEntropy(5, 4)
+    weight = objective.head.weight
+    objective.setup({"condition": Table(IDS)}, SIZES)
+    assert objective.head.weight is weight
+    more = ClusterCrossEntropy(classes=7)
+    more.setup({"condition": Table(IDS)}, SIZES)
+    assert more.head.out_features == 7
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        (IDS.float(), "class ids must be integers (n,), not torch.float32 (6,)"),
+        (IDS[:, None], "class ids must be integers (n,), not torch.int64 (6, 1)"),
+        (
+            torch.tensor([0, -1, 2]),
+            "class ids must be from 0 to 2, not -1 to 2: the objective has 3 classes",
+        ),
+        (
+            torch.tensor([1, 3]),
+            "class ids must be from 0 to 2, not 1 to 3: the objective has 3 classes",
+        ),
+    ],
+)
+def test_ids_that_the_layer_has_no_class_for_are_quoted(ids, message):
+    with pytest.raises(ValueError) as error:  # noqa: PT011  # the whole message is compared
+        ClusterCrossEntropy(5, 3).setup({"condition": Table(ids)}, SIZES)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: ClusterCrossEntropy(4, 3, of="projection").setup(
+                {}, replace(SIZES, embedding=6)
+            ),
+            "ClusterCrossEntropy has dim=4, and the vectors of of='projection' have 6 columns: leave"
+            " dim out",
+        ),
+        (
+            lambda: ClusterCrossEntropy(on="species").setup({}, SIZES),
+            "ClusterCrossEntropy cannot count the classes of 'species', which has no table: give"
+            " classes=...",
+        ),
+        (
+            lambda: ClusterCrossEntropy(5).terms(in_batch(X[None], {"condition": IDS})),
+            "ClusterCrossEntropy has no linear layer yet: give classes=... and dim=..., or call"
+            " setup(tables, sizes)",
+        ),
+        (
+            lambda: ClusterCrossEntropy(4, 3)(X, condition=IDS),
+            "dim is 4, but the vectors have 5 columns",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_quoted(call, message):
+    with pytest.raises(ValueError) as error:  # noqa: PT011  # the whole message is compared
+        call()
+    assert str(error.value) == message

@@ -6,6 +6,7 @@ As their examples have them, objectives are held against the laws of the conform
 from __future__ import annotations
 
 import copy
+from inspect import signature
 
 import pytest
 import torch
@@ -105,6 +106,18 @@ def test_the_order_of_samples_does_not_matter(case):
     value, gradient = value_and_gradient(objective, views, condition)
     found = value_and_gradient(objective, views[:, order], moved)
     torch.testing.assert_close(found, (value, gradient[:, order]), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, c in every.classes().items() if "symmetric" in signature(c).parameters]
+)
+def test_a_loss_is_the_mean_of_both_ways_and_one_way_takes_the_earlier_view_as_the_anchor(name):
+    case = Case(name, getattr(every.classes()[name], "EXAMPLE", {}))
+    views, condition = random_batch(case)
+    both, one_way = case.build(), case.with_params(symmetric=False).build()
+    first, second = (call(one_way, x, condition) for x in (views, views.flip(0)))
+    torch.testing.assert_close(call(both, views, condition), (first + second) / 2)
+    assert (first - second).abs() > 1e-3
 
 
 @each_variant

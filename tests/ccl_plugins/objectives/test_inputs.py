@@ -87,3 +87,121 @@ def test_a_condition_per_view_is_read_by_the_view_that_is_the_anchor():
 def test_class_ids_are_asked_for(objective):
     with pytest.raises(TypeError, match="needs a categorical condition, but condition is contin"):
         objective()(X, Y, condition=torch.rand(6))
+
+
+MESSAGES = [
+    (
+        lambda: FAIR(X, Y),
+        "FairCCLK needs a condition (condition: {any}): call it with condition=...",
+    ),
+    (lambda: InfoNCE()(X, Y, condition=Z), "InfoNCE reads no condition, but condition= was given"),
+    (
+        lambda: FAIR(X, Y, condition={"size": Z, "color": Z}),
+        "FairCCLK reads the condition 'condition', but got ['color', 'size']",
+    ),
+    (
+        lambda: FAIR(X, Y, condition={"condition": Z, "color": Z}),
+        "FairCCLK reads condition: {any}, and not the condition 'color'",
+    ),
+    (
+        lambda: FairCCLK(RBF(), on="color", exclude=(RBF(), 1.0, "size"))(X, Y, condition=Z),
+        "FairCCLK reads several conditions (size: {any}; color: {any}): give them by name,"
+        " condition={{...}}",
+    ),
+    (lambda: FAIR(X, condition=Z), "FairCCLK needs at least 2 views, not 1"),
+    (
+        lambda: FAIR(X[:1], Y[:1], condition=Z[:1]),
+        "FairCCLK compares samples: a batch needs at least 2, not 1",
+    ),
+    (
+        lambda: FAIR(X, Y[:5], condition=Z),
+        "the views must be (b, d) embeddings of one shape, not [(6, 4), (5, 4)]",
+    ),
+    (
+        lambda: FAIR(X[0], Y[0], condition=Z),
+        "the views must be (b, d) embeddings of one shape, not [(4,), (4,)]",
+    ),
+    (lambda: InfoNCE()(X, Y.long()), "the views must be embeddings of floats, not torch.int64"),
+    (lambda: FAIR(X, nan_at(Y, 2), condition=Z), "view 1 holds NaN or inf in 1 of 6 rows: [2]"),
+    (lambda: FAIR(X, Y, condition=Z / 0), "condition holds NaN or inf in 6 of 6 rows: {six}"),
+    (
+        lambda: FAIR(X, Y, condition=Z / 0, missing="ignore"),
+        "condition holds inf in 6 of 6 rows: {six}",
+    ),
+    (
+        lambda: FAIR(X, Y, condition=(Z,)),
+        "condition has 1 tensors for 2 views: give one per view",
+    ),
+    (
+        lambda: FAIR(X, Y, condition=(Z[:, 0], Z[:, 0])),
+        "condition given per view must be (b, c), not (6,)",
+    ),
+    (lambda: FAIR(X, Y, condition=[1, 2]), "condition must be a tensor, not int"),
+    (
+        lambda: FAIR(X, Y, condition=Z[None]),
+        "condition must have one row per sample, (b,) or (b, c) with b = 6, not (1, 6, 3)",
+    ),
+    (
+        lambda: SupCon()(X, Y, condition=Z),
+        "SupCon needs a categorical condition, but condition is continuous (torch.float32, (6, 3))",
+    ),
+    (
+        lambda: SupCon()(X, Y, condition=torch.ones(6, 3).bool()),
+        "SupCon needs a categorical condition, but condition is multi_label (torch.bool, (6, 3))",
+    ),
+    (
+        lambda: SupCon()(X, Y, condition=torch.tensor([0, 1, -1, 1, -1, 0])),
+        "condition holds class ids below 0 in 2 of 6 rows: [2, 4]; ids begin at 0, and -1 means a"
+        ' missing value: missing="ignore" leaves these out',
+    ),
+    (
+        lambda: SupCon()(X, Y, condition=torch.tensor([0, 1, -1, -2, -1, 0]), missing="ignore"),
+        "condition holds class ids below -1 in 1 of 6 rows: [3]; ids begin at 0, and -1 means a"
+        ' missing value: missing="ignore" leaves these out',
+    ),
+    (
+        lambda: FAIR(X, Y, condition=Z, missing="drop"),
+        "missing must be one of 'error', 'ignore', not 'drop'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), MESSAGES)
+def test_an_error_is_one_line_that_names_the_objective_and_what_was_given(call, message):
+    every = "categorical or multi_label or continuous"
+    with pytest.raises((TypeError, ValueError)) as error:
+        call()
+    assert str(error.value) == message.format(any=every, six=[0, 1, 2, 3, 4, 5])
+
+
+def test_of_many_rows_the_first_eight_are_listed():
+    x = torch.randn(12, 4)
+    for rows, listed in ((8, "[0, 1, 2, 3, 4, 5, 6, 7]"), (9, "[0, 1, 2, 3, 4, 5, 6, 7]...")):
+        bad = x.clone()
+        bad[:rows] = torch.inf
+        with pytest.raises(ValueError) as error:  # noqa: PT011  # the whole message is compared
+            InfoNCE()(bad, x)
+        assert str(error.value) == f"view 0 holds NaN or inf in {rows} of 12 rows: {listed}"
+
+
+def test_two_samples_and_unsigned_ids_are_enough():
+    assert InfoNCE()(X[:2], Y[:2]).isfinite()
+    ids = torch.tensor([0, 1, 1, 0, 2, 2])
+    expected = SupCon()(X, Y, condition=ids)
+    for dtype in (torch.uint8, torch.int32, torch.uint16):
+        torch.testing.assert_close(SupCon()(X, Y, condition=ids.to(dtype)), expected)
+
+
+def test_ids_of_classes_that_no_signed_number_holds_are_refused():
+    ids = torch.tensor([0, 2**63, 1, 1, 0, 1], dtype=torch.uint64)
+    with pytest.raises(ValueError, match=r"class ids below 0 in 1 of 6 rows: \[1\]"):
+        SupCon()(X, Y, condition=ids)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8])
+def test_columns_of_truth_values_are_attributes_and_a_single_one_is_class_ids(dtype):
+    columns = (Z > 0.5).to(dtype)
+    found = FAIR(X, Y, condition=columns)
+    torch.testing.assert_close(found, FAIR(X, Y, condition=columns.float()))
+    ids = columns[:, 0]
+    torch.testing.assert_close(FAIR(X, Y, condition=ids), FAIR(X, Y, condition=ids.long()))

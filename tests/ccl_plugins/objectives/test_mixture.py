@@ -179,3 +179,89 @@ def test_pairs_of_a_user_reach_every_objective():
     pairs = Pairs.from_masks(normalize(torch.stack([x, y]), dim=-1), alike, ~alike)
     expected = InfoNCE().loss(pairs) + SupCon().loss(pairs)
     torch.testing.assert_close(Mixture([InfoNCE(), SupCon()]).loss(pairs), expected)
+
+
+def test_a_queue_is_read_if_one_objective_reads_it():
+    heads = [ClusterCrossEntropy(5, 3), ClusterCrossEntropy(5, 4)]
+    assert not Mixture(heads).reads_queue
+    reading = ClusterCrossEntropy(5, 3)
+    reading.reads_queue = True
+    assert Mixture([heads[0], reading]).reads_queue
+    assert Mixture([InfoNCE()]).reads_queue
+
+
+def test_hierarchies_and_views_are_those_of_the_objectives():
+    deep = InfoNCE()
+    deep.hierarchies = True
+    assert Mixture([InfoNCE(), deep]).hierarchies
+    assert not Mixture([InfoNCE()]).hierarchies
+    assert not Mixture([InfoNCE()]).within_view
+    assert Mixture([CACR(cost="rbf")]).distributed == "replicated"
+
+
+def test_objectives_are_placed_by_their_path():
+    inner = Mixture({"a": InfoNCE(), "b": SupCon()})
+    outer = Mixture({"deep": inner, "flat": InfoNCE()})
+    assert [part.objective.place for part in inner.parts.values()] == ["deep/a", "deep/b"]
+    assert [part.objective.place for part in outer.parts.values()] == ["deep", "flat"]
+    assert outer.place == ""
+
+
+def test_numbers_that_change_are_named_by_their_path():
+    schedule = {"schedule": "linear", "start": 0.5, "end": 0.1}
+    inner = Mixture({"a": InfoNCE(schedule)}, {"a": schedule})
+    outer = Mixture([inner, SupCon()])
+    outer.progress(1, 3)
+    assert {k: round(v.item(), 6) for k, v in outer.scalars().items()} == {
+        "0/a/temperature": 0.3,
+        "0/a/weight": 0.3,
+    }
+    learned = Mixture([InfoNCE({"learn": True, "start": 0.5})]).scalars()
+    assert not learned["0/temperature"].requires_grad
+
+
+def test_the_value_types_of_a_shared_condition_are_those_that_all_accept():
+    mixture = Mixture([FairCCLK(RBF()), SupCon(), SupCon(on="label")])
+    assert mixture.conditions == {"condition": ("categorical",), "label": ("categorical",)}
+
+
+def test_what_objectives_disagree_on_is_quoted():
+    class Continuous(InfoNCE):
+        conditions = {"condition": ("continuous",)}  # noqa: RUF012  # a stand-in for a stranger's
+
+    with pytest.raises(ValueError) as error:  # noqa: PT011  # the whole message is compared
+        Mixture({"a": SupCon(), "b": Continuous(), "c": InfoNCE()})
+    assert str(error.value) == (
+        "objectives must accept one value type of the condition 'condition', not"
+        " {'a': ('categorical',), 'b': ('continuous',)}: give each a condition of its own, on=..."
+    )
+
+
+class Stranger(torch.nn.Module):
+    """An objective of another package: what every objective has, and nothing more."""
+
+    conditions = {}  # noqa: RUF012  # as a stranger may write it
+    embedding, min_views, within_view, distributed = "sphere", 2, False, "mean"
+
+    def terms(self, pairs):
+        values = 1 - pairs.own_sim(0, 1)[None]
+        return values, torch.ones_like(values)
+
+    def loss(self, pairs):
+        return self.terms(pairs)[0].mean()
+
+
+def test_an_objective_of_another_package_needs_no_more_than_the_protocol():
+    (x, y), _ = random_batch()
+    mixture = Mixture([Stranger(), InfoNCE()], [2, 1])
+    pairs = in_batch(normalize(torch.stack([x, y]), dim=-1))
+    expected = 2 * Stranger().loss(pairs) + InfoNCE().loss(pairs)
+    torch.testing.assert_close(mixture(x, y), expected)
+    torch.testing.assert_close(mixture.loss(pairs), expected)
+    values, weights = mixture.terms(pairs)
+    torch.testing.assert_close((values * weights).sum() / weights.sum(), expected)
+    mixture.progress(0, 1)
+    mixture.after_step()
+    mixture.setup({}, Sizes(3, 5, 5, 10))
+    assert not mixture.scalars()
+    assert not mixture.statistics()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from support.slow_infonce import random_batch
 
 from ccl_plugins.kernels import RBF, Linear
 from ccl_plugins.objectives import CACR, HSCL, CACRMoCoV3, ClInfoNCE, FairCCLK, InfoNCE
+from ccl_plugins.objectives.scalars import changing, lowest
 
 
 def scheduled(schedule, start=0.5, end=0.1):
@@ -139,3 +141,86 @@ def test_a_number_can_be_set_anew():
 def test_what_cannot_be_is_named(build, error, words):
     with pytest.raises(error, match=words):
         build()
+
+
+def test_a_scheduled_number_prints_its_schedule():
+    assert "(_temperature): Scheduled(cosine, 0.5 to 0.1)" in repr(InfoNCE(scheduled("cosine")))
+
+
+def test_a_constant_schedule_may_name_its_end_if_it_is_the_start():
+    assert InfoNCE({"schedule": "constant", "start": 0.2, "end": 0.2}).temperature == 0.2
+    with pytest.raises(TypeError, match="temperature must be a number"):
+        InfoNCE(scheduled("constant"))
+
+
+def test_numpy_s_numbers_and_whole_numbers_are_numbers():
+    assert InfoNCE(np.float32(0.5)).temperature == 0.5
+    assert InfoNCE(1).temperature == 1
+    torch.testing.assert_close(
+        InfoNCE({"learn": True, "start": 2}).temperature.detach(), torch.tensor(2.0)
+    )
+    torch.testing.assert_close(InfoNCE(scheduled("linear", 2, 1)).temperature, torch.tensor(2.0))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"learn": True, "start": 0.1, "end": 1}, " or {learn = true, start = ...}"),
+        ({"learn": "yes", "start": 0.1}, " or {learn = true, start = ...}"),
+        ({"schedule": 3, "start": 0.1, "end": 1}, " or {learn = true, start = ...}"),
+    ],
+)
+def test_a_table_of_another_form_is_quoted_with_the_forms_that_fit(given, message):
+    forms = 'a number, {schedule = "linear" or "cosine", start = ..., end = ...}'
+    with pytest.raises(TypeError) as error:
+        InfoNCE(given)
+    assert str(error.value) == f"temperature must be {forms}{message}, not {given!r}"
+    with pytest.raises(TypeError) as error:
+        CACRMoCoV3(given)
+    assert str(error.value) == f"temperature must be {forms}, not {given!r}"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (scheduled("linear", start=0), "temperature.start must be a finite number above 0, not 0"),
+        (scheduled("cosine", end=-1), "temperature.end must be a finite number above 0, not -1"),
+        (scheduled("linear", start="1"), "temperature.start must be a number, not '1'"),
+        (scheduled("linear", end=None), "temperature.end must be a number, not None"),
+        ({"learn": True, "start": -2}, "temperature.start must be a finite number above 0, not -2"),
+        ({"learn": False, "start": True}, "temperature.start must be a number, not True"),
+        (
+            scheduled("step"),
+            "temperature.schedule must be one of 'constant', 'linear', 'cosine', not 'step'",
+        ),
+    ],
+)
+def test_what_is_wrong_in_a_table_is_named_with_its_key(given, message):
+    with pytest.raises((TypeError, ValueError)) as error:
+        InfoNCE(given)
+    assert str(error.value) == message
+
+
+def test_a_number_that_may_be_a_word_is_one_of_these():
+    with pytest.raises(ValueError) as error:  # noqa: PT011  # the whole message is compared
+        HSCL(o="all")
+    assert str(error.value) == "o must be one of 'batch', 'negatives', not 'all'"
+    assert HSCL(o=2).o == 2
+
+
+def test_the_class_has_the_attribute_itself():
+    assert InfoNCE.temperature.learnable
+    assert InfoNCE.temperature.name == "temperature"
+
+
+def test_the_least_value_is_a_number_s_own_or_that_of_the_lower_end():
+    found = [lowest(x) for x in (0.3, scheduled("linear"), scheduled("linear", 0.1, 0.5))]
+    assert found == [0.3, 0.1, 0.1]
+    assert lowest({"learn": True, "start": 0.2}) == 0.2
+
+
+def test_what_changes_is_its_own_and_not_its_members():
+    outer = torch.nn.Module()
+    outer.inner = InfoNCE(scheduled("linear"))
+    assert not changing(outer)
+    assert list(changing(outer.inner)) == ["temperature"]

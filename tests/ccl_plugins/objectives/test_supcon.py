@@ -60,3 +60,4 @@ def test_an_anchor_without_positives_does_not_count():
     values, weights = SupCon(0.3).terms(one_view)
     assert weights.tolist() == [[1, 1, 1, 0, 1, 1, 1]]
     assert values.isfinite().all()
+    assert values[0, 3] == 0

@@ -6,7 +6,8 @@ import pytest
 import torch
 from support import slow_hardness
 
-from ccl_plugins.objectives import HUCL, UCL, InfoNCE
+from ccl_plugins.objectives import HCL, HUCL, UCL, InfoNCE
+from ccl_plugins.pairs.pairs import in_batch
 
 
 @pytest.mark.parametrize(
@@ -39,3 +40,20 @@ def test_with_the_number_of_negatives_it_is_nt_xent_for_any_number_of_views():
     nt_xent = InfoNCE(0.2, within_view=True)(*views)
     torch.testing.assert_close(UCL(0.2, o="negatives")(*views), nt_xent, rtol=1e-12, atol=0)
     torch.testing.assert_close(HUCL(0.2, beta=0, o=8)(*views), nt_xent, rtol=1e-12, atol=0)
+
+
+def test_a_negative_at_the_threshold_counts():
+    x = torch.eye(4, dtype=torch.float64)  # all others are at a score of 0
+    for threshold, weight in ((1.0, 1), (1.0001, 0)):
+        values, weights = HUCL(0.3, beta=0, threshold=threshold).terms(
+            in_batch(torch.stack([x, x]))
+        )
+        assert weights.eq(weight).all()
+        assert values.isfinite().all()
+
+
+def test_a_family_s_weights_carry_gradient_by_default():
+    for objective in (UCL(), HUCL(), HCL()):
+        assert objective.weight_gradient is True
+    assert (UCL().beta, UCL().threshold) == (0.0, None)
+    assert HCL().o == "negatives"

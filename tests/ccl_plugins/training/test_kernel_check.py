@@ -20,7 +20,9 @@ class Gaussian:
 
 def test_a_kernel_that_sees_nothing_is_warned_about() -> None:
     table = Table(torch.arange(700.0))
-    with pytest.warns(UserWarning, match=r'scale 0.01 .*condition \'z\'.*scale="median"'):
+    with pytest.warns(
+        UserWarning, match=r'scale 0.01 .*condition \'z\'.*objective.kernel.scale, as "median"'
+    ):
         found = check_kernel(Gaussian(0.01), table, "z")
     assert found["surviving_weight"] < 1e-3
     with warnings.catch_warnings():

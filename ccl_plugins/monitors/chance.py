@@ -1,0 +1,113 @@
+"""What an objective's loss would be without any knowledge, and with all that pairs can tell.
+
+Losses of different objectives, temperatures and queues have different scales.  Both ends of a scale are
+found by the objective itself: on equal embeddings, where it can only guess, and on embeddings in which a
+sample's views are equal and different samples, or classes, point in random directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.training.randomness import undisturbed
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The two ends of an objective's loss on the pairs of a batch.
+
+    Args:
+        chance: The loss of equal embeddings; for InfoNCE the log of the number of candidates.
+        reached: The loss of embeddings that tell samples, or the classes that the objective reads, apart.
+    """
+
+    chance: float
+    reached: float
+
+    @property
+    def room(self) -> float:
+        """How far the loss can fall from chance; not above 0 if equal embeddings are best."""
+        return self.chance - self.reached
+
+    @property
+    def distinguishes(self) -> bool:
+        """Whether the objective rewards telling samples apart."""
+        return self.room > 1e-3 * max(1.0, abs(self.chance))
+
+    def progress(self, loss: float) -> float:
+        """0 for a loss at chance and 1 for one that is reached; it may lie beyond both."""
+        return (self.chance - loss) / self.room
+
+
+def scale_of(objective: Any, pairs: Pairs) -> Scale | None:
+    """The scale of an objective's loss on pairs; None if the objective reads more than embeddings.
+
+    No state changes, and no random number is drawn.  If the objective gathers tensors, all processes must
+    call this at the same time; it waits for the device.
+
+    Args:
+        objective: The objective.
+        pairs: The pairs of a batch.
+
+    Source:
+        Wang and Isola, Understanding Contrastive Representation Learning through Alignment and Uniformity
+        on the Hypersphere (2020): what is reached are perfectly aligned and uniform embeddings.
+    """
+    if objective.embedding != "sphere":
+        return None
+    with undisturbed(), torch.no_grad():
+        losses = [objective.loss(_with(pairs, _equal))]
+        losses += [objective.loss(_with(pairs, _random(ids))) for ids in _classes(objective, pairs)]
+        chance, *reached = torch.stack([loss.float() for loss in losses]).tolist()
+    return Scale(chance, min(reached))
+
+
+def detached(pairs: Pairs) -> Pairs:
+    """These pairs without gradient, and without the products that were computed on them."""
+    anchors = pairs.anchors.detach()
+    keys = anchors if pairs.keys is pairs.anchors else pairs.keys.detach()
+    features = None if pairs.features is None else pairs.features.detach()
+    return replace(pairs, anchors=anchors, keys=keys, features=features)
+
+
+def _with(pairs: Pairs, directions: Callable[[int, Tensor], Tensor]) -> Pairs:
+    """The pairs with other embeddings: (m + q, d) unit directions, those of all views of a sample equal."""
+    m, queued = pairs.keys.shape[1], 0 if pairs.queue is None else len(pairs.queue)
+    every = directions(m + queued, pairs.keys)
+    anchors = every[pairs.rows].expand_as(pairs.anchors)
+    keys = anchors if pairs.keys is pairs.anchors else every[:m].expand_as(pairs.keys)
+    queue = None if pairs.queue is None else every[m:]
+    return replace(pairs, anchors=anchors, keys=keys, queue=queue)
+
+
+def _equal(count: int, like: Tensor) -> Tensor:
+    return functional.one_hot(torch.zeros(count, dtype=torch.long), like.shape[-1]).to(like)
+
+
+def _random(ids: Tensor | None) -> Callable[[int, Tensor], Tensor]:
+    """Random directions, equal for samples of one class id; None: different for every sample."""
+
+    def directions(count: int, like: Tensor) -> Tensor:
+        # On the CPU, so that all processes draw the same.
+        drawn = torch.randn(count, like.shape[-1], generator=torch.Generator().manual_seed(0))
+        drawn = functional.normalize(drawn, dim=-1).to(like)
+        return drawn if ids is None else drawn[torch.unique(ids, return_inverse=True)[1]]
+
+    return directions
+
+
+def _classes(objective: Any, pairs: Pairs) -> list[Tensor | None]:
+    """None, for every sample by itself, and the class ids (m + q,) of each condition that is read."""
+    found: list[Tensor | None] = [None]
+    for name in objective.conditions:
+        values = pairs.condition.get(name)
+        if values is not None and values.ndim == 1 and not values.is_floating_point():
+            found.append(pairs.everyone(name))
+    return found

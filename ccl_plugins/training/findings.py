@@ -1,0 +1,59 @@
+"""What is found to be off in a run: one line each, said once."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ccl_plugins.training import ranks
+
+PAGE = "docs/how-to/when-it-does-not-learn.md"
+"""The page that has a section for each line."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that is off in a run.
+
+    Args:
+        name: Its section of the page, as ``"the-loss-stays-at-chance"``.
+        step: The optimizer step at which it was found; 0 is before training.
+        line: What is off, and the setting to change.
+        about: What it is about, as the name of a condition, where a run may have several.
+    """
+
+    name: str
+    step: int
+    line: str
+    about: str = ""
+
+    def __str__(self) -> str:
+        return f"step {self.step}: {self.line}; see {PAGE}#{self.name}"
+
+
+@dataclass
+class Findings:
+    """The findings of a run: each is a warning of one line, once, on the first process.
+
+    Args:
+        known: Findings that were said before, as before a resume: their names and what they are about.
+        listener: Called with each finding.
+    """
+
+    known: set[tuple[str, str]] = field(default_factory=set)
+    listener: Callable[[Finding], None] | None = None
+    found: list[Finding] = field(default_factory=list)
+
+    def say(self, name: str, step: int, line: str, about: str = "", stacklevel: int = 2) -> None:
+        """Warn of a finding, unless one of this name about the same thing is known."""
+        if (name, about) in self.known:
+            return
+        self.known.add((name, about))
+        if ranks.rank() != 0:
+            return
+        finding = Finding(name, step, line, about)
+        self.found.append(finding)
+        if self.listener is not None:
+            self.listener(finding)
+        warnings.warn(str(finding), stacklevel=stacklevel + 1)

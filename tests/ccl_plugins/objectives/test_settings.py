@@ -1,0 +1,252 @@
+"""What every objective makes of its constructor's arguments, and what it declares."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Literal, get_args, get_origin, get_type_hints
+
+import pytest
+from support.every_objective import classes, numbers
+
+import ccl_plugins as ccl
+from ccl_plugins.kernels import Cosine, Linear
+from ccl_plugins.objectives import CACR, CMC, ClInfoNCE, ContrastiveObjective, InfoNCE, Mixture
+
+CLASSES = {name: cls for name, cls in classes().items() if name != "mixture"}
+NEEDED = {"kernel": Linear(), "dim": 4, "classes": 3}
+NUMBERS = [(name, key) for name, cls in CLASSES.items() for key, _, _ in numbers(cls)]
+
+
+def parameters(cls):
+    return inspect.signature(cls).parameters
+
+
+def build(name, **params):
+    """With what it needs, unless it is given."""
+    cls = CLASSES[name]
+    return cls(**{k: v for k, v in NEEDED.items() if k in parameters(cls)} | params)
+
+
+def words():
+    """The parameters that take one of several words, and these."""
+    for name, cls in CLASSES.items():
+        for key, hint in get_type_hints(cls.__init__).items():
+            for part in (hint, *get_args(hint)):
+                if get_origin(part) is Literal:
+                    yield name, key, get_args(part)
+
+
+OTHER = {
+    "positives": 3,
+    "nearest": 5,
+    "landmarks": 9,
+    "dim": 7,
+    "classes": 5,
+    "kernel": Cosine(),
+    "on": "color",
+    "exclude": (Cosine(), 0.25, "size"),
+}
+"""Values that are no default, by parameter."""
+
+
+def another(cls, key):
+    default = parameters(cls)[key].default
+    if isinstance(default, bool):
+        return not default
+    if key in OTHER and key not in dict.fromkeys(k for k, _, _ in numbers(cls)):
+        hint = get_type_hints(cls.__init__)[key]
+        if get_origin(hint) is not Literal:
+            return OTHER[key]
+    if key in (chosen := {k: options for n, k, options in WORDS if CLASSES[n] is cls}):
+        return next(word for word in chosen[key] if word != default)
+    return 0.375
+
+
+WORDS = list(words())
+SETTINGS = [(name, key) for name, cls in CLASSES.items() for key in parameters(cls)]
+
+
+@pytest.mark.parametrize(("name", "key"), SETTINGS)
+def test_an_argument_is_held_as_it_was_given(name, key):
+    given = another(CLASSES[name], key)
+    assert given != parameters(CLASSES[name])[key].default
+    assert getattr(build(name, **{key: given}), key) == given
+
+
+@pytest.mark.parametrize(("name", "key", "options"), WORDS)
+def test_a_word_is_one_of_those_that_its_type_lists(name, key, options):
+    for word in options:
+        assert getattr(build(name, **{key: word}), key) == word
+    message = f"{key} must be one of {', '.join(map(repr, options))}, not 'else'"
+    with pytest.raises(ValueError) as error:  # noqa: PT011  # the whole message is compared
+        build(name, **{key: "else"})
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("key", "least"),
+    [("positives", 1), ("nearest", 1), ("landmarks", 1), ("dim", 1), ("classes", 2)],
+)
+def test_a_whole_number_has_a_least_value(key, least):
+    for name, cls in CLASSES.items():
+        hint = get_type_hints(cls.__init__).get(key)
+        if hint is None or int not in (hint, *get_args(hint)):
+            continue
+        assert getattr(build(name, **{key: least}), key) == least
+        with pytest.raises(ValueError, match=f"^{key} must be {least} or more, not {least - 1}$"):
+            build(name, **{key: least - 1})
+        with pytest.raises(TypeError, match=f"^{key} must be a whole number, not 2.5$"):
+            build(name, **{key: 2.5})
+
+
+LEARNED = {
+    "cl_infonce": ["temperature"],
+    "cmc": ["temperature"],
+    "fair_cclk": ["temperature"],
+    "fair_infonce": ["temperature"],
+    "hardneg_cclk": ["temperature"],
+    "hardneg_infonce": ["temperature"],
+    "hcl": ["temperature"],
+    "hscl": ["temperature"],
+    "hucl": ["temperature"],
+    "infonce": ["temperature"],
+    "nt_xent": ["temperature"],
+    "scl": ["temperature"],
+    "soft_infonce": ["temperature"],
+    "supcon": ["temperature"],
+    "ucl": ["temperature"],
+    "weaklysup_cclk": ["temperature"],
+    "weaklysup_infonce": ["temperature"],
+}
+"""The numbers that may be learned: the loss cannot fall by these alone."""
+FROM_ZERO = (
+    "ridge",
+    "beta",
+    "align_weight",
+    "uniform_weight",
+    "attraction_weight",
+    "repulsion_weight",
+)
+BELOW_ONE = ("tau_plus",)
+OPTIONAL = ("threshold", "target_temperature", "base_temperature")
+
+
+@pytest.mark.parametrize(("name", "key"), NUMBERS)
+def test_a_number_is_learned_where_the_loss_cannot_fall_by_it_alone(name, key):
+    learned = {"learn": True, "start": 0.5}
+    if key in LEARNED.get(name, ()):
+        assert len(list(build(name, **{key: learned}).parameters())) == 1
+    else:
+        with pytest.raises(ValueError, match=f"^{key} cannot be learned: give a number"):
+            build(name, **{key: learned})
+
+
+@pytest.mark.parametrize(("name", "key"), NUMBERS)
+def test_a_number_out_of_range_is_refused_by_name(name, key):
+    small, right = (-1e-9, "finite number, 0 or more") if key in FROM_ZERO else (0, "above 0")
+    if key in BELOW_ONE:
+        small, right = 1, "from 0 to below 1"
+    with pytest.raises(ValueError, match=f"^{key} must be .*{right}, not {small}"):
+        build(name, **{key: small})
+    if key in FROM_ZERO or key in BELOW_ONE:
+        assert getattr(build(name, **{key: 0}), key) == 0
+    if key in OPTIONAL:
+        assert getattr(build(name, **{key: None}), key) is None
+    else:
+        with pytest.raises(TypeError, match=f"^{key} must be a number"):
+            build(name, **{key: None})
+
+
+SUPERVISED = ("categorical",)
+ANY_VALUES = ("categorical", "multi_label", "continuous")
+DECLARED = {
+    # (within_view, min_views, embedding, distributed, hierarchies, reads_queue), value types
+    "align_uniform": ((True, 2, "sphere", "replicated", False, True), ()),
+    "cacr": ((True, 2, "sphere", "mean", False, True), ()),
+    "cacr_moco_v3": ((False, 2, "sphere", "mean", False, True), ()),
+    "cl_infonce": ((True, 2, "sphere", "mean", False, True), SUPERVISED),
+    "cluster_cross_entropy": ((False, 1, "raw", "mean", False, False), SUPERVISED),
+    "cmc": ((False, 2, "sphere", "mean", False, True), ()),
+    "fair_cclk": ((False, 2, "sphere", "mean", False, True), ANY_VALUES),
+    "fair_infonce": ((False, 2, "sphere", "mean", False, True), SUPERVISED),
+    "hardneg_cclk": ((False, 2, "sphere", "mean", False, True), ANY_VALUES),
+    "hardneg_infonce": ((False, 2, "sphere", "mean", False, True), ()),
+    "hcl": ((True, 2, "sphere", "mean", False, True), ()),
+    "hscl": ((True, 2, "sphere", "mean", False, True), SUPERVISED),
+    "hucl": ((True, 2, "sphere", "mean", False, True), ()),
+    "infonce": ((False, 2, "sphere", "mean", False, True), ()),
+    "nt_xent": ((True, 2, "sphere", "mean", False, True), ()),
+    "scl": ((True, 2, "sphere", "mean", False, True), SUPERVISED),
+    "soft_infonce": ((False, 2, "sphere", "mean", False, True), ANY_VALUES),
+    "supcon": ((True, 2, "sphere", "mean", False, True), SUPERVISED),
+    "ucl": ((True, 2, "sphere", "mean", False, True), ()),
+    "weaklysup_cclk": ((False, 2, "sphere", "mean", False, True), ANY_VALUES),
+    "weaklysup_infonce": ((False, 2, "sphere", "mean", False, True), SUPERVISED),
+}
+
+
+def declared(objective):
+    keys = ("within_view", "min_views", "embedding", "distributed", "hierarchies", "reads_queue")
+    return tuple(getattr(objective, key) for key in keys)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_what_an_objective_declares_does_not_change_unnoticed(name):
+    objective = build(name)
+    wanted, value_types = DECLARED[name]
+    assert declared(objective) == wanted
+    assert {k: tuple(v) for k, v in objective.conditions.items()} == (
+        {"condition": value_types} if value_types else {}
+    )
+    assert objective.place == ""
+
+
+def test_what_cacr_declares_follows_from_its_settings():
+    assert declared(CACR(cost="rbf"))[3] == "replicated"
+    assert [CACR(negatives=each).within_view for each in ("other_view", "later_view")] == [
+        False
+    ] * 2
+    assert [CACR(positives=k).min_views for k in (None, 1, 4)] == [2, 2, 5]
+
+
+@pytest.mark.parametrize("name", classes())
+def test_the_example_builds_the_objective(name):
+    ccl.create("objective", name, **getattr(classes()[name], "EXAMPLE", {}))
+
+
+def test_the_examples_do_not_change_unnoticed():
+    found = {name: dict(cls.EXAMPLE) for name, cls in classes().items() if hasattr(cls, "EXAMPLE")}
+    kernels = ("fair_cclk", "hardneg_cclk", "soft_infonce", "weaklysup_cclk")
+    assert found == {
+        **{name: {"kernel": "rbf"} for name in kernels},
+        "cluster_cross_entropy": {"dim": 16, "classes": 10},
+        "mixture": {"objectives": ["infonce", "ucl"], "weights": [1, 0.5]},
+    }
+
+
+def test_the_released_cl_infonce_has_a_base_temperature_of_its_own_unless_one_is_given():
+    assert ClInfoNCE(form="released").base_temperature == 0.07
+    assert ClInfoNCE(form="released", base_temperature=0.2).base_temperature == 0.2
+    assert ClInfoNCE(form="paper").base_temperature is None
+    for given in ({"form": "released"}, {"base_temperature": 0.1}):
+        with pytest.raises(ValueError, match="a learned temperature would fall"):
+            ClInfoNCE({"learn": True, "start": 0.1}, **given)
+
+
+def test_what_is_excluded_names_its_condition_or_reads_condition():
+    named, plain = InfoNCE(exclude=(Linear(), 0.5, "size")), InfoNCE(exclude=[Linear(), 1])
+    assert (named.exclude_threshold, plain.exclude_threshold) == (0.5, 1)
+    assert {k: tuple(v) for k, v in named.conditions.items()} == {"size": ANY_VALUES}
+    assert list(plain.conditions) == ["condition"]
+    assert InfoNCE().exclude is None
+    assert InfoNCE().exclude_threshold is None
+    with pytest.raises(ValueError, match="exclude_threshold must be a finite number, not inf"):
+        InfoNCE(exclude=(Linear(), float("inf")))
+    with pytest.raises(TypeError, match="exclude must be"):
+        InfoNCE(exclude=("linear", 0.5, "size"))
+
+
+def test_a_mixture_takes_what_it_gathers_from_its_own_argument():
+    assert Mixture([CMC()], gather_distributed=True).gather_distributed
+    assert not Mixture([CMC(gather_distributed=True)]).gather_distributed
+    assert ContrastiveObjective(gather_distributed=True).gather_distributed

@@ -1,0 +1,134 @@
+"""Plug-ins that are really installed, well-behaved and otherwise."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+REPORT = """
+import json
+from ccl_plugins.kinds import registry
+found = registry()
+print(json.dumps({
+    "plugins": {p.name: [p.version, p.state, p.reason] for p in found.plugins},
+    "failures": [[f.plugin, f.traceback] for f in found.failures],
+    "kernels": [s.id for s in found.specs("kernel") if s.plugin != "ccl-plugins"],
+}))
+"""
+
+
+def report(installed_plugins: Any, plugins: str, **variables: str) -> dict[str, Any]:
+    return json.loads(installed_plugins.python(REPORT, plugins=plugins, **variables))
+
+
+def test_a_plugin_offers_what_its_entry_points_and_its_hook_name(installed_plugins):
+    found = report(installed_plugins, "good")
+    assert found["kernels"] == ["ccl-good/double_ring", "ccl-good/ring"]
+    assert found["plugins"]["ccl-good"] == ["1.2", "ok", ""]
+
+
+def test_no_component_is_imported_to_be_found(installed_plugins):
+    found = report(installed_plugins, "broken_component")
+    assert found["kernels"] == ["ccl-broken-component/gone"]
+    assert not found["failures"]
+
+
+def test_a_component_that_does_not_import_fails_when_chosen_with_its_cause(installed_plugins):
+    code = """
+import ccl_plugins as ccl
+try:
+    ccl.kernel("gone")
+except ccl.PluginFailed as error:
+    print(error, type(error.__cause__).__name__)
+"""
+    assert installed_plugins.python(code, plugins="broken_component").strip() == (
+        "kernel ccl-broken-component/gone 0.3: cannot import ccl_broken_component:Gone "
+        "(ModuleNotFoundError: No module named 'ccl_nosuch_dependency') ModuleNotFoundError"
+    )
+
+
+def test_a_hooks_module_that_raises_costs_its_hooks_alone(installed_plugins):
+    found = report(installed_plugins, "broken_import good")
+    assert found["plugins"]["ccl-good"][1] == "ok"
+    version, state, reason = found["plugins"]["ccl-broken-import"]
+    assert (version, state) == ("0.1", "failed")
+    assert reason == "ModuleNotFoundError: No module named 'ccl_nosuch_dependency'"
+    assert "ccl_broken_import.py" in found["failures"][0][1]
+    assert "ccl-broken-import/spare" in found["kernels"]
+
+
+def test_a_plugin_that_failed_is_named_when_a_name_is_not_found(installed_plugins):
+    code = """
+import ccl_plugins as ccl
+try:
+    ccl.kernel("rgb")
+except KeyError as error:
+    print(error)
+"""
+    assert installed_plugins.python(code, plugins="broken_import").strip() == (
+        "no kernel 'rgb'. Did you mean 'rbf'? 1 plugin failed: ccl-broken-import "
+        "(ModuleNotFoundError: No module named 'ccl_nosuch_dependency')."
+    )
+
+
+def test_a_misspelt_group_and_a_bad_name_are_reported_and_the_rest_is_kept(installed_plugins):
+    found = report(installed_plugins, "typo_group")
+    reason = found["plugins"]["ccl-typo-group"][2]
+    assert "unknown entry-point group 'ccl_plugins.kernell'" in reason
+    assert "Did you mean 'ccl_plugins.kernel'?" in reason
+    assert "ccl_plugins.objective, ccl_plugins.kernel," in reason
+    assert "'Bad-Name' is not valid" in reason
+    assert "'bad_name'" in reason
+    assert found["kernels"] == ["ccl-typo-group/kept"]
+
+
+def test_a_misspelt_hook_is_named(installed_plugins):
+    reason = report(installed_plugins, "typo_hook")["plugins"]["ccl-typo-hook"][2]
+    assert reason == (
+        "ccl_typo_hook: there is no hook 'ccl_pipelin_built'. Did you mean 'ccl_pipeline_composed'?"
+    )
+
+
+def test_a_disabled_plugin_is_not_imported(installed_plugins):
+    found = report(installed_plugins, "broken_import good", CCL_DISABLE="CCL_Broken.Import, other")
+    assert found["plugins"]["ccl-broken-import"][1] == "disabled"
+    assert found["plugins"]["ccl-good"][1] == "ok"
+    assert not found["failures"]
+
+
+def test_a_star_disables_all_but_the_host(installed_plugins):
+    found = report(installed_plugins, "broken_import good", CCL_DISABLE="*")
+    states = {name: state for name, (_, state, _) in found["plugins"].items()}
+    assert states == {
+        "ccl-broken-import": "disabled",
+        "ccl-good": "disabled",
+        "ccl-plugins": "ok",
+    }
+
+
+def test_strictness_raises_what_would_be_recorded(installed_plugins):
+    done = installed_plugins.run("-c", REPORT, plugins="broken_import", CCL_STRICT="1")
+    assert done.returncode == 1
+    assert "PluginFailed: plugin ccl-broken-import: ModuleNotFoundError" in done.stderr
+
+
+def test_hooks_are_called_plugin_by_plugin_and_may_take_fewer_arguments(installed_plugins):
+    code = """
+from ccl_plugins.kinds import registry
+print(registry().call("ccl_callbacks", pipeline=None))
+print(registry().call("ccl_pipeline_composed", pipeline=None))
+try:
+    registry().call("ccl_pipeline_composed", pipeline="rejected")
+except ValueError as error:
+    print(error, error.__notes__)
+try:
+    registry().call("ccl_pipeline_composed", pipeline="ends the program")
+except ImportError as error:
+    print(error)
+"""
+    assert installed_plugins.python(code, plugins="good clash").splitlines() == [
+        "[('ccl-good', ['a callback'])]",
+        "[]",
+        "not this one ['raised by plugin ccl-good in ccl_pipeline_composed']",
+        "plugin ccl-good in ccl_pipeline_composed: SystemExit: 0",
+    ]

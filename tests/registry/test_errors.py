@@ -1,0 +1,42 @@
+"""Messages of errors, and how what another author's code raises becomes an error of the registry."""
+
+from __future__ import annotations
+
+import pytest
+
+from registry import (
+    InvalidSpec,
+    PluginFailed,
+    RegistryError,
+    UnknownComponent,
+    containing,
+    one_line,
+)
+
+
+def test_the_message_of_an_error_is_its_text_without_quotes():
+    assert str(UnknownComponent("no kernel 'a'")) == "no kernel 'a'"
+    assert str(RegistryError()) == ""
+    assert str(RegistryError("a", "b")) == "a"
+
+
+def test_an_error_in_one_line_has_its_type_unless_it_is_ours():
+    assert one_line(InvalidSpec("a b")) == "a b"
+    assert one_line(ValueError("a\n   b\tc")) == "ValueError: a b c"
+    assert one_line(KeyError("a")) == "KeyError: 'a'"
+    assert len(one_line(ValueError("x" * 5000))) == len("ValueError: ") + 2000
+
+
+@pytest.mark.parametrize("error", [ValueError("a"), SystemExit("a"), GeneratorExit("a")])
+def test_what_another_authors_code_raises_has_its_label_and_is_chained(error):
+    with pytest.raises(PluginFailed) as raised, containing("it cannot be read"):
+        raise error
+    assert str(raised.value) == f"it cannot be read ({type(error).__name__}: a)"
+    assert raised.value.__cause__ is error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), InvalidSpec("mine")])
+def test_ctrl_c_and_errors_of_the_registry_pass(error):
+    with pytest.raises(type(error)) as raised, containing("it cannot be read"):
+        raise error
+    assert raised.value is error
