@@ -99,6 +99,27 @@ def metric_of(column: str, names: Iterable[str]) -> str:
     return next(iter([*linear, *found]), "")
 
 
+MEASURES = {
+    "balanced": "the mean over classes, large and small, of the fraction that is named right",
+    "map": "the mean average precision of rankings; 1: all that belongs stands first",
+    "dcor": "the distance correlation with the features; dcor_chance: none, 1: one follows from the other",
+    "dcor_chance": "the distance correlation of the features with shuffled, so independent, values",
+    "hsic": "the dependence on the features by kernels; hsic_chance: none, higher: more",
+    "hsic_chance": "the dependence by kernels of the features on shuffled, so independent, values",
+    "worst_group": "the fraction named right in the group with the least; higher is better",
+    "worst_subgroup": "the fraction named right in the class of a group with the least; higher is better",
+    "demographic_parity": "the largest difference between groups in how often a class is named; 0 is best",
+    "equalized_odds": "the same among the samples of one class, which may be named wrong; 0 is best",
+    "equal_opportunity": "the largest difference between groups in the part of a class found; 0 is best",
+    "accuracy": "the fraction of samples whose cluster, found without labels, is matched to their class",
+    "nmi": "the information that clusters and classes share, over the mean of their entropies; 1: all",
+    "ari": "the agreement of clusters and classes in pairs of samples; 0: as by chance, 1: complete",
+}
+"""What further measures say, by the last part of their names."""
+
+RECALL = "the fraction of samples with one of their class among the so many most similar others"
+
+
 def meaning(metric: str) -> str:
     """What a metric says, for somebody who has not seen it; empty if it is not known here."""
     column, (probe, _, measure) = probed(metric), metric.rpartition("/")
@@ -112,7 +133,7 @@ def meaning(metric: str) -> str:
         return f"the share of the variance of {column} that a linear regression explains; 1: all, 0: none"
     if measure in ("mse", "mse255"):
         return f"the mean squared error of that regression of {probe}; higher: less is read"
-    return ""
+    return MEASURES.get(measure, "") or (RECALL if measure.startswith("recall_at_") else "")
 
 
 def answers(configurations: Sequence[Configuration], chance: float | None = None) -> list[Answer]:
