@@ -17,6 +17,7 @@ from ccl_plugins.cli import (
     doctor,
     evaluate,
     export,
+    figures,
     info,
     information,
     list,
@@ -29,7 +30,20 @@ from ccl_plugins.cli.commands import Mistake, message
 from ccl_plugins.files.messages import is_first_by_launcher, one_line_warnings
 from ccl_plugins.kinds import registry
 
-COMMANDS = (list, info, doctor, train, evaluate, report, sweep, check, export, information, new)
+COMMANDS = (
+    list,
+    info,
+    doctor,
+    train,
+    evaluate,
+    figures,
+    report,
+    sweep,
+    check,
+    export,
+    information,
+    new,
+)
 """The modules of the commands, in the order of the help."""
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.runs.figures.samples import DoesNotApply, same_data
-from ccl_plugins.runs.figures.style import FAINT, MARKERS, RUNS, TEXT, figure, styled
+from ccl_plugins.runs.figures.style import FAINT, MARKERS, RUNS, TEXT, figure, short, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -304,7 +304,7 @@ def _draw_column(
     images: _Images,
     names: bool,
 ) -> None:
-    panels[0][0].set_title(title, loc="left")
+    panels[0][0].set_title(short(title, 40), loc="left")
     for panel in itertools.chain(*panels):
         panel.set_xticks([])
         panel.set_yticks([])
@@ -343,7 +343,7 @@ def _draw_ranks(panel: Any, found: Mapping[str, Weights]) -> None:
         found.items(), itertools.cycle(RUNS), itertools.cycle(MARKERS), strict=False
     ):
         shares = [100 * share for share, _ in each.negatives if share > 0]
-        panel.plot(range(1, len(shares) + 1), shares, color=color, label=title)
+        panel.plot(range(1, len(shares) + 1), shares, color=color, label=short(title))
         panel.plot([1], shares[:1], color=color, marker=marker, ms=5)
     if most:
         panel.axhline(100 / most, color=FAINT, lw=0.8, ls=":")
@@ -351,6 +351,7 @@ def _draw_ranks(panel: Any, found: Mapping[str, Weights]) -> None:
             "equal weights", (most, 100 / most), ha="right", va="bottom", fontsize=7, color=TEXT
         )
     panel.set_yscale("log")
+    panel.yaxis.set_major_formatter("{x:g}")
     panel.set_ylim(bottom=max(panel.get_ylim()[0], 100 / max(most, 1) / 1000))
     panel.set_xlabel("negatives, in order of their weight")
     panel.set_ylabel("share of the push in %")

@@ -17,7 +17,7 @@ from ccl_plugins.runs.figures.samples import (
     known_variables,
     same_data,
 )
-from ccl_plugins.runs.figures.style import FAINT, MARKERS, RUNS, TEXT, figure, styled
+from ccl_plugins.runs.figures.style import FAINT, MARKERS, RUNS, TEXT, figure, short, styled
 from ccl_plugins.runs.results import Result, compare, configurations
 
 if TYPE_CHECKING:
@@ -80,10 +80,10 @@ def _results(runs: Mapping[str, Run]) -> dict[str, Result]:
 
 def _common(titles: Sequence[str]) -> str:
     if len(titles) == 1:
-        return titles[0]
+        return short(titles[0], 40)
     begin = os.path.commonprefix([*titles])  # noqa: RUF071 - of characters, not of folders
     begin = re.sub(r"([-_,/ ]*seed)?[-_,/ ]*$", "", begin)
-    return f"{begin or titles[0]} ({len(titles)} seeds)"
+    return f"{short(begin or titles[0], 30)} ({len(titles)} seeds)"
 
 
 def _panels(count: int, width: float, height: float) -> tuple[Figure, list[Any]]:

@@ -15,7 +15,7 @@ from ccl_plugins.runs.figures.samples import (
     some,
     variable,
 )
-from ccl_plugins.runs.figures.style import FAINT, NUMBERS, TEXT, class_colors, figure, styled
+from ccl_plugins.runs.figures.style import FAINT, NUMBERS, TEXT, class_colors, figure, short, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,7 +68,7 @@ def embedding_map(
         for panel, (title, place) in zip(row, points.items(), strict=True):
             marks = _scatter(panel, place, each, drawn, many)
             _without_ticks(panel)
-            panel.set_title(f"{title}: by {each.name}")
+            panel.set_title(f"{short(title)}: by {short(each.name, 16)}")
             if marks is not None and panel is row[-1]:
                 result.colorbar(marks, ax=panel, label=_scale(each), shrink=0.8, aspect=30)
         if each.ids is not None and len(row[-1].get_legend_handles_labels()[1]) <= MOST_NAMED:

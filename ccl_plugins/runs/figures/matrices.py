@@ -23,6 +23,7 @@ from ccl_plugins.runs.figures.style import (
     TEXT,
     class_colors,
     figure,
+    short,
     styled,
 )
 
@@ -262,7 +263,7 @@ def similarity(run: Run | Mapping[str, Run], condition: str | None = None) -> Fi
         cosine = pairs_of_features(features(each, "train")[rows])
         _draw_pairs(panel, kernel, cosine, color)
         r = correlation(kernel, cosine)
-        panel.set_title(f"{title}: r = {r:.2f}".removeprefix(": "))
+        panel.set_title(f"{short(title)}: r = {r:.2f}".removeprefix(": "))
         panel.set_xlabel(f"similarity of {z.name} ({found.kernel_name})")
     panels[0].set_ylabel("cosine of features")
     return result
