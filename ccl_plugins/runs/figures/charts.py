@@ -218,12 +218,15 @@ def information_plane(runs: Mapping[str, Run]) -> Figure:
                 about = point.information
                 place = about.conditional_entropy, about.mutual
                 panel.plot(*place, marker=each.marker, color=each.color, ls="", ms=7)
+                right = place[0] > (math.log2(number) - top) / 2
                 panel.annotate(
-                    f"{point.name} ({point.values})",
+                    f"{point.name} ({point.values} values)",
                     place,
-                    xytext=(6, 5),
+                    xytext=(-7 if right else 7, -3),
                     textcoords="offset points",
                     fontsize=8,
+                    ha="right" if right else "left",
+                    va="top",
                 )
         if any(placed[t] for t, r in runs.items() if r in each.runs):
             panel.plot([], [], marker=each.marker, color=each.color, ls="", label=each.title)
