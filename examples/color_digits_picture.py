@@ -1,4 +1,4 @@
-"""Draw the pictures of the README and of docs/how-to/look-at-runs.md: InfoNCE and Fair-CCLK on colored digits.
+"""Draw the pictures of the README and of docs/how-to/look-at-runs.md, of InfoNCE and Fair-CCLK.
 
 First run `ccl train examples/color_digits_infonce.toml examples/color_digits_fair.toml`.
 """

@@ -34,7 +34,16 @@ PAGES = [
     DOCS / "reference" / "hooks.md",
 ]
 COMPARED = ["sample", "view", "anchor", "key", "own key", "queue", "draw"]
-DATA = ["split", "batch", "partner", "condition", "value type", "table", "refresh"]
+DATA = [
+    "split",
+    "validation part",
+    "batch",
+    "partner",
+    "condition",
+    "value type",
+    "table",
+    "refresh",
+]
 COMPOSED = ["kind", "component", "choice", "plug-in", "pipeline", "run", "record", "checkpoint"]
 PUBLIC = json.loads((ROOT / "tests" / "support" / "public_api.json").read_text())["names"]
 OPTIONAL = [name for name in vars(protocols) if name.startswith("Supports")] + ["StopsGradient"]

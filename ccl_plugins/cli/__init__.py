@@ -15,6 +15,7 @@ from ccl_plugins._engine import engine
 from ccl_plugins.cli import (
     check,
     doctor,
+    embed,
     evaluate,
     export,
     figures,
@@ -41,6 +42,7 @@ COMMANDS = (
     sweep,
     check,
     export,
+    embed,
     information,
     new,
 )

@@ -42,7 +42,7 @@ def of_split(split: Any) -> str:
     if isinstance(images, Tensor) and len(images) == len(split):
         return of_tensors({"images": images})
     digest = hashlib.sha256(str(len(split)).encode())
-    paths = _paths(split)
+    paths = paths_of(split)
     if paths is not None:
         for path in paths:
             found = os.stat(path)
@@ -110,7 +110,7 @@ def _of_images(split: Any, read: Callable[[list[int]], list[str]]) -> str:
             return of_tensors({"images": held if len(rows) == len(held) else held[rows]})
     digest = hashlib.sha256()
     sampled = _evenly_spaced(len(split), SAMPLED)
-    paths = _paths(split)
+    paths = paths_of(split)
     if paths is not None and os.path.isfile(paths[0]):
         digest.update(",".join(map(_size, paths)).encode())
         for i in sampled:
@@ -177,7 +177,7 @@ def _add(digest: Any, name: str, tensor: Tensor) -> None:
     digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
 
 
-def _paths(split: Any) -> list[str] | None:
+def paths_of(split: Any) -> list[str] | None:
     """The files of a split's images, or None where it does not name them."""
     paths = getattr(split, "paths", None)
     pairs = getattr(split, "samples", None)

@@ -48,8 +48,8 @@ def nearest(
     return torch.cat(rows), torch.cat(distances)
 
 
-def thumbnail(image: Any) -> str:
-    """A small picture of a sample as a data URI; empty if it is no image.
+def thumbnail(image: Any) -> tuple[bytes, str] | None:
+    """A small picture of a sample, as the bytes of a file and its media type; None if it is no image.
 
     Args:
         image: A PIL image, or a tensor or array (channels, height, width) or (height, width), uint8 or
@@ -57,15 +57,15 @@ def thumbnail(image: Any) -> str:
     """
     found = _as_pil(image)
     if found is None:
-        return ""
+        return None
     found.thumbnail((SIDE, SIDE))
     buffer = io.BytesIO()
     # Small drawings stay exact; photographs would take ten times the bytes as PNG.
     if max(found.size) <= SIDE // 2:
         found.save(buffer, "PNG", optimize=True)
-        return data_uri(buffer.getvalue(), "image/png")
+        return buffer.getvalue(), "image/png"
     found.save(buffer, "JPEG", quality=85)
-    return data_uri(buffer.getvalue(), "image/jpeg")
+    return buffer.getvalue(), "image/jpeg"
 
 
 def data_uri(content: bytes, media_type: str) -> str:

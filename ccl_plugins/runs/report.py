@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import platform
+import re
 import shlex
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -132,9 +133,15 @@ class Shown:
         self.curves = {path: _curves(run) for path, run in self.runs.items()}
         groups = configurations(self.results)
         self.groups = [
-            Configuration(label, group, [c for each in group if (c := self._loss(each.path))])
+            Configuration(
+                label,
+                group,
+                [ends["loss"] for each in group if "loss" in (ends := self._ends(each.path))],
+                [self._ends(each.path) for each in group],
+            )
             for label, group in zip(_labels(groups), groups, strict=True)
         ]
+        self.findings = [*self._findings()]
         first = self.groups[0]
         self.same_data = [each for each in self.groups if _dataset(each) == _dataset(first)]
 
@@ -155,7 +162,7 @@ class Shown:
             "made": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
             "count": f"{len(self.results)} {'run' if len(self.results) == 1 else 'runs'}",
             "dataset": summary.component(self.groups[0].record.get("dataset")),
-            "answers": summary.answers(self.same_data),
+            "answers": summary.answers(self.same_data, self._chance()),
             "warnings": [*self._warnings()],
             "sections": [
                 ("settings", "What was compared"),
@@ -176,9 +183,33 @@ class Shown:
             **self._reproduce(),
         }
 
-    def _loss(self, path: Path) -> tuple[float, float] | None:
-        points = self.curves[path].get("loss")
-        return (points[0][1], points[-1][1]) if points else None
+    def _ends(self, path: Path) -> dict[str, tuple[float, float]]:
+        """The first and the last value of each scalar of a run."""
+        scalars = self.curves[path].items()
+        return {name: (points[0][1], points[-1][1]) for name, points in scalars if points}
+
+    def _chance(self) -> float | None:
+        """The accuracy of naming the most frequent label; None where the data cannot be read."""
+        import torch
+
+        try:
+            _, test = self.runs[self.results[0].path].splits
+            labels = torch.as_tensor(test.metadata["label"])
+            return float(labels.unique(return_counts=True)[1].max()) / len(labels)
+        except UNDRAWN:  # the page says so where the pictures would be
+            return None
+
+    def _findings(self) -> Iterator[dict[str, str]]:
+        """What was found to be off while runs were trained, once for each configuration."""
+        for each in self.groups:
+            lines: dict[str, list[str]] = {}
+            for result in each.results:
+                for line in _diagnosed(self.runs[result.path].layout.diagnosis):
+                    lines.setdefault(line, []).append(str(result.seed))
+            for line, seeds in lines.items():
+                many = len(each.results) > 1
+                label = f"{each.label}, seed {', '.join(seeds)}" if many else each.label
+                yield {"label": label, "line": line}
 
     def _warnings(self) -> Iterator[str]:
         for name, reason in self.missing.items():
@@ -196,12 +227,14 @@ class Shown:
                 yield f"{each.label} is not finished: {each.results[0].state}."
             if not any(result.after for result in each.results):
                 yield f"{each.label} was not measured: ccl evaluate {each.results[0].path}"
+        if self.findings:
+            n = len(self.findings)
+            what = "something looked wrong" if n == 1 else f"{n} things looked wrong"
+            yield f"While training, {what}: see How training went."
         seeds = {len(each.results) for each in self.same_data}
         if len(self.same_data) > 1 and min(seeds) < 5:
-            yield (
-                f"{min(seeds)} {'seed is' if min(seeds) == 1 else 'seeds are'} few: a difference that luck"
-                " makes is told apart with five or more (ccl train ... --seeds 0,1,2,3,4)."
-            )
+            few = "1 seed is few" if min(seeds) == 1 else f"{min(seeds)} seeds are few"
+            yield f"{few}: five or more tell a difference from luck more surely."
 
     def _configurations(self) -> Iterator[dict[str, Any]]:
         for each in self.groups:
@@ -217,14 +250,15 @@ class Shown:
                 "conditions": ", ".join(each.conditions.values()),
                 "seeds": ", ".join(str(result.seed) for result in each.results),
                 "state": each.results[0].state,
-                "file": f"{_file_name(each.label)}.toml",
+                "file": f"{_file_name(each)}.toml",
                 "toml": text,
                 "note": note,
+                "path": name_of(each.results),
                 "paths": ", ".join(str(result.path) for result in each.results),
             }
 
     def _measured(self) -> dict[str, Any]:
-        labels = {name_of(each.results): each.label for each in self.groups}
+        labels = {str(each.results[0].path): each.label for each in self.groups}
         rows = [row for row in compare(self.results) if row["metric"] is not None]
         tests = [row["test"] for row in rows if row["test"] is not None]
         notes = []
@@ -248,14 +282,14 @@ class Shown:
                     "name": name,
                     "meaning": summary.meaning(name),
                     "rows": [
-                        _cells(row, labels[row["run"]]) for row in rows if row["metric"] == name
+                        _cells(row, labels[row["runs"][0]]) for row in rows if row["metric"] == name
                     ],
                 }
                 for name in dict.fromkeys(row["metric"] for row in rows)
             ],
-            "tested": labels[tests[0]["against"]] if tests else "",
+            "tested": self.groups[0].label if tests else "",
             "test_notes": notes,
-            "bars": self._draw("bars", "Metrics", "One panel for each metric.", self._titled())
+            "bars": self._draw("bars", "Metrics", "The same numbers as bars.", self._titled())
             if rows
             else None,
         }
@@ -274,7 +308,7 @@ class Shown:
             for label, run in self._titled().items()
         ]
         caption = (
-            "One point per run: across, how well a probe reads the label; up, how well one reads Z."
+            "One point per run: across, how well a probe reads Z; up, how well one reads the label."
         )
         return {
             "leaks": self._draw("kept_and_leaked", "Kept and leaked", caption, self._titled()),
@@ -299,7 +333,8 @@ class Shown:
         return {
             "curves": self._draw("curves", "Curves", caption, titled),
             "losses": rows,
-            "findings": None,
+            "findings": self.findings,
+            "checked": all(run.layout.diagnosis.is_file() for run in self.runs.values()),
         }
 
     def _pictures(self) -> dict[str, Any]:
@@ -343,8 +378,8 @@ class Shown:
                 ),
             ]
         return {
-            "pictures": [each for each in pictures if each["src"]]
-            + [each for each in pictures if not each["src"]],
+            "pictures": [each for each in pictures if each["src"]],
+            "undrawn": [each for each in pictures if not each["src"]],
             "unpictured": ", ".join(each.label for each in self.same_data[PICTURED:]),
         }
 
@@ -389,7 +424,7 @@ class Shown:
         names = [f'"{name}=={version}"' for name, version in plugins.items() if name != "local"]
         lines, folders = [], []
         for each in self.groups:
-            stem = _file_name(each.label)
+            stem = _file_name(each)
             seeds = [str(result.seed) for result in each.results]
             many = len(seeds) > 1
             lines.append(f"ccl train {stem}.toml" + (f" --seeds {','.join(seeds)}" if many else ""))
@@ -402,21 +437,42 @@ class Shown:
 
 
 def _labels(groups: Sequence[Sequence[Result]]) -> list[str]:
-    """A short name for each configuration: the end of its path, or all of it where two are the same."""
-    paths = [name_of(group) for group in groups]
-    names = [_stem(Path(path).name) for path in paths]
-    return [
-        name if names.count(name) == 1 else path for name, path in zip(names, paths, strict=True)
-    ]
+    """A short name for each configuration.
+
+    That is what its folder's name has beside that of all others or, where folders are numbers as in a
+    sweep, the settings that tell it from the others.
+    """
+    names = [_stem(Path(name_of(group)).name) for group in groups]
+    spoken = all(any(map(str.isalpha, name)) for name in names)
+    if len({*names}) == len(names) and spoken:
+        words = [re.findall(r"[^_-]+[_-]*", name) for name in names]
+        same = 0
+        while len(names) > 1 and all(len(each) > same + 1 for each in words):
+            if len({each[same] for each in words}) > 1:
+                break
+            same += 1
+        return ["".join(each[same:]) for each in words]
+    labels = [""] * len(groups)
+    for row in differing([group[0].record for group in groups]):
+        key = row["setting"].removesuffix(".use").rpartition(".")[2]
+        for i, value in enumerate(row["values"]):
+            if value is not None:
+                labels[i] = f"{labels[i]}, {key} {value}".removeprefix(", ")
+        if len({*labels}) == len(labels):
+            return labels
+    return [", ".join(str(each.path) for each in group) for group in groups]
 
 
 def _stem(name: str) -> str:
+    """The name of a configuration's folders without the seeds: ``fair`` of ``fair-seed-*``."""
     stem = name.removesuffix("*")
     return stem.removesuffix("-").removesuffix("-seed") or name if stem != name else name
 
 
-def _file_name(label: str) -> str:
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in label)
+def _file_name(each: Configuration) -> str:
+    """A name for a configuration's file, from that of its folders."""
+    stem = _stem(Path(name_of(each.results)).name)
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in stem)
     return kept.strip("-") or "run"
 
 
@@ -458,12 +514,24 @@ def _curves(run: Run) -> Curves:
         return {}
 
 
+def _diagnosed(file: Path) -> list[str]:
+    """The lines of a run's findings, with the step at which each was seen first."""
+    if not file.is_file():
+        return []
+    try:
+        found = json.loads(file.read_text("utf-8"))
+        return [f"{each['line']} (step {each['step']})" for each in found]
+    except (ValueError, TypeError, KeyError):
+        return [f"{file} is damaged: what was found while training is not known"]
+
+
 def _cells(row: Mapping[str, Any], label: str) -> dict[str, Any]:
     """The cells of a row of the table of metrics."""
     test = row["test"]
     difference = p = ""
     if test is not None and test["difference"] is not None:
-        difference = f"{test['difference']:+.3g}"
+        sign = "+" if test["difference"] > 0 else ""
+        difference = sign + spread(test["difference"], test["deviation"])
         p = f"{test['p']:.2g}" if test["p"] is not None else test["note"]
     return {
         "label": label,
@@ -505,7 +573,7 @@ def _neighbors(runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
         yield {
             "index": row,
             "label": _word(test, labels[row]),
-            "src": thumbnail(test[row][0]),
+            "src": _picture(test[row][0]),
             "rows": [
                 {
                     "label": name,
@@ -514,7 +582,7 @@ def _neighbors(runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
                             "index": i,
                             "label": _word(train, known[i]),
                             "same": bool(known[i] == labels[row]),
-                            "src": pictures.setdefault(i, thumbnail(train[i][0])),
+                            "src": pictures.setdefault(i, _picture(train[i][0])),
                         }
                         for i in each[place].tolist()
                     ],
@@ -522,6 +590,11 @@ def _neighbors(runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
                 for name, each in found.items()
             ],
         }
+
+
+def _picture(image: Any) -> str:
+    found = thumbnail(image)
+    return data_uri(*found) if found else ""
 
 
 def _queries(labels: Any) -> list[int]:

@@ -106,7 +106,7 @@ class Boxes:
                 np.concatenate([old.take(small), new.take(some)])
                 for old, new in ((anchor, of), (level, inner), (box, child), (mass, child_mass))
             )
-            limit = share * np.bincount(anchor, mass, len(anchors))
+            limit = share * np.bincount(anchor, mass)
             is_large = (mass > limit.take(anchor)) & (level > 0)
         # Small integers are sorted several times as fast.
         order = anchor.astype(np.min_scalar_type(len(anchors))).argsort(kind="stable")

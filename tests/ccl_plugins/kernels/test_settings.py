@@ -236,3 +236,11 @@ def test_what_kernels_declare_does_not_change_unnoticed(name):
 def test_where_all_values_are_equal_the_median_is_1(build):
     a, b = values(3), torch.ones(4, 3, dtype=torch.float64)
     torch.testing.assert_close(build("median")(a, b), build(1.0)(a, b))
+
+
+@pytest.mark.parametrize("coef0", [0.0, 0.7])
+def test_a_polynomial_of_degree_1_has_the_values_as_its_features(coef0):
+    z, kernel = values(5), Polynomial(1, coef0, 2.0)
+    assert kernel.features(z).shape[1] == kernel.rank(z) == 3 + (coef0 > 0)
+    torch.testing.assert_close(kernel.features(z)[:, :3], z / 2**0.5)
+    torch.testing.assert_close(kernel.features(z) @ kernel.features(z).T, kernel(z, z))

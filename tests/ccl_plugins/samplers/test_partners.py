@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from support.sampled import assert_in_proportion
+from support.sampled import assert_distributed, assert_in_proportion
 
 import ccl_plugins as ccl
 from ccl_plugins.kernels import RBF, Delta, Laplacian, Product, Sum
@@ -159,3 +159,44 @@ def test_the_nearest_on_a_line_are_those_of_all_distances(own, k):
     if k <= 7:
         pairs = torch.stack([anchors, drawn], 1).unique(dim=0)
         assert len(pairs) == 100 * k
+
+
+class Counting:
+    """Reads class ids as numbers."""
+
+    positive_definite = True
+
+    def __call__(self, a, b):
+        return (1.0 + a)[:, None] * (1.0 + b)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_class_ids_that_a_kernel_reads_as_numbers_are_compared_one_by_one(own):
+    ids, kernel = torch.tensor([0, 3, 3, 1, 2, 0, 1]), Counting()
+    partners = by_kernel(ids, own, kernel)
+    assert isinstance(partners, ByKernel)
+    weights = kernel(ids, ids)
+    weights = weights.fill_diagonal_(0) if not own else weights
+    assert_in_proportion(partners, weights, [0, 1, 4], repeats=1000)
+
+
+def test_a_kernel_of_a_hierarchy_is_refused():
+    partners = by_kernel(torch.tensor([[0, 1], [0, 2]]), True, RBF(1.0))
+    with pytest.raises(TypeError, match="give one column of a hierarchy"):
+        partners.draw(torch.arange(2), np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_of_many_candidates_each_is_accepted_in_proportion_to_an_unbounded_kernel(own):
+    ids = torch.arange(2000) % 4
+    partners = ByKernel(ids, own, Counting())
+    anchors = torch.arange(3000) % 2000
+    drawn = partners.draw(anchors, np.random.default_rng(0))
+    assert_distributed(ids[drawn].bincount(minlength=4), [300, 600, 900, 1200])
+    assert own or not bool((drawn == anchors).any())
+
+
+def test_of_two_samples_at_equal_distance_on_a_line_the_first_in_order_is_nearer():
+    partners = NearestOnLine(torch.tensor([2.0, 0.0, 1.0]), False, 1)
+    drawn = partners.draw(torch.full((9,), 2), np.random.default_rng(0))
+    assert drawn.tolist() == [1] * 9
