@@ -6,6 +6,7 @@ import argparse
 import time
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,20 +115,16 @@ def _drawings(
 
     first = [each.runs[0] for each in grouped(runs)][:PICTURED]
     pictured = {title: run for title, run in runs.items() if run in first}
-    options = {"embedding_map": {"method": projection}}
+    options: dict[str, dict[str, Any]] = {"embedding_map": {"method": projection}}
     for name in only:
-        draw = getattr(figures, name)
         if name == "kernel_matrix":
             for title, run in pictured.items():
                 file = name if len(pictured) == 1 else f"{name}-{title.replace('/', '_')}"
-                yield file, lambda run=run: figures.kernel_matrix(run)
-        else:
-            beside = name in ("anchor", "embedding_map", "similarity")
-            given = pictured if beside else runs
-            yield (
-                name,
-                lambda draw=draw, given=given, name=name: draw(given, **options.get(name, {})),
-            )
+                yield file, partial(figures.kernel_matrix, run)
+            continue
+        beside = name in ("anchor", "embedding_map", "similarity")
+        draw: Callable[..., Any] = getattr(figures, name)
+        yield name, partial(draw, pictured if beside else runs, **options.get(name, {}))
 
 
 COMMAND = Command(
