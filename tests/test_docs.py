@@ -30,6 +30,7 @@ PAGES = [
     DOCS / "tutorial" / "first-pipeline.md",
     DOCS / "how-to" / "choose-a-method.md",
     DOCS / "how-to" / "watch-a-run.md",
+    DOCS / "how-to" / "look-at-runs.md",
     DOCS / "how-to" / "measure.md",
     *sorted((DOCS / "how-to").glob("write-*.md")),
     DOCS / "reference" / "hooks.md",

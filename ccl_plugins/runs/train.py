@@ -262,7 +262,9 @@ def train(
                 if prepared.logger is True:
                     log(layout.folder, metrics, step=0)
                 for logger in prepared.logger if isinstance(prepared.logger, list) else ():
-                    logger.log_metrics({f"evaluation/{k}": v for k, v in metrics.items()}, step=0)
+                    logger.log_metrics(
+                        {f"evaluation/{k}": float(v) for k, v in metrics.items()}, step=0
+                    )
                 before(metrics)
         costs = Costs()
         watching = [costs, *([Monitors(pipeline.monitor, costs)] if pipeline.monitor else [])]
