@@ -35,6 +35,7 @@ PAGES = [
 COMPARED = ["sample", "view", "anchor", "key", "own key", "queue", "draw"]
 DATA = ["split", "batch", "partner", "condition", "value type", "table", "refresh"]
 COMPOSED = ["kind", "component", "choice", "plug-in", "pipeline", "run", "record", "checkpoint"]
+COMPOSED += ["logger", "finding"]
 PUBLIC = json.loads((ROOT / "tests" / "support" / "public_api.json").read_text())["names"]
 OPTIONAL = [name for name in vars(protocols) if name.startswith("Supports")] + ["StopsGradient"]
 

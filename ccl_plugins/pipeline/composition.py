@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SINGLE = ("dataset", "views", "backbone", "method", "objective", "sampler")
 """The kinds of which a pipeline has exactly one."""
 
-TABLES = (*SINGLE, "condition", "conditions", "evaluate", "fit")
+TABLES = (*SINGLE, "condition", "conditions", "evaluate", "fit", "loggers")
 """The tables of a configuration."""
 
 SCHEMA = 1
@@ -47,6 +47,8 @@ class Composition:
         evaluate: The measurements at the end; by default a linear probe, nearest neighbors, and a
             regression of each continuous column of the data set.
         fit: Settings of training, as the ``[fit]`` table of a configuration.
+        loggers: Where numbers go while it trains: names, or tables of options, as
+            ``["tensorboard", "csv", {"use": "wandb", "mode": "offline"}]``; by default TensorBoard.
 
     Raises:
         RegistryError: For wrong names, parameters and configurations.
@@ -66,6 +68,7 @@ class Composition:
         sampler: Any = "uniform",
         evaluate: Iterable[Any] | None = None,
         fit: Mapping[str, Any] | None = None,
+        loggers: Iterable[Any] | None = None,
     ) -> None:
         if condition is not None and conditions is not None:
             raise ValueError("give condition= or conditions={name: ...}, not both")
@@ -87,6 +90,8 @@ class Composition:
             for name, choice in (conditions or {}).items()
         }
         self.settings = requirements.fit_settings(fit or {})
+        self.loggers = requirements.chosen_loggers(loggers)
+        """The chosen loggers, each a table with ``use``."""
         cache: dict[Any, Any] = {}
         self.dataset = self.choices["dataset"].build(cache=cache)
         self.evaluates_by_default = evaluate is None
@@ -178,6 +183,7 @@ class Composition:
             "conditions": {name: choice.record() for name, choice in self.conditions.items()},
             "evaluate": [choice.record() for choice in self.evaluators],
             "fit": self.settings.to_dict(),
+            "loggers": copy.deepcopy(self.loggers),
             "plugins": plugins_of(self.all_choices),
         }
 

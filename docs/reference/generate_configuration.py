@@ -42,6 +42,7 @@ WRITTEN = {
     "conditions": "a table of components, by name",
     "evaluate": 'a list of components: `["linear", "knn"]`, or `[[evaluate]]` tables',
     "fit": "a table",
+    "loggers": "a list of [loggers](../how-to/log-elsewhere.md), by name or as tables of options",
 }
 RANGES = {
     "workers": "0 or more",
