@@ -28,12 +28,22 @@ PAGES = [
     ROOT / "README.md",
     DOCS / "tutorial" / "first-pipeline.md",
     DOCS / "how-to" / "choose-a-method.md",
+    DOCS / "how-to" / "look-at-runs.md",
     DOCS / "how-to" / "measure.md",
     *sorted((DOCS / "how-to").glob("write-*.md")),
     DOCS / "reference" / "hooks.md",
 ]
 COMPARED = ["sample", "view", "anchor", "key", "own key", "queue", "draw"]
-DATA = ["split", "batch", "partner", "condition", "value type", "table", "refresh"]
+DATA = [
+    "split",
+    "validation part",
+    "batch",
+    "partner",
+    "condition",
+    "value type",
+    "table",
+    "refresh",
+]
 COMPOSED = ["kind", "component", "choice", "plug-in", "pipeline", "run", "record", "checkpoint"]
 COMPOSED += ["logger", "finding"]
 PUBLIC = json.loads((ROOT / "tests" / "support" / "public_api.json").read_text())["names"]

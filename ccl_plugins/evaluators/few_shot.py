@@ -15,9 +15,9 @@ from ccl_plugins.protocols import Frozen, ValueType
 class FewShot:
     """Accuracy of a linear classifier on frozen features, fitted to a few training samples.
 
-    Gives ``"few_shot-5/top1"``, the fraction of test samples whose class it predicts, as the mean over
-    several draws of five training samples per class; ``"few_shot-0.01/top1"`` for 1 % of them, and
-    ``"few_shot-5-<column>/top1"`` for another column.  The draws depend on the classes and the seed
+    Gives ``"few_shot_5/top1"``, the fraction of test samples whose class it predicts, as the mean over
+    several draws of five training samples per class; ``"few_shot_0.01/top1"`` for 1 % of them, and
+    ``"few_shot_5-<column>/top1"`` for another column.  The draws depend on the classes and the seed
     alone, so that runs on a data set have the same.
 
     Split: fitted to samples drawn from the training split, measured on the whole test split.  Selection:
@@ -66,7 +66,7 @@ class FewShot:
         return {self.column: ("categorical",)}
 
     def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
-        """``{"few_shot-5/top1": fraction}``."""
+        """``{"few_shot_5/top1": fraction}``."""
         x, known = with_classes(train, self.column)
         x_test, ids = with_classes(test, self.column)
         generator = torch.Generator().manual_seed(self.seed)
@@ -75,7 +75,7 @@ class FewShot:
             rows = drawn(known, self.samples, generator)
             fit = fit_probe(x[rows], known[rows], self.reg, self.max_iter, self.column)
             right += fit.predict(x_test) == ids
-        name = named(f"few_shot-{self.samples:g}", self.column)
+        name = named(f"few_shot_{self.samples:g}", self.column)
         return {f"{name}/top1": mean(right / self.draws)}
 
 

@@ -18,7 +18,7 @@ class FineTune:
 
     A copy of the network with a linear classifier is trained by SGD with Nesterov momentum 0.9; the run's
     own weights never change.  Gives ``"fine_tune/top1"``, the fraction of test samples whose class it
-    predicts after the last epoch; with ``samples``, ``"fine_tune-0.01/top1"``, and for another column
+    predicts after the last epoch; with ``samples``, ``"fine_tune_0.01/top1"``, and for another column
     ``"fine_tune-<column>/top1"``.  The paper trains on random crops, this evaluator on images as they
     are.  It costs a training on the labels, in every measurement, the one before training included.
 
@@ -92,7 +92,7 @@ class FineTune:
         with torch.no_grad():
             pieces = list(test_rows.split(512))
             logits = [model(x.to(device)).cpu() for x in test_images.batches(pieces)]
-        name = "fine_tune" if self.samples is None else f"fine_tune-{self.samples:g}"
+        name = "fine_tune" if self.samples is None else f"fine_tune_{self.samples:g}"
         return top1(name, self.column, classes[torch.cat(logits).argmax(dim=1)], known)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,15 +97,21 @@ def log(folder: Path, metrics: Mapping[str, float], step: int) -> None:
 
     They take the place of those that were measured before at this step.
     """
-    from torch.utils.tensorboard import SummaryWriter
-
     if not metrics:
         return
-    suffix = f".evaluation-{step}"
-    earlier = set(folder.glob(f"{EVENTS}*{suffix}"))
-    with SummaryWriter(str(folder), filename_suffix=suffix) as writer:
+    with replacing_events(folder, f".evaluation-{step}") as writer:
         for name, value in metrics.items():
             writer.add_scalar(f"evaluation/{name}", value, step)
+
+
+@contextmanager
+def replacing_events(folder: Path, suffix: str) -> Iterator[Any]:
+    """A writer of TensorBoard events whose file takes the place of those with the same suffix."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    earlier = set(folder.glob(f"{EVENTS}*{suffix}"))
+    with SummaryWriter(str(folder), filename_suffix=suffix) as writer:
+        yield writer
     for file in folder.glob(f"{EVENTS}*{suffix}"):
         if file in earlier:
             file.unlink()

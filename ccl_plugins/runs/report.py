@@ -133,7 +133,12 @@ class Shown:
         self.curves = {path: _curves(run) for path, run in self.runs.items()}
         groups = configurations(self.results)
         self.groups = [
-            Configuration(label, group, [c for each in group if (c := self._loss(each.path))])
+            Configuration(
+                label,
+                group,
+                [ends["loss"] for each in group if "loss" in (ends := self._ends(each.path))],
+                [self._ends(each.path) for each in group],
+            )
             for label, group in zip(_labels(groups), groups, strict=True)
         ]
         self.findings = [*self._findings()]
@@ -178,9 +183,10 @@ class Shown:
             **self._reproduce(),
         }
 
-    def _loss(self, path: Path) -> tuple[float, float] | None:
-        points = self.curves[path].get("loss")
-        return (points[0][1], points[-1][1]) if points else None
+    def _ends(self, path: Path) -> dict[str, tuple[float, float]]:
+        """The first and the last value of each scalar of a run."""
+        scalars = self.curves[path].items()
+        return {name: (points[0][1], points[-1][1]) for name, points in scalars if points}
 
     def _chance(self) -> float | None:
         """The accuracy of naming the most frequent label; None where the data cannot be read."""
@@ -252,7 +258,7 @@ class Shown:
             }
 
     def _measured(self) -> dict[str, Any]:
-        labels = {name_of(each.results): each.label for each in self.groups}
+        labels = {str(each.results[0].path): each.label for each in self.groups}
         rows = [row for row in compare(self.results) if row["metric"] is not None]
         tests = [row["test"] for row in rows if row["test"] is not None]
         notes = []
@@ -276,14 +282,14 @@ class Shown:
                     "name": name,
                     "meaning": summary.meaning(name),
                     "rows": [
-                        _cells(row, labels[row["run"]]) for row in rows if row["metric"] == name
+                        _cells(row, labels[row["runs"][0]]) for row in rows if row["metric"] == name
                     ],
                 }
                 for name in dict.fromkeys(row["metric"] for row in rows)
             ],
-            "tested": labels[tests[0]["against"]] if tests else "",
+            "tested": self.groups[0].label if tests else "",
             "test_notes": notes,
-            "bars": self._draw("bars", "Metrics", "One panel for each metric.", self._titled())
+            "bars": self._draw("bars", "Metrics", "The same numbers as bars.", self._titled())
             if rows
             else None,
         }
@@ -431,18 +437,30 @@ class Shown:
 
 
 def _labels(groups: Sequence[Sequence[Result]]) -> list[str]:
-    """A short name for each configuration: what its folder's name has beside that of all others."""
-    paths = [name_of(group) for group in groups]
-    names = [_stem(Path(path).name) for path in paths]
-    if len({*names}) < len(names):
-        return paths
-    words = [re.findall(r"[^_-]+[_-]*", name) for name in names]
-    same = 0
-    while len(names) > 1 and all(len(each) > same + 1 for each in words):
-        if len({each[same] for each in words}) > 1:
-            break
-        same += 1
-    return ["".join(each[same:]) for each in words]
+    """A short name for each configuration.
+
+    That is what its folder's name has beside that of all others or, where folders are numbers as in a
+    sweep, the settings that tell it from the others.
+    """
+    names = [_stem(Path(name_of(group)).name) for group in groups]
+    spoken = all(any(map(str.isalpha, name)) for name in names)
+    if len({*names}) == len(names) and spoken:
+        words = [re.findall(r"[^_-]+[_-]*", name) for name in names]
+        same = 0
+        while len(names) > 1 and all(len(each) > same + 1 for each in words):
+            if len({each[same] for each in words}) > 1:
+                break
+            same += 1
+        return ["".join(each[same:]) for each in words]
+    labels = [""] * len(groups)
+    for row in differing([group[0].record for group in groups]):
+        key = row["setting"].removesuffix(".use").rpartition(".")[2]
+        for i, value in enumerate(row["values"]):
+            if value is not None:
+                labels[i] = f"{labels[i]}, {key} {value}".removeprefix(", ")
+        if len({*labels}) == len(labels):
+            return labels
+    return [", ".join(str(each.path) for each in group) for group in groups]
 
 
 def _stem(name: str) -> str:

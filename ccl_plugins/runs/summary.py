@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from ccl_plugins.runs.results import ALPHA, Paired, Result, paired, spread, values_of, visible
@@ -21,11 +22,13 @@ class Configuration:
         label: A short name.
         results: What is known of each run.
         losses: The loss at the first and the last logged step, of each run that logged it.
+        monitored: For each run, what was read while it trained, at first and at last, by the scalar's name.
     """
 
     label: str
     results: Sequence[Result]
-    losses: Sequence[tuple[float, float]] = field(default=())
+    losses: Sequence[tuple[float, float]] = ()
+    monitored: Sequence[Mapping[str, tuple[float, float]]] = ()
 
     @property
     def record(self) -> Mapping[str, Any]:
@@ -84,12 +87,12 @@ def component(recorded: Any) -> str:
 def probed(metric: str) -> str:
     """The column that a metric of a probe tells about; empty for other metrics.
 
-    ``"linear/top1"`` tells about the label, ``"linear-color/top1"`` and ``"color/r2"`` about the color.
+    ``"linear/top1"`` and ``"few_shot-0.01/top1"`` tell about the label, ``"linear-color/top1"`` and
+    ``"color/r2"`` about the color.
     """
     probe, _, measure = metric.rpartition("/")
-    if measure == "top1":
-        return probe.partition("-")[2] or "label"
-    return probe.partition("-")[2] or probe if measure == "r2" else ""
+    column = re.sub(r"^[\d.]+(-|$)", "", probe.partition("-")[2])  # a number is a parameter
+    return (column or "label") if measure == "top1" else probe if measure == "r2" else ""
 
 
 def metric_of(column: str, names: Iterable[str]) -> str:
@@ -99,20 +102,32 @@ def metric_of(column: str, names: Iterable[str]) -> str:
     return next(iter([*linear, *found]), "")
 
 
+MEANINGS = {
+    "top1": "the fraction of test samples whose {of} is named right; higher: more is read",
+    "balanced": "the same, each class of {of} with the same weight",
+    "r2": "the share of the variance of {of} that a linear regression explains; 1: all, 0: none",
+    "mse": "the mean squared error of a linear regression of {of}; higher: less is read",
+    "mse255": "the same, for colors from 0 to 255",
+    "dcor": "distance correlation of the features and {of}; 1: the same, beside dcor_chance: independent",
+    "dcor_chance": "distance correlation of values that are independent",
+    "hsic": "dependence of the features and {of}, beside hsic_chance",
+    "hsic_chance": "the same of values that are independent",
+    "demographic_parity": "how far predictions differ between groups of {of}; 0 is best",
+    "equalized_odds": "how far the errors of a classifier differ between groups of {of}; 0 is best",
+    "equal_opportunity": "how far its hits differ between groups of {of}; 0 is best",
+    "worst_group": "the accuracy in the group of {of} where it is lowest",
+    "accuracy": "the fraction of samples in the right one of the clusters",
+    "nmi": "what clusters and classes say of each other; 1: all, 0: nothing",
+    "ari": "how well clusters and classes agree; 1: fully, 0: as by chance",
+}
+"""What a measure says, to somebody who has not seen it."""
+
+
 def meaning(metric: str) -> str:
     """What a metric says, for somebody who has not seen it; empty if it is not known here."""
-    column, (probe, _, measure) = probed(metric), metric.rpartition("/")
-    how = {
-        "linear": "by a linear probe",
-        "knn": "by the nearest training samples",
-    }.get(probe.partition("-")[0], "by a probe")
-    if measure == "top1":
-        return f"the fraction of test samples whose {column} is named right {how}; higher: more is read"
-    if measure == "r2":
-        return f"the share of the variance of {column} that a linear regression explains; 1: all, 0: none"
-    if measure in ("mse", "mse255"):
-        return f"the mean squared error of that regression of {probe}; higher: less is read"
-    return ""
+    probe, _, measure = metric.rpartition("/")
+    of = probed(metric) or probe.partition("-")[2] or probe
+    return MEANINGS.get(measure, "").format(of="the label" if of == "label" else of)
 
 
 def answers(configurations: Sequence[Configuration], chance: float | None = None) -> list[Answer]:
@@ -196,28 +211,26 @@ def _conditioning(configurations: Sequence[Configuration], names: Sequence[str])
         return Answer(question, "No run is conditioned", "unclear", [])
     against = plain.label if plain else "the network before training"
     sentences, verdicts, clear = [], [], True
+    change: _Change | None
     for each in conditional:
         words = []
-        for column in dict.fromkeys([*each.conditions.values(), "label"]):
+        names_of = {column: name for name, column in each.conditions.items()}
+        for column in (*names_of, *(["label"] if "label" not in names_of else [])):
             metric = metric_of(column, names)
             after = each.after(metric)
             reference = plain.after(metric) if plain else each.before(metric)
-            is_condition = column in each.conditions.values()
-            if is_condition:
+            if column in names_of:
                 words.append(f"It is conditioned on {_the(column)}.")
-            if not after or not reference:
-                if is_condition:
-                    words.append(
-                        f"No evaluator reads {column} from the features: with one, this page would say what"
-                        " is left of it."
-                    )
-                continue
-            change = _change(reference, after, each, metric)
-            words.append(
-                f"It holds {change.amount} of {_the(column)} {change.than} {against}:"
-                f" {_read_at(metric, after)}, against {_mean(reference)}{change.luck}."
-            )
-            if is_condition:
+            if after and reference:
+                change = _change(reference, after, each, metric)
+                words.append(
+                    f"It holds {change.amount} of {_the(column)} {change.than} {against}:"
+                    f" {_read_at(metric, after)}, against {_mean(reference)}{change.luck}."
+                )
+            elif column in names_of:
+                change, sentence = _watched(each, names_of[column], column)
+                words.append(sentence)
+            if column in names_of and change is not None:
                 verdicts.append(f"{each.label} holds {change.amount} of {_the(column)}")
                 clear &= change.way in ("up", "down")
         sentences.append((each.label, " ".join(words)))
@@ -225,6 +238,25 @@ def _conditioning(configurations: Sequence[Configuration], names: Sequence[str])
         return Answer(question, "Not measured", "unclear", sentences)
     verdict = "; ".join(verdicts[:3]) + ("" if clear else ": may be luck")
     return Answer(question, verdict, "good" if clear else "unclear", sentences)
+
+
+def _watched(each: Configuration, name: str, column: str) -> tuple[_Change | None, str]:
+    """What an online probe read of a condition that no evaluator reads."""
+    for probe in ("linear", "r2"):
+        scalar = f"monitor/{name}/{probe}"
+        seen = {i: run[scalar] for i, run in enumerate(each.monitored) if scalar in run}
+        if seen:
+            first, last = ({i: pair[k] for i, pair in seen.items()} for k in (0, 1))
+            change = _change(first, last, each, scalar)
+            read = {
+                "linear": "an online probe read it with accuracy",
+                "r2": "an online regression explained of its variance",
+            }[probe]
+            ends = f"{_mean(first)} at first and {_mean(last)} at the end"
+            return change, f"While it trained, {read} {ends}{change.luck}."
+    return None, (
+        f"No evaluator reads {column} from the features: with one, this page would say what is left of it."
+    )
 
 
 def _better(configurations: Sequence[Configuration], names: Sequence[str]) -> Answer:

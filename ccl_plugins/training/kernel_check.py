@@ -31,8 +31,8 @@ def check_kernel(
         ``surviving_weight`` and ``effective_neighbors``, as `describe_kernel` defines them.
 
     Raises:
-        ValueError: For a value of another shape, one that is not finite, or one that changes with the order
-            of the two samples.
+        ValueError: For a value of another shape, one that is not finite, one that changes with the order
+            of the two samples, and for a negative eigenvalue of a kernel that says it has none.
 
     Warns:
         UserWarning: If the surviving weight is near 0, and with it any kernel-weighted loss; not for
@@ -59,10 +59,23 @@ def check_kernel(
                 f" {float(found[j, i])} for {values[i].tolist()} and {values[j].tolist()} of condition"
                 f" {name!r}"
             )
+        if getattr(kernel, "positive_definite", False):
+            _refuse_negative(found.double(), type(kernel).__name__, name)
         surviving, neighbors = describe_kernel(found)
     if surviving < FAINT and values.is_floating_point():
         say_faint(findings or Findings(), step, kernel, name, surviving)
     return {"surviving_weight": surviving, "effective_neighbors": neighbors}
+
+
+def _refuse_negative(found: Tensor, kind: str, name: str) -> None:
+    """Refuse a kernel matrix with a negative eigenvalue, but for rounding."""
+    eigenvalues = torch.linalg.eigvalsh(found)
+    if eigenvalues[0] < -1e-3 * eigenvalues.abs().max():
+        raise ValueError(
+            f"the kernel {kind} says that it is positive definite, and has the eigenvalue"
+            f" {float(eigenvalues[0]):.3g} beside {float(eigenvalues[-1]):.3g} on {len(found)} samples of"
+            f" condition {name!r}: declare positive_definite = False, or take another kernel"
+        )
 
 
 def say_faint(findings: Findings, step: int, kernel: Any, name: str, surviving: float) -> None:

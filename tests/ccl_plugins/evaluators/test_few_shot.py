@@ -37,8 +37,8 @@ def test_the_accuracy_is_the_mean_over_draws():
         found.append(LinearProbe()(train.take(rows), test)["linear/top1"])
     assert len(set(found)) > 1
     metrics = FewShot(draws=3, seed=4)(train, test)
-    assert metrics == {"few_shot-5/top1": pytest.approx(sum(found) / 3)}
-    assert isinstance(metrics["few_shot-5/top1"], Estimate)
+    assert metrics == {"few_shot_5/top1": pytest.approx(sum(found) / 3)}
+    assert isinstance(metrics["few_shot_5/top1"], Estimate)
 
 
 def test_runs_on_a_data_set_have_the_same_draws(monkeypatch):
@@ -58,8 +58,8 @@ def test_runs_on_a_data_set_have_the_same_draws(monkeypatch):
 
 def test_the_samples_and_the_column_show_in_the_metric():
     train = blobs()
-    assert list(FewShot(0.1, column="digit")(train, train)) == ["few_shot-0.1-digit/top1"]
-    assert list(FewShot(3)(train, train)) == ["few_shot-3/top1"]
+    assert list(FewShot(0.1, column="digit")(train, train)) == ["few_shot_0.1-digit/top1"]
+    assert list(FewShot(3)(train, train)) == ["few_shot_3/top1"]
 
 
 def test_a_class_with_too_few_samples_is_named():

@@ -94,8 +94,8 @@ def test_few_samples_of_each_class_are_used(network, monkeypatch):
     monkeypatch.setattr(
         plan, lambda self, model, optimizer, read, index, g: sizes.append(len(index))
     )
-    assert list(FineTune(samples=5)(train, train)) == ["fine_tune-5/top1"]
-    assert list(FineTune(samples=0.1, column="digit")(train, train)) == ["fine_tune-0.1-digit/top1"]
+    assert list(FineTune(samples=5)(train, train)) == ["fine_tune_5/top1"]
+    assert list(FineTune(samples=0.1, column="digit")(train, train)) == ["fine_tune_0.1-digit/top1"]
     assert sizes[0] == 10
     assert 19 <= sizes[1] <= 21
 

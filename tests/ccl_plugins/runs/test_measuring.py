@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import warnings
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from support.small_pipeline import TOML
 from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_data
 from support.vector_pipeline import ROWS, make_pipeline
@@ -103,7 +105,7 @@ def test_a_validation_measures_a_part_of_train_that_evaluators_were_not_fitted_t
 def test_a_run_is_measured_by_other_evaluators_without_a_trace(run):
     files = {path: path.read_bytes() for path in run.path.iterdir() if path.is_file()}
     assert run.measure(ccl.evaluator("few_shot", samples=2), "knn").keys() == {
-        "few_shot-2/top1",
+        "few_shot_2/top1",
         "knn/top1",
     }
     assert run.measure(Halves(), validate=True)["size/test"] == 4
@@ -177,6 +179,28 @@ def test_the_table_of_a_single_run_shows_its_intervals(in_a_folder_with_data, ca
     assert main(["evaluate", "runs/x", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert row["interval"] == [low, high]
+
+
+def test_a_constant_column_is_told_in_a_line_and_the_table_has_the_rest(
+    in_a_folder_with_data, capsys
+):
+    n, constant = 8, {"age": torch.full((8,), 0.5), "label": torch.arange(8) % 2}
+    save_file({"features": torch.randn(n, 4), **constant}, "test.safetensors")
+    probes = '["knn", {use = "regression", column = "age"}]'
+    Path("x.toml").write_text(TOML.replace('["knn"]', probes))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("default")  # as outside tests
+        assert main(["train", "x.toml", "--quiet"]) == 0
+    shown = capsys.readouterr()
+    assert "knn/top1" in shown.out
+    assert "age" not in shown.out
+    lines = [str(each.message) for each in found if "age" in str(each.message)]
+    assert len(lines) == 2, "before and after training"
+    for line in lines:
+        assert (
+            "left out: column 'age' has the same value, 0.5, in all of 8 measured samples" in line
+        )
+    assert json.loads(Path("runs/x/metrics.json").read_text()).keys() == {"knn/top1"}
 
 
 def test_an_estimate_is_a_float_with_an_interval():

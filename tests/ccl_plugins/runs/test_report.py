@@ -149,6 +149,28 @@ def test_the_configurations_in_the_report_are_those_of_the_runs(page, runs):
         assert ccl.Pipeline.from_dict(tomllib.loads(text)).to_dict() == run.pipeline.to_dict()
 
 
+def test_folders_that_are_numbers_are_named_by_their_settings():
+    def record(seed, scale, name):
+        objective = {"use": f"objective:ccl-plugins/{name}", "kernel": {"scale": scale}}
+        return {"objective": objective, "fit": {"seed": seed}}
+
+    grid = [(scale, name) for scale in (0.05, 0.1) for name in ("infonce", "fair")]
+    groups = [
+        [Result(Path(f"cells/{i}{seed}"), record=record(seed, *cell)) for seed in (0, 1)]
+        for i, cell in enumerate(grid)
+    ]
+    assert module._labels(groups) == [
+        "objective infonce, scale 0.05",
+        "objective fair, scale 0.05",
+        "objective infonce, scale 0.1",
+        "objective fair, scale 0.1",
+    ]
+    by_scale = [groups[0], groups[2]]
+    assert module._labels(by_scale) == ["scale 0.05", "scale 0.1"]
+    assert module._labels([[Result(Path("a/x_b"))], [Result(Path("a/x_c"))]]) == ["b", "c"]
+    assert module._labels([[Result(Path("a/x"))], [Result(Path("b/x"))]]) == ["a/x", "b/x"]
+
+
 def test_a_record_is_a_toml_file_of_the_same_pipeline(tmp_path):
     odd = {
         "dataset": 'a "quoted" \\ name\n\x7f é',
@@ -287,7 +309,7 @@ def test_a_report_of_twenty_runs_stays_small(folder, tmp_path):
     assert "left out, to keep this file small: 06, " in text
 
 
-def configuration(label, seeds, *, color=None, conditions=None):
+def configuration(label, seeds, *, color=None, conditions=None, **options):
     def each(seed, before, after):
         record = {"fit": {"seed": seed}, "conditions": conditions or {}}
         times = [{"linear/top1": value} for value in (before, after)]
@@ -297,7 +319,7 @@ def configuration(label, seeds, *, color=None, conditions=None):
         return Result(Path(f"{label}-{seed}"), times[0], times[1], record=record)
 
     results = [each(seed, before, after) for seed, (before, after) in enumerate(seeds)]
-    return Configuration(label, results, [(5.0, 4.0)])
+    return Configuration(label, results, [(5.0, 4.0)], **options)
 
 
 COLOR = {"condition": {"use": "condition:ccl-plugins/column", "name": "color"}}
@@ -319,6 +341,19 @@ def test_the_answers_tell_learning_conditioning_and_luck():
     assert "less of color than plain" in words(conditioning)
     assert (better.tone, better.verdict) == ("good", "fair reads the label best: hardly luck")
     assert "ahead in both" in words(better)
+
+
+def test_a_condition_without_an_evaluator_is_told_by_its_monitor():
+    clusters = {"z": {"use": "condition:ccl-plugins/clusters"}}
+    seen = [{"monitor/z/linear": (0.9, 0.4 + seed / 10)} for seed in range(3)]
+    told = configuration("told", ROSE, conditions=clusters, monitored=seen)
+    _, conditioning, _ = answers([told])
+    assert "an online probe read it with accuracy 0.9 ± 0 at first and 0.50 ± 0.10" in words(
+        conditioning
+    )
+    assert conditioning.verdict == "told holds less of clusters"
+    silent = configuration("silent", ROSE, conditions=clusters)
+    assert "No evaluator reads clusters" in words(answers([silent])[1])
 
 
 def test_the_answers_do_not_call_luck_a_difference():
@@ -359,6 +394,9 @@ def test_without_metrics_the_answers_say_that_nothing_was_measured():
     [
         ("linear/top1", "label"),
         ("knn-digit/top1", "digit"),
+        ("linear-skin-tone/top1", "skin-tone"),
+        ("few_shot-0.01/top1", "label"),
+        ("few_shot-5-color/top1", "color"),
         ("color/r2", "color"),
         ("color/mse", ""),
         ("anything", ""),
@@ -406,20 +444,15 @@ def test_the_page_is_used_with_the_keyboard(browser, page):
     browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
     assert browser.js("return location.hash") == "#main"
     browser.open(page)
-    reached = []
-    for _ in range(60):
+    parts = "[...document.querySelectorAll('a[href], button, summary, [tabindex=\"0\"]')]"
+    count = browser.js(f"return {parts}.filter(e => e.checkVisibility()).length")
+    assert count > 20
+    for _ in range(count):
         browser.driver.switch_to.active_element.send_keys(Keys.TAB)
-        reached.append(browser.js(focus))
-    wanted = browser.js("return document.querySelectorAll('summary, .scroll, nav a').length")
-    visible = browser.js(
-        "return [...document.querySelectorAll('details:not([open]) .scroll')].length"
-    )
-    assert len({*range(wanted - visible)}) <= len([r for r in reached if r != "BODY"])
-    assert "scheme" in reached
-    outline = "return getComputedStyle(document.activeElement).outlineStyle"
-    browser.open(page)
-    browser.driver.switch_to.active_element.send_keys(Keys.TAB)
-    assert browser.js(outline) != "none"
+        assert browser.js("return getComputedStyle(document.activeElement).outlineStyle") != "none"
+        browser.js("document.activeElement.dataset.reached = 1")
+    left = f"return {parts}.filter(e => e.checkVisibility() && !e.dataset.reached).length"
+    assert browser.js(left) == 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -206,6 +206,23 @@ def test_a_kernel_that_changes_with_the_order_of_samples_is_named_with_its_first
         check_kernel(ordered, Table(torch.arange(5.0)), "z")
 
 
+@pytest.mark.parametrize("says_so", [True, False])
+def test_a_kernel_that_wrongly_says_that_it_is_positive_definite_is_named(says_so):
+    class Distance:
+        positive_definite = says_so
+
+        def __call__(self, a, b):
+            return (a[:, None] - b).abs()
+
+    table = Table(torch.arange(5.0))
+    if not says_so:
+        assert check_kernel(Distance(), table, "z")
+        return
+    message = r"Distance says .* eigenvalue -5\.24 beside 8\.29 on 5 samples of condition 'z'"
+    with pytest.raises(ValueError, match=message):
+        check_kernel(Distance(), table, "z")
+
+
 def test_a_kernel_of_whole_numbers_is_named():
     def same(a, b):
         return a[:, None] == b
