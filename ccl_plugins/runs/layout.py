@@ -38,6 +38,8 @@ class Layout:
         """What was measured last on a part of the training split."""
         self.before = folder / "before.json"
         """What was measured before training."""
+        self.costs = folder / "costs.json"
+        """Seconds of training, of its monitors and of evaluation."""
         self.history = folder / "history.csv"
         """The scalars over the steps, where the csv logger wrote them: columns step, name, value."""
         self.hyperparameters = folder / "hyperparameters.json"
@@ -91,7 +93,7 @@ class Layout:
     def _delete_files(self) -> None:
         exported = [folder / name for folder in self.exports.values() for name in EXPORTED]
         self.delete_measured()
-        logged = (self.history, self.hyperparameters, self.loggers, self.diagnosis)
+        logged = (self.costs, self.history, self.hyperparameters, self.loggers, self.diagnosis)
         files = (self.before, *logged, self.folder / SUMS, self.weights)
         for file in (*files, *exported):
             file.unlink(missing_ok=True)

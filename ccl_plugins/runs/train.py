@@ -21,7 +21,7 @@ from ccl_plugins.pipeline.record import check_plugins, read_json, versions_of, w
 from ccl_plugins.pipeline.requirements import check_columns, check_method
 from ccl_plugins.runs.layout import Layout
 from ccl_plugins.runs.measure import freeze, log_everywhere, measure
-from ccl_plugins.runs.metrics import write_metrics
+from ccl_plugins.runs.metrics import add_costs, write_metrics
 from ccl_plugins.runs.origin import naming
 
 if TYPE_CHECKING:
@@ -254,6 +254,8 @@ def train(
             be made.
         NotFinite: If the loss or the weights become NaN or infinite.
     """
+    from ccl_plugins.monitors.callback import Monitors
+    from ccl_plugins.monitors.costs import Costs
     from ccl_plugins.monitors.diagnosis import Diagnosis
     from ccl_plugins.monitors.hyperparameters import Hyperparameters
     from ccl_plugins.monitors.loggers import close
@@ -272,6 +274,8 @@ def train(
             log_everywhere(layout.folder, loggers, metrics, step=0)
             before(metrics)
         about = Hyperparameters(prepared.record, resumed=plan.point is not None)
+        costs = Costs()
+        watching = [costs, *([Monitors(pipeline.monitor, costs)] if pipeline.monitor else [])]
         result = fit(
             parts,
             prepared.splits[0],
@@ -282,11 +286,13 @@ def train(
             checkpoints=layout.checkpoints,
             weights=layout.weights,
             resume=plan.point,
-            callbacks=[about, *prepared.callbacks, Diagnosis(layout.diagnosis)],
+            callbacks=[about, *watching, *prepared.callbacks, Diagnosis(layout.diagnosis)],
             progress=progress,
             logger=loggers or False,
         )
         close(loggers)
+        if is_first():
+            add_costs(layout.costs, costs.to_dict())
     if not result.finished:
         raise RunInterrupted(layout.folder, result.step, result.total)
 
