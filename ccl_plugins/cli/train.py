@@ -205,6 +205,7 @@ def _train(
     job: Job, plan: Plan, quiet: bool, before: Callable[[Mapping[str, float]], None]
 ) -> Result:
     """Train and evaluate one file."""
+    from ccl_plugins.runs.figures.board import show
     from ccl_plugins.runs.pipeline import Run
     from ccl_plugins.runs.results import Result
     from ccl_plugins.runs.train import is_first, prepare, train
@@ -233,7 +234,11 @@ def _train(
     if not is_first():
         return Result(job.folder)
     splits = prepared.splits if pipeline.built_evaluators else None
-    return measured(Run(job.folder, pipeline, splits), job.file)
+    run = Run(job.folder, pipeline, splits)
+    result = measured(run, job.file)
+    if splits is not None:  # else it has no features, which take time to compute
+        attempt(f"{job.folder}: the pictures for TensorBoard", show, run)
+    return result
 
 
 COMMAND = Command(

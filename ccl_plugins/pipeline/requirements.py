@@ -24,6 +24,7 @@ from ccl_plugins.protocols import (
 )
 
 if TYPE_CHECKING:
+    from ccl_plugins.monitors.settings import MonitorSettings
     from ccl_plugins.training.settings import FitSettings
 
 
@@ -278,6 +279,24 @@ def default_evaluators(dataset: Any) -> list[Any]:
     return [*probes, *({"use": "regression", "column": name} for name in continuous)]
 
 
+def monitor_settings(given: Any) -> MonitorSettings | None:
+    """The ``[monitor]`` table, checked and complete; None if nothing is measured."""
+    from dataclasses import fields
+
+    from ccl_plugins.monitors.settings import MonitorSettings
+
+    if given is False or given == "off":
+        return None
+    if given is not None and not isinstance(given, Mapping):
+        raise engine.InvalidConfig(
+            f'monitor must be a table, as {{every_epochs = 1}}, or "off", not'
+            f" {engine.represented(given)}"
+        )
+    settings = given or {}
+    engine.known_keys(settings, [field.name for field in fields(MonitorSettings)], "monitor")
+    return MonitorSettings(**settings)
+
+
 def fit_settings(settings: Mapping[str, Any]) -> FitSettings:
     """The ``[fit]`` table, checked and complete."""
     from dataclasses import fields
@@ -286,3 +305,13 @@ def fit_settings(settings: Mapping[str, Any]) -> FitSettings:
 
     engine.known_keys(settings, [field.name for field in fields(FitSettings)], "fit")
     return FitSettings(**settings)
+
+
+def chosen_loggers(given: Any) -> list[dict[str, Any]]:
+    """The ``loggers`` of a configuration, each as a table with ``use``."""
+    from ccl_plugins.monitors.loggers import read
+
+    try:
+        return read(given)
+    except (TypeError, ValueError) as error:
+        raise engine.InvalidConfig(str(error)) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import warnings
 from collections.abc import Iterable
 from functools import cached_property
@@ -21,8 +22,14 @@ from ccl_plugins.pipeline.information import plane
 from ccl_plugins.pipeline.record import check_plugins, read_json
 from ccl_plugins.pipeline.requirements import check_columns
 from ccl_plugins.runs.layout import Layout
-from ccl_plugins.runs.measure import freeze, held_out, log, measure
-from ccl_plugins.runs.metrics import read_intervals, read_metrics, write_intervals, write_metrics
+from ccl_plugins.runs.measure import freeze, held_out, log_again, measure
+from ccl_plugins.runs.metrics import (
+    add_costs,
+    read_intervals,
+    read_metrics,
+    write_intervals,
+    write_metrics,
+)
 from ccl_plugins.runs.train import check, prepare, train
 
 if TYPE_CHECKING:
@@ -60,8 +67,8 @@ class Pipeline(Composition):
             overwrite: Delete the run in the folder.
             callbacks: Lightning callbacks beside those of plug-ins; ``trainer.callback_metrics`` has
                 ``loss`` and all else that is logged.
-            logger: True writes TensorBoard events into the run's folder; a Lightning logger, or a list
-                of them, logs instead; False: nothing is logged.
+            logger: True: the pipeline's ``loggers``, by default TensorBoard; a Lightning logger, or a
+                list of them, logs instead; False: nothing is logged.
             progress: Whether a progress bar is shown.
             settings: `ccl_plugins.training.FitSettings`, in place of the pipeline's own.
 
@@ -119,6 +126,8 @@ class Run:
         if not record.is_file():
             raise FileNotFoundError(f"{self.path} holds no run: it has no {record.name}")
         self.record: dict[str, Any] = read_json(record)
+        self._in_session = pipeline is not None
+        """Whether the run was trained in this session."""
         if pipeline is not None:
             self.__dict__["pipeline"] = pipeline
         if splits is not None:
@@ -299,10 +308,16 @@ class Run:
         """The metrics before training, of the untrained or pretrained backbone."""
         return read_metrics(self.layout.before)
 
+    @property
+    def costs(self) -> dict[str, float]:
+        """Seconds of training, of its monitors and of the last evaluation, and the monitors' share."""
+        return read_metrics(self.layout.costs)
+
     def evaluate(self, device: str | torch.device | None = None) -> dict[str, float]:
         """Measure the frozen features of the un-augmented data set.
 
-        The result is returned, and written to ``metrics.json``, ``intervals.json`` and TensorBoard.
+        The result is returned, and written to ``metrics.json``, ``intervals.json`` and the
+        pipeline's loggers; to those of services, such as wandb, in the session that trained the run.
 
         Args:
             device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
@@ -314,11 +329,13 @@ class Run:
             FolderInUse: If another process trains or measures the run.
         """
         with owning(self.path):
+            begin = time.perf_counter()
             metrics = self._measure(device, validate=False)
+            add_costs(self.layout.costs, {"evaluation": time.perf_counter() - begin})
             self.layout.intervals.unlink(missing_ok=True)  # never those of other metrics
             write_metrics(self.layout.metrics, metrics)
             write_intervals(self.layout.intervals, metrics)
-            log(self.path, metrics, self.progress[0])
+            log_again(self.path, self.pipeline.loggers, metrics, self.progress[0], self._in_session)
         self.__dict__["metrics"] = metrics
         self.__dict__.pop("intervals", None)
         return metrics

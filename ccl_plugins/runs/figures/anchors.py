@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.runs.figures.samples import DoesNotApply, same_data
-from ccl_plugins.runs.figures.style import FAINT, MARKERS, RUNS, TEXT, figure, styled
+from ccl_plugins.runs.figures.style import FAINT, MARKERS, RUNS, TEXT, figure, short, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,8 +37,8 @@ class Weights:
 
     Args:
         index: The anchor's index in the training split.
-        views: The anchor's image and its own keys' images, as they were augmented.
-        own: Its share of the pull, for each own key.
+        views: The views of the anchor's sample, the anchor's first.
+        own: The share of the pull of each own key, by its view.
         positives: The other samples that the anchor is pulled to, ``[(share of the pull, index)]``, those
             that weigh most first.
         negatives: Those that it is pushed from, ``[(share of the push, index)]``, likewise; samples that
@@ -47,7 +47,7 @@ class Weights:
 
     index: int
     views: list[Tensor]
-    own: list[float]
+    own: dict[int, float]
     positives: list[tuple[float, int]]
     negatives: list[tuple[float, int]]
 
@@ -123,7 +123,7 @@ def weights(run: Run, index: int | None = None) -> Weights:
     with torch.no_grad():
         _, pairs = take_step(run.parts, tables, batch)
     batched, queued = derivatives(objective, pairs, place)
-    own = [-float(each) for each in batched[:, place] if each != 0]
+    own = {view: -float(w) for view, w in zip(pairs.key_views, batched[:, place], strict=True)}
     others = batched.sum(0)
     samples = batch.index if batch.index.ndim == 1 else batch.index[:, -1]
     listed = [(float(w), int(i)) for w, i in zip(others, samples, strict=True)]
@@ -132,9 +132,10 @@ def weights(run: Run, index: int | None = None) -> Weights:
         listed += [(float(w), int(i)) for w, i in zip(queued, pairs.queue_index, strict=True)]
     listed.sort(key=lambda each: (-each[0], each[1]))
     # Exponents are clamped, so that what has no weight may have 1e-260.
-    none = 1e-12 * max(abs(w) for w, _ in [*listed, *((each, 0) for each in own)])
+    none = 1e-12 * max(abs(w) for w in [*(w for w, _ in listed), *own.values()])
     listed = [(w if abs(w) > none else 0.0, i) for w, i in listed]
-    pull = sum(-w for w, _ in listed if w < 0) + sum(own)
+    own = {view: w for view, w in own.items() if w > none}
+    pull = sum(-w for w, _ in listed if w < 0) + sum(own.values())
     push = sum(w for w, _ in listed if w > 0)
     if not pull and not push:
         raise DoesNotApply(f"{type(objective).__name__} does not compare anchors with keys")
@@ -142,7 +143,7 @@ def weights(run: Run, index: int | None = None) -> Weights:
     return Weights(
         index=int(first),
         views=[view[place] for view in batch.views],
-        own=[each / pull for each in own] if pull else [],
+        own={view: w / pull for view, w in own.items()},
         positives=[(-w / pull, i) for w, i in reversed(listed) if w < 0],
         negatives=[(w / push, i) for w, i in listed if w >= 0] if push else [],
     )
@@ -304,14 +305,14 @@ def _draw_column(
     images: _Images,
     names: bool,
 ) -> None:
-    panels[0][0].set_title(title, loc="left")
+    panels[0][0].set_title(short(title, 40), loc="left").set_in_layout(False)
     for panel in itertools.chain(*panels):
         panel.set_xticks([])
         panel.set_yticks([])
         for spine in panel.spines.values():
             spine.set_visible(False)
     shown = [("anchor", found.views[0])]
-    shown += [(f"pull {_percent(w)}", v) for w, v in zip(found.own, found.views[1:], strict=False)]
+    shown += [(f"pull {_percent(share)}", found.views[v]) for v, share in found.own.items()]
     for panel, (text, view) in zip(panels[0], shown[:SHOWN], strict=False):
         panel.imshow(as_picture(view))
         panel.set_xlabel(text, fontsize=8)
@@ -343,7 +344,7 @@ def _draw_ranks(panel: Any, found: Mapping[str, Weights]) -> None:
         found.items(), itertools.cycle(RUNS), itertools.cycle(MARKERS), strict=False
     ):
         shares = [100 * share for share, _ in each.negatives if share > 0]
-        panel.plot(range(1, len(shares) + 1), shares, color=color, label=title)
+        panel.plot(range(1, len(shares) + 1), shares, color=color, label=short(title))
         panel.plot([1], shares[:1], color=color, marker=marker, ms=5)
     if most:
         panel.axhline(100 / most, color=FAINT, lw=0.8, ls=":")
@@ -351,6 +352,7 @@ def _draw_ranks(panel: Any, found: Mapping[str, Weights]) -> None:
             "equal weights", (most, 100 / most), ha="right", va="bottom", fontsize=7, color=TEXT
         )
     panel.set_yscale("log")
+    panel.yaxis.set_major_formatter("{x:g}")
     panel.set_ylim(bottom=max(panel.get_ylim()[0], 100 / max(most, 1) / 1000))
     panel.set_xlabel("negatives, in order of their weight")
     panel.set_ylabel("share of the push in %")

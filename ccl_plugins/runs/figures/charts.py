@@ -17,7 +17,7 @@ from ccl_plugins.runs.figures.samples import (
     known_variables,
     same_data,
 )
-from ccl_plugins.runs.figures.style import FAINT, MARKERS, RUNS, TEXT, figure, styled
+from ccl_plugins.runs.figures.style import FAINT, MARKERS, RUNS, TEXT, figure, short, styled
 from ccl_plugins.runs.results import Result, compare, configurations
 
 if TYPE_CHECKING:
@@ -80,10 +80,10 @@ def _results(runs: Mapping[str, Run]) -> dict[str, Result]:
 
 def _common(titles: Sequence[str]) -> str:
     if len(titles) == 1:
-        return titles[0]
+        return short(titles[0], 40)
     begin = os.path.commonprefix([*titles])  # noqa: RUF071 - of characters, not of folders
     begin = re.sub(r"([-_,/ ]*seed)?[-_,/ ]*$", "", begin)
-    return f"{begin or titles[0]} ({len(titles)} seeds)"
+    return f"{short(begin or titles[0], 30)} ({len(titles)} seeds)"
 
 
 def _panels(count: int, width: float, height: float) -> tuple[Figure, list[Any]]:
@@ -218,12 +218,15 @@ def information_plane(runs: Mapping[str, Run]) -> Figure:
                 about = point.information
                 place = about.conditional_entropy, about.mutual
                 panel.plot(*place, marker=each.marker, color=each.color, ls="", ms=7)
+                right = place[0] > (math.log2(number) - top) / 2
                 panel.annotate(
-                    f"{point.name} ({point.values})",
+                    f"{point.name} ({point.values} values)",
                     place,
-                    xytext=(6, 5),
+                    xytext=(-7 if right else 7, -3),
                     textcoords="offset points",
                     fontsize=8,
+                    ha="right" if right else "left",
+                    va="top",
                 )
         if any(placed[t] for t, r in runs.items() if r in each.runs):
             panel.plot([], [], marker=each.marker, color=each.color, ls="", label=each.title)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from ccl_plugins.arguments import one_of
@@ -15,7 +16,7 @@ from ccl_plugins.runs.figures.samples import (
     some,
     variable,
 )
-from ccl_plugins.runs.figures.style import FAINT, NUMBERS, TEXT, class_colors, figure, styled
+from ccl_plugins.runs.figures.style import FAINT, NUMBERS, TEXT, class_colors, figure, short, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,48 +60,72 @@ def embedding_map(
     one_of("method", method, get_args(Projection))
     same_data(runs)
     split, shown = _rows(runs, [by] if isinstance(by, str) else by)
-    drawn = some(len(shown[0].values), MOST)
+    if not shown:
+        raise DoesNotApply("every sample has a class of its own: name a column to color the map by")
+    number = len(next(iter(shown[next(iter(shown))].values())).values)
+    drawn = some(number, MOST)
     points = {t: project(features(run, split)[drawn], method) for t, run in runs.items()}
     result = figure(0.4 + 3.1 * len(runs), 0.5 + 3.0 * len(shown))
     panels = result.subplots(len(shown), len(runs), squeeze=False)
     many = panels.size * len(drawn) > VECTORS
-    for row, each in zip(panels, shown, strict=True):
+    for row, variables in zip(panels, shown.values(), strict=True):
         for panel, (title, place) in zip(row, points.items(), strict=True):
+            each = variables[title]
             marks = _scatter(panel, place, each, drawn, many)
             _without_ticks(panel)
-            panel.set_title(f"{title}: by {each.name}")
+            panel.set_title(f"{short(title)}: by {short(each.name, 16)}")
             if marks is not None and panel is row[-1]:
                 result.colorbar(marks, ax=panel, label=_scale(each), shrink=0.8, aspect=30)
         if each.ids is not None and len(row[-1].get_legend_handles_labels()[1]) <= MOST_NAMED:
             row[-1].legend(loc="center left", bbox_to_anchor=(1, 0.5), handletextpad=0.1)
-    what = "all" if len(drawn) == len(shown[0].values) else f"{len(drawn)} of"
+    what = "all" if len(drawn) == number else f"{len(drawn)} of"
+    samples = "test samples" if split == "test" else "training samples"
     result.supxlabel(
-        f"{NAMES[method]} of the features of {what} {len(shown[0].values)} {split} samples",
+        f"{NAMES[method]} of the features of {what} {number} {samples}",
         fontsize=8,
         color=TEXT,
     )
     return result
 
 
-def _rows(runs: Mapping[str, Run], by: Sequence[str] | None) -> tuple[str, list[Variable]]:
-    """The split, and the variables of the rows: of the test split if all are known there."""
-    found: dict[str, tuple[Run, str]] = {}
-    for run in runs.values():
-        for shown, name in known_variables(run).items():
-            found.setdefault(shown, (run, name))
-    first = next(iter(runs.values()))
-    wanted = {
-        name: found.get(name)
-        or next(((run, name) for run in runs.values() if name in run.pipeline.conditions), None)
-        or (first, name)
-        for name in (found if by is None else by)
-    }
+def _rows(
+    runs: Mapping[str, Run], by: Sequence[str] | None
+) -> tuple[str, dict[str, dict[str, Variable]]]:
+    """The split, and for each row the variable of each run: its own, or else that of the first run.
+
+    The test split is taken if all variables are known there.
+    """
+    known = {title: known_variables(run) for title, run in runs.items()}
+    wanted = dict.fromkeys(name for names in known.values() for name in names) if by is None else by
     if not wanted:
         raise DoesNotApply("there is no label and no condition to color a map by: name a column")
     try:
-        return "test", [variable(run, name, "test") for run, name in wanted.values()]
+        return "test", _variables(runs, known, wanted, by is None, "test")
     except DoesNotApply:
-        return "train", [variable(run, name, "train") for run, name in wanted.values()]
+        return "train", _variables(runs, known, wanted, by is None, "train")
+
+
+def _variables(
+    runs: Mapping[str, Run],
+    known: Mapping[str, Mapping[str, str]],
+    wanted: Iterable[str],
+    by_default: bool,
+    split: str,
+) -> dict[str, dict[str, Variable]]:
+    rows = {}
+    for shown in wanted:
+        own = {
+            title: replace(variable(run, known[title].get(shown, shown), split), name=shown)
+            for title, run in runs.items()
+            if shown in known[title] or shown in run.pipeline.conditions
+        }
+        if not own:  # a column that is no condition
+            own = {title: variable(run, shown, split) for title, run in runs.items()}
+        first = next(iter(own.values()))
+        row = {title: own.get(title, first) for title in runs}
+        if not by_default or any(each.is_told_apart for each in row.values()):
+            rows[shown] = row
+    return rows
 
 
 def project(features: Tensor, method: Projection = "tsne") -> Tensor:

@@ -23,6 +23,7 @@ from ccl_plugins.runs.figures.style import (
     TEXT,
     class_colors,
     figure,
+    short,
     styled,
 )
 
@@ -162,18 +163,19 @@ def kernel_matrix(run: Run, condition: str | None = None) -> Figure:
         kernel = similarities(found.kernel, values, values)
     weights = operator(found, values)
     shown: list[tuple[str, Tensor, tuple[float, float] | None]] = [
-        (f"K: similarity of {z.name}\n({found.kernel_name})", kernel, None)
+        (f"K: similarity of {short(z.name)} ({found.kernel_name})", kernel, None)
     ]
     if weights is not None:
         ridge = float(found.objective.ridge)
-        title = f"W: conditional operator\n(ridge {ridge:g}, form {found.objective.form!r})"
+        form = "" if found.objective.form == "paper" else f", {found.objective.form}"
+        title = f"W: conditional operator (ridge {ridge:g}{form})"
         shown.append((title, weights, _limits(found.objective, weights)))
     result = figure(0.4 + 4.0 * len(shown), 4.3)
     panels = result.subplots(1, len(shown), squeeze=False)[0]
     for panel, (title, matrix, limits) in zip(panels, shown, strict=True):
         low, high = limits or (min(0.0, float(matrix.min())), float(matrix.max()))
         image = panel.imshow(matrix.numpy(), cmap=NUMBERS, vmin=low, vmax=high)
-        panel.set_title(title)
+        panel.set_title(title, pad=16)
         _values_beside(panel, z, rows)
         above, below = bool(matrix.max() > high), bool(matrix.min() < low)
         extend = ("neither", "max", "min", "both")[above + 2 * below]
@@ -211,8 +213,6 @@ def _values_beside(panel: Any, z: Variable, rows: Tensor) -> None:
         each.set_yticks([])
         for spine in each.spines.values():
             spine.set_visible(False)
-    panel.title.set_position((0.5, 1.0))
-    panel.set_title(panel.get_title(), pad=14)
 
 
 def value_colors(z: Variable, rows: Tensor) -> Any:
@@ -262,7 +262,7 @@ def similarity(run: Run | Mapping[str, Run], condition: str | None = None) -> Fi
         cosine = pairs_of_features(features(each, "train")[rows])
         _draw_pairs(panel, kernel, cosine, color)
         r = correlation(kernel, cosine)
-        panel.set_title(f"{title}: r = {r:.2f}".removeprefix(": "))
+        panel.set_title(f"{short(title)}: r = {r:.2f}".removeprefix(": "))
         panel.set_xlabel(f"similarity of {z.name} ({found.kernel_name})")
     panels[0].set_ylabel("cosine of features")
     return result

@@ -50,6 +50,12 @@ class Variable:
         return values.nan_to_num(0.5)
 
     @property
+    def is_told_apart(self) -> bool:
+        """Whether colors can show it: no more than half of the samples have a class of their own."""
+        ids = self.ids
+        return ids is None or 2 * len(ids.unique()) <= len(ids)
+
+    @property
     def ids(self) -> Tensor | None:
         """(N,) class ids, of a hierarchy those of its first level; None for numbers."""
         if self.value_type != "categorical":
@@ -75,14 +81,18 @@ class Variable:
 
 
 def known_variables(run: Run) -> dict[str, str]:
-    """The label and the run's conditions that can be shown, by the name in figures; the name in the run.
+    """The label and the run's conditions that have a table: the name in figures, the name in the run.
 
-    A condition that is a metadata column goes by the column's name, which other runs have too.
+    A condition that is a metadata column goes by the column's name, which other runs have too; one that is
+    called "condition", by the name of its component.
     """
     found = {"label": "label"} if "label" in run.pipeline.dataset.schema() else {}
     for name, condition in conditions_of(run).items():
         if condition.refresh != "batch":
-            found.setdefault(column_of(condition) or name, name)
+            shown = column_of(condition) or name
+            if shown == "condition":
+                shown = run.pipeline.conditions[name].spec.name
+            found.setdefault(shown, name)
     return found
 
 

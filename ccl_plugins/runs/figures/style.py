@@ -69,6 +69,8 @@ _STYLE: dict[str, Any] = {
     "legend.frameon": False,
     "image.interpolation": "nearest",
     "image.cmap": NUMBERS,
+    # A dollar sign in a folder's name is no formula.
+    "text.parse_math": False,
     "svg.hashsalt": "ccl-plugins",
     "svg.fonttype": "none",
 }
@@ -88,7 +90,11 @@ def styled(draw: Callable[P, Any]) -> Callable[P, Any]:
         }
         settings |= _STYLE
         with matplotlib.rc_context(settings):
-            return draw(*args, **kwargs)
+            result = draw(*args, **kwargs)
+            for axes in getattr(result, "axes", ()):
+                # Ticks are made when they are drawn, perhaps under other settings.
+                axes.tick_params(which="both", color=FAINT, labelcolor=TEXT)
+            return result
 
     return drawing
 
@@ -107,6 +113,12 @@ def class_colors(count: int) -> list[Any]:
     import matplotlib
 
     return [*matplotlib.colormaps[NUMBERS].resampled(count)(range(count))]
+
+
+def short(title: str, most: int = 24) -> str:
+    """A title of at most so many characters, without its middle."""
+    half = (most - 1) // 2
+    return title if len(title) <= most else f"{title[:half]}…{title[-half:]}"
 
 
 def save(figure: Figure, path: str | Path) -> tuple[Path, Path]:
@@ -153,6 +165,7 @@ def svg(figure: Figure) -> str:
     text = text[text.index("<svg") :]
     text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r' (?:x|y|d)="[^"]*"', lambda m: _rounded(m[0]), text)
+    text = re.sub(r"('DejaVu Sans'), [^;\"]*(, sans-serif)", r"\1\2", text)
     used = {*re.findall(r'(?:href="#|url\(#)([^")]+)', text)}
     return re.sub(r' id="([^"]*)"', lambda m: m[0] if m[1] in used else "", text)
 

@@ -194,7 +194,7 @@ def test_positives_of_a_condition_are_told_from_negatives():
 
 def test_shares_of_an_anchor_add_up_and_are_drawn_of_the_batch_of_training(runs):
     found = weights(runs["InfoNCE"])
-    assert sum(found.own) == pytest.approx(1)
+    assert found.own == {1: pytest.approx(1)}
     assert sum(share for share, _ in found.negatives) == pytest.approx(1)
     assert len(found.negatives) == 255
     assert found.index not in {index for _, index in found.negatives}
