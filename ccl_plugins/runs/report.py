@@ -17,7 +17,7 @@ from ccl_plugins._engine import engine
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint, versions
 from ccl_plugins.pipeline.as_toml import as_toml
-from ccl_plugins.pipeline.changes import FREE
+from ccl_plugins.pipeline.changes import FREE, FREE_TABLES
 from ccl_plugins.runs import summary
 from ccl_plugins.runs.curves import Curves, curves
 from ccl_plugins.runs.neighbors import data_uri, nearest, thumbnail
@@ -61,7 +61,9 @@ UNDRAWN = (engine.RegistryError, ValueError, LookupError, OSError, RuntimeError)
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def report(runs: Sequence[Run], out: Path, *, missing: Mapping[str, str] | None = None) -> Path:
+def report(
+    runs: Sequence[Run], out: str | Path, *, missing: Mapping[str, str] | None = None
+) -> Path:
     """Write a report of runs: what differs, what was measured, pictures, and what it means in words.
 
     The file needs nothing else and loads nothing.  Its size is bounded: small pictures of at most 6
@@ -86,6 +88,7 @@ def report(runs: Sequence[Run], out: Path, *, missing: Mapping[str, str] | None 
 
     if not runs:
         raise ValueError("a report needs a run")
+    out = Path(out).expanduser()
     missing = dict(missing or {})
     results: dict[int, Result] = {}
     with warnings.catch_warnings(record=True) as caught:
@@ -513,7 +516,7 @@ def differing(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for place in places:
         values = [each.get(place) for each in flat]
-        hidden = place in FREE or place == "fit.seed" or place.startswith(("callbacks", "schema"))
+        hidden = place in (*FREE, "fit.seed") or place.partition(".")[0] in FREE_TABLES
         if not hidden and any(value != values[0] for value in values):
             rows.append({"setting": place, "values": values})
     return rows
