@@ -19,6 +19,7 @@ from ccl_plugins import protocols
 from ccl_plugins.cli import _parser
 from ccl_plugins.hooks import Hooks
 from ccl_plugins.kinds import KINDS
+from ccl_plugins.monitors.settings import MonitorSettings
 from ccl_plugins.pipeline.composition import TABLES
 from ccl_plugins.training.settings import OPTIMIZERS, SCHEDULES, FitSettings
 
@@ -28,6 +29,7 @@ PAGES = [
     ROOT / "README.md",
     DOCS / "tutorial" / "first-pipeline.md",
     DOCS / "how-to" / "choose-a-method.md",
+    DOCS / "how-to" / "watch-a-run.md",
     DOCS / "how-to" / "look-at-runs.md",
     DOCS / "how-to" / "measure.md",
     *sorted((DOCS / "how-to").glob("write-*.md")),
@@ -44,7 +46,17 @@ DATA = [
     "table",
     "refresh",
 ]
-COMPOSED = ["kind", "component", "choice", "plug-in", "pipeline", "run", "record", "checkpoint"]
+COMPOSED = [
+    "kind",
+    "component",
+    "choice",
+    "plug-in",
+    "pipeline",
+    "run",
+    "record",
+    "monitor",
+    "checkpoint",
+]
 PUBLIC = json.loads((ROOT / "tests" / "support" / "public_api.json").read_text())["names"]
 OPTIONAL = [name for name in vars(protocols) if name.startswith("Supports")] + ["StopsGradient"]
 
@@ -141,7 +153,7 @@ def test_the_reference_is_fresh(name):
 def test_the_reference_of_the_configuration_has_every_key_with_type_default_and_range():
     page = (DOCS / "reference" / "configuration.md").read_text()
     rows = {row.split("|")[1].strip(): row for row in page.splitlines() if row.startswith("| `")}
-    settings = [field.name for field in fields(FitSettings)]
+    settings = [each.name for kind in (FitSettings, MonitorSettings) for each in fields(kind)]
     options = [key for each in (*OPTIMIZERS.values(), *SCHEDULES.values()) for key in each]
     for key in (*TABLES, *settings, *options):
         cells = [cell.strip() for cell in rows[f"`{key}`"].split("|")[1:-1]]

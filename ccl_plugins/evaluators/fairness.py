@@ -111,7 +111,7 @@ class Fairness:
                 table = tally(counts, cells, size[0] * size[1] * size[2])
                 return statistic(table.reshape(-1, *size), list(chosen))
 
-            found = estimate(len(ids), measured)
+            found = estimate(len(ids), measured, size[0] * size[1] * size[2])
             if found != found:  # NaN
                 raise UndefinedMetric(
                     f"no class of {self.target!r} has samples in two groups of {self.column!r} in the test"

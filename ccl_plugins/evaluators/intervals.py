@@ -22,7 +22,7 @@ def mean(values: Tensor) -> Estimate:
     return estimate(len(values), lambda counts: counts @ values / len(values))
 
 
-def estimate(n: int, statistic: Callable[[Tensor], Tensor]) -> Estimate:
+def estimate(n: int, statistic: Callable[[Tensor], Tensor], width: int = 1) -> Estimate:
     """A metric with its 95 % interval, by 1000 draws from a generator that is the same in every call.
 
     The interval is widened to the metric where that lies outside, as the largest of several differences
@@ -33,6 +33,8 @@ def estimate(n: int, statistic: Callable[[Tensor], Tensor]) -> Estimate:
         statistic: From (k, n) float64, how often each of k draws has each sample, to the (k,) metrics of
             the draws; NaN where a draw does not define the metric, as without a sample of some class.  A
             row of ones gives the metric itself.
+        width: The numbers that the statistic holds for a draw, if these are more than n; so many draws
+            are computed together as fit into little memory.
 
     Source:
         Efron and Tibshirani, An Introduction to the Bootstrap (1993), section 13.3: the percentile
@@ -41,7 +43,7 @@ def estimate(n: int, statistic: Callable[[Tensor], Tensor]) -> Estimate:
     value = statistic(torch.ones(1, n, dtype=torch.float64)).item()
     generator = torch.Generator().manual_seed(0)
     drawn = []
-    for first in range(0, DRAWS, part := max(1, 2**22 // n)):
+    for first in range(0, DRAWS, part := max(1, 2**20 // max(n, width))):
         rows = torch.randint(n, (min(part, DRAWS - first), n), generator=generator)
         counts = torch.zeros(rows.shape, dtype=torch.float64)
         drawn.append(statistic(counts.scatter_add_(1, rows, torch.ones_like(counts))))

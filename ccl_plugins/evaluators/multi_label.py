@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -82,9 +83,10 @@ class MultiLabel:
         ]
         scores = torch.stack([fit.logits(x_test).diff(dim=1)[:, 0] for fit in fits], dim=1)
         bits = bits[:, places]
+        precisions = average_precision(scores, bits)
         return {
             f"{self.column}/map": estimate(
-                len(bits), lambda counts: average_precision(scores, bits, counts).nanmean(dim=1)
+                len(bits), lambda counts: precisions(counts).nanmean(dim=1)
             ),
             f"{self.column}/balanced": estimate(
                 len(bits), lambda counts: _balanced(scores > 0, bits, counts).nanmean(dim=1)
@@ -96,27 +98,38 @@ def _both(bits: Tensor) -> bool:
     return bool(bits.any()) and not bool(bits.all())
 
 
-def average_precision(scores: Tensor, bits: Tensor, counts: Tensor) -> Tensor:
-    """(k, c) the average precision of c rankings in each of k draws; NaN without a positive sample.
+def average_precision(scores: Tensor, bits: Tensor) -> Callable[[Tensor], Tensor]:
+    """From (k, n), how often each of k draws has each sample, to (k, c) average precisions of c rankings.
 
-    The sum over the different scores s, from the highest, of the precision among samples with a score of
-    s or more, times the share of positive samples whose score is s.
+    Each is the sum over the different scores s, from the highest, of the precision among samples with a
+    score of s or more, times the share of positive samples whose score is s; NaN without a positive sample.
 
     Args:
         scores: (n, c).
         bits: (n, c) bool, the positive samples.
-        counts: (k, n) how often each draw has each sample.
     """
-    found = []
+    rankings = []
     for score, positive in zip(scores.T, bits.T, strict=True):
         order = score.argsort(descending=True)
-        ranked, weights = score[order], counts[:, order]
-        right = weights * positive[order]
+        ranked = score[order]
         # Samples of equal scores are retrieved together: as many as up to the last of them.
         last = torch.searchsorted(-ranked, -ranked, right=True) - 1
-        precision = right.cumsum(1)[:, last] / weights.cumsum(1)[:, last].clamp_min(1)
-        found.append((right * precision).sum(1) / right.sum(1))
-    return torch.stack(found, dim=1)
+        ties = None if last.equal(torch.arange(len(last))) else last
+        rankings.append((order, positive[order], ties))
+
+    def each(counts: Tensor) -> Tensor:
+        return torch.stack([_precision(counts, *ranking) for ranking in rankings], dim=1)
+
+    return each
+
+
+def _precision(counts: Tensor, order: Tensor, positive: Tensor, ties: Tensor | None) -> Tensor:
+    weights = counts[:, order]
+    right = weights * positive
+    precision = right.cumsum(1).div_(weights.cumsum(1).clamp_min_(1))
+    if ties is not None:
+        precision = precision[:, ties]
+    return (right * precision).sum(1) / right.sum(1)
 
 
 def _balanced(predicted: Tensor, bits: Tensor, counts: Tensor) -> Tensor:

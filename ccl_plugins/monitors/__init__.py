@@ -1,1 +1,1 @@
-"""What is looked at while a run trains: why it does not learn, and where its numbers are logged."""
+"""What is looked at while a run trains: what it learns and costs, why it does not learn, its loggers."""

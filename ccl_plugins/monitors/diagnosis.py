@@ -248,7 +248,7 @@ class Diagnosis(Callback):
             if not values.is_floating_point() or len(values) < 2:
                 continue
             with torch.no_grad():
-                surviving, _ = describe_kernel(similarities(kernel, values, values).cpu())
+                surviving = float(describe_kernel(similarities(kernel, values, values))[0])
             if surviving < FAINT:
                 say_faint(self._findings, step, kernel, name, surviving)
 

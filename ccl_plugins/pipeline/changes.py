@@ -16,6 +16,9 @@ FREE = {
 }
 """Settings that may change when a run is resumed: they do not change what is trained."""
 
+FREE_TABLES = ("callbacks", "monitor")
+"""Tables of a record that may change too: what watches a run does not change what is trained."""
+
 
 def differences(saved: Any, now: Any, place: str = "") -> Iterator[str]:
     """The places in which two records differ, as ``place: saved -> now``."""
@@ -29,7 +32,7 @@ def differences(saved: Any, now: Any, place: str = "") -> Iterator[str]:
 def other_run(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """The differences that keep a run from being resumed, as ``place: saved -> now``.
 
-    Settings in `FREE` and plug-ins that give callbacks may differ, and there may be more epochs.
+    Settings in `FREE` and what is in `FREE_TABLES` may differ, and there may be more epochs.
     """
     found = []
     for difference in differences(*(json.loads(json.dumps(record)) for record in (saved, now))):
@@ -38,6 +41,6 @@ def other_run(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
             before, _, after = values.partition(" -> ")
             if not (before.isdecimal() and after.isdecimal() and int(after) >= int(before)):
                 found.append(f"{difference} (there may be more epochs, not fewer)")
-        elif place not in FREE and not place.startswith("callbacks"):
+        elif place not in FREE and place.partition(".")[0] not in FREE_TABLES:
             found.append(difference)
     return found

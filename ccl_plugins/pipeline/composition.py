@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SINGLE = ("dataset", "views", "backbone", "method", "objective", "sampler")
 """The kinds of which a pipeline has exactly one."""
 
-TABLES = (*SINGLE, "condition", "conditions", "evaluate", "fit")
+TABLES = (*SINGLE, "condition", "conditions", "evaluate", "fit", "monitor")
 """The tables of a configuration."""
 
 SCHEMA = 1
@@ -47,6 +47,7 @@ class Composition:
         evaluate: The measurements at the end; by default a linear probe, nearest neighbors, and a
             regression of each continuous column of the data set.
         fit: Settings of training, as the ``[fit]`` table of a configuration.
+        monitor: What is measured while it trains, as the ``[monitor]`` table; ``"off"``: nothing.
 
     Raises:
         RegistryError: For wrong names, parameters and configurations.
@@ -66,6 +67,7 @@ class Composition:
         sampler: Any = "uniform",
         evaluate: Iterable[Any] | None = None,
         fit: Mapping[str, Any] | None = None,
+        monitor: Mapping[str, Any] | str | bool | None = None,
     ) -> None:
         if condition is not None and conditions is not None:
             raise ValueError("give condition= or conditions={name: ...}, not both")
@@ -87,6 +89,8 @@ class Composition:
             for name, choice in (conditions or {}).items()
         }
         self.settings = requirements.fit_settings(fit or {})
+        self.monitor = requirements.monitor_settings(monitor)
+        """What is measured while it trains; None: nothing."""
         cache: dict[Any, Any] = {}
         self.dataset = self.choices["dataset"].build(cache=cache)
         self.evaluates_by_default = evaluate is None
@@ -178,6 +182,7 @@ class Composition:
             "conditions": {name: choice.record() for name, choice in self.conditions.items()},
             "evaluate": [choice.record() for choice in self.evaluators],
             "fit": self.settings.to_dict(),
+            "monitor": self.monitor.to_dict() if self.monitor else "off",
             "plugins": plugins_of(self.all_choices),
         }
 
@@ -203,7 +208,7 @@ class Composition:
                 f" this version reads and writes {SCHEMA}"
             )
         # A record has every table; a configuration leaves out what has a default.
-        record = (*SINGLE, "conditions", "evaluate", "fit")
+        record = (*SINGLE, "conditions", "evaluate", "fit", "monitor")
         needed = record if "schema" in data else ("dataset", "backbone", "objective")
         if missing := [k for k in needed if k not in tables]:
             raise engine.InvalidConfig(f"{where}: {', '.join(map(repr, missing))} is missing")

@@ -109,16 +109,18 @@ def _put(tables: dict[str, Any], keys: tuple[str, ...], value: Any) -> None:
             return
         if isinstance(at, dict):
             at.setdefault(key, {})
-        if isinstance(at[index], str) and keys[0] != "fit":
+        if isinstance(at[index], str) and keys[0] not in ("fit", "monitor"):
             at[index] = {"use": at[index]}
         at = at[index]
 
 
 def _near(tables: Mapping[str, Any], key: str) -> list[str]:
     """The dotted keys of a configuration, and of its settings of training, that end in a key."""
+    from ccl_plugins.monitors.settings import MonitorSettings
     from ccl_plugins.training.settings import FitSettings
 
     settings = [f"fit.{field.name}" for field in fields(FitSettings)]
+    settings += [f"monitor.{field.name}" for field in fields(MonitorSettings)]
     found = [path for path in (*_paths(tables), *settings) if path.rpartition(".")[2] == key]
     return list(dict.fromkeys(found))
 

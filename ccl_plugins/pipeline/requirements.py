@@ -24,6 +24,7 @@ from ccl_plugins.protocols import (
 )
 
 if TYPE_CHECKING:
+    from ccl_plugins.monitors.settings import MonitorSettings
     from ccl_plugins.training.settings import FitSettings
 
 
@@ -276,6 +277,24 @@ def default_evaluators(dataset: Any) -> list[Any]:
     probes = ["linear", "knn"] if schema.get("label") == "categorical" else []
     continuous = [name for name, value_type in schema.items() if value_type == "continuous"]
     return [*probes, *({"use": "regression", "column": name} for name in continuous)]
+
+
+def monitor_settings(given: Any) -> MonitorSettings | None:
+    """The ``[monitor]`` table, checked and complete; None if nothing is measured."""
+    from dataclasses import fields
+
+    from ccl_plugins.monitors.settings import MonitorSettings
+
+    if given is False or given == "off":
+        return None
+    if given is not None and not isinstance(given, Mapping):
+        raise engine.InvalidConfig(
+            f'monitor must be a table, as {{every_epochs = 1}}, or "off", not'
+            f" {engine.represented(given)}"
+        )
+    settings = given or {}
+    engine.known_keys(settings, [field.name for field in fields(MonitorSettings)], "monitor")
+    return MonitorSettings(**settings)
 
 
 def fit_settings(settings: Mapping[str, Any]) -> FitSettings:

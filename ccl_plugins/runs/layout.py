@@ -38,6 +38,8 @@ class Layout:
         """What was measured last on a part of the training split."""
         self.before = folder / "before.json"
         """What was measured before training."""
+        self.costs = folder / "costs.json"
+        """Seconds of training, of its monitors and of evaluation."""
         self.history = folder / "history.csv"
         """The scalars over the steps, where the csv logger wrote them."""
         self.diagnosis = folder / "diagnosis.json"
@@ -85,8 +87,8 @@ class Layout:
     def _delete_files(self) -> None:
         exported = [folder / name for folder in self.exports.values() for name in EXPORTED]
         self.delete_measured()
-        files = (self.before, self.history, self.diagnosis, self.folder / SUMS, self.weights)
-        for file in (*files, *exported):
+        after = (self.costs, self.history, self.diagnosis)
+        for file in (self.before, *after, self.folder / SUMS, self.weights, *exported):
             file.unlink(missing_ok=True)
         self.delete_events()
         for file in self._checkpoint_files():

@@ -18,6 +18,11 @@ def write_metrics(file: Path, metrics: Mapping[str, float]) -> None:
     _write(file, {name: float(value) for name, value in metrics.items()})
 
 
+def add_costs(file: Path, seconds: Mapping[str, float]) -> None:
+    """Put seconds into the costs of a run, beside those that are there."""
+    write_metrics(file, {**read_metrics(file), **seconds})
+
+
 def write_intervals(file: Path, metrics: Mapping[str, float]) -> None:
     """Write the intervals of those metrics that have one, as `write_metrics` does."""
     estimates = {k: v for k, v in metrics.items() if isinstance(v, Estimate)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import warnings
 from collections.abc import Iterable
 from functools import cached_property
@@ -22,7 +23,13 @@ from ccl_plugins.pipeline.record import check_plugins, read_json
 from ccl_plugins.pipeline.requirements import check_columns
 from ccl_plugins.runs.layout import Layout
 from ccl_plugins.runs.measure import freeze, held_out, log, measure
-from ccl_plugins.runs.metrics import read_intervals, read_metrics, write_intervals, write_metrics
+from ccl_plugins.runs.metrics import (
+    add_costs,
+    read_intervals,
+    read_metrics,
+    write_intervals,
+    write_metrics,
+)
 from ccl_plugins.runs.train import check, prepare, train
 
 if TYPE_CHECKING:
@@ -299,6 +306,11 @@ class Run:
         """The metrics before training, of the untrained or pretrained backbone."""
         return read_metrics(self.layout.before)
 
+    @property
+    def costs(self) -> dict[str, float]:
+        """Seconds of training, of its monitors and of the last evaluation, and the monitors' share."""
+        return read_metrics(self.layout.costs)
+
     def evaluate(self, device: str | torch.device | None = None) -> dict[str, float]:
         """Measure the frozen features of the un-augmented data set.
 
@@ -314,7 +326,9 @@ class Run:
             FolderInUse: If another process trains or measures the run.
         """
         with owning(self.path):
+            begin = time.perf_counter()
             metrics = self._measure(device, validate=False)
+            add_costs(self.layout.costs, {"evaluation": time.perf_counter() - begin})
             self.layout.intervals.unlink(missing_ok=True)  # never those of other metrics
             write_metrics(self.layout.metrics, metrics)
             write_intervals(self.layout.intervals, metrics)

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.pipeline.changes import FREE
+from ccl_plugins.pipeline.changes import FREE, FREE_TABLES
 
 if TYPE_CHECKING:
     from ccl_plugins.runs.pipeline import Run
@@ -218,7 +218,7 @@ def _configuration(record: Mapping[str, Any]) -> str:
         for name, value in record.get("fit", {}).items()
         if name != "seed" and f"fit.{name}" not in FREE
     }
-    rest = {name: value for name, value in record.items() if name not in ("fit", "callbacks")}
+    rest = {name: value for name, value in record.items() if name not in ("fit", *FREE_TABLES)}
     return json.dumps({**rest, "fit": fit}, sort_keys=True)
 
 

@@ -116,6 +116,9 @@ MEANINGS = {
     "equalized_odds": "how far the errors of a classifier differ between groups of {of}; 0 is best",
     "equal_opportunity": "how far its hits differ between groups of {of}; 0 is best",
     "worst_group": "the accuracy in the group of {of} where it is lowest",
+    "worst_subgroup": "the accuracy in the group of {of} and class where it is lowest",
+    "map": "mean average precision; 1: all that belongs is ranked first",
+    "recall": "the fraction of samples with one of their class among the most similar others",
     "accuracy": "the fraction of samples in the right one of the clusters",
     "nmi": "what clusters and classes say of each other; 1: all, 0: nothing",
     "ari": "how well clusters and classes agree; 1: fully, 0: as by chance",
@@ -127,6 +130,7 @@ def meaning(metric: str) -> str:
     """What a metric says, for somebody who has not seen it; empty if it is not known here."""
     probe, _, measure = metric.rpartition("/")
     of = probed(metric) or probe.partition("-")[2] or probe
+    measure = measure.partition("_at_")[0]  # recall_at_5
     return MEANINGS.get(measure, "").format(of="the label" if of == "label" else of)
 
 

@@ -21,7 +21,7 @@ from ccl_plugins.pipeline.record import check_plugins, read_json, versions_of, w
 from ccl_plugins.pipeline.requirements import check_columns, check_method
 from ccl_plugins.runs.layout import Layout
 from ccl_plugins.runs.measure import freeze, log, measure
-from ccl_plugins.runs.metrics import write_metrics
+from ccl_plugins.runs.metrics import add_costs, write_metrics
 from ccl_plugins.runs.origin import naming
 
 if TYPE_CHECKING:
@@ -245,6 +245,8 @@ def train(
             be made.
         NotFinite: If the loss or the weights become NaN or infinite.
     """
+    from ccl_plugins.monitors.callback import Monitors
+    from ccl_plugins.monitors.costs import Costs
     from ccl_plugins.monitors.diagnosis import Diagnosis
     from ccl_plugins.training.fitting import fit
 
@@ -260,8 +262,12 @@ def train(
                 if prepared.logger is True:
                     log(layout.folder, metrics, step=0)
                 for logger in prepared.logger if isinstance(prepared.logger, list) else ():
-                    logger.log_metrics({f"evaluation/{k}": v for k, v in metrics.items()}, step=0)
+                    logger.log_metrics(
+                        {f"evaluation/{k}": float(v) for k, v in metrics.items()}, step=0
+                    )
                 before(metrics)
+        costs = Costs()
+        watching = [costs, *([Monitors(pipeline.monitor, costs)] if pipeline.monitor else [])]
         result = fit(
             parts,
             prepared.splits[0],
@@ -272,10 +278,12 @@ def train(
             checkpoints=layout.checkpoints,
             weights=layout.weights,
             resume=plan.point,
-            callbacks=[*prepared.callbacks, Diagnosis(layout.diagnosis)],
+            callbacks=[*watching, *prepared.callbacks, Diagnosis(layout.diagnosis)],
             progress=progress,
             logger=prepared.logger,
         )
+        if is_first():
+            add_costs(layout.costs, costs.to_dict())
     if not result.finished:
         raise RunInterrupted(layout.folder, result.step, result.total)
 

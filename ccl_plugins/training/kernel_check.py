@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ccl_plugins.numerics.kernel_functions import similarities
-from ccl_plugins.protocols import Table
+from ccl_plugins.protocols import Kernel, Table
 from ccl_plugins.training.findings import Findings
 
 SAMPLED_ROWS = 512
@@ -61,7 +62,7 @@ def check_kernel(
             )
         if getattr(kernel, "positive_definite", False):
             _refuse_negative(found.double(), type(kernel).__name__, name)
-        surviving, neighbors = describe_kernel(found)
+        surviving, neighbors = torch.stack(describe_kernel(found)).tolist()
     if surviving < FAINT and values.is_floating_point():
         say_faint(findings or Findings(), step, kernel, name, surviving)
     return {"surviving_weight": surviving, "effective_neighbors": neighbors}
@@ -96,7 +97,7 @@ def say_faint(findings: Findings, step: int, kernel: Any, name: str, surviving: 
     )
 
 
-def describe_kernel(kernel: Tensor) -> tuple[float, float]:
+def describe_kernel(kernel: Tensor) -> tuple[Tensor, Tensor]:
     """How much weight a kernel matrix gives to other samples.
 
     Args:
@@ -114,4 +115,15 @@ def describe_kernel(kernel: Tensor) -> tuple[float, float]:
     # Divided by each row's largest weight, since squares of tiny weights underflow.
     scaled = others / others.amax(1, keepdim=True).clamp_min(1e-300)
     neighbors = scaled.sum(1).square() / scaled.square().sum(1).clamp_min(1e-300)
-    return float(surviving), float(neighbors.mean())
+    return surviving, neighbors.mean()
+
+
+def kernels_on(objective: nn.Module, name: str) -> Iterator[Kernel]:
+    """The kernels through which an objective, or objectives within it, read a condition."""
+    for each in objective.modules():
+        # No protocol: Python's check of one does not see a kernel that is an nn.Module.
+        kernel: Any = getattr(each, "kernel", None)
+        if kernel is None or name not in each.conditions:  # type: ignore[operator]
+            continue
+        if getattr(each, "on", name) == name:
+            yield kernel

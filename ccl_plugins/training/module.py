@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,7 +10,6 @@ from pytorch_lightning import LightningModule
 from torch import Tensor, nn
 
 from ccl_plugins.protocols import (
-    Kernel,
     Sizes,
     SupportsAfterStep,
     SupportsKeepStatistics,
@@ -23,7 +22,7 @@ from ccl_plugins.training import ranks
 from ccl_plugins.training.features import embed_split
 from ccl_plugins.training.findings import Findings
 from ccl_plugins.training.first_use import warn_of_unread_queue
-from ccl_plugins.training.kernel_check import check_kernel
+from ccl_plugins.training.kernel_check import check_kernel, kernels_on
 from ccl_plugins.training.loader import Batch, Items, Loader, default_workers
 from ccl_plugins.training.micro_batches import warn_about_statistics
 from ccl_plugins.training.monitor import nothing_counts, publish, refuse_non_finite
@@ -239,21 +238,13 @@ class TrainingModule(LightningModule):
             found: dict[str, float] = {}
             if ranks.rank() == 0:
                 found = self.tables.describe(name).metrics()
-                for kernel in self._kernels(name):
+                for kernel in kernels_on(self.objective, name):
                     found |= check_kernel(
                         kernel, self.tables.known(name), name, self.findings, step
                     )
             logged = {f"condition/{name}/{key}": v for key, v in ranks.of_first(found).items()}
             self.described |= logged
             publish(self.trainer, logged, step + 1)
-
-    def _kernels(self, name: str) -> Iterator[Kernel]:
-        """The kernels through which the objective, or objectives within it, read a condition."""
-        for each in self.objective.modules():
-            # No protocol: Python's check of one does not see a kernel that is an nn.Module.
-            kernel = getattr(each, "kernel", None)
-            if kernel is not None and name in each.conditions and getattr(each, "on", name) == name:
-                yield kernel
 
     def _embed(self) -> Tensor:
         # Conditions are first fitted before Lightning has moved the model.

@@ -19,6 +19,12 @@ from ccl_plugins.training import ranks
 from ccl_plugins.training.findings import Findings
 from ccl_plugins.training.loader import Batch
 
+PROBE = "monitor/label/linear"
+"""The published value that the progress bar shows beside the loss."""
+
+COSTS = "costs/monitors"
+"""The published share of the time that was spent on monitors."""
+
 
 class NotFinite(ArithmeticError):
     """Training reached a number that is NaN or infinite."""

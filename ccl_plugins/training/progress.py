@@ -10,7 +10,7 @@ from typing import Any
 from pytorch_lightning.callbacks import TQDMProgressBar
 from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm
 
-from ccl_plugins.training.monitor import Monitor
+from ccl_plugins.training.monitor import COSTS, PROBE, Monitor
 
 SECONDS_BETWEEN_LINES = 30.0
 
@@ -60,9 +60,12 @@ class Progress(TQDMProgressBar):
         """Nothing: Lightning would show other values."""
 
     def on_train_end(self, *_: Any) -> None:
-        """Close the bar, or write the last line."""
-        if self.train_progress_bar.disable:
+        """Close the bar, or write the last line, with what the monitors cost."""
+        bar = self.train_progress_bar
+        if bar.disable:
             self._write_line(ended=True)
+        else:
+            bar.set_postfix_str("  ".join([self._values(), *self._cost()]), refresh=False)
         super().on_train_end()
 
     def on_exception(self, *_: Any) -> None:
@@ -79,6 +82,7 @@ class Progress(TQDMProgressBar):
         words = [f"step {step} of {total}"]
         if "loss" in self.trainer.callback_metrics:
             words.append(f"loss {self.trainer.callback_metrics['loss']:.4g}")
+        words += self._probe()
         if step > first:
             rate = (step - first) / max(now - since, 1e-9)
             words.append(f"{rate:.1f} steps/s" if rate >= 1 else f"{1 / rate:.1f} s/step")
@@ -86,6 +90,7 @@ class Progress(TQDMProgressBar):
                 words.append(f"{clock((total - step) / rate)} left")
         if ended:
             words.append(f"{'done in' if step >= total else 'ended after'} {clock(now - since)}")
+            words += self._cost()
         print(", ".join(words), file=sys.stderr, flush=True)
 
     @property
@@ -101,7 +106,18 @@ class Progress(TQDMProgressBar):
         latest = self.monitor.latest
         if not latest:
             return ""
-        return f"loss {latest['loss']:.4f}  {latest['images_per_second']:,.0f} images/s"
+        speed = f"{latest['images_per_second']:,.0f} images/s"
+        return "  ".join([f"loss {latest['loss']:.4f}", *self._probe(), speed])
+
+    def _cost(self) -> list[str]:
+        """The monitors' share of the time, if there are any."""
+        found = self.trainer.callback_metrics.get(COSTS)
+        return [] if found is None else [f"{float(found):.1%} of it for monitors"]
+
+    def _probe(self) -> list[str]:
+        """The latest accuracy of the label's online probe, if it is measured."""
+        found = self.trainer.callback_metrics.get(PROBE)
+        return [] if found is None else [f"label probe {float(found):.3f}"]
 
 
 def clock(seconds: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -101,6 +101,28 @@ def gather_rows(rows: Tensor, size: int) -> Tensor:
     padded = rows.new_zeros((part, *rows.shape[1:]), device=_device())
     padded[: len(rows)] = rows
     return gather(padded)[:size]
+
+
+def join_rows(rows: Tensor) -> Tensor:
+    """The rows of all processes, however many each has, on every process, in the order of ranks."""
+    if world_size() == 1:
+        return rows
+    counts: list[int] = gather(torch.tensor([len(rows)], device=_device())).tolist()
+    padded = rows.new_zeros((max(counts), *rows.shape[1:]), device=_device())
+    padded[: len(rows)] = rows
+    parts = gather(padded).split(max(counts)) if max(counts) else ()
+    kept = [part[:count] for part, count in zip(parts, counts, strict=bool(parts))]
+    return torch.cat([rows[:0], *(part.to(rows.device) for part in kept)])
+
+
+def summed(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The sums of tensors of one type over all processes, on every process, in one exchange."""
+    if world_size() == 1 or not tensors:
+        return list(tensors)
+    flat = torch.cat([each.flatten() for each in tensors]).to(_device())
+    dist.all_reduce(flat)
+    parts = flat.to(tensors[0].device).split([each.numel() for each in tensors])
+    return [part.view(each.shape) for part, each in zip(parts, tensors, strict=True)]
 
 
 def _device() -> torch.device:

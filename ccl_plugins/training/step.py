@@ -49,6 +49,8 @@ def take_step(
             embedded = embedded.normalized()
         condition = {**tables.look_up(index), **tables.observe(embedded)}
         pairs = method.pairs(embedded, condition, index)
+        if pairs.features is None:
+            pairs = replace(pairs, features=embedded.features)
         extras = tables.extras_on(index.device)
         if extras or tables.ignored:
             extras = {**pairs.extras, **extras}

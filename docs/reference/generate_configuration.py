@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ccl_plugins.cli.docstrings import documentation
+from ccl_plugins.monitors.settings import MEASURES, MonitorSettings
 from ccl_plugins.pipeline.composition import SINGLE, TABLES, Composition
 from ccl_plugins.runs import Run
 from ccl_plugins.training.settings import FROM_ZERO, OPTIMIZERS, PRECISIONS, SCHEDULES, FitSettings
@@ -42,8 +43,15 @@ WRITTEN = {
     "conditions": "a table of components, by name",
     "evaluate": 'a list of components: `["linear", "knn"]`, or `[[evaluate]]` tables',
     "fit": "a table",
+    "monitor": 'a table, or `"off"`',
 }
+MONITOR = """## monitor
+
+What is measured while a run trains; [watch a run](../how-to/watch-a-run.md) says what the numbers mean.
+`monitor = "off"` measures nothing.
+"""
 RANGES = {
+    "measures": ", ".join(f'`"{name}"`' for name in MEASURES),
     "workers": "0 or more",
     "optimizer": "[see below](#fitoptimizer)",
     "schedule": "[see below](#fitschedule)",
@@ -74,7 +82,7 @@ PYTHON = """## In Python
 
 def render() -> str:
     """The page."""
-    return "\n".join([HEAD, *_tables(), "", *_fit(), "", *_python()])
+    return "\n".join([HEAD, *_tables(), "", *_fit(), "", *_monitor(), "", *_python()])
 
 
 def _tables() -> Iterator[str]:
@@ -108,6 +116,20 @@ def _fit() -> Iterator[str]:
         for key in keys:
             cells = [_value(each[key]) if key in each else "" for each in settings.values()]
             yield f"| `{key}` | {RANGES.get(key, 'true, false')} | " + " | ".join(cells) + " |"
+
+
+def _monitor() -> Iterator[str]:
+    words = _arguments(MonitorSettings)
+    yield MONITOR
+    yield "| key | type | default | range | |\n|---|---|---|---|---|"
+    for each in dataclasses.fields(MonitorSettings):
+        kind = "list" if each.name == "measures" else "int"
+        default = "all of them" if kind == "list" else _value(getattr(MonitorSettings(), each.name))
+        rule = RANGES.get(each.name) or "1 or more"
+        yield f"| `{each.name}` | {kind} | {default} | {rule} | {words[each.name]} |"
+    yield "\n| measure | |\n|---|---|"
+    for name, about in MEASURES.items():
+        yield f"| `{name}` | {about} |"
 
 
 def _range(name: str, kind: str) -> str:

@@ -74,6 +74,7 @@ class FakePairs:
     processes: int = 1
     extras: Mapping[str, Tensor] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
+    features: Tensor | None = None
 
     @property
     def anchors(self) -> Tensor:

@@ -50,7 +50,7 @@ def test_average_precision_of_draws_is_that_of_repeated_samples_with_ties():
     ties = torch.randint(6, (40, 2), generator=generator).double()
     bits = torch.rand(40, 2, generator=generator) > 0.6
     counts = torch.randint(3, (5, 40), generator=generator).double()
-    found = average_precision(ties, bits, counts)
+    found = average_precision(ties, bits)(counts)
     for draw, row in zip(counts, found, strict=True):
         rows = torch.arange(40).repeat_interleave(draw.long())
         for i in range(2):
@@ -58,7 +58,7 @@ def test_average_precision_of_draws_is_that_of_repeated_samples_with_ties():
             assert row[i].item() == pytest.approx(expected, rel=1e-12)
             weighted = average_precision_score(bits[:, i], ties[:, i], sample_weight=draw)
             assert row[i].item() == pytest.approx(weighted, rel=1e-12)
-    assert average_precision(ties, torch.zeros(40, 2).bool(), counts).isnan().all()
+    assert average_precision(ties, torch.zeros(40, 2).bool())(counts).isnan().all()
 
 
 def test_attributes_with_one_value_are_left_out_and_counted(caplog):
