@@ -305,7 +305,7 @@ def _draw_column(
     images: _Images,
     names: bool,
 ) -> None:
-    panels[0][0].set_title(short(title, 40), loc="left").set_in_layout(False)
+    panels[0][SHOWN // 2].set_title(short(title, 40))
     for panel in itertools.chain(*panels):
         panel.set_xticks([])
         panel.set_yticks([])
