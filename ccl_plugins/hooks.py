@@ -1,4 +1,4 @@
-"""The three hooks, through which a plug-in does more than offer components.
+"""The four hooks, through which a plug-in does more than offer components.
 
 A plug-in names one module in the entry-point group ``ccl_plugins.hooks``, and marks functions in it
 with ``hookimpl``.  The module is imported at every start, so it must not import torch at its top.
@@ -64,5 +64,17 @@ class Hooks:
 
         Returns:
             Instances of ``pytorch_lightning.Callback``; they follow the user's own.
+        """
+        raise NotImplementedError
+
+    @hookspec
+    def ccl_loggers(self, pipeline: ComposedPipeline) -> Iterable[Any]:
+        """Offer Lightning loggers for the training of a pipeline.
+
+        Args:
+            pipeline: The pipeline about to be trained.
+
+        Returns:
+            Instances of ``pytorch_lightning.loggers.Logger``; they follow those of the pipeline.
         """
         raise NotImplementedError

@@ -56,6 +56,8 @@ COMPOSED = [
     "record",
     "monitor",
     "checkpoint",
+    "logger",
+    "finding",
 ]
 PUBLIC = json.loads((ROOT / "tests" / "support" / "public_api.json").read_text())["names"]
 OPTIONAL = [name for name in vars(protocols) if name.startswith("Supports")] + ["StopsGradient"]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SINGLE = ("dataset", "views", "backbone", "method", "objective", "sampler")
 """The kinds of which a pipeline has exactly one."""
 
-TABLES = (*SINGLE, "condition", "conditions", "evaluate", "fit", "monitor")
+TABLES = (*SINGLE, "condition", "conditions", "evaluate", "fit", "monitor", "loggers")
 """The tables of a configuration."""
 
 SCHEMA = 1
@@ -48,6 +48,8 @@ class Composition:
             regression of each continuous column of the data set.
         fit: Settings of training, as the ``[fit]`` table of a configuration.
         monitor: What is measured while it trains, as the ``[monitor]`` table; ``"off"``: nothing.
+        loggers: Where numbers go while it trains: names, or tables of options, as
+            ``["tensorboard", "csv", {"use": "wandb", "mode": "offline"}]``; by default TensorBoard.
 
     Raises:
         RegistryError: For wrong names, parameters and configurations.
@@ -68,6 +70,7 @@ class Composition:
         evaluate: Iterable[Any] | None = None,
         fit: Mapping[str, Any] | None = None,
         monitor: Mapping[str, Any] | str | bool | None = None,
+        loggers: Iterable[Any] | None = None,
     ) -> None:
         if condition is not None and conditions is not None:
             raise ValueError("give condition= or conditions={name: ...}, not both")
@@ -91,6 +94,8 @@ class Composition:
         self.settings = requirements.fit_settings(fit or {})
         self.monitor = requirements.monitor_settings(monitor)
         """What is measured while it trains; None: nothing."""
+        self.loggers = requirements.chosen_loggers(loggers)
+        """The chosen loggers, each a table with ``use``."""
         cache: dict[Any, Any] = {}
         self.dataset = self.choices["dataset"].build(cache=cache)
         self.evaluates_by_default = evaluate is None
@@ -183,6 +188,7 @@ class Composition:
             "evaluate": [choice.record() for choice in self.evaluators],
             "fit": self.settings.to_dict(),
             "monitor": self.monitor.to_dict() if self.monitor else "off",
+            "loggers": copy.deepcopy(self.loggers),
             "plugins": plugins_of(self.all_choices),
         }
 

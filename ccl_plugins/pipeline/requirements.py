@@ -305,3 +305,13 @@ def fit_settings(settings: Mapping[str, Any]) -> FitSettings:
 
     engine.known_keys(settings, [field.name for field in fields(FitSettings)], "fit")
     return FitSettings(**settings)
+
+
+def chosen_loggers(given: Any) -> list[dict[str, Any]]:
+    """The ``loggers`` of a configuration, each as a table with ``use``."""
+    from ccl_plugins.monitors.loggers import read
+
+    try:
+        return read(given)
+    except (TypeError, ValueError) as error:
+        raise engine.InvalidConfig(str(error)) from None

@@ -52,20 +52,17 @@ def _from_events(folder: Path) -> Curves:
 
 
 def _from_csv(file: Path) -> Curves:
-    """A column ``step`` and a column for each scalar; empty where it was not logged at that step."""
+    """A row for each number: step, name, value."""
     found: Curves = {}
     with file.open(encoding="utf-8", newline="") as lines:
         reader = csv.DictReader(lines)
-        if "step" not in (reader.fieldnames or ()):
-            raise ValueError(f"{file}: the first line must have a column 'step'")
+        if missing := {"step", "name", "value"} - {*(reader.fieldnames or ())}:
+            raise ValueError(f"{file}: the first line lacks {', '.join(sorted(missing))}")
         for row in reader:
-            for name, value in row.items():
-                if name in ("step", "epoch") or not value:
-                    continue
-                try:
-                    step, number = int(float(row["step"])), float(value)
-                except (TypeError, ValueError) as error:
-                    raise ValueError(f"{file}, line {reader.line_num}: {error}") from error
-                if not math.isnan(number):
-                    found.setdefault(name, []).append((step, number))
+            try:
+                step, number = int(row["step"]), float(row["value"])
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{file}, line {reader.line_num}: {error}") from error
+            if not math.isnan(number):
+                found.setdefault(row["name"], []).append((step, number))
     return found

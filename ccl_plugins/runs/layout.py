@@ -41,7 +41,13 @@ class Layout:
         self.costs = folder / "costs.json"
         """Seconds of training, of its monitors and of evaluation."""
         self.history = folder / "history.csv"
-        """The scalars over the steps, where the csv logger wrote them."""
+        """The scalars over the steps, where the csv logger wrote them: columns step, name, value."""
+        self.hyperparameters = folder / "hyperparameters.json"
+        """The record, the code's versions and the tables' fingerprints, where the csv logger wrote them."""
+        self.loggers = folder / "loggers.json"
+        """The names under which services know the run."""
+        self.services = (folder / "wandb", folder / "mlflow")
+        """What loggers of services keep on this machine."""
         self.diagnosis = folder / "diagnosis.json"
         """What was found to be off while it trained: ``{"name", "step", "line", "about"}`` each."""
         self.weights = folder / "weights.pt"
@@ -87,10 +93,14 @@ class Layout:
     def _delete_files(self) -> None:
         exported = [folder / name for folder in self.exports.values() for name in EXPORTED]
         self.delete_measured()
-        after = (self.costs, self.history, self.diagnosis)
-        for file in (self.before, *after, self.folder / SUMS, self.weights, *exported):
+        logged = (self.costs, self.history, self.hyperparameters, self.loggers, self.diagnosis)
+        files = (self.before, *logged, self.folder / SUMS, self.weights)
+        for file in (*files, *exported):
             file.unlink(missing_ok=True)
         self.delete_events()
+        for service in self.services:
+            if service.is_dir() and not service.is_symlink():
+                shutil.rmtree(service)
         for file in self._checkpoint_files():
             file.unlink()
         for folder in (self.checkpoints, *self.exports.values()):

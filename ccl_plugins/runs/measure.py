@@ -118,3 +118,42 @@ def replacing_events(folder: Path, suffix: str) -> Iterator[Any]:
         else:  # TensorBoard reads by name: after the training's events of the same second
             second, rest = file.name.removeprefix(EVENTS).split(".", 1)
             file.rename(file.with_name(f"{EVENTS}{second}~{rest}"))
+
+
+def log_everywhere(
+    folder: Path, loggers: Iterable[Any], metrics: Mapping[str, float], step: int
+) -> None:
+    """Give metrics to a run's loggers, as ``evaluation/<name>`` of a step."""
+    from ccl_plugins.training.trainer import Events
+
+    for logger in loggers:
+        if isinstance(logger, Events):
+            log(folder, metrics, step)
+        else:
+            logger.log_metrics({f"evaluation/{k}": float(v) for k, v in metrics.items()}, step=step)
+
+
+def log_again(
+    folder: Path,
+    chosen: Iterable[Mapping[str, Any]],
+    metrics: Mapping[str, float],
+    step: int,
+    services: bool,
+) -> None:
+    """Give metrics to the loggers of a run whose training has ended.
+
+    Args:
+        folder: The run's folder.
+        chosen: The pipeline's loggers.
+        metrics: The metrics.
+        step: The step of the weights that were measured.
+        services: Whether those of services are opened again; they may ask for a password.
+    """
+    from ccl_plugins.monitors.loggers import build, close
+
+    again = [dict(each) for each in chosen if services or each["use"] in ("tensorboard", "csv")]
+    loggers = build(again, folder, step)
+    log_everywhere(folder, loggers, metrics, step)
+    for logger in loggers:
+        logger.finalize("success")
+    close(loggers)

@@ -22,7 +22,7 @@ from ccl_plugins.pipeline.information import plane
 from ccl_plugins.pipeline.record import check_plugins, read_json
 from ccl_plugins.pipeline.requirements import check_columns
 from ccl_plugins.runs.layout import Layout
-from ccl_plugins.runs.measure import freeze, held_out, log, measure
+from ccl_plugins.runs.measure import freeze, held_out, log_again, measure
 from ccl_plugins.runs.metrics import (
     add_costs,
     read_intervals,
@@ -67,8 +67,8 @@ class Pipeline(Composition):
             overwrite: Delete the run in the folder.
             callbacks: Lightning callbacks beside those of plug-ins; ``trainer.callback_metrics`` has
                 ``loss`` and all else that is logged.
-            logger: True writes TensorBoard events into the run's folder; a Lightning logger, or a list
-                of them, logs instead; False: nothing is logged.
+            logger: True: the pipeline's ``loggers``, by default TensorBoard; a Lightning logger, or a
+                list of them, logs instead; False: nothing is logged.
             progress: Whether a progress bar is shown.
             settings: `ccl_plugins.training.FitSettings`, in place of the pipeline's own.
 
@@ -126,6 +126,8 @@ class Run:
         if not record.is_file():
             raise FileNotFoundError(f"{self.path} holds no run: it has no {record.name}")
         self.record: dict[str, Any] = read_json(record)
+        self._in_session = pipeline is not None
+        """Whether the run was trained in this session."""
         if pipeline is not None:
             self.__dict__["pipeline"] = pipeline
         if splits is not None:
@@ -314,7 +316,8 @@ class Run:
     def evaluate(self, device: str | torch.device | None = None) -> dict[str, float]:
         """Measure the frozen features of the un-augmented data set.
 
-        The result is returned, and written to ``metrics.json``, ``intervals.json`` and TensorBoard.
+        The result is returned, and written to ``metrics.json``, ``intervals.json`` and the
+        pipeline's loggers; to those of services, such as wandb, in the session that trained the run.
 
         Args:
             device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
@@ -332,7 +335,7 @@ class Run:
             self.layout.intervals.unlink(missing_ok=True)  # never those of other metrics
             write_metrics(self.layout.metrics, metrics)
             write_intervals(self.layout.intervals, metrics)
-            log(self.path, metrics, self.progress[0])
+            log_again(self.path, self.pipeline.loggers, metrics, self.progress[0], self._in_session)
         self.__dict__["metrics"] = metrics
         self.__dict__.pop("intervals", None)
         return metrics

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from ccl_plugins.pipeline.composition import Composition
 from ccl_plugins.pipeline.record import check_plugins, read_json, versions_of, write_json
 from ccl_plugins.pipeline.requirements import check_columns, check_method
 from ccl_plugins.runs.layout import Layout
-from ccl_plugins.runs.measure import freeze, log, measure
+from ccl_plugins.runs.measure import freeze, log_everywhere, measure
 from ccl_plugins.runs.metrics import add_costs, write_metrics
 from ccl_plugins.runs.origin import naming
 
@@ -82,7 +82,8 @@ class Prepared:
         record: The record of the run, as plain data.
         fingerprint: What identifies the training split.
         callbacks: Lightning callbacks.
-        logger: A Lightning logger or several, True for TensorBoard events, or False.
+        logger: Lightning loggers, True for those of the pipeline, or False.
+        plugin_loggers: Loggers of plug-ins.
     """
 
     plan: Plan
@@ -92,6 +93,7 @@ class Prepared:
     fingerprint: Mapping[str, Any]
     callbacks: list[Any]
     logger: Any = True
+    plugin_loggers: Sequence[Any] = ()
 
 
 def check(
@@ -182,10 +184,11 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = (), logger: Any = True) -> Pr
 
     Raises:
         TypeError: For callbacks that are no Lightning callbacks, and loggers that are none.
-        ValueError: For a batch or a condition that the method cannot take, and for data that cannot be
-            read or that views and backbone cannot take.
+        ValueError: For a batch or a condition that the method cannot take, for data that cannot be read or
+            that views and backbone cannot take, and for loggers that are not installed or lack an option.
         OtherData: If the run to be resumed began with other data.
     """
+    from ccl_plugins.monitors.loggers import check as check_loggers
     from ccl_plugins.training.randomness import seed_everything
     from ccl_plugins.training.same_data import fingerprint, refuse_other_data
     from ccl_plugins.training.sizes import widths
@@ -196,8 +199,13 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = (), logger: Any = True) -> Pr
         parts = pipeline.build()
         check_method(parts.method, pipeline.settings.batch_size, parts.conditions)
         hooked = registry().call("ccl_callbacks", pipeline=pipeline)
+        logging = registry().call("ccl_loggers", pipeline=pipeline)
         listed, loggers = _callbacks(callbacks, hooked), _loggers(logger)
-        record = {**pipeline.to_dict(), "callbacks": versions_of(name for name, _ in hooked)}
+        offered = [each for name, given in logging for each in _offered(name, given)]
+        if loggers is True:
+            check_loggers(pipeline.loggers)
+        involved = versions_of(name for name, _ in (*hooked, *logging))
+        record = {**pipeline.to_dict(), "callbacks": involved}
         split = parts.dataset("train")
         test = parts.dataset("test") if pipeline.built_evaluators else None
         if len(split):
@@ -206,7 +214,8 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = (), logger: Any = True) -> Pr
         # The data of other processes is compared with the first one's when they are joined.
         if plan.point is not None and is_first():
             refuse_other_data(plan.point, found, parts, split, pipeline.settings.seed)
-    return Prepared(plan, parts, (split, test), record, found, listed, loggers)
+    offered = [] if loggers is False else offered
+    return Prepared(plan, parts, (split, test), record, found, listed, loggers, offered)
 
 
 def rehearse(prepared: Prepared) -> None:
@@ -248,6 +257,8 @@ def train(
     from ccl_plugins.monitors.callback import Monitors
     from ccl_plugins.monitors.costs import Costs
     from ccl_plugins.monitors.diagnosis import Diagnosis
+    from ccl_plugins.monitors.hyperparameters import Hyperparameters
+    from ccl_plugins.monitors.loggers import close
     from ccl_plugins.training.fitting import fit
 
     plan, parts = prepared.plan, prepared.parts
@@ -257,15 +268,12 @@ def train(
         if is_first():
             metrics = {} if plan.point else _measure_before(prepared)
             _begin(prepared)
-            if metrics:
-                write_metrics(layout.before, metrics)
-                if prepared.logger is True:
-                    log(layout.folder, metrics, step=0)
-                for logger in prepared.logger if isinstance(prepared.logger, list) else ():
-                    logger.log_metrics(
-                        {f"evaluation/{k}": float(v) for k, v in metrics.items()}, step=0
-                    )
-                before(metrics)
+        loggers = _open_loggers(prepared)
+        if is_first() and metrics:
+            write_metrics(layout.before, metrics)
+            log_everywhere(layout.folder, loggers, metrics, step=0)
+            before(metrics)
+        about = Hyperparameters(prepared.record, resumed=plan.point is not None)
         costs = Costs()
         watching = [costs, *([Monitors(pipeline.monitor, costs)] if pipeline.monitor else [])]
         result = fit(
@@ -278,14 +286,32 @@ def train(
             checkpoints=layout.checkpoints,
             weights=layout.weights,
             resume=plan.point,
-            callbacks=[*watching, *prepared.callbacks, Diagnosis(layout.diagnosis)],
+            callbacks=[about, *watching, *prepared.callbacks, Diagnosis(layout.diagnosis)],
             progress=progress,
-            logger=prepared.logger,
+            logger=loggers or False,
         )
+        close(loggers)
         if is_first():
             add_costs(layout.costs, costs.to_dict())
     if not result.finished:
         raise RunInterrupted(layout.folder, result.step, result.total)
+
+
+def _open_loggers(prepared: Prepared) -> list[Any]:
+    """The loggers of a run; on other processes than the first, as many that log nothing."""
+    from pytorch_lightning.loggers.logger import DummyLogger
+
+    from ccl_plugins.monitors.loggers import build, contained
+
+    plan = prepared.plan
+    if prepared.logger is False:
+        return []
+    given = prepared.logger if isinstance(prepared.logger, list) else plan.pipeline.loggers
+    if not is_first():
+        return [DummyLogger() for _ in (*given, *prepared.plugin_loggers)]
+    if prepared.logger is True:
+        given = build(given, plan.layout.folder, plan.point.step if plan.point else None)
+    return [contained(each) for each in (*given, *prepared.plugin_loggers)]
 
 
 def _begin(prepared: Prepared) -> None:
@@ -360,10 +386,22 @@ def _loggers(given: Any) -> Any:
     listed = list(given) if isinstance(given, Iterable) else [given]
     if not all(isinstance(each, Logger) for each in listed):
         raise TypeError(
-            "logger must be True (TensorBoard events in the run's folder), False, a Lightning logger or a"
-            f" list of them, not {given!r}"
+            "logger must be True (the pipeline's loggers), False, a Lightning logger or a list of them, not"
+            f" {given!r}"
         )
     return listed
+
+
+def _offered(plugin: str, given: Any) -> list[Any]:
+    """The loggers that a plug-in gives."""
+    from pytorch_lightning.loggers import Logger
+
+    some = list(given) if isinstance(given, Iterable) else [None]
+    if not all(isinstance(each, Logger) for each in some):
+        raise TypeError(
+            f"plugin {plugin}: loggers must be a list of Lightning loggers, not {given!r}"
+        )
+    return some
 
 
 def is_first() -> bool:

@@ -82,11 +82,12 @@ def _several_processes() -> DDPStrategy:
 class Events(TensorBoardLogger):
     """Lightning's TensorBoard logger, without sub-folders and without ``hparams.yaml``.
 
-    Events after ``done``, the step of the checkpoint to resume from, are hidden.
+    Events after ``done``, the step of the checkpoint to resume from, are hidden.  Options are those of
+    torch's ``SummaryWriter``.
     """
 
-    def __init__(self, folder: Path, done: int | None = None) -> None:
-        options: dict[str, Any] = {} if done is None else {"purge_step": done + 1}
+    def __init__(self, folder: Path, done: int | None = None, **options: Any) -> None:
+        options |= {} if done is None else {"purge_step": done + 1}
         super().__init__(folder, name=OTHERS, version="", default_hp_metric=False, **options)
 
     @property

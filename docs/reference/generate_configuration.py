@@ -44,6 +44,7 @@ WRITTEN = {
     "evaluate": 'a list of components: `["linear", "knn"]`, or `[[evaluate]]` tables',
     "fit": "a table",
     "monitor": 'a table, or `"off"`',
+    "loggers": "a list of [loggers](../how-to/log-elsewhere.md), by name or as tables of options",
 }
 MONITOR = """## monitor
 

@@ -58,10 +58,13 @@ def test_curves_come_from_the_csv_file_where_there_are_no_events(run, tmp_path):
     ):
         curves(ccl.load(out))
     (out / "history.csv").write_text(
-        "epoch,step,loss,monitor/rankme\n0,1,2.5,\n0,2,,7\n0,2,2.25,\n"
+        "step,name,value\n1,loss,2.5\n2,monitor/rankme,7\n2,loss,2.25\n3,loss,nan\n"
     )
     assert curves(ccl.load(out)) == {"loss": [(1, 2.5), (2, 2.25)], "monitor/rankme": [(2, 7.0)]}
-    (out / "history.csv").write_text("step,loss\n1,much\n")
+    (out / "history.csv").write_text("step,loss\n1,2\n")
+    with pytest.raises(ValueError, match=r"history.csv: the first line lacks name, value"):
+        curves(ccl.load(out))
+    (out / "history.csv").write_text("step,name,value\n1,loss,much\n")
     with pytest.raises(ValueError, match=r"history.csv, line 2: could not convert .*'much'"):
         curves(ccl.load(out))
 

@@ -1,4 +1,4 @@
-"""A plug-in that uses every door: an entry point and the three hooks."""
+"""A plug-in that uses every door: an entry point and the four hooks."""
 
 from ccl_plugins import ComponentSpec, hookimpl
 

@@ -1,0 +1,94 @@
+"""A logger that appends to a CSV file: one row for each value."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pytorch_lightning.loggers import Logger
+from pytorch_lightning.utilities import rank_zero_only
+
+from ccl_plugins.files.atomic import atomic_write
+
+COLUMNS = ("step", "name", "value")
+
+
+class History(Logger):
+    """Appends every logged number to a CSV file with the columns step, name and value.
+
+    A row is on the disk when the next step begins.  Hyperparameters go into a JSON file beside it.
+
+    Args:
+        file: The file.
+        hyperparameters: The JSON file.
+        done: The step of the checkpoint to resume from: later rows are cut; None begins a new file.
+    """
+
+    def __init__(self, file: Path, hyperparameters: Path, done: int | None = None) -> None:
+        super().__init__()
+        self.file = file
+        self.hyperparameters = hyperparameters
+        self._done = done
+        self._begun = False
+
+    @property
+    def name(self) -> str:
+        """The name of the logger."""
+        return "csv"
+
+    @property
+    def version(self) -> str:
+        """Nothing: a folder holds one run."""
+        return ""
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Append a row for each number."""
+        self._begin()
+        with self.file.open("a", encoding="utf-8", newline="") as out:
+            rows = csv.writer(out)
+            rows.writerows((step or 0, name, repr(float(value))) for name, value in metrics.items())
+
+    @rank_zero_only
+    def log_hyperparams(self, params: dict[str, Any] | Namespace, *_: Any, **__: Any) -> None:
+        """Write the hyperparameters."""
+        values = vars(params) if isinstance(params, Namespace) else params
+        with atomic_write(self.hyperparameters) as temporary:
+            temporary.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+
+    def _begin(self) -> None:
+        """Write the head of a new file, or cut what comes after the step to resume from."""
+        if self._begun:
+            return
+        kept = [] if self._done is None else rows_until(self.file, self._done)
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        with (
+            atomic_write(self.file) as temporary,
+            temporary.open("w", encoding="utf-8", newline="") as out,
+        ):
+            csv.writer(out).writerows([COLUMNS, *kept])
+        self._begun = True
+
+
+def rows_until(file: Path, step: int) -> list[tuple[int, str, str]]:
+    """The rows of a file up to a step, without one that a killed run did not finish."""
+    if not file.is_file():
+        return []
+    found = []
+    with file.open(encoding="utf-8", newline="") as lines:
+        for row in csv.reader(lines):
+            if len(row) == len(COLUMNS) and row[0].isdecimal() and int(row[0]) <= step:
+                found.append((int(row[0]), row[1], row[2]))
+    return [row for row in found if _is_number(row[2])]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return not math.isnan(float(text)) or text == "nan"
+    except ValueError:
+        return False

@@ -1,0 +1,44 @@
+"""What identifies a run, given to every logger when training begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Callback
+
+from ccl_plugins.files.checkpoints import versions
+from ccl_plugins.files.fingerprints import of_tensors
+
+
+class Hyperparameters(Callback):
+    """Logs the record, the versions of the code, and a fingerprint of each condition's table.
+
+    Args:
+        record: The record of the run.
+        resumed: Whether a run is continued.  A logger that has its hyperparameters gets none.
+    """
+
+    def __init__(self, record: Mapping[str, Any], resumed: bool) -> None:
+        self.record = record
+        self.resumed = resumed
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Log them."""
+        if not trainer.is_global_zero:
+            return
+        tables = pl_module.tables
+        values = {
+            "pipeline": dict(self.record),
+            "code": versions(),
+            "tables": {
+                name: of_tensors({"values": tables[name].values, **tables[name].extras})
+                for name in tables
+            },
+        }
+        for logger in trainer.loggers:
+            # MLflow refuses a second value; one that is new, or forgets, has none yet.
+            if self.resumed and getattr(logger, "continues_run", False):
+                continue
+            logger.log_hyperparams(values)
