@@ -49,7 +49,7 @@ class Dependence:
 
     Source:
         Székely, Rizzo and Bakirov, Measuring and Testing Dependence by Correlation of Distances (2007),
-        definition 4; Gretton et al., Measuring Statistical Dependence with Hilbert-Schmidt Norms (2005),
+        section 2.2; Gretton et al., Measuring Statistical Dependence with Hilbert-Schmidt Norms (2005),
         equation 9, with Gaussian kernels whose width is the median distance, and equality for class ids.
     """
 
