@@ -105,15 +105,22 @@ def _table(sweep: Sweep, cells: Sequence[Cell], files: Sequence[Any]) -> TextTab
         f"{done} of {len(cells)} cells done; written to {', '.join(map(str, files))}",
     ]
 
+    rows = configurations(sweep, cells)
+    # A key with one value is the same in all rows.
+    differ = {
+        key for row in rows for key, v in row["values"].items() if v != rows[0]["values"].get(key)
+    }
+
     def columns(row: dict[str, Any]) -> dict[str, Any]:
         return {
-            "values": named(row["values"]) or "(one configuration)",
+            "values": named({k: v for k, v in row["values"].items() if k in differ})
+            or "(one configuration)",
             "n": row["done"] if row["cells"] > 1 else None,
             **{k: spread(row[k], row[f"{k}_deviation"]) for k in ("before", "validation", "test")},
             "state": row["state"],
         }
 
-    return TextTable(configurations(sweep, cells), notes, columns)
+    return TextTable(rows, notes, columns)
 
 
 def _jobs(text: str) -> int:
@@ -124,7 +131,7 @@ def _jobs(text: str) -> int:
 
 COMMAND = Command(
     _run,
-    "ccl sweep examples/sweep_kernel_scale.toml --jobs 2",
+    "ccl sweep examples/sweeps/kernel_scale.toml --jobs 2",
     argument("file", metavar="FILE.toml", help="the sweep"),
     argument(
         "--jobs",

@@ -43,10 +43,9 @@ class Clustering:
         UndefinedMetric: If the measured samples are of one class.
 
     Source:
-        Van Gansbeke et al., SCAN: Learning to Classify Images without Labels (2020), section 3.1; Tao et
-        al., Clustering-friendly Representation Learning via Instance Discrimination and Feature
-        Decorrelation (2021), which Cl-InfoNCE compares with; Hubert and Arabie, Comparing Partitions
-        (1985).
+        Van Gansbeke et al., SCAN: Learning to Classify Images without Labels (2020); Tao et al.,
+        Clustering-friendly Representation Learning via Instance Discrimination and Feature Decorrelation
+        (2021), with which Cl-InfoNCE is compared; Hubert and Arabie, Comparing Partitions (1985).
     """
 
     def __init__(
@@ -109,6 +108,7 @@ def _from_tables(cells: Tensor, size: tuple[int, int], statistic: Any) -> Any:
         len(cells),
         lambda counts: statistic(tally(counts, cells, size[0] * size[1]).reshape(-1, *size)),
         size[0] * size[1],
+        centered=True,
     )
 
 

@@ -52,8 +52,8 @@ class Fairness:
             groups have.
 
     Source:
-        Sagawa et al., Distributionally Robust Neural Networks for Group Shifts (2020), section 2: the worst
-        group, where groups are `worst_subgroup`'s; Dwork et al., Fairness Through Awareness (2012):
+        Sagawa et al., Distributionally Robust Neural Networks for Group Shifts (2020): the worst group,
+        where groups are `worst_subgroup`'s; Dwork et al., Fairness Through Awareness (2012):
         parity; Hardt, Price and Srebro, Equality of Opportunity in Supervised Learning (2016): odds and
         opportunity; for more than two groups and classes the largest difference, as in fairlearn.
     """

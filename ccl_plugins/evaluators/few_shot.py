@@ -40,8 +40,8 @@ class FewShot:
 
     Source:
         Chen et al., A Simple Framework for Contrastive Learning (2020), section 6: 1 % and 10 %, with
-        classes in balance; Tian et al., Rethinking Few-Shot Image Classification (2020), section 3: a
-        linear classifier on frozen features of k samples per class.
+        classes in balance; Tian et al., Rethinking Few-Shot Image Classification (2020): a linear
+        classifier on frozen features of k samples per class.
     """
 
     def __init__(

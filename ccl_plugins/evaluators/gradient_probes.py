@@ -98,7 +98,8 @@ class LinearAdam:
     Gives ``"linear_adam/top1"``, the fraction of test samples whose class it predicts after the last
     epoch; for another column, ``"linear_adam-<column>/top1"``.  The defaults are those of HCL and H-SCL.
     Those of CACR and of Wang and Isola are ``batch_size=128, schedule="step", drop=0.2, beta1=0.5,
-    weight_decay=0.0``.  Their code reports the best epoch by test accuracy; this evaluator does not.
+    weight_decay=0.0``, whose code reports the best epoch by test accuracy; this evaluator does not.  All
+    train on augmented images; here all evaluators read the same features of images as they are.
 
     Split: trained on the training split, measured on the test split.  Selection: none; the last epoch.
 

@@ -61,8 +61,7 @@ class LinearProbe:
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), section 4; their code also takes
         the best of several penalties and epochs by test accuracy; this evaluator does not.  Kornblith et
-        al., Do Better ImageNet Models Transfer Better? (2019), appendix A.4, chooses the penalty on a
-        validation part.
+        al., Do Better ImageNet Models Transfer Better? (2019), choose the penalty on a validation part.
     """
 
     def __init__(

@@ -41,8 +41,8 @@ class MultiLabel:
         UndefinedMetric: If no attribute has both values in both splits.
 
     Source:
-        Everingham et al., The PASCAL Visual Object Classes Challenge (2010), section 4.2, with the average
-        precision as the sum over ranks, as in scikit-learn and torchmetrics.
+        Everingham et al., The PASCAL Visual Object Classes Challenge (2010), with the average precision as
+        the sum over ranks, as in scikit-learn and torchmetrics.
     """
 
     def __init__(self, column: str = "attributes", reg: Reg = None, max_iter: int = 1000) -> None:

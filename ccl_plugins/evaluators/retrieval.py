@@ -39,9 +39,9 @@ class Retrieval:
         UndefinedMetric: If there is one class, or no class has two samples.
 
     Source:
-        Song et al., Deep Metric Learning via Lifted Structured Feature Embedding (2016), section 5, for
-        recall@k; Manning, Raghavan and Schütze, Introduction to Information Retrieval (2008), section
-        8.4, for the mean average precision.
+        Song et al., Deep Metric Learning via Lifted Structured Feature Embedding (2016), for recall@k;
+        Manning, Raghavan and Schütze, Introduction to Information Retrieval (2008), section 8.4, for the
+        mean average precision.
     """
 
     def __init__(

@@ -71,6 +71,12 @@ class Sweep:
         lists = [list(each) for each in self.values.values() if not isinstance(each, Range)]
         return [dict(zip(self.values, cell, strict=True)) for cell in itertools.product(*lists)]
 
+    @property
+    def size(self) -> int:
+        """The number of cells."""
+        lists = [each for each in self.values.values() if not isinstance(each, Range)]
+        return math.prod(map(len, lists)) if self.trials is None else self.trials
+
     def configuration(self, cell: Mapping[str, Any]) -> dict[str, Any]:
         """The configuration with the values of a cell.
 

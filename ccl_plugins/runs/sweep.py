@@ -252,7 +252,7 @@ def work(
             if taken is None:
                 return
             study, trial, name, cell = taken
-            tell(f"cell {name}: {named(cell)}")
+            tell(f"cell {name} (of {sweep.size}): {named(cell)}")
             pruning = _pruning(trial, sweep.prune)
             try:
                 value = _run_cell(sweep, sweep.out / "cells" / name, cell, pruning, progress)

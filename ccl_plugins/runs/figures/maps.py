@@ -64,7 +64,7 @@ def embedding_map(
         raise DoesNotApply("every sample has a class of its own: name a column to color the map by")
     number = len(next(iter(shown[next(iter(shown))].values())).values)
     drawn = some(number, MOST)
-    points = {t: project(features(run, split)[drawn], method) for t, run in runs.items()}
+    points = {t: project(features(run, split, drawn), method) for t, run in runs.items()}
     result = figure(0.4 + 3.1 * len(runs), 0.5 + 3.0 * len(shown))
     panels = result.subplots(len(shown), len(runs), squeeze=False)
     many = panels.size * len(drawn) > VECTORS
@@ -77,7 +77,9 @@ def embedding_map(
             if marks is not None and panel is row[-1]:
                 result.colorbar(marks, ax=panel, label=_scale(each), shrink=0.8, aspect=30)
         if each.ids is not None and len(row[-1].get_legend_handles_labels()[1]) <= MOST_NAMED:
-            row[-1].legend(loc="center left", bbox_to_anchor=(1, 0.5), handletextpad=0.1)
+            row[-1].legend(
+                loc="center left", bbox_to_anchor=(1, 0.5), handletextpad=0.1, markerscale=1.3
+            )
     what = "all" if len(drawn) == number else f"{len(drawn)} of"
     samples = "test samples" if split == "test" else "training samples"
     result.supxlabel(
@@ -114,11 +116,19 @@ def _variables(
 ) -> dict[str, dict[str, Variable]]:
     rows = {}
     for shown in wanted:
-        own = {
-            title: replace(variable(run, known[title].get(shown, shown), split), name=shown)
-            for title, run in runs.items()
-            if shown in known[title] or shown in run.pipeline.conditions
-        }
+        own = {}
+        for title, run in runs.items():
+            if shown not in known[title] and shown not in run.pipeline.conditions:
+                continue
+            try:
+                found = variable(run, known[title].get(shown, shown), split)
+            except FileNotFoundError:  # a table, without the checkpoint that holds it
+                if by_default:
+                    continue
+                raise
+            own[title] = replace(found, name=shown)
+        if not own and by_default:
+            continue
         if not own:  # a column that is no condition
             own = {title: variable(run, shown, split) for title, run in runs.items()}
         first = next(iter(own.values()))

@@ -90,16 +90,18 @@ def test_a_grid_trains_every_cell_into_a_folder_of_its_own(capsys):
         assert float(row["test/knn/top1"]) == cell.metrics["knn/top1"]
         assert float(row["validation/knn/top1"]) == cell.validation["knn/top1"]
         assert float(row["before/knn/top1"]) == cell.before["knn/top1"]
-    printed = capsys.readouterr().out
-    assert "4 of 4 cells done" in printed
-    assert "objective.temperature=0.5" in printed
+    printed = capsys.readouterr()
+    assert "cell 000 (of 4): objective.temperature=0.1 fit.seed=0" in printed.err
+    assert "4 of 4 cells done" in printed.out
+    assert "objective.temperature=0.5 " in printed.out
 
 
-def test_both_files_of_results_hold_the_same():
+def test_both_files_of_results_hold_the_same(capsys):
     from pyarrow import parquet
 
     write(GRID, ("[0.1, 0.5]", "[0.1]"))
     assert run() == 0
+    assert "(one configuration)" in capsys.readouterr().out
     columns = parquet.read_table("out/results.parquet").to_pydict()
     for name, values in columns.items():
         assert [str(value) for value in values] == [row[name] for row in table()]
