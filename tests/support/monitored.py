@@ -67,7 +67,11 @@ def pipeline(method: str = "simclr", monitor: Any = EACH_EPOCH, **settings: Any)
                 "clusters": ccl.condition("clusters", k=3),
             },
             sampler=ccl.sampler("uniform"),
-            evaluate=["knn"],
+            evaluate=[
+                "knn",
+                {"use": "regression", "column": "age"},
+                {"use": "knn", "column": "group"},
+            ],
             fit={"epochs": 3, "batch_size": 16, "workers": 0, "log_every": 2, **settings},
             monitor=monitor,
         )

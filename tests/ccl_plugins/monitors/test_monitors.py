@@ -24,6 +24,8 @@ from ccl_plugins.training.checkpointing import newest
 MEASURED = {
     "label/linear",
     "label/knn",
+    "group/linear",  # a column that an evaluator reads
+    "group/knn",
     "age/r2",
     "age/knn",
     "clusters/linear",
