@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ccl_plugins.runs import figures as figures
     from ccl_plugins.runs.pipeline import Pipeline as Pipeline
     from ccl_plugins.runs.pipeline import load as load
+    from ccl_plugins.runs.report import report as report
 
 __all__ = [
     "AmbiguousName",
@@ -57,6 +58,7 @@ __all__ = [
     "method",
     "objective",
     "refresh",
+    "report",
     "sampler",
     "views",
 ]
@@ -86,6 +88,7 @@ _LAZY = {
     "Pipeline": "ccl_plugins.runs.pipeline",
     "load": "ccl_plugins.runs.pipeline",
     "figures": "ccl_plugins.runs",
+    "report": "ccl_plugins.runs.report",
 }
 
 

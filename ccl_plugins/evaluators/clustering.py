@@ -108,6 +108,7 @@ def _from_tables(cells: Tensor, size: tuple[int, int], statistic: Any) -> Any:
         len(cells),
         lambda counts: statistic(tally(counts, cells, size[0] * size[1]).reshape(-1, *size)),
         size[0] * size[1],
+        centered=True,
     )
 
 

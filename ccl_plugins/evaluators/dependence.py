@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
@@ -16,7 +18,8 @@ from ccl_plugins.evaluators.columns import (
     with_classes,
     with_numbers,
 )
-from ccl_plugins.protocols import Frozen, ValueType
+from ccl_plugins.evaluators.intervals import estimate
+from ccl_plugins.protocols import Estimate, Frozen, ValueType
 
 SHUFFLES = 20
 """Shuffles of the column whose mean is the chance level."""
@@ -29,9 +32,6 @@ class Dependence:
     distance correlation, between 0 and 1, and ``"dependence-<column>/hsic"``, the Hilbert-Schmidt
     independence criterion, 0 or more.  On few samples both are above 0 for independent values too:
     ``dcor_chance`` and ``hsic_chance`` are their means over 20 fixed shuffles of the column.
-
-    They have no interval: a draw with replacement has samples twice, whose distance of 0 in both features
-    and column is taken for dependence, which moves the whole interval up.
 
     Split: the samples of ``split``; nothing is fitted and nothing selected.
 
@@ -53,7 +53,7 @@ class Dependence:
         equation 9, with Gaussian kernels whose width is the median distance, and equality for class ids.
     """
 
-    def __init__(self, column: str = "color", samples: int = 2000, split: Split = "test") -> None:
+    def __init__(self, column: str = "color", samples: int = 1000, split: Split = "test") -> None:
         self.column = column
         self.samples = whole("samples", samples, 4)
         self.split = one_of("split", split, SPLITS)
@@ -81,17 +81,20 @@ class Dependence:
         if classes:
             z = one_hot(z.unique(return_inverse=True)[1])
         far_x, far_z = distances(x), distances(z.double())
+        kernel_z = (far_z == 0).double() if classes else gaussian(far_z)
         generator = torch.Generator().manual_seed(0)
         orders = [torch.randperm(len(x), generator=generator) for _ in range(SHUFFLES)]
-        kernel_z = (far_z == 0).double() if classes else gaussian(far_z)
         name = f"dependence-{self.column}"
-        metrics = {}
+        metrics: dict[str, float] = {}
         for metric, a, b, measured in (
             ("dcor", far_x, far_z, distance_correlation),
             ("hsic", gaussian(far_x), kernel_z, hsic),
         ):
-            metrics[f"{name}/{metric}"] = measured(a, b)
-            shuffled = [measured(a, b[order][:, order]) for order in orders]
+            found = estimate(len(x), measured(a, b), centered=True)
+            # Neither is below 0, where moving the interval may lead.
+            metrics[f"{name}/{metric}"] = Estimate(found, max(found.low, 0.0), found.high)
+            once = torch.ones(1, len(x), dtype=torch.float64)
+            shuffled = [measured(a, b[order][:, order])(once).item() for order in orders]
             metrics[f"{name}/{metric}_chance"] = sum(shuffled) / len(shuffled)
         return metrics
 
@@ -108,20 +111,39 @@ def gaussian(far: Tensor) -> Tensor:
     return (-far.square() / (2 * width**2)).exp()
 
 
-def centered(a: Tensor) -> Tensor:
-    """(n, n) a matrix less the means of its rows and of its columns, plus its mean."""
-    return a - a.mean(0) - a.mean(1, keepdim=True) + a.mean()
+def covariance(a: Tensor, b: Tensor) -> Callable[[Tensor], Tensor]:
+    """From (k, n), how often each of k draws has each sample, to the (k,) means of ``A B`` over its pairs.
+
+    A and B are matrices (n, n) less the means of their rows and of their columns, plus their means, over
+    the samples of the draw: ``S1 + S2 - 2 S3`` in the paper on distance correlation.
+    """
+    product = a * b
+
+    def mean(counts: Tensor) -> Tensor:
+        n = len(a)
+        rows_a, rows_b = counts @ a / n, counts @ b / n
+        whole_a, whole_b = (counts * rows_a).sum(1) / n, (counts * rows_b).sum(1) / n
+        pairs = (counts * (counts @ product)).sum(1) / n**2
+        return pairs + whole_a * whole_b - 2 * (counts * rows_a * rows_b).sum(1) / n
+
+    return mean
 
 
-def distance_correlation(a: Tensor, b: Tensor) -> float:
-    """The distance correlation of two matrices (n, n) of distances; 0 if all points of one are equal."""
-    a, b = centered(a), centered(b)
-    covariance, variances = (a * b).mean(), (a * a).mean() * (b * b).mean()
-    if variances <= 0:
-        return 0.0
-    return (covariance.clamp_min(0) / variances.sqrt()).sqrt().item()
+def distance_correlation(a: Tensor, b: Tensor) -> Callable[[Tensor], Tensor]:
+    """As `covariance`, to the distance correlations of matrices of distances; 0 where all are equal."""
+    joint, of_a, of_b = covariance(a, b), covariance(a, a), covariance(b, b)
+
+    def correlation(counts: Tensor) -> Tensor:
+        variances = (of_a(counts) * of_b(counts)).clamp_min(0).sqrt()
+        # Rounding leaves a little of a variance of 0.
+        tiny = 1e-12 * a.square().mean().sqrt() * b.square().mean().sqrt()
+        squared = (joint(counts) / variances).clamp(0, 1)
+        return torch.where(variances > tiny, squared, 0.0).sqrt()
+
+    return correlation
 
 
-def hsic(a: Tensor, b: Tensor) -> float:
-    """``tr(K H L H) / (n - 1)²`` of two kernel matrices K and L (n, n), with the centering matrix H."""
-    return (centered(a) * b).sum().clamp_min(0).item() / (len(a) - 1) ** 2
+def hsic(a: Tensor, b: Tensor) -> Callable[[Tensor], Tensor]:
+    """As `covariance`, to ``tr(K H L H) / (n - 1)²`` of kernel matrices K, L and the centering matrix H."""
+    mean, n = covariance(a, b), len(a)
+    return lambda counts: mean(counts).clamp_min(0) * n**2 / (n - 1) ** 2

@@ -22,7 +22,9 @@ def mean(values: Tensor) -> Estimate:
     return estimate(len(values), lambda counts: counts @ values / len(values))
 
 
-def estimate(n: int, statistic: Callable[[Tensor], Tensor], width: int = 1) -> Estimate:
+def estimate(
+    n: int, statistic: Callable[[Tensor], Tensor], width: int = 1, *, centered: bool = False
+) -> Estimate:
     """A metric with its 95 % interval, by 1000 draws from a generator that is the same in every call.
 
     The interval is widened to the metric where that lies outside, as the largest of several differences
@@ -35,6 +37,8 @@ def estimate(n: int, statistic: Callable[[Tensor], Tensor], width: int = 1) -> E
             row of ones gives the metric itself.
         width: The numbers that the statistic holds for a draw, if these are more than n; so many draws
             are computed together as fit into little memory.
+        centered: Whether the interval is moved so that the mean of the draws is the metric: for statistics
+            of pairs of samples and for entropies, which draws raise, since they repeat samples.
 
     Source:
         Efron and Tibshirani, An Introduction to the Bootstrap (1993), section 13.3: the percentile
@@ -47,7 +51,10 @@ def estimate(n: int, statistic: Callable[[Tensor], Tensor], width: int = 1) -> E
         rows = torch.randint(n, (min(part, DRAWS - first), n), generator=generator)
         counts = torch.zeros(rows.shape, dtype=torch.float64)
         drawn.append(statistic(counts.scatter_add_(1, rows, torch.ones_like(counts))))
-    low, high = torch.cat(drawn).nanquantile(torch.tensor(ENDS, dtype=torch.float64)).tolist()
+    draws = torch.cat(drawn)
+    if centered:
+        draws += value - draws.nanmean()
+    low, high = draws.nanquantile(torch.tensor(ENDS, dtype=torch.float64)).tolist()
     return Estimate(value, min(low, value), max(high, value))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import platform
 import re
 import shlex
 import warnings
@@ -16,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
 from ccl_plugins.files.atomic import atomic_write
+from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint, versions
 from ccl_plugins.pipeline.as_toml import as_toml
-from ccl_plugins.pipeline.changes import FREE
+from ccl_plugins.pipeline.changes import FREE, FREE_TABLES
 from ccl_plugins.runs import summary
 from ccl_plugins.runs.curves import Curves, curves
 from ccl_plugins.runs.neighbors import data_uri, nearest, thumbnail
@@ -52,13 +52,18 @@ QUERIES = 5
 NEIGHBORS = 6
 """Neighbors of each."""
 
+BANK = 10_000
+"""The most training samples among which they are looked for."""
+
 UNDRAWN = (engine.RegistryError, ValueError, LookupError, OSError, RuntimeError)
 """What a figure raises for runs that it cannot show; the page says so in its place."""
 
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def report(runs: Sequence[Run], out: Path, *, missing: Mapping[str, str] | None = None) -> Path:
+def report(
+    runs: Sequence[Run], out: str | Path, *, missing: Mapping[str, str] | None = None
+) -> Path:
     """Write a report of runs: what differs, what was measured, pictures, and what it means in words.
 
     The file needs nothing else and loads nothing.  Its size is bounded: small pictures of at most 6
@@ -83,6 +88,7 @@ def report(runs: Sequence[Run], out: Path, *, missing: Mapping[str, str] | None 
 
     if not runs:
         raise ValueError("a report needs a run")
+    out = Path(out).expanduser()
     missing = dict(missing or {})
     results: dict[int, Result] = {}
     with warnings.catch_warnings(record=True) as caught:
@@ -142,6 +148,7 @@ class Shown:
             for label, group in zip(_labels(groups), groups, strict=True)
         ]
         self.findings = [*self._findings()]
+        self.files = _file_names(self.groups)
         first = self.groups[0]
         self.same_data = [each for each in self.groups if _dataset(each) == _dataset(first)]
 
@@ -237,7 +244,7 @@ class Shown:
             yield f"{few}: five or more tell a difference from luck more surely."
 
     def _configurations(self) -> Iterator[dict[str, Any]]:
-        for each in self.groups:
+        for each, stem in zip(self.groups, self.files, strict=True):
             text, note = as_toml(each.record), ""
             if "local/" in json.dumps(each.record):
                 note = (
@@ -250,7 +257,7 @@ class Shown:
                 "conditions": ", ".join(each.conditions.values()),
                 "seeds": ", ".join(str(result.seed) for result in each.results),
                 "state": each.results[0].state,
-                "file": f"{_file_name(each)}.toml",
+                "file": f"{stem}.toml",
                 "toml": text,
                 "note": note,
                 "path": name_of(each.results),
@@ -417,22 +424,39 @@ class Shown:
         except UNDRAWN as error:
             return {"neighbors": {"queries": [], "reason": str(error)}, "ranks": ranks}
 
+    def _versions(self) -> dict[str, str]:
+        """The versions that the runs were trained with, as far as they are known."""
+        found: dict[str, Any] = {}
+        for each in self.groups:
+            file = self.runs[each.results[0].path].layout.weights
+            try:
+                found |= read_checkpoint(file)["versions"] if file.is_file() else versions()
+            except (DamagedCheckpoint, KeyError, TypeError):
+                found |= versions()
+            plugins = each.record.get("plugins")
+            found |= plugins if isinstance(plugins, Mapping) else {}
+        # What is copied into a shell is a name and a version, whatever a record holds.
+        right = {n: str(v) for n, v in found.items() if engine.pip_install(n, str(v))}
+        right.pop(engine.LOCAL, None)
+        return right
+
     def _reproduce(self) -> dict[str, Any]:
-        plugins: dict[str, str] = {}
-        for each in self.groups:
-            plugins |= each.record.get("plugins", {})
-        names = [f'"{name}=={version}"' for name, version in plugins.items() if name != "local"]
         lines, folders = [], []
-        for each in self.groups:
-            stem = _file_name(each)
+        for each, stem in zip(self.groups, self.files, strict=True):
             seeds = [str(result.seed) for result in each.results]
             many = len(seeds) > 1
-            lines.append(f"ccl train {stem}.toml" + (f" --seeds {','.join(seeds)}" if many else ""))
+            words = [
+                "ccl",
+                "train",
+                f"{stem}.toml",
+                *(["--seeds", ",".join(seeds)] if many else []),
+            ]
+            lines.append(shlex.join(words))
             folders += [f"runs/{stem}-seed-{seed}" for seed in seeds] if many else [f"runs/{stem}"]
+        wanted = [f"{name}=={version}" for name, version in self._versions().items()]
         return {
-            "install": "pip install " + " ".join(names),
-            "commands": "\n".join([*lines, "ccl report " + shlex.join(folders)]),
-            "versions": _versions(),
+            "install": shlex.join(["pip", "install", *wanted]),
+            "commands": "\n".join([*lines, shlex.join(["ccl", "report", *folders])]),
         }
 
 
@@ -469,11 +493,16 @@ def _stem(name: str) -> str:
     return stem.removesuffix("-").removesuffix("-seed") or name if stem != name else name
 
 
-def _file_name(each: Configuration) -> str:
-    """A name for a configuration's file, from that of its folders."""
-    stem = _stem(Path(name_of(each.results)).name)
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in stem)
-    return kept.strip("-") or "run"
+def _file_names(groups: Sequence[Configuration]) -> list[str]:
+    """A name for the file of each configuration, from that of its folders."""
+    found: list[str] = []
+    for each in groups:
+        stem = _stem(Path(name_of(each.results)).name)
+        kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in stem)
+        name = kept.strip("-") or "run"
+        again = sum(other == name or other.startswith(f"{name}--") for other in found)
+        found.append(f"{name}--{again + 1}" if again else name)
+    return found
 
 
 def _dataset(configuration: Configuration) -> Any:
@@ -487,7 +516,7 @@ def differing(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for place in places:
         values = [each.get(place) for each in flat]
-        hidden = place in FREE or place == "fit.seed" or place.startswith(("callbacks", "schema"))
+        hidden = place in (*FREE, "fit.seed") or place.partition(".")[0] in FREE_TABLES
         if not hidden and any(value != values[0] for value in values):
             rows.append({"setting": place, "values": values})
     return rows
@@ -560,15 +589,21 @@ def _neighbors(runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
 
     first = next(iter(runs.values()))
     train, test = first.splits
-    labels = torch.as_tensor(first.features("test").metadata["label"])
-    known = torch.as_tensor(first.features("train").metadata["label"])
+    labels, known = (torch.as_tensor(split.metadata["label"]) for split in (test, train))
     rows = _queries(labels)
-    k = min(NEIGHBORS, len(known))
-    found = {
-        name: nearest(run.features("test").features[rows], run.features("train").features, k)[0]
-        for name, run in runs.items()
-    }
-    pictures: dict[int, str] = {}
+    # Features of millions of images would take hours, for five rows of pictures.
+    bank = torch.linspace(0, len(known) - 1, min(BANK, len(known)), dtype=torch.float64).long()
+    places = bank.tolist()
+    k = min(NEIGHBORS, len(places))
+    found = {}
+    for name, run in runs.items():
+        train_split, test_split = run.splits
+        features = (
+            run.features("train").features
+            if len(places) == len(train_split)
+            else run.encode(_Images(train_split, places))
+        )
+        found[name] = bank[nearest(run.encode(_Images(test_split, rows)), features, k)[0]]
     for place, row in enumerate(rows):
         yield {
             "index": row,
@@ -582,7 +617,7 @@ def _neighbors(runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
                             "index": i,
                             "label": _word(train, known[i]),
                             "same": bool(known[i] == labels[row]),
-                            "src": pictures.setdefault(i, _picture(train[i][0])),
+                            "src": _picture(train[i][0]),
                         }
                         for i in each[place].tolist()
                     ],
@@ -590,6 +625,28 @@ def _neighbors(runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
                 for name, each in found.items()
             ],
         }
+
+
+class _Images(Sequence[Any]):
+    """The images of some samples, read when they are asked for.
+
+    Args:
+        split: A torch Dataset of ``(image, ...)``.
+        rows: The samples.
+    """
+
+    def __init__(self, split: Any, rows: Sequence[int]) -> None:
+        self.split, self.rows = split, rows
+
+    def __len__(self) -> int:
+        """The number of samples."""
+        return len(self.rows)
+
+    def __getitem__(self, place: Any) -> Any:
+        """An image, or those of a slice as a list."""
+        if isinstance(place, slice):
+            return [self.split[row][0] for row in self.rows[place]]
+        return self.split[self.rows[place]][0]
 
 
 def _picture(image: Any) -> str:
@@ -615,11 +672,3 @@ def _word(split: Any, label: Any) -> str:
 def _hash(text: str) -> str:
     """What a page's security policy knows a script or style by."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _versions() -> str:
-    from importlib.metadata import version
-
-    names = ("ccl-plugins", "torch", "lightly", "pytorch-lightning", "scikit-learn")
-    found = [f"{name} {version(name)}" for name in names]
-    return ", ".join([f"Python {platform.python_version()}", *found])

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ccl_plugins.runs.results import ALPHA, Paired, Result, paired, spread, values_of, visible
+from ccl_plugins.runs.results import ALPHA, Paired, Result, paired, values_of, visible
 
 SMALL = 0.02
 """A change of an accuracy or an R² that is not worth a word."""
@@ -155,37 +155,37 @@ def _learning(
     configurations: Sequence[Configuration], names: Sequence[str], chance: float | None
 ) -> Answer:
     question, metric = "Is it learning?", metric_of("label", names)
-    rose: dict[str, bool] = {}
+    found: dict[str, list[str]] = {"yes": [], "perhaps": [], "not the label": []}
     sentences = []
     for each in configurations:
         words = [_loss(each)] if each.losses else []
         before, after = each.before(metric), each.after(metric)
         if after and before:
-            change = _change(before, after, each, metric)
+            change = _change(before, after, each, metric, is_before=True)
             words.append(
                 f"A probe reads the label from its features with accuracy {_mean(after)}; before training"
                 f" it was {_mean(before)}: {_direction(change)}."
             )
-            rose[each.label] = change.way == "up"
-            if not rose[each.label]:
+            answer = {"up": "yes", "perhaps up": "perhaps"}.get(change.way, "not the label")
+            found[answer].append(each.label)
+            if answer == "not the label":
                 words += _instead(each, names)
         elif after:
             words.append(f"A probe reads the label from its features with accuracy {_mean(after)}.")
         if words:
             sentences.append((each.label, " ".join(words)))
     if chance is not None and any(each.after(metric) for each in configurations):
-        sentences.append(
-            ("", f"Naming the most frequent label every time has accuracy {chance:.2g}.")
-        )
-    if not rose:
+        guess = f"Naming the most frequent label every time has accuracy {chance:.2g}."
+        sentences.append(("", guess))
+    answers = {answer: labels for answer, labels in found.items() if labels}
+    if not answers:
         sentences.append(("", "No probe of the label was run before and after training."))
         return Answer(question, "Not measured", "unclear", sentences)
-    yes, no = ([label for label, is_up in rose.items() if is_up is up] for up in (True, False))
-    if not no:
+    if [*answers] == ["yes"]:
         return Answer(question, "Yes, the label", "good", sentences)
-    if not yes:
+    if [*answers] == ["not the label"]:
         return Answer(question, "Not the label", "bad", sentences)
-    verdict = f"{_listed(yes)}: yes. {_listed(no)}: not the label"
+    verdict = "; ".join(f"{', '.join(labels)}: {answer}" for answer, labels in answers.items())
     return Answer(question, verdict, "unclear", sentences)
 
 
@@ -306,7 +306,8 @@ def _against(
     begin = f"read the label with accuracy {_mean(a)} and {_mean(b)}."
     if p is None:
         if change.n < 2:
-            return f"{begin} With one seed each, nobody can say whether another seed would turn it round."
+            common = f"{begin} With {'one seed' if change.n else 'no seed'} in common"
+            return f"{common}, nobody can say whether another seed would turn it round."
         return f"{begin} There is no test: {change.note}."
     corrected = f", corrected for {tests} comparisons" if tests > 1 else ""
     test = f"paired t-test over {change.n} seeds, {_p(p)}{corrected}"
@@ -338,23 +339,46 @@ class _Change:
 
 
 def _change(
-    reference: Mapping[Any, float], values: Mapping[Any, float], each: Configuration, metric: str
+    reference: Mapping[Any, float],
+    values: Mapping[Any, float],
+    each: Configuration,
+    metric: str,
+    *,
+    is_before: bool = False,
 ) -> _Change:
+    """How the values of a configuration differ from others, or from its own before training."""
     test = paired(reference, values)
     by = statistics.fmean(values.values()) - statistics.fmean(reference.values())
     amount = "about as much" if abs(by) < SMALL else "more" if by > 0 else "less"
+    alone = len(each.results) == 1
     if test.p is not None:
         luck, clear = f" ({test.n} seeds, {_p(test.p)})", test.p < ALPHA
     else:
-        luck = " (one seed)" if test.n == 1 else f" ({test.note})"
-        interval = each.results[0].intervals.get(metric) if len(each.results) == 1 else None
-        other = statistics.fmean(reference.values())
-        clear = test.n > 0 and not (interval and interval[0] <= other <= interval[1])
+        luck = " (one seed)" if alone and test.n == 1 else f" ({test.note})"
+        # Of one run without an interval, what is larger than SMALL is taken as it is.
+        clear = alone and test.n == 1 and _is_beyond(reference, each, metric) is not False
+        clear |= test.n > 2 and test.deviation == 0
+    if is_before and not clear and _is_beyond(reference, each, metric):
+        luck, clear = f"{luck[:-1]}, in each by more than its test samples explain)", True
     if amount == "about as much":
         return _Change("same", amount, luck)
     if clear:
         return _Change("up" if by > 0 else "down", amount, luck)
     return _Change("perhaps up" if by > 0 else "perhaps down", amount, f"{luck}, which may be luck")
+
+
+def _is_beyond(reference: Mapping[Any, float], each: Configuration, metric: str) -> bool | None:
+    """Whether every run's reference lies beyond its interval over test samples, on one side.
+
+    None if a run has no interval or no reference.
+    """
+    sides = set()
+    for result in each.results:
+        interval, other = result.intervals.get(metric), reference.get(result.seed)
+        if interval is None or other is None:
+            return None
+        sides.add((other < interval[0]) - (other > interval[1]))
+    return sides in ({1}, {-1})
 
 
 def _direction(change: _Change) -> str:
@@ -383,9 +407,7 @@ def _the(column: str) -> str:
 
 def _mean(values: Mapping[Any, float]) -> str:
     numbers = list(values.values())
-    deviation = statistics.stdev(numbers) if len(numbers) > 1 else None
-    return spread(statistics.fmean(numbers), deviation)
-
-
-def _listed(labels: Sequence[str]) -> str:
-    return ", ".join(labels)
+    mean = statistics.fmean(numbers)
+    deviation = statistics.stdev(numbers) if len(numbers) > 1 else 0.0
+    # Fewer than three places hide nothing here, and are read at a glance.
+    return f"{mean:.3f} ± {deviation:.3f}" if deviation >= 0.0005 else f"{mean:.3f}"

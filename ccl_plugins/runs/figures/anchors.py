@@ -305,14 +305,14 @@ def _draw_column(
     images: _Images,
     names: bool,
 ) -> None:
-    panels[0][0].set_title(short(title, 40), loc="left").set_in_layout(False)
+    panels[0][SHOWN // 2].set_title(short(title, 40))
     for panel in itertools.chain(*panels):
         panel.set_xticks([])
         panel.set_yticks([])
         for spine in panel.spines.values():
             spine.set_visible(False)
     shown = [("anchor", found.views[0])]
-    shown += [(f"pull {_percent(share)}", found.views[v]) for v, share in found.own.items()]
+    shown += [(_percent(share), found.views[v]) for v, share in found.own.items()]
     for panel, (text, view) in zip(panels[0], shown[:SHOWN], strict=False):
         panel.imshow(as_picture(view))
         panel.set_xlabel(text, fontsize=8)
@@ -339,21 +339,21 @@ def _percent(share: float) -> str:
 
 def _draw_ranks(panel: Any, found: Mapping[str, Weights]) -> None:
     """The negatives' shares in falling order."""
-    most = max(len(each.negatives) for each in found.values())
+    numbers = {len(each.negatives) for each in found.values()}
     for (title, each), color, marker in zip(
         found.items(), itertools.cycle(RUNS), itertools.cycle(MARKERS), strict=False
     ):
         shares = [100 * share for share, _ in each.negatives if share > 0]
         panel.plot(range(1, len(shares) + 1), shares, color=color, label=short(title))
         panel.plot([1], shares[:1], color=color, marker=marker, ms=5)
-    if most:
-        panel.axhline(100 / most, color=FAINT, lw=0.8, ls=":")
-        panel.annotate(
-            "equal weights", (most, 100 / most), ha="right", va="bottom", fontsize=7, color=TEXT
-        )
     panel.set_yscale("log")
+    panel.set_ylim(bottom=max(panel.get_ylim()[0], 0.1 / max(numbers | {1})))
     panel.yaxis.set_major_formatter("{x:g}")
-    panel.set_ylim(bottom=max(panel.get_ylim()[0], 100 / max(most, 1) / 1000))
+    if len(numbers) == 1 and 0 not in numbers:
+        equal = 100 / max(numbers)
+        panel.axhline(equal, color=FAINT, lw=0.8, ls=":")
+        place = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom"}
+        panel.annotate("equal weights", (0.99, equal), fontsize=7, color=TEXT, **place)
     panel.set_xlabel("negatives, in order of their weight")
     panel.set_ylabel("share of the push in %")
     panel.set_title(

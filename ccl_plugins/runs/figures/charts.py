@@ -52,9 +52,11 @@ class Configuration:
     marker: str
 
 
-def grouped(runs: Mapping[str, Run]) -> list[Configuration]:
-    """The configurations of runs, in order."""
-    results = _results(runs)
+def grouped(
+    runs: Mapping[str, Run], measured: Mapping[str, Mapping[str, float]] | None = None
+) -> list[Configuration]:
+    """The configurations of runs, in order; ``measured`` takes the place of the runs' metrics."""
+    results = _results(runs, measured or {})
     titles = {id(result): title for title, result in results.items()}
     found = []
     for i, group in enumerate(configurations([*results.values()])):
@@ -64,12 +66,14 @@ def grouped(runs: Mapping[str, Run]) -> list[Configuration]:
     return found
 
 
-def _results(runs: Mapping[str, Run]) -> dict[str, Result]:
+def _results(
+    runs: Mapping[str, Run], measured: Mapping[str, Mapping[str, float]]
+) -> dict[str, Result]:
     return {
         title: Result(
             run.path,
             run.before,
-            run.metrics,
+            measured.get(title, run.metrics),
             "" if run.layout.weights.exists() else "not finished",
             run.record,
             run.intervals,
@@ -362,19 +366,22 @@ def kept_and_leaked(
     """Draw one point per run: how well the label is read from the features, and how well Z is.
 
     Up: the label is kept.  Right: Z leaks into the features.  Lines are 95 % intervals over test samples,
-    where the evaluators give them; the hollow mark is the untrained or pretrained backbone.
+    where the evaluators give them; the hollow mark is the untrained or pretrained backbone.  Where no
+    evaluator has measured the label or Z, the monitors' last values are taken.
 
     Args:
         runs: The runs by their titles, all of one data set.
         kept: The metric of the label; None: ``linear/top1`` or another accuracy.
-        leaked: The metric of Z; None: that of the first condition which an evaluator has measured.
+        leaked: The metric of Z; None: that of the first condition which was measured.
 
     Raises:
         ValueError: If the runs were not evaluated on both; for runs of different data sets.
     """
     same_data(runs)
-    kept, leaked = kept or _label_metric(runs), leaked or _leak_metric(runs)
-    found = grouped(runs)
+    measured = {title: {**_monitored(run), **run.metrics} for title, run in runs.items()}
+    names = list(dict.fromkeys(name for each in measured.values() for name in each))
+    kept, leaked = kept or _label_metric(runs, names), leaked or _leak_metric(runs, names)
+    found = grouped(runs, measured)
     result = figure(5.6, 3.8)
     panel = result.subplots()
     drawn = 0
@@ -422,23 +429,35 @@ def _draw_point(
         )
 
 
-def _label_metric(runs: Mapping[str, Run]) -> str:
-    names = {name: None for run in runs.values() for name in run.metrics}
+def _monitored(run: Run) -> dict[str, float]:
+    """What the monitors measured last."""
+    try:
+        logged = read_curves(run)
+    except FileNotFoundError:
+        return {}
+    return {name: points[-1][1] for name, points in logged.items() if name.startswith("monitor/")}
+
+
+def _label_metric(runs: Mapping[str, Run], names: Sequence[str]) -> str:
     others = {name for run in runs.values() for name in known_variables(run)} - {"label"}
     accuracies = [n for n in names if n.endswith("/top1") and n.partition("/")[0] not in others]
-    if not accuracies:
-        raise DoesNotApply("no run was evaluated on the label: add the evaluator 'linear'")
-    return "linear/top1" if "linear/top1" in accuracies else accuracies[0]
-
-
-def _leak_metric(runs: Mapping[str, Run]) -> str:
-    names = {name for run in runs.values() for name in run.metrics}
-    variables = dict.fromkeys(n for run in runs.values() for n in known_variables(run))
-    variables.pop("label", None)
-    for variable, probe in itertools.product(variables, PROBES):
-        if (name := f"{variable}/{probe}") in names:
+    for name in ("linear/top1", *accuracies, "monitor/label/linear"):
+        if name in names:
             return name
+    raise DoesNotApply("no run was evaluated on the label: add the evaluator 'linear'")
+
+
+def _leak_metric(runs: Mapping[str, Run], names: Sequence[str]) -> str:
+    variables = {
+        shown: name for run in runs.values() for shown, name in known_variables(run).items()
+    }
+    variables.pop("label", None)
+    for (shown, name), probe in itertools.product(variables.items(), PROBES):
+        for metric in (f"{shown}/{probe}", f"monitor/{name}/{probe}"):
+            if metric in names:
+                return metric
     listed = ", ".join(map(repr, variables)) or "none"
     raise DoesNotApply(
-        f"no run was evaluated on a condition ({listed}): add the evaluator 'regression' of its column"
+        f"no run was evaluated on a condition ({listed}): add the evaluator 'regression' of its column,"
+        " or monitors"
     )

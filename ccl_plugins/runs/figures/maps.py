@@ -77,7 +77,9 @@ def embedding_map(
             if marks is not None and panel is row[-1]:
                 result.colorbar(marks, ax=panel, label=_scale(each), shrink=0.8, aspect=30)
         if each.ids is not None and len(row[-1].get_legend_handles_labels()[1]) <= MOST_NAMED:
-            row[-1].legend(loc="center left", bbox_to_anchor=(1, 0.5), handletextpad=0.1)
+            row[-1].legend(
+                loc="center left", bbox_to_anchor=(1, 0.5), handletextpad=0.1, markerscale=1.3
+            )
     what = "all" if len(drawn) == number else f"{len(drawn)} of"
     samples = "test samples" if split == "test" else "training samples"
     result.supxlabel(

@@ -253,6 +253,21 @@ def test_projections_of_more_samples_than_are_shown_and_of_few():
     assert len(some(5000, 2000)) == 2000
 
 
+def test_umap_that_is_not_installed_is_named_with_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "umap", None)
+    with pytest.raises(ImportError, match=r'pip install "ccl-plugins\[umap\]"'):
+        project(torch.randn(9, 4), "umap")
+
+
+@pytest.mark.slow  # numba compiles UMAP for seconds
+def test_a_map_by_umap_is_the_same_each_time():
+    pytest.importorskip("umap")
+    features = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
+    found = project(features, "umap")
+    assert found.shape == (40, 2)
+    assert torch.equal(found, project(features, "umap"))
+
+
 def test_a_line_is_the_first_principal_component_without_a_random_sign():
     z = torch.randn(20, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor([5.0, 1, 1])
     line = Variable("z", z, "continuous").line()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import html
+import importlib.metadata
 import json
 import re
 import shutil
@@ -126,6 +127,18 @@ def test_the_page_says_when_there_are_too_few_seeds(page, runs, tmp_path):
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_neighbors_are_looked_for_among_a_part_of_many_samples(runs, monkeypatch):
+    (all_of_them, *_) = module._neighbors({"a": runs[0]})
+    monkeypatch.setattr(module, "BANK", 20)
+    (some, *_) = module._neighbors({"a": runs[0]})
+    shown = {each["index"] for each in some["rows"][0]["found"]}
+    n = len(runs[0].splits[0])
+    grid = {int(i * (n - 1) / 19) for i in range(20)}
+    assert shown <= grid
+    assert not {each["index"] for each in all_of_them["rows"][0]["found"]} <= grid
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_of_a_single_run_compares_nothing(runs, tmp_path):
     text = texts(report(runs[:1], tmp_path / "one.html"))
     assert "There is nothing to compare" in text
@@ -139,7 +152,9 @@ def test_the_configurations_in_the_report_are_those_of_the_runs(page, runs):
     )
     found = [html.unescape(a or b) for a, b in blocks]
     install, commands, *tomls = found
-    assert install == f'pip install "ccl-plugins=={runs[0].record["plugins"]["ccl-plugins"]}"'
+    version = runs[0].record["plugins"]["ccl-plugins"]
+    assert install.startswith(f"pip install ccl-plugins=={version} lightly==")
+    assert f" torch=={importlib.metadata.version('torch')}" in install
     assert commands.splitlines() == [
         "ccl train plain.toml --seeds 1,0",
         "ccl train fair.toml --seeds 1,0",
@@ -199,6 +214,7 @@ def test_what_comes_from_records_is_escaped(text, folder, tmp_path):
     with pytest.warns(UserWarning, match="was changed"):
         found = report([ccl.load(tmp_path / "run")], tmp_path / "report.html").read_text()
     assert "<script>alert" not in found
+    assert text not in re.findall(r"<pre><code>(.*?)</code>", html.unescape(found), re.DOTALL)[0]
     assert "<img src=x" not in found
 
 
@@ -335,7 +351,7 @@ def test_the_answers_tell_learning_conditioning_and_luck():
     plain = configuration("plain", FELL, color=0.95)
     fair = configuration("fair", ROSE, color=0.3, conditions=COLOR)
     learning, conditioning, better = answers([plain, fair])
-    assert learning.verdict == "fair: yes. plain: not the label"
+    assert learning.verdict == "fair: yes; plain: not the label"
     assert "What its features hold is color: a linear regression explains 0.960" in words(learning)
     assert conditioning.verdict == "fair holds less of color"
     assert "less of color than plain" in words(conditioning)
@@ -348,7 +364,7 @@ def test_a_condition_without_an_evaluator_is_told_by_its_monitor():
     seen = [{"monitor/z/linear": (0.9, 0.4 + seed / 10)} for seed in range(3)]
     told = configuration("told", ROSE, conditions=clusters, monitored=seen)
     _, conditioning, _ = answers([told])
-    assert "an online probe read it with accuracy 0.9 ± 0 at first and 0.50 ± 0.10" in words(
+    assert "an online probe read it with accuracy 0.900 at first and 0.500 ± 0.100" in words(
         conditioning
     )
     assert conditioning.verdict == "told holds less of clusters"
@@ -368,7 +384,24 @@ def test_the_answers_do_not_call_luck_a_difference():
     assert "2.5 times as large as its spread" in words(better)
     alone = answers([configuration("a", ROSE[:1]), configuration("b", ROSE[1:2])])
     assert alone[2].tone == "unclear"
-    assert "With one seed each, nobody can say" in words(alone[2])
+    assert "With one seed in common, nobody can say" in words(alone[2])
+
+
+def test_learning_is_perhaps_where_seeds_are_too_few_unless_each_run_is_beyond_its_interval():
+    rose = [(0.6, 0.7), (0.5, 0.9)]
+    learning, *_ = answers([configuration("a", rose)])
+    assert (learning.tone, learning.verdict) == ("unclear", "a: perhaps")
+    assert "which may be luck" in words(learning)
+    sure = configuration("a", rose)
+    for result in sure.results:
+        value = result.after["linear/top1"]
+        object.__setattr__(result, "intervals", {"linear/top1": (value - 0.05, value + 0.05)})
+    learning, *_ = answers([sure])
+    assert (learning.tone, learning.verdict) == ("good", "Yes, the label")
+    assert "in each by more than its test samples explain" in words(learning)
+    single = configuration("a", rose[:1])
+    object.__setattr__(single.results[0], "intervals", {"linear/top1": (0.55, 0.8)})
+    assert answers([single])[0].verdict == "a: perhaps"
 
 
 def test_the_test_is_corrected_for_the_number_of_comparisons():
