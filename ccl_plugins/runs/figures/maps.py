@@ -64,7 +64,7 @@ def embedding_map(
         raise DoesNotApply("every sample has a class of its own: name a column to color the map by")
     number = len(next(iter(shown[next(iter(shown))].values())).values)
     drawn = some(number, MOST)
-    points = {t: project(features(run, split)[drawn], method) for t, run in runs.items()}
+    points = {t: project(features(run, split, drawn), method) for t, run in runs.items()}
     result = figure(0.4 + 3.1 * len(runs), 0.5 + 3.0 * len(shown))
     panels = result.subplots(len(shown), len(runs), squeeze=False)
     many = panels.size * len(drawn) > VECTORS
@@ -116,11 +116,19 @@ def _variables(
 ) -> dict[str, dict[str, Variable]]:
     rows = {}
     for shown in wanted:
-        own = {
-            title: replace(variable(run, known[title].get(shown, shown), split), name=shown)
-            for title, run in runs.items()
-            if shown in known[title] or shown in run.pipeline.conditions
-        }
+        own = {}
+        for title, run in runs.items():
+            if shown not in known[title] and shown not in run.pipeline.conditions:
+                continue
+            try:
+                found = variable(run, known[title].get(shown, shown), split)
+            except FileNotFoundError:  # a table, without the checkpoint that holds it
+                if by_default:
+                    continue
+                raise
+            own[title] = replace(found, name=shown)
+        if not own and by_default:
+            continue
         if not own:  # a column that is no condition
             own = {title: variable(run, shown, split) for title, run in runs.items()}
         first = next(iter(own.values()))

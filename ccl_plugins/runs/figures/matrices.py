@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -83,11 +84,24 @@ def _column(run: Run, name: str) -> str | None:
     return column_of(conditions_of(run).get(name))
 
 
-def known_rows(z: Variable) -> Tensor:
-    """The places of the samples that have a value."""
+def known_rows(z: Variable, most: int) -> Tensor:
+    """The places of at most so many samples that have a value.
+
+    Raises:
+        DoesNotApply: If these have no two values.
+    """
     from ccl_plugins.metadata.values import missing_rows
 
-    return (~missing_rows(z.values, z.value_type)).nonzero().flatten()
+    known = (~missing_rows(z.values, z.value_type)).nonzero().flatten()
+    rows = known[some(len(known), most)]
+    if len(rows) < 3:
+        raise DoesNotApply(f"condition {z.name!r} is known of {len(rows)} samples only")
+    if (z.values[rows] == z.values[rows[0]]).all():
+        raise DoesNotApply(
+            f"condition {z.name!r} has one value in all of {len(rows)} samples, so that nothing can be"
+            " compared by it"
+        )
+    return rows
 
 
 def in_order(z: Tensor) -> Tensor:
@@ -153,10 +167,7 @@ def kernel_matrix(run: Run, condition: str | None = None) -> Figure:
 
     found = reader(run, condition)
     z = variable(run, found.on)
-    known = known_rows(z)
-    rows = known[some(len(known), min(MOST, run.pipeline.settings.batch_size))]
-    if len(rows) < 2:
-        raise DoesNotApply(f"condition {z.name!r} is known of {len(rows)} samples only")
+    rows = known_rows(z, min(MOST, run.pipeline.settings.batch_size))
     rows = rows[in_order(z.values[rows])]
     values = z.values[rows]
     with torch.no_grad():
@@ -253,16 +264,16 @@ def similarity(run: Run | Mapping[str, Run], condition: str | None = None) -> Fi
     same_data(runs)
     found, owner = _first_reader(runs, condition)
     z = variable(owner, found.on)
-    known = known_rows(z)
-    rows = known[some(len(known), MOST_COMPARED)]
+    rows = known_rows(z, MOST_COMPARED)
     kernel = pairs_of_kernel(found.kernel, z.values[rows])
     result = figure(0.6 + 3.3 * len(runs), 3.3)
     panels = result.subplots(1, len(runs), squeeze=False, sharey=True, sharex=True)[0]
     for panel, (title, each), color in zip(panels, runs.items(), RUNS * len(runs), strict=False):
-        cosine = pairs_of_features(features(each, "train")[rows])
+        cosine = pairs_of_features(features(each, "train", rows))
         _draw_pairs(panel, kernel, cosine, color)
         r = correlation(kernel, cosine)
-        panel.set_title(f"{short(title)}: r = {r:.2f}".removeprefix(": "))
+        shown = "no r, as one is constant" if math.isnan(r) else f"r = {r:.2f}"
+        panel.set_title(f"{short(title)}: {shown}".removeprefix(": "))
         panel.set_xlabel(f"similarity of {z.name} ({found.kernel_name})")
     panels[0].set_ylabel("cosine of features")
     return result

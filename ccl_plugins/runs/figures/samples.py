@@ -18,6 +18,10 @@ SPLITS = {"train": 0, "test": 1}
 """The place of each split in ``Run.splits``."""
 
 
+LARGE = 20000
+"""Of larger splits only the features that are drawn are computed, unless they are there."""
+
+
 class DoesNotApply(ValueError):
     """A figure that cannot be drawn of these runs; the message says why."""
 
@@ -74,7 +78,7 @@ class Variable:
         if values.shape[1] == 1:
             return values[:, 0]
         centered = (values - values.nanmean(0)).nan_to_num(0)
-        direction = torch.linalg.svd(centered, full_matrices=False).Vh[0]
+        direction = torch.linalg.eigh(centered.T @ centered).eigenvectors[:, -1]
         # An eigenvector has no sign: the largest entry is made positive.
         sign = direction[direction.abs().argmax()].sign()
         return (centered @ direction * sign).masked_fill(values.isnan().any(1), torch.nan)
@@ -166,16 +170,20 @@ def some(n: int, most: int) -> Tensor:
     return order[:most].sort().values
 
 
-def features(run: Run, split: str) -> Tensor:
-    """(N, f) features of a split.
+def features(run: Run, split: str, rows: Tensor) -> Tensor:
+    """(n, f) features of some samples of a split; of a large one, no others are computed.
 
     Raises:
         DoesNotApply: If they are all equal, or not finite.
     """
-    found = run.features(split).features
+    data = run.splits[SPLITS[split]]
+    if len(data) > LARGE:
+        found = run.encode([data[i][0] for i in rows.tolist()])
+    else:
+        found = run.features(split).features[rows]
     if not found.isfinite().all():
         raise DoesNotApply(f"the features of {run.path} are not finite")
     if len(found) < 3 or (found == found[0]).all():
-        why = "it has fewer than 3 samples" if len(found) < 3 else "they have collapsed"
-        raise DoesNotApply(f"the features of {run.path} have no map: {why}")
+        why = "there are fewer than 3 samples" if len(found) < 3 else "they have collapsed"
+        raise DoesNotApply(f"the features of {run.path} cannot be drawn: {why}")
     return found

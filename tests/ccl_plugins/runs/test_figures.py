@@ -34,8 +34,8 @@ from ccl_plugins.runs import figures
 from ccl_plugins.runs.curves import curves
 from ccl_plugins.runs.figures.anchors import derivatives, weights
 from ccl_plugins.runs.figures.maps import project
-from ccl_plugins.runs.figures.matrices import binned, in_order, reader
-from ccl_plugins.runs.figures.samples import DoesNotApply, Variable, some
+from ccl_plugins.runs.figures.matrices import binned, in_order, known_rows, reader
+from ccl_plugins.runs.figures.samples import DoesNotApply, Variable, features, some
 
 PARTS = """
 dataset = "color_digits"
@@ -410,8 +410,36 @@ def test_collapsed_features_have_no_map(runs, tmp_path):
     with torch.no_grad():
         for parameter in run.parts.method.backbone.parameters():
             parameter.zero_()
-    with pytest.raises(DoesNotApply, match="have no map: they have collapsed"):
+    with pytest.raises(DoesNotApply, match="cannot be drawn: they have collapsed"):
         figures.embedding_map({"run": run}, by="label")
+
+
+def test_a_constant_condition_is_named():
+    for values in (torch.ones(9, 2), torch.zeros(9, dtype=torch.long)):
+        value_type = "continuous" if values.is_floating_point() else "categorical"
+        with pytest.raises(DoesNotApply, match="condition 'age' has one value in all of 9 samples"):
+            known_rows(Variable("age", values, value_type), 20)
+    with pytest.raises(DoesNotApply, match="condition 'age' is known of 0 samples only"):
+        known_rows(Variable("age", torch.full((9,), torch.nan), "continuous"), 20)
+
+
+def test_of_a_large_split_only_what_is_drawn_is_encoded(runs, monkeypatch):
+    monkeypatch.setattr("ccl_plugins.runs.figures.samples.LARGE", 10)
+    run, rows = ccl.load(runs["Fair"].path), torch.tensor([3, 5, 300])
+    monkeypatch.setattr(run, "features", None)
+    expected = runs["Fair"].features("test").features[rows]
+    torch.testing.assert_close(features(run, "test", rows), expected)
+
+
+def test_a_map_leaves_out_a_condition_whose_table_is_lost(runs, tmp_path):
+    shutil.copytree(runs["Fair"].path, out := tmp_path / "run")
+    shutil.rmtree(out / "checkpoints")
+    found = figures.embedding_map({"Fair": ccl.load(out)}, method="pca")
+    assert [axes.get_title() for axes in found.axes] == ["Fair: by label", "Fair: by color"]
+    with pytest.raises(FileNotFoundError, match="no checkpoint, which would hold the tables"):
+        figures.embedding_map({"Fair": ccl.load(out)}, by="groups")
+    with pytest.raises(FileNotFoundError, match="no checkpoint, which would hold the tables"):
+        figures.anchor({"Fair": ccl.load(out)})
 
 
 def test_a_run_that_has_no_weights_yet_is_named(runs, tmp_path):
