@@ -96,4 +96,4 @@ def _difference(test: Mapping[str, Any] | None) -> str:
     if test is None or test["difference"] is None:
         return ""
     p = "" if test["p"] is None else f" (p {test['p']:.2g})"
-    return f"{test['difference']:+.3g}{p}"
+    return f"{test['difference']:+.4g}{p}"

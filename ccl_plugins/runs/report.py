@@ -331,12 +331,17 @@ class Shown:
                 "first": f"{points[0][1]:.4g}",
                 "last": f"{points[-1][1]:.4g}",
                 "steps": points[-1][0],
+                "seconds": _seconds(run.costs.get("training")),
+                "monitors": f"{share:.1%}" if (share := run.costs.get("monitors_share")) else "",
             }
             for label, run in self._titled().items()
             if (points := self.curves[run.path].get("loss"))
         ]
         more = f" The first {CURVED} runs." if len(self.runs) > CURVED else ""
-        caption = f"What the runs logged over their optimizer steps.{more}"
+        caption = (
+            "What the runs logged over their optimizer steps. label/ is how well the label is read while"
+            f" training, the name of a condition how well that is.{more}"
+        )
         return {
             "curves": self._draw("curves", "Curves", caption, titled),
             "losses": rows,
@@ -541,6 +546,13 @@ def _curves(run: Run) -> Curves:
         return curves(run)
     except (OSError, ValueError):  # said where the picture would be
         return {}
+
+
+def _seconds(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {rest} s"
 
 
 def _diagnosed(file: Path) -> list[str]:
