@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pytorch_lightning as pl
@@ -55,10 +55,13 @@ class Monitors(Callback):
     Args:
         settings: What is measured, and when.
         costs: Measures the time that it takes.
+        columns: Metadata columns that are probed beside the label and the conditions.
     """
 
-    def __init__(self, settings: MonitorSettings, costs: Costs) -> None:
-        self.settings, self.costs = settings, costs
+    def __init__(
+        self, settings: MonitorSettings, costs: Costs, columns: Iterable[str] = ()
+    ) -> None:
+        self.settings, self.costs, self.columns = settings, costs, tuple(columns)
         self.measures = set(settings.measures)
         self.probes: Probes | None = None
         """The probes, once training has started."""
@@ -81,7 +84,7 @@ class Monitors(Callback):
         self._length, self._accumulate = len(module.train_dataloader()), settings.accumulate
         self._last = self._length * settings.epochs
         types = module.parts.dataset.schema()
-        self.readings = Readings(module.tables, module.split, types, module.device)
+        self.readings = Readings(module.tables, module.split, types, module.device, self.columns)
         self._plan(module.consumed.batches)
         steps = self.settings.every_steps or self._length
         self._most = min(-(-SAMPLES // settings.batch_size), self._length, steps * self._accumulate)
@@ -199,7 +202,7 @@ class Monitors(Callback):
     def _information(self, tables: Any) -> Iterator[tuple[str, float]]:
         """I(Z;T) and H(Z|T) of each condition of class ids, computed again when it is refreshed."""
         target = self.readings.label
-        if target is None or target.ndim != 1 or self.readings.label_type != "categorical":
+        if target is None:
             return
         for name in tables:
             if name == LABEL or tables.conditions[name].value_type != "categorical":
@@ -265,10 +268,9 @@ def _same_label(pairs: Any, readings: Readings) -> Tensor | None:
 
     None if labels are no class ids, or it is not known which samples are compared.
     """
-    label = readings.label
-    if label is None or label.ndim != 1 or readings.label_type != "categorical":
+    if readings.label is None or pairs.index is None:
         return None
-    if pairs.index is None or (pairs.queue is not None and pairs.queue_index is None):
+    if pairs.queue is not None and pairs.queue_index is None:
         return None
     anchors = readings.labels(pairs.index[pairs.rows])
     others = readings.labels(pairs.index if pairs.partner is None else pairs.partner)

@@ -10,8 +10,8 @@ from typing import Any
 from ccl_plugins.arguments import whole
 
 MEASURES = {
-    "linear": "linear probe of `label` and of every condition with a table",
-    "knn": "weighted nearest neighbors of `label` and of every condition with a table",
+    "linear": "linear probe of `label`, conditions with a table, and columns that evaluators read",
+    "knn": "weighted nearest neighbors, of the same",
     "rankme": "RankMe of the embeddings",
     "effective_rank": "effective rank of the features",
     "alignment": "alignment of the embeddings of two views",

@@ -1,8 +1,8 @@
-"""What probes read from features: the label and every condition that has a table."""
+"""What probes read from features: the label, columns, and every condition that has a table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -73,7 +73,7 @@ class Variable:
 
 
 class Readings:
-    """The values of the label and of all conditions with a table, and what of them can be predicted.
+    """The values of label, columns and conditions with a table, and what of them can be predicted.
 
     No probe is made of class ids of which more than half of the samples have one of their own, as instance
     ids, of more than 4096 classes, nor of numbers that are constant: it would say nothing.
@@ -83,6 +83,7 @@ class Readings:
         split: The training split.
         value_types: Of its columns.
         device: Where batches are.
+        columns: Names of metadata columns beside the label; of a condition's name, the condition is read.
     """
 
     def __init__(
@@ -91,21 +92,25 @@ class Readings:
         split: Any,
         value_types: Mapping[str, ValueType],
         device: torch.device,
+        columns: Iterable[str] = (),
     ) -> None:
         self.tables, self.device = tables, device
         self.label: Tensor | None = None
-        """(N,) or (N, c), on the CPU."""
-        self.label_type: ValueType = "categorical"
-        self._label_near: Tensor | None = None
+        """(N,) class ids, on the CPU; None if labels are something else, or there are none."""
+        self._columns: dict[str, Tensor] = {}
         self._known: list[Variable] = []
-        if LABEL in split.metadata:
-            self.label = tensor_columns({LABEL: split.metadata[LABEL]})[LABEL]
-            numbers = self.label.is_floating_point()
-            self.label_type = value_types.get(LABEL, "continuous" if numbers else "categorical")
-            if numbers and self.label_type == "categorical":  # with NaN for missing ids
-                self.label = self.label.nan_to_num(-1).long()
-            self._label_near = self.label.to(device)
-            self._known = [*_variables(LABEL, self.label_type, self.label, device)]
+        for name in dict.fromkeys([LABEL, *columns]):
+            if name not in split.metadata or (name in tables and name != LABEL):
+                continue
+            values = tensor_columns({name: split.metadata[name]})[name]
+            numbers = values.is_floating_point()
+            value_type = value_types.get(name, "continuous" if numbers else "categorical")
+            if numbers and value_type == "categorical":  # with NaN for missing ids
+                values = values.nan_to_num(-1).long()
+            if name == LABEL and value_type == "categorical" and values.ndim == 1:
+                self.label = values
+            self._columns[name] = values.to(device)
+            self._known += _variables(name, value_type, values, device)
         self._of: dict[str, tuple[Tensor, list[Variable]]] = {}
 
     def variables(self) -> list[Variable]:
@@ -122,15 +127,12 @@ class Readings:
 
     def look_up(self, index: Tensor) -> dict[str, Tensor]:
         """The values of dataset indices (n,) by name, on their device."""
-        found = self.tables.look_up(index)
-        if self._label_near is not None:
-            found[LABEL] = self.labels(index)
-        return found
+        columns = {name: values[index] for name, values in self._columns.items()}
+        return {**self.tables.look_up(index), **columns}
 
     def labels(self, index: Tensor) -> Tensor:
-        """(n,) or (n, c) the labels of dataset indices (n,); the split has some."""
-        assert self._label_near is not None
-        return self._label_near[index]
+        """(n,) the class ids of dataset indices (n,); the split has some."""
+        return self._columns[LABEL][index]
 
 
 def _variables(
@@ -147,7 +149,7 @@ def _variables(
                 yield replace(made, level=place, classes=classes.to(device))
         return
     numbers = known.reshape(len(known), -1).double()
-    if len(numbers) < 2:
+    if len(numbers) < 2 or not bool(numbers.isfinite().all()):
         return
     center, deviation = numbers.mean(0), numbers.std(0, correction=0)
     varies = deviation > 1e-9 * center.abs()

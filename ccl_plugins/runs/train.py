@@ -19,6 +19,7 @@ from ccl_plugins.pipeline.changes import other_run
 from ccl_plugins.pipeline.composition import Composition
 from ccl_plugins.pipeline.record import check_plugins, read_json, versions_of, write_json
 from ccl_plugins.pipeline.requirements import check_columns, check_method
+from ccl_plugins.protocols import SupportsColumns
 from ccl_plugins.runs.layout import Layout
 from ccl_plugins.runs.measure import freeze, log_everywhere, measure
 from ccl_plugins.runs.metrics import add_costs, write_metrics
@@ -254,7 +255,6 @@ def train(
             be made.
         NotFinite: If the loss or the weights become NaN or infinite.
     """
-    from ccl_plugins.monitors.callback import Monitors
     from ccl_plugins.monitors.costs import Costs
     from ccl_plugins.monitors.diagnosis import Diagnosis
     from ccl_plugins.monitors.hyperparameters import Hyperparameters
@@ -275,7 +275,7 @@ def train(
             before(metrics)
         about = Hyperparameters(prepared.record, resumed=plan.point is not None)
         costs = Costs()
-        watching = [costs, *([Monitors(pipeline.monitor, costs)] if pipeline.monitor else [])]
+        watching = [costs, *_monitors(pipeline, costs)]
         result = fit(
             parts,
             prepared.splits[0],
@@ -312,6 +312,17 @@ def _open_loggers(prepared: Prepared) -> list[Any]:
     if prepared.logger is True:
         given = build(given, plan.layout.folder, plan.point.step if plan.point else None)
     return [contained(each) for each in (*given, *prepared.plugin_loggers)]
+
+
+def _monitors(pipeline: Composition, costs: Any) -> list[Any]:
+    """What measures the run while it trains; columns are those that its evaluators read."""
+    from ccl_plugins.monitors.callback import Monitors
+
+    if pipeline.monitor is None:
+        return []
+    read = [each.columns for each in pipeline.built_evaluators if isinstance(each, SupportsColumns)]
+    columns = [name for columns in read for name in columns]
+    return [Monitors(pipeline.monitor, costs, columns)]
 
 
 def _begin(prepared: Prepared) -> None:

@@ -67,7 +67,11 @@ def pipeline(method: str = "simclr", monitor: Any = EACH_EPOCH, **settings: Any)
                 "clusters": ccl.condition("clusters", k=3),
             },
             sampler=ccl.sampler("uniform"),
-            evaluate=["knn"],
+            evaluate=[
+                "knn",
+                {"use": "regression", "column": "age"},
+                {"use": "knn", "column": "group"},
+            ],
             fit={"epochs": 3, "batch_size": 16, "workers": 0, "log_every": 2, **settings},
             monitor=monitor,
         )
@@ -87,7 +91,9 @@ def train(
     return seen, run
 
 
-def train_parts(folder: str, devices: int, method: str, **settings: Any) -> Any:
+def train_parts(
+    folder: str, devices: int, method: str, resume: bool = False, **settings: Any
+) -> Any:
     """What the monitors log on this process, the method's state, and the probes' sums while they last."""
     composed = pipeline(method, {"every_steps": 4}, devices=devices, **settings)
     torch.manual_seed(0)
@@ -95,9 +101,8 @@ def train_parts(folder: str, devices: int, method: str, **settings: Any) -> Any:
     monitors = Monitors(composed.monitor, costs)
     published = Published()
     callbacks = [costs, monitors, published]
-    fit(
-        parts, composed.settings, Path(folder), {}, callbacks=callbacks, logger=seen, progress=False
-    )
+    options: dict[str, Any] = {"callbacks": callbacks, "logger": seen, "progress": False}
+    fit(parts, composed.settings, Path(folder), {}, resume, **options)
     return published.steps, parts.method.state_dict(), published.weights
 
 

@@ -24,6 +24,8 @@ from ccl_plugins.training.checkpointing import newest
 MEASURED = {
     "label/linear",
     "label/knn",
+    "group/linear",  # a column that an evaluator reads
+    "group/knn",
     "age/r2",
     "age/knn",
     "clusters/linear",
@@ -119,6 +121,23 @@ def test_two_ranks_measure_what_one_process_does(two_processes, tmp_path, method
     assert probes
     torch.testing.assert_close(both[0][2], both[1][2], rtol=0, atol=0)  # equal on all ranks
     torch.testing.assert_close(both[0][2], probes, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_two_ranks_that_are_resumed_within_an_interval_measure_the_same(
+    two_processes, tmp_path, precision
+):
+    settings = {"epochs": 2, "checkpoint_every_steps": 3, "keep_last": 9, "precision": precision}
+    arguments = (monitored.train_as_rank, str(tmp_path), "simclr")
+    expected = two_processes(*arguments, settings)[0][0]
+    for file in (tmp_path / "checkpoints").glob("*.ckpt"):
+        if file.name != "step-00000003.ckpt":  # after 3 of 4 batches
+            file.unlink()
+    both = two_processes(*arguments, {**settings, "resume": True})
+    for found, *_ in both:
+        assert found.keys() == {step for step in expected if step > 3}
+        for step, each in found.items():
+            torch.testing.assert_close(each, expected[step], rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(

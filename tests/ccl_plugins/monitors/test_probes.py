@@ -45,12 +45,21 @@ class Fixed:
         return self.values
 
 
-def probe(features=FEATURES, measures=ALL, batches=7, conditions=None, label=LABEL, flush=True):
+def probe(
+    features=FEATURES,
+    measures=ALL,
+    batches=7,
+    conditions=None,
+    label=LABEL,
+    flush=True,
+    columns=None,
+):
     tables = Tables(conditions or {}, N)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "condition 'z' is missing")
         tables.refresh(0, Split(), lambda: None)
-    readings = Readings(tables, Split(label=label), {}, torch.device("cpu"))
+    split, columns = Split(**{"label": label, **(columns or {})}), [*(columns or {})]
+    readings = Readings(tables, split, {}, torch.device("cpu"), columns)
     probes = Probes(measures, readings, N, 1.0, Costs())
     order = torch.randperm(N, generator=torch.Generator().manual_seed(3))
     for i, index in enumerate(order.chunk(batches)):
@@ -151,6 +160,21 @@ def test_a_label_of_numbers_has_an_explained_variance():
     found = probe(label=FEATURES.sum(1)).read()
     torch.testing.assert_close(found["label/r2"], 1.0, atol=1e-4, rtol=0)
     assert "label/linear" not in found
+
+
+def test_columns_are_probed_as_conditions_are():
+    size = FEATURES.sum(1)
+    columns = {"size": size, "word": ["abcd"[i] for i in LABEL], "odd": size.clone()}
+    columns["odd"][5] = torch.inf
+    condition = {"size": Fixed(LABEL % 2, "categorical")}
+    found = probe(columns=columns).read()
+    expected = probe(conditions={"z": Fixed(size, "continuous")}).read()
+    assert found["size/r2"] == expected["z/r2"]
+    assert found["word/linear"] == found["label/linear"]
+    assert not [name for name in found if name.startswith("odd")]
+    both = probe(columns=columns, conditions=condition).read()  # the condition of that name is read
+    assert "size/r2" not in both
+    assert both["size/linear"] > 0.5
 
 
 def test_features_that_are_not_finite_give_no_number():
