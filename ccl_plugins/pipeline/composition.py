@@ -214,7 +214,7 @@ class Composition:
                 f" this version reads and writes {SCHEMA}"
             )
         # A record has every table; a configuration leaves out what has a default.
-        record = (*SINGLE, "conditions", "evaluate", "fit", "monitor")
+        record = (*SINGLE, "conditions", "evaluate", "fit")
         needed = record if "schema" in data else ("dataset", "backbone", "objective")
         if missing := [k for k in needed if k not in tables]:
             raise engine.InvalidConfig(f"{where}: {', '.join(map(repr, missing))} is missing")
