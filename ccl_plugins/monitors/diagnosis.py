@@ -41,7 +41,7 @@ SAME_ROWS, NARROW = 1e-5, 1e-2
 """Variances of embeddings on the unit sphere that are equal, and nearly so."""
 LEAST_RANK = 1.5
 """An effective rank of embeddings below this is that of a line."""
-KEYS = {"the-queue-is-stale", "the-keys-no-longer-match", "the-keys-do-not-follow"}
+KEYS = {"the-queue-is-stale", "the-keys-do-not-follow"}
 """Findings of keys, which need not be why the loss is as it is."""
 
 
@@ -93,6 +93,7 @@ class Diagnosis(Callback):
             self._write()
         for setting, value in _temperatures(pl_module.objective):
             self._check_temperature(step, setting, value)
+        self._check_tables(step, pl_module)
         check_keys(self._findings, step, total, pl_module.method, pl_module.settings)
 
     def on_after_backward(self, trainer: pl.Trainer, pl_module: Any) -> None:
@@ -160,11 +161,27 @@ class Diagnosis(Callback):
             self._scale = _scale(module.objective, pairs)
             self._start = {**now, "loss": loss}
             self._chance = self._scale.chance if self._scale else self._chance
+        if first or self._is_due(step, module):
             self._check_batch_kernels(step, module, pairs)
         self._check_classes(step, step == total, module, pairs)
+        late = step >= patience(total, module)
+        if step >= SHORT and now.get("apart", 0.0) > (1.0 if late else 5.0):
+            self._findings.say(
+                "the-keys-no-longer-match",
+                step,
+                "the keys no longer match: those in the queue lie"
+                f" {now['apart'] ** 0.5:.1f} times as far from those of now as these from each other; raise"
+                " method.momentum, to 0.99, or lower method.queue_size",
+            )
         if not self._check_collapse(step, total, module, now):
             self._check_loss(step, total, module, pairs, now)
         self._best = min(self._best, loss)
+
+    def _is_due(self, step: int, module: Any) -> bool:
+        """Whether it is the time that is waited for, or the end."""
+        total = module.total_steps
+        before = step - module.settings.log_every
+        return step == total or before < patience(total, module) <= step
 
     def _measure(self, step: int, module: Any, pairs: Pairs) -> dict[str, float]:
         """Numbers of the embeddings, and the learned temperatures, copied from the device at once."""
@@ -326,11 +343,19 @@ class Diagnosis(Callback):
         wait = patience(total, module)
         if self._halfway == float("inf") and step >= wait // 2:
             self._halfway = loss
-        due = step == total or step - module.settings.log_every < wait <= step
+        due = self._is_due(step, module)
         if self._scale is None:
             start = self._start["loss"]
             if loss > start + 2 * max(abs(start), 0.5) and step >= SHORT:
                 self._say_rising(step, module, loss, self._best)
+            if due and step >= SHORT and loss > 0.9 * start and self._moved() < UNMOVED:
+                rate = module.settings.optimizer["lr"]
+                self._say_symptom(
+                    "the-loss-stays-at-chance",
+                    step,
+                    f"the loss does not fall: it is {loss:.3g}, and began at {start:.3g}; the weights"
+                    f" hardly move: raise fit.optimizer.lr (now {rate:g})",
+                )
             return
         start, best, room = self._start["loss"], self._best, max(self._scale.room, 0.0)
         fallen = start - best  # far below 0 while there is no best
@@ -449,7 +474,9 @@ def describe(pairs: Pairs, raw: bool) -> dict[str, Tensor]:
     Returns:
         ``spread``: variance of the rows on the unit sphere, 0 to 1; ``rank``: the effective rank of their
         covariance, ``(Σλ)² / Σλ²``; ``width``: their dimensions; ``nearer``: how much nearer a sample's
-        views are to each other than to other samples, 1 less the ratio of their mean squared distances.
+        views are to each other than to other samples, 1 less the ratio of their mean squared distances;
+        ``apart``, with a queue: the squared distance of its mean key from that of the batch, in parts of
+        the variance of the batch's keys.
     """
     given = pairs.anchors if not raw or pairs.features is None else pairs.features
     rows = functional.normalize(given[0].float(), dim=-1)
@@ -461,8 +488,16 @@ def describe(pairs: Pairs, raw: bool) -> dict[str, Tensor]:
     keys = pairs.keys[-1, pairs.rows] if not raw else given[-1]
     apart = (rows - functional.normalize(keys.float(), dim=-1)).square().sum(1).mean()
     nearer = 1 - apart / (2 * spread).clamp_min(1e-30)
-    width = spread.new_tensor(float(rows.shape[1]))
-    return {"spread": spread, "rank": rank, "width": width, "nearer": nearer}
+    found = {"spread": spread, "rank": rank, "nearer": nearer}
+    found["width"] = spread.new_tensor(float(rows.shape[1]))
+    if pairs.queue is not None and pairs.queue_valid is not None:
+        valid = pairs.queue_valid.float()
+        queued = (valid @ pairs.queue.float()) / valid.sum().clamp_min(1)
+        now = pairs.keys[-1].float()
+        around = (now - now.mean(0)).square().sum(1).mean().clamp_min(1e-30)
+        apart = (now.mean(0) - queued).square().sum() / around
+        found["apart"] = apart * (valid.sum() > 0)
+    return found
 
 
 def check_keys(findings: Findings, step: int, total: int, method: Any, settings: Any) -> None:

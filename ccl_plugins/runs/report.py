@@ -472,15 +472,16 @@ def _labels(groups: Sequence[Sequence[Result]]) -> list[str]:
     sweep, the settings that tell it from the others.
     """
     names = [_stem(Path(name_of(group)).name) for group in groups]
-    spoken = all(any(map(str.isalpha, name)) for name in names)
-    if len({*names}) == len(names) and spoken:
+    if len({*names}) == len(names):
         words = [re.findall(r"[^_-]+[_-]*", name) for name in names]
         same = 0
         while len(names) > 1 and all(len(each) > same + 1 for each in words):
             if len({each[same] for each in words}) > 1:
                 break
             same += 1
-        return ["".join(each[same:]) for each in words]
+        short = ["".join(each[same:]) for each in words]
+        if all(any(map(str.isalpha, name)) for name in short):
+            return short
     labels = [""] * len(groups)
     for row in differing([group[0].record for group in groups]):
         key = row["setting"].removesuffix(".use").rpartition(".")[2]

@@ -185,7 +185,7 @@ def _learning(
         return Answer(question, "Yes, the label", "good", sentences)
     if [*answers] == ["not the label"]:
         return Answer(question, "Not the label", "bad", sentences)
-    verdict = "; ".join(f"{', '.join(labels)}: {answer}" for answer, labels in answers.items())
+    verdict = "; ".join(f"{_listed(labels)}: {answer}" for answer, labels in answers.items())
     return Answer(question, verdict, "unclear", sentences)
 
 
@@ -240,7 +240,9 @@ def _conditioning(configurations: Sequence[Configuration], names: Sequence[str])
         sentences.append((each.label, " ".join(words)))
     if not verdicts:
         return Answer(question, "Not measured", "unclear", sentences)
-    verdict = "; ".join(verdicts[:3]) + ("" if clear else ": may be luck")
+    more = f"; {len(verdicts) - 2} more" if len(verdicts) > 3 else ""
+    shown = verdicts if len(verdicts) <= 3 else verdicts[:2]
+    verdict = "; ".join(shown) + more + ("" if clear else ": may be luck")
     return Answer(question, verdict, "good" if clear else "unclear", sentences)
 
 
@@ -409,5 +411,9 @@ def _mean(values: Mapping[Any, float]) -> str:
     numbers = list(values.values())
     mean = statistics.fmean(numbers)
     deviation = statistics.stdev(numbers) if len(numbers) > 1 else 0.0
-    # Fewer than three places hide nothing here, and are read at a glance.
+    # Three places are enough for a sentence; the table has more.
     return f"{mean:.3f} ± {deviation:.3f}" if deviation >= 0.0005 else f"{mean:.3f}"
+
+
+def _listed(labels: Sequence[str]) -> str:
+    return ", ".join(labels) if len(labels) <= 3 else f"{len(labels)} of them"

@@ -357,6 +357,8 @@ def _draw_ranks(panel: Any, found: Mapping[str, Weights]) -> None:
     panel.set_xlabel("negatives, in order of their weight")
     panel.set_ylabel("share of the push in %")
     panel.set_title(
-        "weight: the derivative of the anchor's loss by its inner product with a key", fontsize=8
+        "weight: derivative of the anchor's loss by its product with a key;\n"
+        "in %: its share of the whole pull (positives) or push (negatives)",
+        fontsize=7.5,
     )
     panel.legend()

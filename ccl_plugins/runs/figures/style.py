@@ -101,9 +101,21 @@ def styled(draw: Callable[P, Any]) -> Callable[P, Any]:
 
 def figure(width: float, height: float) -> Figure:
     """An empty figure of a size in inches, whose layout keeps texts apart."""
+    return _shown_in_notebooks()(figsize=(width, height), layout="constrained")
+
+
+@functools.cache
+def _shown_in_notebooks() -> type[Figure]:
+    """The class of figures, defined when it is needed since matplotlib is not light."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained")
+    class Picture(Figure):
+        """A figure that a notebook shows though pyplot does not know it."""
+
+        def _repr_png_(self) -> bytes:
+            return png(self)
+
+    return Picture
 
 
 def class_colors(count: int) -> list[Any]:

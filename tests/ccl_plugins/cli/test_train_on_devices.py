@@ -86,5 +86,5 @@ def test_two_devices_say_everything_once_and_a_warning_on_one_line(tmp_path: Pat
     header, before, warning, progress = done.stderr.splitlines()
     assert header.startswith(f"{tmp_path}/a.toml: scl(")
     assert before.startswith("before training: ")
-    assert warning.startswith("ccl: warning: step 1: no anchor of the batch counts")
+    assert warning.startswith("ccl: warning: step 0: condition 'condition' is constant")
     assert progress.startswith("step 6 of 6, loss 0, ")

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import ccl_plugins as ccl
+from ccl_plugins.methods import MoCoV2
 from ccl_plugins.monitors.chance import scale_of
 from ccl_plugins.monitors.diagnosis import Diagnosis, describe
 from ccl_plugins.objectives import HCL, AlignUniform, ClInfoNCE, InfoNCE, SupCon
@@ -114,6 +115,19 @@ def by_class(sampler: Any) -> dict[str, Any]:
 
 
 WARM = ccl.objective("infonce", temperature=8)
+
+
+class Stuck(MoCoV2):
+    """A queue that is written at the beginning alone."""
+
+    written = 0
+
+    def enqueue(self, pairs: Any) -> None:
+        self.written += 1
+        if self.written < 4:
+            super().enqueue(pairs)
+
+
 NAMED = {"use": "column", "name": "number"}
 CASES: dict[str, tuple[Callable[[], ccl.Pipeline], str, str]] = {
     "a rate of nearly 0": (
@@ -123,6 +137,13 @@ CASES: dict[str, tuple[Callable[[], ccl.Pipeline], str, str]] = {
     ),
     "a short run at a rate of nearly 0": (
         lambda: compose(fit={"epochs": 6, **sgd(1e-8)}),
+        "the-loss-stays-at-chance",
+        "raise fit.optimizer.lr (now 1e-08)",
+    ),
+    "a classifier at a rate of nearly 0": (
+        lambda: compose(
+            objective="cluster_cross_entropy", condition="label", fit={"epochs": 6, **sgd(1e-8)}
+        ),
         "the-loss-stays-at-chance",
         "raise fit.optimizer.lr (now 1e-08)",
     ),
@@ -189,6 +210,16 @@ CASES: dict[str, tuple[Callable[[], ccl.Pipeline], str, str]] = {
         lambda: compose(objective="supcon", condition=NAMED),
         "a-condition-is-unique-per-sample",
         "256 of 256 samples",
+    ),
+    "an id per sample, for which no anchor counts": (
+        lambda: compose(objective="fair_infonce", condition=NAMED),
+        "a-condition-is-unique-per-sample",
+        "choose a coarser condition",
+    ),
+    "one class id, for which no anchor counts": (
+        lambda: compose(objective="scl", condition=ccl.condition("column", name="shop")),
+        "a-condition-is-constant",
+        "choose another condition",
     ),
     "batches of one class": (
         lambda: compose(
@@ -258,6 +289,13 @@ CASES: dict[str, tuple[Callable[[], ccl.Pipeline], str, str]] = {
         lambda: compose(method=moco(momentum=0.99999)),
         "the-keys-do-not-follow",
         "lower method.momentum",
+    ),
+    "a queue that nobody writes": (
+        lambda: compose(
+            method=ccl.local("method", Stuck, hidden=32, dim=16, queue_size=128, momentum=0.9)
+        ),
+        "the-keys-no-longer-match",
+        "lower method.queue_size",
     ),
     "keys of other networks": (
         lambda: compose(method=moco(momentum=0.0, queue_size=512)),

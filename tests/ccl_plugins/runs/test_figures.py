@@ -470,6 +470,11 @@ def test_a_saved_figure_has_the_same_bytes_each_time(runs, tmp_path):
     )
 
 
+def test_a_notebook_shows_a_figure(runs):
+    drawn = figures.curves(runs, ["loss"])
+    assert drawn._repr_png_().startswith(b"\x89PNG")
+
+
 def test_drawing_leaves_matplotlib_as_it_was_and_needs_no_pyplot(runs):
     code = (
         "import sys, matplotlib; matplotlib.rcParams['font.size'] = 30\n"

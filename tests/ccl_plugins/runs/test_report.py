@@ -322,7 +322,7 @@ def test_a_report_of_twenty_runs_stays_small(folder, tmp_path):
     assert file.stat().st_size < 5_000_000
     text = texts(file)
     assert text.count("run-19") >= 2
-    assert "left out, to keep this file small: 06, " in text
+    assert "left out, to keep this file small: temperature 6.1, " in text
 
 
 def configuration(label, seeds, *, color=None, conditions=None, **options):
