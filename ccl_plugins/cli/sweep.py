@@ -11,7 +11,7 @@ from ccl_plugins.cli.commands import Command, Failed, argument, reporting_mistak
 from ccl_plugins.cli.tables import TextTable
 
 if TYPE_CHECKING:
-    from ccl_plugins.pipeline.sweep import Sweep
+    from ccl_plugins.pipeline.sweeps import Sweep
     from ccl_plugins.runs.sweep import Cell
 
 PATIENCE = 2.0
@@ -26,7 +26,7 @@ def _run(options: argparse.Namespace) -> int:
     trained; one that fails is reported, and the others go on.  A sweep that was stopped goes on with
     --resume, from the last checkpoint of each cell; so do several machines that see the folder.
     """
-    from ccl_plugins.pipeline.sweep import Sweep
+    from ccl_plugins.pipeline.sweeps import Sweep
     from ccl_plugins.runs import sweep as sweeps
     from ccl_plugins.runs.train import RunInterrupted
 
@@ -67,7 +67,7 @@ def _wait(sweep: Sweep, options: argparse.Namespace) -> None:
     """Start processes, and say what becomes of the cells until all have ended."""
     import time
 
-    from ccl_plugins.pipeline.sweep import named
+    from ccl_plugins.pipeline.sweeps import named
     from ccl_plugins.runs import sweep as sweeps
 
     with reporting_mistakes(options.file):
@@ -95,7 +95,7 @@ def _wait(sweep: Sweep, options: argparse.Namespace) -> None:
 
 def _table(sweep: Sweep, cells: Sequence[Cell], files: Sequence[Any]) -> TextTable:
     """The configurations, the best first."""
-    from ccl_plugins.pipeline.sweep import named
+    from ccl_plugins.pipeline.sweeps import named
     from ccl_plugins.runs.results import spread
     from ccl_plugins.runs.sweep import configurations
 

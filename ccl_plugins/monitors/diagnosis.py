@@ -387,6 +387,8 @@ class Diagnosis(Callback):
             self._halfway = loss
 
     def _say_rising(self, step: int, module: Any, loss: float, best: float) -> None:
+        if self._monitor is not None and loss - best <= 2 * self._monitor.spread:
+            return  # losses of single batches differ as much
         self._say_symptom(
             "the-loss-rises",
             step,

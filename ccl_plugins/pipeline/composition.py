@@ -213,7 +213,7 @@ class Composition:
                 f"{where}: unknown schema {engine.represented(data['schema'])};"
                 f" this version reads and writes {SCHEMA}"
             )
-        # A record has every table; a configuration leaves out what has a default.
+        # A record says all that was trained; monitors and loggers change nothing of it.
         record = (*SINGLE, "conditions", "evaluate", "fit")
         needed = record if "schema" in data else ("dataset", "backbone", "objective")
         if missing := [k for k in needed if k not in tables]:

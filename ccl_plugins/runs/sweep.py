@@ -23,7 +23,7 @@ from ccl_plugins.files.lock import FolderInUse, owning
 from ccl_plugins.kinds import registry
 from ccl_plugins.pipeline.changes import differences
 from ccl_plugins.pipeline.record import read_json, write_json
-from ccl_plugins.pipeline.sweep import Range, Sweep, named, text_of
+from ccl_plugins.pipeline.sweeps import Range, Sweep, named, text_of
 from ccl_plugins.runs.pipeline import Pipeline, Run
 from ccl_plugins.runs.train import RunInterrupted, check, prepare, train
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -53,6 +54,8 @@ class Monitor(Callback):
         """Whether training has reached its first step."""
         self.latest: dict[str, float] = {}
         """The values logged last."""
+        self.spread = 0.0
+        """The standard deviation of the losses of the interval that was logged last."""
         self._unchecked: list[tuple[int, Tensor, Tensor]] = []
         """Optimizer step, samples and loss of the batches since the last check."""
         self._finite: list[float] = []
@@ -141,6 +144,7 @@ class Monitor(Callback):
             "images_per_second": self._timed * self.batch_size / max(now - self._since, 1e-9),
             **_scalars(pl_module.objective),
         }
+        self.spread = statistics.pstdev(self._finite)
         self._finite, self._timed, self._since = [], 0, now
         publish(trainer, self.latest, self._step)
 

@@ -8,7 +8,10 @@ import torch
 
 import ccl_plugins as ccl
 
-ROWS = {"features": torch.randn(32, 4), "label": torch.arange(32) % 2}
+ROWS = {
+    "features": torch.randn(32, 4, generator=torch.Generator().manual_seed(0)),
+    "label": torch.arange(32) % 2,
+}
 
 
 def make_pipeline(temperature: float = 0.1, **settings: Any) -> ccl.Pipeline:

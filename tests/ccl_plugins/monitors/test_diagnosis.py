@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from ccl_plugins.monitors.chance import scale_of
 from ccl_plugins.monitors.diagnosis import Diagnosis, describe
 from ccl_plugins.objectives import HCL, AlignUniform, ClInfoNCE, InfoNCE, SupCon
 from ccl_plugins.pairs import in_batch
+from ccl_plugins.training.settings import FitSettings
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "how-to" / "when-it-does-not-learn.md"
@@ -404,6 +406,16 @@ LEARNING: dict[str, Callable[[], ccl.Pipeline]] = {
 def test_a_run_that_learns_is_quiet(name, tmp_path):
     pipeline = LEARNING[name]()
     assert lines(tmp_path / "run", pipeline) == []
+
+
+@pytest.mark.parametrize(("spread", "count"), [(0.2, 1), (1.2, 0)])
+def test_losses_that_differ_from_batch_to_batch_are_no_rise(spread, count, tmp_path):
+    found = Diagnosis(tmp_path / "diagnosis.json")
+    found._monitor = SimpleNamespace(spread=spread)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found._say_rising(20, SimpleNamespace(settings=FitSettings()), 3.4, 2.2)
+    assert len(caught) == count
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

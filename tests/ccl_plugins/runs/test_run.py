@@ -160,10 +160,12 @@ def test_train_ends_with_one_table_of_all_files(tmp_path, capsys):
     out = str(tmp_path / "runs")
     assert main(["train", *files, "--out", out, "--quiet"]) == 0
     table = capsys.readouterr().out.splitlines()
-    assert table[0].split() == ["METRIC", "RUN", "BEFORE", "AFTER"]
-    rows = [line.split() for line in table[1:]]
+    assert table[0].split() == ["METRIC", "RUN", "BEFORE", "AFTER", "DIFFERENCE"]
+    rows = [line.split() for line in table[1:] if f"  {out}/" in line]
     assert {"linear/top1", "color/r2"} <= {row[0] for row in rows}
-    one, two = ({row[0]: row[2:] for row in rows if row[1] == f"{out}/{x}"} for x in ("one", "two"))
+    one, two = (  # value before, value after and its interval; the second has a difference too
+        {row[0]: row[2:7] for row in rows if row[1] == f"{out}/{x}"} for x in ("one", "two")
+    )
     assert one == two, "one seed, one result"
     assert main(["train", *files, "--out", out, "--quiet"]) == 2
     assert "already holds a run" in capsys.readouterr().err

@@ -22,7 +22,7 @@ import ccl_plugins as ccl
 from ccl_plugins._engine import engine
 from ccl_plugins.cli import main
 from ccl_plugins.objectives import InfoNCE
-from ccl_plugins.pipeline.sweep import Range, Sweep
+from ccl_plugins.pipeline.sweeps import Range, Sweep
 from ccl_plugins.runs import sweep as sweeps
 from ccl_plugins.runs.sweep import SweepExists
 
