@@ -230,7 +230,8 @@ def _depth(change: tuple[Sequence[str], Any]) -> int:
 
 def named(cell: Mapping[str, Any]) -> str:
     """The values of a cell in one line: ``objective.kernel.scale=0.1 fit.seed=0``."""
-    return " ".join(f"{key}={text_of(value)}" for key, value in cell.items())
+    short = {k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in cell.items()}
+    return " ".join(f"{key}={text_of(value)}" for key, value in short.items())
 
 
 def text_of(value: Any) -> str:

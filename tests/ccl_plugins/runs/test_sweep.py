@@ -22,7 +22,7 @@ import ccl_plugins as ccl
 from ccl_plugins._engine import engine
 from ccl_plugins.cli import main
 from ccl_plugins.objectives import InfoNCE
-from ccl_plugins.pipeline.sweeps import Range, Sweep
+from ccl_plugins.pipeline.sweeps import Range, Sweep, named
 from ccl_plugins.runs import sweep as sweeps
 from ccl_plugins.runs.sweep import SweepExists
 
@@ -131,6 +131,11 @@ def test_a_component_is_chosen_before_its_parameters():
     )
     assert pipeline.to_dict()["objective"]["use"].endswith("nt_xent")
     assert pipeline.to_dict()["objective"]["temperature"] == 0.2
+
+
+def test_drawn_numbers_are_shown_with_six_digits():
+    cell = {"a.b": 0.4140491086357939, "c": {"use": "x"}, "d": "word", "e": 3}
+    assert named(cell) == 'a.b=0.414049 c={"use": "x"} d=word e=3'
 
 
 def test_keys_may_be_written_without_quotes():
