@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -285,7 +287,8 @@ run = make_pipeline(epochs=1).fit(out=r"{out}", progress=False)
 print(run.record["callbacks"])
 make_pipeline(epochs=1).fit(out=r"{out}", overwrite=True, progress=False, logger=False)
 """.replace("{out}", str(tmp_path / "run"))
-    said = installed_plugins.python(code, plugins="own_logger", LINES=str(tmp_path / "lines"))
+    given = {"PYTHONPATH": os.pathsep.join(sys.path), "LINES": str(tmp_path / "lines")}
+    said = installed_plugins.python(code, plugins="own_logger", **given)
     assert said.splitlines()[-1] == "{'ccl-logs': '1.2.0'}"
     lines = (tmp_path / "lines").read_text().splitlines()
     assert "pipeline code tables infonce" in lines
