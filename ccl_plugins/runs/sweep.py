@@ -125,8 +125,8 @@ class _Lock:
         self.lock.release()
 
 
-def _study(sweep: Sweep, cells: int = 0) -> optuna.Study:
-    """The study in a sweep's folder, with the sampler of the cell after so many."""
+def _study(sweep: Sweep) -> optuna.Study:
+    """The study in a sweep's folder."""
     optuna = _optuna()
     from filelock import FileLock
     from optuna.storages.journal import JournalFileBackend, JournalStorage
@@ -137,8 +137,6 @@ def _study(sweep: Sweep, cells: int = 0) -> optuna.Study:
     return optuna.create_study(
         study_name="sweep",
         storage=storage,
-        # What is drawn for a cell depends on the seed and on the cells before it alone.
-        sampler=optuna.samplers.TPESampler(seed=sweep.seed + cells, constant_liar=True),
         pruner=optuna.pruners.MedianPruner() if sweep.prune else optuna.pruners.NopPruner(),
         direction=sweep.direction,
         load_if_exists=True,
@@ -217,7 +215,9 @@ def _take(
         waiting = any(trial.state.name == "WAITING" for trial in cells.values())
         if not waiting and len(cells) >= (sweep.trials or 0):
             return None
-        study = _study(sweep, len(cells))
+        # What is drawn for a cell depends on the seed and on the cells before it alone.
+        seed = sweep.seed + len(cells)
+        study.sampler = _optuna().samplers.TPESampler(seed=seed, constant_liar=True)
         taken = study.ask()
         name = taken.user_attrs.get("cell", f"{len(cells):03d}")
         taken.set_user_attr("cell", name)
