@@ -87,6 +87,28 @@ class Images:
 
 
 @dataclass(frozen=True)
+class Towers:
+    """What a method with an image tower and a text tower makes of one split, in the space they share.
+
+    Args:
+        images: (N, d) float32 projections of the split's images without augmentation, of unit length, on
+            the CPU.
+        texts: From k strings to their (k, d) float32 projections, of unit length, on the CPU.
+        captions: The split's texts by column, a string for each image.
+    """
+
+    images: Tensor
+    texts: Callable[[Sequence[str]], Tensor]
+    captions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def take(self, rows: Tensor) -> Towers:
+        """The samples of these rows (k,)."""
+        places = rows.tolist()
+        captions = {name: [texts[i] for i in places] for name, texts in self.captions.items()}
+        return replace(self, images=self.images[rows], captions=captions)
+
+
+@dataclass(frozen=True)
 class Frozen:
     """Frozen features of one split.
 
@@ -94,16 +116,25 @@ class Frozen:
         features: (N, f) float32, on the CPU.
         metadata: The split's columns, (N,) or (N, c) each.
         images: What the features were computed from; None where only the features are known.
+        towers: The projections of images and texts; None unless the method has a text tower.
+        vocabulary: For columns of words, the word of each class id.
     """
 
     features: Tensor
     metadata: Mapping[str, Tensor]
     images: Images | None = None
+    towers: Towers | None = None
+    vocabulary: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def take(self, rows: Tensor) -> Frozen:
         """The samples of these rows (k,)."""
-        images = self.images and replace(self.images, rows=self.images.rows[rows])
-        return Frozen(self.features[rows], {k: v[rows] for k, v in self.metadata.items()}, images)
+        return replace(
+            self,
+            features=self.features[rows],
+            metadata={name: column[rows] for name, column in self.metadata.items()},
+            images=self.images and replace(self.images, rows=self.images.rows[rows]),
+            towers=self.towers and self.towers.take(rows),
+        )
 
 
 class Estimate(float):
@@ -355,13 +386,14 @@ class Backbone(Protocol):
 
 
 class Dataset(Protocol):
-    """A data set by name; calling it gives a split."""
+    """A data set by name; calling it gives a split.  It may also satisfy `SupportsTexts`."""
 
     def __call__(self, split: str) -> Any:
         """A torch Dataset of ``(image, target)`` with ``metadata``: a row per sample, always ``label``.
 
         Splits are ``"train"`` and ``"test"``.  Columns of words come as class ids, the same in both; their
-        ``vocabulary`` has the words, by column.
+        ``vocabulary`` has the words, by column.  Texts, such as captions, stand beside the metadata: the
+        split's ``texts`` has a string per sample, by column.
 
         Raises:
             ValueError: For another split.
@@ -372,7 +404,10 @@ class Dataset(Protocol):
 
 
 class Evaluator(Protocol):
-    """A measurement on frozen features.  It may also satisfy `SupportsColumns`."""
+    """A measurement on frozen features.
+
+    It may also satisfy `SupportsColumns` and `SupportsReadsTowers`.
+    """
 
     def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
         """Metrics by name, as ``"linear/top1"``; an `Estimate` has an interval too.
@@ -623,3 +658,20 @@ class SupportsColumns(Protocol):
     @property
     def columns(self) -> Mapping[str, Sequence[ValueType]]:
         """The columns that it reads, and the value types it accepts for each."""
+
+
+@runtime_checkable
+class SupportsReadsTowers(Protocol):
+    """An evaluator that says whether it reads ``Frozen.towers``."""
+
+    @property
+    def reads_towers(self) -> bool:
+        """Whether it does; a pipeline whose method has no text tower is then refused."""
+
+
+@runtime_checkable
+class SupportsTexts(Protocol):
+    """A data set whose splits have ``texts``."""
+
+    def texts(self) -> Sequence[str]:
+        """The columns of texts, the same in both splits, without reading an image; () for none."""

@@ -38,7 +38,12 @@ def frozen_features(
         partial(_plain_batches, split, views, workers),
         partial(copy.deepcopy, method.backbone),
     )
-    return Frozen(found.float().cpu(), tensor_columns(split.metadata), images)
+    return Frozen(
+        found.float().cpu(),
+        tensor_columns(split.metadata),
+        images,
+        vocabulary=getattr(split, "vocabulary", {}),
+    )
 
 
 def embed_split(method: Any, split: Any, views: Views, batch_size: int = 512) -> Tensor:
