@@ -32,6 +32,7 @@ VARIANTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "steep": {"beta": 5.0},
     },
     "hcl": {"steep": {"beta": 5.0, "tau_plus": 0.8}},
+    "debiased": {"biased": {"tau_plus": 0.8}},
     "align_uniform": {"square root": {"power": 0.5}},
     "scl": {"all": {"positives": "all", "o": "negatives"}},
     "hscl": {
