@@ -89,7 +89,7 @@ DEFAULTS = {
         "within_view": False,
         "symmetric": True,
     },
-    "supcon": {"temperature": 0.1},
+    "supcon": {"temperature": 0.1, "denominator": "all"},
     "ucl": {"temperature": 0.5, "o": "batch", "within_view": True},
     "weaklysup_cclk": {
         "temperature": 0.1,
