@@ -87,6 +87,28 @@ class Images:
 
 
 @dataclass(frozen=True)
+class Towers:
+    """What a method with an image tower and a text tower makes of one split, in the space they share.
+
+    Args:
+        images: (N, d) float32 projections of the split's images without augmentation, of unit length, on
+            the CPU.
+        texts: From k strings to their (k, d) float32 projections, of unit length, on the CPU.
+        captions: The split's texts by column, a string for each image.
+    """
+
+    images: Tensor
+    texts: Callable[[Sequence[str]], Tensor]
+    captions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def take(self, rows: Tensor) -> Towers:
+        """The samples of these rows (k,)."""
+        places = rows.tolist()
+        captions = {name: [texts[i] for i in places] for name, texts in self.captions.items()}
+        return replace(self, images=self.images[rows], captions=captions)
+
+
+@dataclass(frozen=True)
 class Frozen:
     """Frozen features of one split.
 
@@ -94,16 +116,25 @@ class Frozen:
         features: (N, f) float32, on the CPU.
         metadata: The split's columns, (N,) or (N, c) each.
         images: What the features were computed from; None where only the features are known.
+        towers: The projections of images and texts; None unless the method has a text tower.
+        vocabulary: For columns of words, the word of each class id.
     """
 
     features: Tensor
     metadata: Mapping[str, Tensor]
     images: Images | None = None
+    towers: Towers | None = None
+    vocabulary: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def take(self, rows: Tensor) -> Frozen:
         """The samples of these rows (k,)."""
-        images = self.images and replace(self.images, rows=self.images.rows[rows])
-        return Frozen(self.features[rows], {k: v[rows] for k, v in self.metadata.items()}, images)
+        return replace(
+            self,
+            features=self.features[rows],
+            metadata={name: column[rows] for name, column in self.metadata.items()},
+            images=self.images and replace(self.images, rows=self.images.rows[rows]),
+            towers=self.towers and self.towers.take(rows),
+        )
 
 
 class Estimate(float):
@@ -161,6 +192,10 @@ Refresh = Literal["never", "epoch", "batch"]
 """When a condition is computed: once, before every epoch, or in every step from the embedded batch."""
 
 
+ReadsEmbeddings = bool | Literal["key"]
+"""Whether a condition's ``fit`` calls ``embed()``, and if so, whether that gives projections (True) or the
+momentum encoder's keys."""
+
 Missing = Literal["error", "own", "ignore", "drop"]
 """What happens to samples without a value of a condition: an error names them; each becomes a class of
 its own, positive with its own views only; objectives that read the condition leave them out, as anchors
@@ -171,7 +206,8 @@ class Objective(Protocol):
     """A loss on pairs; in practice a subclass of `ccl_plugins.objectives.ContrastiveObjective`.
 
     It may also satisfy `SupportsSetup`, `SupportsProgress`, `SupportsAfterStep`, `SupportsScalars`,
-    `SupportsStatistics`, `SupportsHierarchies`, `SupportsReadsQueue` and `StopsGradient`.
+    `SupportsStatistics`, `SupportsHierarchies`, `SupportsReadsQueue`,
+    `SupportsReadsFeatures` and `StopsGradient`.
     """
 
     @property
@@ -244,8 +280,9 @@ class FittedCondition(Condition, Protocol):
 
         Args:
             split: A torch Dataset with ``metadata``.
-            embed: Gives the (N, d) unit-norm projections of the un-augmented training set; only for a
-                condition with ``reads_embeddings = True``.
+            embed: Gives the (N, d) unit-norm projections of the un-augmented training set, for a
+                condition with ``reads_embeddings = True``; for one with ``"key"``, the momentum
+                encoder's keys.
             previous: The table of the epoch before, for a warm start; None at first.
         """
 
@@ -310,8 +347,8 @@ class Views(Protocol):
 class Method(Protocol):
     """A lightly-style model: a backbone, its heads, and how their outputs become pairs.
 
-    It may also satisfy `SupportsConditions` and `SupportsBatchCheck`, and, as a method with a queue does,
-    `SupportsReadConditions` and `SupportsKeepStatistics`.
+    It may also satisfy `SupportsConditions`, `SupportsBatchCheck` and `SupportsKeys`, and, as a method with
+    a queue does, `SupportsReadConditions` and `SupportsKeepStatistics`.
     """
 
     @property
@@ -355,13 +392,14 @@ class Backbone(Protocol):
 
 
 class Dataset(Protocol):
-    """A data set by name; calling it gives a split."""
+    """A data set by name; calling it gives a split.  It may also satisfy `SupportsTexts`."""
 
     def __call__(self, split: str) -> Any:
         """A torch Dataset of ``(image, target)`` with ``metadata``: a row per sample, always ``label``.
 
         Splits are ``"train"`` and ``"test"``.  Columns of words come as class ids, the same in both; their
-        ``vocabulary`` has the words, by column.
+        ``vocabulary`` has the words, by column.  Texts, such as captions, stand beside the metadata: the
+        split's ``texts`` has a string per sample, by column.
 
         Raises:
             ValueError: For another split.
@@ -372,7 +410,10 @@ class Dataset(Protocol):
 
 
 class Evaluator(Protocol):
-    """A measurement on frozen features.  It may also satisfy `SupportsColumns`."""
+    """A measurement on frozen features.
+
+    It may also satisfy `SupportsColumns` and `SupportsReadsTowers`.
+    """
 
     def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
         """Metrics by name, as ``"linear/top1"``; an `Estimate` has an interval too.
@@ -469,6 +510,15 @@ class SupportsReadsQueue(Protocol):
 
 
 @runtime_checkable
+class SupportsReadsFeatures(Protocol):
+    """An objective that says whether it needs backbone features."""
+
+    @property
+    def reads_features(self) -> bool:
+        """Whether it does; a call on raw embeddings then needs ``features=``."""
+
+
+@runtime_checkable
 class StopsGradient(Protocol):
     """An objective whose gradient is, on purpose, not the derivative of its value."""
 
@@ -482,8 +532,11 @@ class SupportsReadsEmbeddings(Protocol):
     """A condition that says whether its ``fit`` calls ``embed()``."""
 
     @property
-    def reads_embeddings(self) -> bool:
-        """Whether it does; all processes then compute the embeddings before the first one fits."""
+    def reads_embeddings(self) -> ReadsEmbeddings:
+        """Whether it does; all processes then compute the embeddings before the first one fits.
+
+        True for projections; ``"key"`` for the momentum encoder's keys, of a method that is `SupportsKeys`.
+        """
 
 
 @runtime_checkable
@@ -544,6 +597,14 @@ class SupportsBatchCheck(Protocol):
         Raises:
             ValueError: Saying which sizes would do.
         """
+
+
+@runtime_checkable
+class SupportsKeys(Protocol):
+    """A method with a momentum encoder."""
+
+    def project_key(self, x: Tensor) -> Tensor:
+        """Keys (n, d) of images, without gradient, by this process alone; row i is of image i."""
 
 
 class LookUp(Protocol):
@@ -623,3 +684,20 @@ class SupportsColumns(Protocol):
     @property
     def columns(self) -> Mapping[str, Sequence[ValueType]]:
         """The columns that it reads, and the value types it accepts for each."""
+
+
+@runtime_checkable
+class SupportsReadsTowers(Protocol):
+    """An evaluator that says whether it reads ``Frozen.towers``."""
+
+    @property
+    def reads_towers(self) -> bool:
+        """Whether it does; a pipeline whose method has no text tower is then refused."""
+
+
+@runtime_checkable
+class SupportsTexts(Protocol):
+    """A data set whose splits have ``texts``."""
+
+    def texts(self) -> Sequence[str]:
+        """The columns of texts, the same in both splits, without reading an image; () for none."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
-from ccl_plugins.cli.commands import Failed, Mistake, message
+from ccl_plugins.cli.commands import Failed, Mistake, argument, message
 from ccl_plugins.cli.tables import TextTable
 from ccl_plugins.kinds import registry
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 EXPLAINED = (engine.RegistryError, Mistake, Failed, OSError)
 """Errors whose message says what is wrong; others are bugs, and keep their traceback."""
+
+RUNS = argument("runs", nargs="+", metavar="RUN", help="a folder that `ccl train` wrote")
 
 
 def attempt(
@@ -46,6 +49,19 @@ def attempt(
         print(f"ccl: {place}{reason}", file=sys.stderr)
         return " ".join(reason.removeprefix(f"{name}: ").split()) or type(error).__name__
     return ""
+
+
+def attempt_each(runs: Iterable[str], work: Callable[[Path], object]) -> dict[Path, str]:
+    """Call ``work`` once on each of some runs' folders; the failure of an only one is raised.
+
+    Returns:
+        By folder why it failed, as `attempt` says it; empty if it did not.
+    """
+    folders = list({Path(run).resolve(): Path(run) for run in runs}.values())
+    if len(folders) == 1:
+        work(folders[0])
+        return {folders[0]: ""}
+    return {folder: attempt(str(folder), work, folder) for folder in folders}
 
 
 def compared(results: Iterable[Result]) -> TextTable:

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ccl_plugins.cli.batch import attempt, compared
-from ccl_plugins.cli.commands import JSON, Command, argument, reporting_mistakes, show
+from ccl_plugins.cli.batch import RUNS, attempt_each, compared
+from ccl_plugins.cli.commands import JSON, Command, reporting_mistakes, show
 
 if TYPE_CHECKING:
     from ccl_plugins.runs.pipeline import Run
@@ -22,19 +22,15 @@ def _run(options: argparse.Namespace) -> int:
     """
     from ccl_plugins.runs.results import Result
 
-    folders = list({Path(run).resolve(): Path(run) for run in options.runs}.values())
     results: dict[Path, Result] = {}
 
     def measure(folder: Path) -> None:
         results[folder] = measured(opened(folder))
 
     def work() -> object:
-        if len(folders) == 1:
-            measure(folders[0])
-        else:
-            for folder in folders:
-                if reason := attempt(str(folder), measure, folder):
-                    results[folder] = Result(folder, state=f"failed: {reason}")
+        for folder, reason in attempt_each(options.runs, measure).items():
+            if reason:
+                results[folder] = Result(folder, state=f"failed: {reason}")
         return compared(results.values())
 
     show(options, work)
@@ -44,7 +40,7 @@ def _run(options: argparse.Namespace) -> int:
 COMMAND = Command(
     _run,
     "ccl evaluate runs/color_digits_fair",
-    argument("runs", nargs="+", metavar="RUN", help="a folder that `ccl train` wrote"),
+    RUNS,
     JSON,
 )
 

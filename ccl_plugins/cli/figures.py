@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
-from ccl_plugins.cli.batch import attempt
+from ccl_plugins.cli.batch import RUNS, attempt, attempt_each
 from ccl_plugins.cli.commands import Command, Mistake, argument, reporting_mistakes
 from ccl_plugins.cli.evaluate import opened
 
@@ -45,9 +45,7 @@ def _run(options: argparse.Namespace) -> int:
     from ccl_plugins.runs.figures.samples import DoesNotApply, same_data
 
     only = _only(options.only)
-    folders = list({Path(run).resolve(): Path(run) for run in options.runs}.values())
     found: dict[Path, Run] = {}
-    failed = 0
 
     def read(folder: Path) -> None:
         run = opened(folder)
@@ -55,11 +53,7 @@ def _run(options: argparse.Namespace) -> int:
             _ = run.progress
         found[folder] = run
 
-    for folder in folders:
-        if len(folders) == 1:
-            read(folder)
-        else:
-            failed += bool(attempt(str(folder), read, folder))
+    failed = sum(map(bool, attempt_each(options.runs, read).values()))
     if not found:
         return 1
     runs = {title: found[folder] for title, folder in _titles([*found]).items()}
@@ -130,7 +124,7 @@ def _drawings(
 COMMAND = Command(
     _run,
     "ccl figures runs/color_digits_infonce runs/color_digits_fair --only embedding_map,anchor",
-    argument("runs", nargs="+", metavar="RUN", help="a folder that `ccl train` wrote"),
+    RUNS,
     argument(
         "--out",
         default="figures",

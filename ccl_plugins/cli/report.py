@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ccl_plugins.cli.batch import attempt
+from ccl_plugins.cli.batch import RUNS, attempt_each
 from ccl_plugins.cli.commands import Command, argument, reporting_mistakes
 from ccl_plugins.cli.evaluate import opened
 
@@ -22,9 +22,7 @@ def _run(options: argparse.Namespace) -> int:
     """
     from ccl_plugins.runs.report import report
 
-    folders = list({Path(run).resolve(): Path(run) for run in options.runs}.values())
     runs: list[Run] = []
-    missing: dict[str, str] = {}
 
     def read(folder: Path) -> None:
         run = opened(folder)
@@ -32,11 +30,8 @@ def _run(options: argparse.Namespace) -> int:
             _ = run.progress
         runs.append(run)
 
-    for folder in folders:
-        if len(folders) == 1:
-            read(folder)
-        elif reason := attempt(str(folder), read, folder):
-            missing[str(folder)] = reason
+    found = attempt_each(options.runs, read)
+    missing = {str(folder): reason for folder, reason in found.items() if reason}
     if not runs:
         return 1
     file = report(runs, Path(options.out).expanduser(), missing=missing)
@@ -47,7 +42,7 @@ def _run(options: argparse.Namespace) -> int:
 COMMAND = Command(
     _run,
     "ccl report runs/color_digits_infonce-seed-* runs/color_digits_fair-seed-*",
-    argument("runs", nargs="+", metavar="RUN", help="a folder that `ccl train` wrote"),
+    RUNS,
     argument(
         "--out",
         default="report.html",

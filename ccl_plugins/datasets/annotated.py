@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,9 +17,11 @@ class Annotated(data.Dataset[tuple[Any, int]]):
         samples: Has a length and gives, for an index, a sample, or a tuple or list that begins with one.
         metadata: Columns with one row per sample, always with ``label``, class ids.
         vocabulary: For columns of words, the word of each id.
+        texts: Columns of texts, such as captions, with one string per sample.
 
     Raises:
-        ValueError: If a number of rows is wrong, or ``label`` is missing.
+        ValueError: If a number of rows is wrong, ``label`` is missing, a column is both metadata and texts,
+            or a sample has no text in a column of texts, naming the first.
     """
 
     def __init__(
@@ -27,15 +29,20 @@ class Annotated(data.Dataset[tuple[Any, int]]):
         samples: Any,
         metadata: Mapping[str, Any],
         vocabulary: Mapping[str, list[str]] | None = None,
+        texts: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         if "label" not in metadata:
             raise ValueError(f"metadata must have a column 'label', not only {sorted(metadata)}")
-        wrong = {name: len(c) for name, c in metadata.items() if len(c) != len(samples)}
+        columns = [*metadata.items(), *(texts or {}).items()]
+        wrong = {name: len(c) for name, c in columns if len(c) != len(samples)}
         if wrong:
             raise ValueError(f"there are {len(samples)} samples, but rows in {wrong}")
+        if twice := sorted(metadata.keys() & (texts or {}).keys()):
+            raise ValueError(f"the column {twice[0]!r} is both metadata and texts: choose one")
         self.samples = samples
         self.metadata = dict(metadata)
         self.vocabulary = dict(vocabulary or {})
+        self.texts = {name: as_texts(name, column) for name, column in (texts or {}).items()}
         self.targets: Tensor = self.metadata["label"]
 
     def __len__(self) -> int:
@@ -49,6 +56,29 @@ class Annotated(data.Dataset[tuple[Any, int]]):
             raise TypeError(dictionary(f"sample {index}", sample))
         image = sample[0] if isinstance(sample, tuple | list) else sample
         return image, int(self.targets[index])
+
+
+def as_texts(name: str, column: Sequence[Any], place: str = "texts") -> list[str]:
+    """A column of texts, each of which has a word.
+
+    Args:
+        name: The column.
+        column: A text per row.
+        place: Where the column is from, for errors.
+
+    Raises:
+        ValueError: For a value that is no text, or an empty one, naming its row.
+    """
+    for row, text in enumerate(column):
+        if isinstance(text, str) and text.strip():
+            continue
+        # NaN alone differs from itself.
+        empty = text is None or text != text or isinstance(text, str)
+        found = "is empty" if empty else f"is {text!r} and no text"
+        raise ValueError(
+            f"{place}, row {row} (from 0): {name!r} {found}; every sample must have a text"
+        )
+    return list(column)
 
 
 class Keyed:
@@ -114,14 +144,21 @@ class InMemory(Annotated):
         targets: (N,) class ids, long.
         metadata: Columns with one row per image, (N,) or (N, c) tensors or lists of N strings; always
             with ``label``.
+        vocabulary: For columns of words, the word of each id.
+        texts: Columns of texts, with one string per image.
 
     Raises:
         TypeError: If images are not uint8, or targets not long.
-        ValueError: If a shape or a number of rows is wrong, or ``label`` is missing.
+        ValueError: If a shape is wrong, or a column is, as `Annotated` says.
     """
 
     def __init__(
-        self, images: Tensor, targets: Tensor, metadata: Mapping[str, Tensor | list[str]]
+        self,
+        images: Tensor,
+        targets: Tensor,
+        metadata: Mapping[str, Tensor | list[str]],
+        vocabulary: Mapping[str, list[str]] | None = None,
+        texts: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         if images.dtype != torch.uint8 or targets.dtype != torch.long:
             raise TypeError(
@@ -133,7 +170,7 @@ class InMemory(Annotated):
                 "images must be (N, channels, height, width) and targets (N,), "
                 f"not {tuple(images.shape)} and {tuple(targets.shape)}"
             )
-        super().__init__(images, metadata)
+        super().__init__(images, metadata, vocabulary, texts)
         self.images = images
         self.targets = targets
 

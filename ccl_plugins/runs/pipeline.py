@@ -208,10 +208,9 @@ class Run:
         """
         from ccl_plugins.protocols import Table
         from ccl_plugins.training.checkpointing import OURS, by_step, newest
-        from ccl_plugins.training.tables import Tables
 
         conditions = self.parts.conditions
-        if all(each.refresh == "batch" for each in Tables(conditions, 0).conditions.values()):
+        if all(each.refresh == "batch" for each in conditions.values()):
             return {}
         if not by_step(self.layout.checkpoints):
             raise FileNotFoundError(

@@ -73,6 +73,7 @@ DEFAULTS = {
         "within_view": True,
     },
     "infonce": {"temperature": 0.1, "within_view": False, "symmetric": True},
+    "lightly": {"options": None},
     "mixture": {"weights": None},
     "nt_xent": {"temperature": 0.1},
     "scl": {
