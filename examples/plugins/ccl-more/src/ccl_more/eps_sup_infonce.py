@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ccl_plugins.arguments import non_negative
 from ccl_plugins.objectives import Exclude, Scalar, ScalarAttribute, SupCon
+from torch import Tensor
 
 
 class EpsSupInfoNCE(SupCon):
@@ -45,6 +46,6 @@ class EpsSupInfoNCE(SupCon):
         self.epsilon = epsilon
 
     @property
-    def margin(self) -> Scalar:
+    def margin(self) -> float | Tensor:
         """ε."""
         return self.epsilon
