@@ -192,6 +192,10 @@ Refresh = Literal["never", "epoch", "batch"]
 """When a condition is computed: once, before every epoch, or in every step from the embedded batch."""
 
 
+ReadsEmbeddings = bool | Literal["key"]
+"""Whether a condition's ``fit`` calls ``embed()``, and if so, whether that gives projections (True) or the
+momentum encoder's keys."""
+
 Missing = Literal["error", "own", "ignore", "drop"]
 """What happens to samples without a value of a condition: an error names them; each becomes a class of
 its own, positive with its own views only; objectives that read the condition leave them out, as anchors
@@ -202,7 +206,8 @@ class Objective(Protocol):
     """A loss on pairs; in practice a subclass of `ccl_plugins.objectives.ContrastiveObjective`.
 
     It may also satisfy `SupportsSetup`, `SupportsProgress`, `SupportsAfterStep`, `SupportsScalars`,
-    `SupportsStatistics`, `SupportsHierarchies`, `SupportsReadsQueue` and `StopsGradient`.
+    `SupportsStatistics`, `SupportsHierarchies`, `SupportsReadsQueue`,
+    `SupportsReadsFeatures` and `StopsGradient`.
     """
 
     @property
@@ -275,8 +280,9 @@ class FittedCondition(Condition, Protocol):
 
         Args:
             split: A torch Dataset with ``metadata``.
-            embed: Gives the (N, d) unit-norm projections of the un-augmented training set; only for a
-                condition with ``reads_embeddings = True``.
+            embed: Gives the (N, d) unit-norm projections of the un-augmented training set, for a
+                condition with ``reads_embeddings = True``; for one with ``"key"``, the momentum
+                encoder's keys.
             previous: The table of the epoch before, for a warm start; None at first.
         """
 
@@ -341,8 +347,8 @@ class Views(Protocol):
 class Method(Protocol):
     """A lightly-style model: a backbone, its heads, and how their outputs become pairs.
 
-    It may also satisfy `SupportsConditions` and `SupportsBatchCheck`, and, as a method with a queue does,
-    `SupportsReadConditions` and `SupportsKeepStatistics`.
+    It may also satisfy `SupportsConditions`, `SupportsBatchCheck` and `SupportsKeys`, and, as a method with
+    a queue does, `SupportsReadConditions` and `SupportsKeepStatistics`.
     """
 
     @property
@@ -504,6 +510,15 @@ class SupportsReadsQueue(Protocol):
 
 
 @runtime_checkable
+class SupportsReadsFeatures(Protocol):
+    """An objective that says whether it needs backbone features."""
+
+    @property
+    def reads_features(self) -> bool:
+        """Whether it does; a call on raw embeddings then needs ``features=``."""
+
+
+@runtime_checkable
 class StopsGradient(Protocol):
     """An objective whose gradient is, on purpose, not the derivative of its value."""
 
@@ -517,8 +532,11 @@ class SupportsReadsEmbeddings(Protocol):
     """A condition that says whether its ``fit`` calls ``embed()``."""
 
     @property
-    def reads_embeddings(self) -> bool:
-        """Whether it does; all processes then compute the embeddings before the first one fits."""
+    def reads_embeddings(self) -> ReadsEmbeddings:
+        """Whether it does; all processes then compute the embeddings before the first one fits.
+
+        True for projections; ``"key"`` for the momentum encoder's keys, of a method that is `SupportsKeys`.
+        """
 
 
 @runtime_checkable
@@ -579,6 +597,14 @@ class SupportsBatchCheck(Protocol):
         Raises:
             ValueError: Saying which sizes would do.
         """
+
+
+@runtime_checkable
+class SupportsKeys(Protocol):
+    """A method with a momentum encoder."""
+
+    def project_key(self, x: Tensor) -> Tensor:
+        """Keys (n, d) of images, without gradient, by this process alone; row i is of image i."""
 
 
 class LookUp(Protocol):

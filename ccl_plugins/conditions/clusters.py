@@ -15,6 +15,7 @@ from ccl_plugins.metadata.values import missing_rows
 from ccl_plugins.protocols import (
     Condition,
     Missing,
+    ReadsEmbeddings,
     Refresh,
     SupportsMissing,
     SupportsReadsEmbeddings,
@@ -29,7 +30,7 @@ FITS = "fits"
 class Clusters:
     """The k-means cluster of each sample.
 
-    The model's own embeddings are clustered again before every epoch, starting from the last centroids;
+    The model's own embeddings, or keys, are clustered again before every epoch, from the last centroids on;
     another condition is clustered once.  With several k, every sample has one class id for each.
 
     Shape:
@@ -42,8 +43,9 @@ class Clusters:
 
     Args:
         k: The number of clusters, 2 or more; or several such numbers.
-        of: ``"embedding"``: the model's projections on the unit sphere, un-augmented; or a condition of
-            numbers, such as ``clip``, ``attributes`` or a continuous ``column``.
+        of: ``"embedding"``: the model's projections on the unit sphere, un-augmented; ``"key"``: those of
+            the momentum encoder, under a method that has one; or a condition of numbers, such as ``clip``,
+            ``attributes`` or a continuous ``column``.
         warmup: Epochs before the first clustering, in which every sample is a class of its own.
         warm_start: Start from the centroids of the epoch before, instead of from ``restarts`` random ones.
         iterations: The most Lloyd steps.
@@ -66,7 +68,7 @@ class Clusters:
     def __init__(
         self,
         k: int | Sequence[int],
-        of: Condition | Literal["embedding"] = "embedding",
+        of: Condition | Literal["embedding", "key"] = "embedding",
         warmup: int = 0,
         warm_start: bool = True,
         iterations: int = 20,
@@ -81,7 +83,7 @@ class Clusters:
         self.numbers = [whole("k", number, 2) for number in numbers]
         self.warmup = whole("warmup", warmup, 0)
         if isinstance(of, str):
-            one_of("of", of, ("embedding",))
+            one_of("of", of, ("embedding", "key"))
         else:
             _check_clusterable(of, warmup)
         self.of = of
@@ -101,10 +103,10 @@ class Clusters:
         return "epoch" if isinstance(self.of, str) else self.of.refresh
 
     @property
-    def reads_embeddings(self) -> bool:
-        """Whether it, or the condition that it clusters, reads the model's embeddings."""
+    def reads_embeddings(self) -> ReadsEmbeddings:
+        """Whether it, or the condition that it clusters, reads the model's embeddings or keys."""
         if isinstance(self.of, str):
-            return True
+            return "key" if self.of == "key" else True
         return isinstance(self.of, SupportsReadsEmbeddings) and self.of.reads_embeddings
 
     @property

@@ -9,7 +9,15 @@ from typing import Any
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
-from ccl_plugins.protocols import VALUE_TYPES, Embedded, Missing, Refresh, Table, ValueType
+from ccl_plugins.protocols import (
+    VALUE_TYPES,
+    Embedded,
+    Missing,
+    ReadsEmbeddings,
+    Refresh,
+    Table,
+    ValueType,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,9 +63,10 @@ class Variable:
         return bool(self._member("within_batch", False))
 
     @property
-    def reads_embeddings(self) -> bool:
-        """Whether the condition's ``fit`` calls ``embed()``."""
-        return bool(getattr(self.source, "reads_embeddings", False))
+    def reads_embeddings(self) -> ReadsEmbeddings:
+        """Whether the condition's ``fit`` calls ``embed()``, and what that gives."""
+        found: ReadsEmbeddings = getattr(self.source, "reads_embeddings", False)
+        return found
 
     def fit(
         self, split: Any, embed: Callable[[], Tensor], previous: Table | None

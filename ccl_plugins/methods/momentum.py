@@ -98,7 +98,11 @@ class MomentumMethod(nn.Module):
         return self.head(features)
 
     def key(self, x: Tensor) -> Tensor:
-        """Keys (n, d)."""
+        """Keys (n, d) of a batch of all processes."""
+        return self.project_key(x)
+
+    def project_key(self, x: Tensor) -> Tensor:
+        """Keys (n, d) of images, by this process alone."""
         return self.key_encoder(x)
 
     def embed(self, views: Sequence[Tensor]) -> Embedded:

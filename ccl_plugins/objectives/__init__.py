@@ -2,6 +2,7 @@
 
 from ccl_plugins.objectives.align_uniform import AlignUniform as AlignUniform
 from ccl_plugins.objectives.base import ContrastiveObjective as ContrastiveObjective
+from ccl_plugins.objectives.base import Exclude as Exclude
 from ccl_plugins.objectives.cacr import CACR as CACR
 from ccl_plugins.objectives.cacr_moco_v3 import CACRMoCoV3 as CACRMoCoV3
 from ccl_plugins.objectives.cl_infonce import ClInfoNCE as ClInfoNCE
@@ -16,6 +17,7 @@ from ccl_plugins.objectives.hcl import HCL as HCL
 from ccl_plugins.objectives.hscl import HSCL as HSCL
 from ccl_plugins.objectives.hucl import HUCL as HUCL
 from ccl_plugins.objectives.infonce import InfoNCE as InfoNCE
+from ccl_plugins.objectives.lightly import Lightly as Lightly
 from ccl_plugins.objectives.mixture import Mixture as Mixture
 from ccl_plugins.objectives.nt_xent import NTXent as NTXent
 from ccl_plugins.objectives.scalars import Scalar as Scalar

@@ -124,6 +124,7 @@ class Composition:
             self.built_evaluators = [choice.build(supplied) for choice in self.evaluators]
             requirements.check_image_size(self.choices["backbone"], self.views)
         requirements.check_conditions(built)
+        requirements.check_keys(built, self.choices["method"])
         self.built_conditions = variables(built)
         requirements.check_views(objective, self.views)
         read = requirements.check_read(objective, self.built_conditions)

@@ -19,6 +19,7 @@ from ccl_plugins.protocols import (
     SupportsImageSize,
     SupportsMissing,
     SupportsReadConditions,
+    SupportsReadsEmbeddings,
     SupportsReadsQueue,
     SupportsWithinBatch,
 )
@@ -79,6 +80,19 @@ def check_read(reader: Any, conditions: Mapping[str, Any]) -> set[str]:
                 " of each"
             )
     return set(declared)
+
+
+def check_keys(conditions: Mapping[str, Any], method: Any) -> None:
+    """Check that the chosen method has the momentum encoder that conditions read."""
+    for name, condition in conditions.items():
+        keys = (
+            isinstance(condition, SupportsReadsEmbeddings) and condition.reads_embeddings == "key"
+        )
+        if keys and not hasattr(method.spec.load(), "project_key"):
+            raise ValueError(
+                f"the condition {name!r}, {_kind(condition)}, reads keys of a momentum encoder, and"
+                f" {method.spec.name} has none: use method moco_v2 or moco_v3, or clusters(of='embedding')"
+            )
 
 
 def read_by_method(

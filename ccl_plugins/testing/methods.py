@@ -14,7 +14,7 @@ from torch import Tensor, distributed
 
 from ccl_plugins.objectives import InfoNCE, SupCon
 from ccl_plugins.pairs import Pairs
-from ccl_plugins.protocols import Embedded, SupportsReadConditions
+from ccl_plugins.protocols import Embedded, SupportsKeys, SupportsReadConditions
 from ccl_plugins.testing.assertions import (
     require,
     require_equal,
@@ -129,9 +129,13 @@ def check_embeds_views(subject: Subject) -> None:
 
 
 def check_evaluation_looks_at_each_image_alone(subject: Subject) -> None:
-    """In evaluation mode, ``encode`` and ``project`` must not depend on the rest of the batch."""
+    """In evaluation mode, ``encode`` and ``project`` must not depend on the rest of the batch.
+
+    Nor must ``project_key``, if the method has it.
+    """
     method = subject.build().eval()
-    for function in (method.encode, method.project):
+    keys = [method.project_key] if isinstance(method, SupportsKeys) else []
+    for function in (method.encode, method.project, *keys):
         require_independent_rows(function, image_views()[0])
 
 

@@ -6,14 +6,14 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from ccl_plugins.metadata.columns import tensor_columns
-from ccl_plugins.protocols import Frozen, Images, Views
+from ccl_plugins.protocols import Frozen, Images, SupportsKeys, Views
 from ccl_plugins.training import ranks
 
 
@@ -46,10 +46,23 @@ def frozen_features(
     )
 
 
-def embed_split(method: Any, split: Any, views: Views, batch_size: int = 512) -> Tensor:
-    """Unit-norm projections (N, d) of a split, float32 on the CPU; each process computes a part."""
+def embed_split(
+    method: Any,
+    split: Any,
+    views: Views,
+    batch_size: int = 512,
+    of: Literal["projection", "key"] = "projection",
+) -> Tensor:
+    """Unit-norm projections or keys (N, d) of a split, float32 on the CPU; each process computes a part.
+
+    Raises:
+        ValueError: For keys of a method without a momentum encoder.
+    """
     samples = ranks.chunk(len(split))
-    projected = _forward(method, method.project, split, views, samples, batch_size, 0)
+    if of == "key" and not isinstance(method, SupportsKeys):
+        raise ValueError(f"{type(method).__name__} has no momentum encoder and so no keys")
+    project = method.project_key if of == "key" else method.project
+    projected = _forward(method, project, split, views, samples, batch_size, 0)
     return ranks.gather_rows(functional.normalize(projected.float(), dim=1), len(split)).cpu()
 
 

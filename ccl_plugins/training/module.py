@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from pytorch_lightning import LightningModule
@@ -246,10 +246,10 @@ class TrainingModule(LightningModule):
             self.described |= logged
             publish(self.trainer, logged, step + 1)
 
-    def _embed(self) -> Tensor:
+    def _embed(self, of: Literal["projection", "key"] = "projection") -> Tensor:
         # Conditions are first fitted before Lightning has moved the model.
         self.method.to(self.trainer.strategy.root_device)
-        return embed_split(self.method, self.split, self.parts.views)
+        return embed_split(self.method, self.split, self.parts.views, of=of)
 
 
 def _prepare(method: nn.Module, objective: Any, settings: FitSettings) -> Callable[[Any], Tensor]:

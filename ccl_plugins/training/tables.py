@@ -19,6 +19,7 @@ from ccl_plugins.protocols import (
     Condition,
     Embedded,
     Missing,
+    ReadsEmbeddings,
     Refresh,
     SupportsMissing,
     SupportsReadsEmbeddings,
@@ -63,10 +64,11 @@ class Tables:
     def __iter__(self) -> Iterator[str]:
         return iter(self.tables)
 
-    def refresh(self, epoch: int, split: Any, embed: Callable[[], Tensor]) -> list[str]:
+    def refresh(self, epoch: int, split: Any, embed: Callable[..., Tensor]) -> list[str]:
         """Fit the conditions that are due in ``epoch``, and return their names; called by all processes.
 
-        ``embed`` gives the (N, d) unit-norm projections; all processes take part in each call.
+        ``embed()`` gives the (N, d) unit-norm projections, ``embed("key")`` the momentum encoder's keys;
+        all processes take part in each call.
 
         Raises:
             RuntimeError: For a condition that calls ``embed`` and does not declare it.
@@ -76,10 +78,12 @@ class Tables:
         due = {n: c for n, c in self.conditions.items() if self._is_due(n, epoch)}
         embed_once = cache(embed)
         for names in together(due):
-            if ranks.world_size() > 1 and _reads_embeddings(due[names[0]]):
-                embed_once()  # with all processes, since the first one fits alone
+            reads = _reads_embeddings(due[names[0]])
+            given = partial(embed_once, "key") if reads == "key" else embed_once
+            if ranks.world_size() > 1 and reads:
+                given()  # with all processes, since the first one fits alone
             left_out, refreshed = self.left_out(), names[0] in self.tables
-            fit = partial(self._fit, names, epoch, split, embed_once)
+            fit = partial(self._fit, names, epoch, split, given)
             for name, table in ranks.on_first(fit).items():
                 self._hold(name, table, epoch)
             if refreshed and not torch.equal(left_out, self.left_out()):
@@ -265,7 +269,7 @@ def _policy(condition: Condition) -> Missing:
     return condition.missing if isinstance(condition, SupportsMissing) else "error"
 
 
-def _reads_embeddings(condition: Condition) -> bool:
+def _reads_embeddings(condition: Condition) -> ReadsEmbeddings:
     return isinstance(condition, SupportsReadsEmbeddings) and condition.reads_embeddings
 
 

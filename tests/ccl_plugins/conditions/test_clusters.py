@@ -194,3 +194,15 @@ def test_a_missing_faiss_is_named(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"ccl-plugins\[faiss\]"):
         kmeans(blobs(), 2, backend="faiss")
+
+
+def test_clusters_of_keys_need_a_momentum_encoder():
+    given = {"dataset": "color_digits", "backbone": "lenet5", "objective": "cl_infonce"}
+    with pytest.raises(
+        ValueError, match=r"'condition', Clusters.*keys.*simclr has none: use method moco"
+    ):
+        ccl.Pipeline(**given, condition={"use": "clusters", "k": 4, "of": "key"})
+    moco = {"use": "moco_v2", "queue_size": 512}
+    ccl.Pipeline(**given, method=moco, condition={"use": "clusters", "k": 4, "of": "key"})
+    for method, of in (("moco_v3", "key"), ("simclr", "embedding")):
+        ccl.Pipeline(**given, method=method, condition={"use": "clusters", "k": 4, "of": of})

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import pytest
 import torch
 from support.training_fakes import FakeDataset, FakeMethod, FakeViews
+from torch.nn.functional import normalize
 
+from ccl_plugins.methods import MoCoV2
 from ccl_plugins.training.features import embed_split, frozen_features
 
 SPLIT = FakeDataset(20)("train")
@@ -49,3 +52,18 @@ def test_embeddings_are_on_the_sphere() -> None:
     found = embed_split(method, SPLIT, FakeViews(), batch_size=6)
     torch.testing.assert_close(found.norm(dim=1), torch.ones(20))
     assert not found.requires_grad
+
+
+def test_keys_of_a_split_are_the_momentum_encoders_of_each_image_alone() -> None:
+    backbone = FakeMethod().backbone
+    backbone.num_features = 8
+    method = MoCoV2(hidden=8, dim=4, queue_size=8, backbone=backbone)
+    for parameter in method.key_encoder.parameters():
+        parameter.data.mul_(-0.5)
+    found = embed_split(method, SPLIT, FakeViews(), batch_size=6, of="key")
+    method.eval()
+    expected = normalize(method.key_encoder(SPLIT.images / 255), dim=1)
+    torch.testing.assert_close(found, expected)
+    assert not torch.allclose(found, embed_split(method, SPLIT, FakeViews()))
+    with pytest.raises(ValueError, match="FakeMethod has no momentum encoder"):
+        embed_split(FakeMethod(), SPLIT, FakeViews(), of="key")

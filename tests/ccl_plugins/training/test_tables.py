@@ -103,6 +103,27 @@ def test_embeddings_are_computed_once_for_all_conditions_of_an_epoch() -> None:
     assert calls == [0]
 
 
+def test_keys_and_projections_are_each_given_to_the_conditions_that_declare_them() -> None:
+    class Asks(Given):
+        def __init__(self, reads: Any) -> None:
+            super().__init__(None)
+            self.reads_embeddings = reads
+
+        def fit(self, split: Any, embed: Any, previous: Any) -> Tensor:
+            return embed()
+
+    calls: list[str] = []
+
+    def embed(of: str = "projection") -> Tensor:
+        calls.append(of)
+        return torch.full((6, 2), float(of == "key"))
+
+    tables = Tables({"a": Asks(True), "b": Asks("key"), "c": Asks("key")}, 6)
+    tables.refresh(0, SPLIT, embed)
+    assert calls == ["projection", "key"]
+    assert [float(tables[name].values.mean()) for name in "abc"] == [0, 1, 1]
+
+
 def test_embeddings_are_given_only_to_conditions_that_declare_them() -> None:
     class Undeclared(Given):
         def fit(self, split: Any, embed: Any, previous: Any) -> Tensor:
@@ -119,6 +140,10 @@ def test_clusters_read_embeddings_if_what_they_cluster_does() -> None:
     assert Clusters(2).reads_embeddings
     assert Clusters(2, of=reading).reads_embeddings
     assert not Clusters(2, of=plain).reads_embeddings
+    reading.reads_embeddings = "key"
+    assert (
+        Clusters(2, of=reading).reads_embeddings == Clusters(2, of="key").reads_embeddings == "key"
+    )
 
 
 def test_a_condition_that_needs_no_embeddings_computes_none() -> None:
