@@ -2,6 +2,7 @@
 
 from ccl_plugins.objectives.align_uniform import AlignUniform as AlignUniform
 from ccl_plugins.objectives.base import ContrastiveObjective as ContrastiveObjective
+from ccl_plugins.objectives.base import Exclude as Exclude
 from ccl_plugins.objectives.cacr import CACR as CACR
 from ccl_plugins.objectives.cacr_moco_v3 import CACRMoCoV3 as CACRMoCoV3
 from ccl_plugins.objectives.cl_infonce import ClInfoNCE as ClInfoNCE
