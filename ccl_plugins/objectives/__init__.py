@@ -16,6 +16,7 @@ from ccl_plugins.objectives.hcl import HCL as HCL
 from ccl_plugins.objectives.hscl import HSCL as HSCL
 from ccl_plugins.objectives.hucl import HUCL as HUCL
 from ccl_plugins.objectives.infonce import InfoNCE as InfoNCE
+from ccl_plugins.objectives.lightly import Lightly as Lightly
 from ccl_plugins.objectives.mixture import Mixture as Mixture
 from ccl_plugins.objectives.nt_xent import NTXent as NTXent
 from ccl_plugins.objectives.scalars import Scalar as Scalar

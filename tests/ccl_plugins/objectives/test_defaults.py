@@ -73,6 +73,7 @@ DEFAULTS = {
         "within_view": True,
     },
     "infonce": {"temperature": 0.1, "within_view": False, "symmetric": True},
+    "lightly": {"options": None},
     "mixture": {"weights": None},
     "nt_xent": {"temperature": 0.1},
     "scl": {
@@ -89,7 +90,7 @@ DEFAULTS = {
         "within_view": False,
         "symmetric": True,
     },
-    "supcon": {"temperature": 0.1},
+    "supcon": {"temperature": 0.1, "denominator": "all"},
     "ucl": {"temperature": 0.5, "o": "batch", "within_view": True},
     "weaklysup_cclk": {
         "temperature": 0.1,

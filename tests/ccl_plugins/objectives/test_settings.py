@@ -13,7 +13,7 @@ from ccl_plugins.kernels import Cosine, Linear
 from ccl_plugins.objectives import CACR, CMC, ClInfoNCE, ContrastiveObjective, InfoNCE, Mixture
 
 CLASSES = {name: cls for name, cls in classes().items() if name != "mixture"}
-NEEDED = {"kernel": Linear(), "dim": 4, "classes": 3}
+NEEDED = {"kernel": Linear(), "dim": 4, "classes": 3, "loss": "BarlowTwinsLoss"}
 NUMBERS = [(name, key) for name, cls in CLASSES.items() for key, _, _ in numbers(cls)]
 
 
@@ -45,6 +45,7 @@ OTHER = {
     "kernel": Cosine(),
     "on": "color",
     "exclude": (Cosine(), 0.25, "size"),
+    "options": {"lambda_param": 0.25},
 }
 """Values that are no default, by parameter."""
 
@@ -63,7 +64,12 @@ def another(cls, key):
 
 
 WORDS = list(words())
-SETTINGS = [(name, key) for name, cls in CLASSES.items() for key in parameters(cls)]
+SETTINGS = [
+    (name, key)
+    for name, cls in CLASSES.items()
+    for key in parameters(cls)
+    if key != "loss"  # the method of that name; lightly's loss is its name
+]
 
 
 @pytest.mark.parametrize(("name", "key"), SETTINGS)
@@ -175,6 +181,7 @@ DECLARED = {
     "hscl": ((True, 2, "sphere", "mean", False, True), SUPERVISED),
     "hucl": ((True, 2, "sphere", "mean", False, True), ()),
     "infonce": ((False, 2, "sphere", "mean", False, True), ()),
+    "lightly": ((False, 2, "raw", "replicated", False, False), ()),
     "nt_xent": ((True, 2, "sphere", "mean", False, True), ()),
     "scl": ((True, 2, "sphere", "mean", False, True), SUPERVISED),
     "soft_infonce": ((False, 2, "sphere", "mean", False, True), ANY_VALUES),
@@ -220,6 +227,7 @@ def test_the_examples_do_not_change_unnoticed():
     assert found == {
         **{name: {"kernel": "rbf"} for name in kernels},
         "cluster_cross_entropy": {"dim": 16, "classes": 10},
+        "lightly": {"loss": "BarlowTwinsLoss"},
         "mixture": {"objectives": ["infonce", "ucl"], "weights": [1, 0.5]},
     }
 
