@@ -58,7 +58,7 @@ def of_split(split: Any) -> str:
 def of_data(split: Any, read: Callable[[list[int]], list[str]]) -> dict[str, Any]:
     """What identifies the data of a split wherever it lies, as plain data for `differences`.
 
-    That is the number of samples, the types and values of all metadata columns, and images: all that are
+    That is the number of samples, the types and values of all columns, texts too, and images: all that are
     in memory (evenly spaced ones above 256 MiB); the sizes of all files and the bytes of 256 evenly spaced
     ones; or 256 evenly spaced images of any other split.  Images that differ each time they are read are
     left out.
@@ -68,9 +68,8 @@ def of_data(split: Any, read: Callable[[list[int]], list[str]]) -> dict[str, Any
         read: Gives the `of_image` of samples, by index.
     """
     words = getattr(split, "vocabulary", {})
-    columns = {
-        str(name): _of_column(column, words.get(name)) for name, column in split.metadata.items()
-    }
+    given = {**split.metadata, **getattr(split, "texts", {})}
+    columns = {str(name): _of_column(column, words.get(name)) for name, column in given.items()}
     return {"samples": len(split), "columns": columns, "images": _of_images(split, read)}
 
 
