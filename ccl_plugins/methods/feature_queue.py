@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from ccl_plugins.arguments import whole
-from ccl_plugins.numerics.condition_values import as_vectors
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.gram import RunningGram, Statistic
 from ccl_plugins.pairs.pairs import Pairs, with_keys
@@ -198,18 +197,24 @@ class FeatureQueue(nn.Module):
         """Register the rows of a condition, and start the statistics that are kept of them."""
         self.register_buffer(key, rows)
         for i, statistic in enumerate(self.statistics.values()):
-            if _buffer(statistic.on) == key and as_vectors(rows[:1]).dtype.is_floating_point:
-                rank = statistic.features(rows[:1]).shape[1]
-                if rank < len(self):
+            buffers = [_buffer(name) for name in statistic.names]
+            if key in buffers and all(buffer in self._buffers for buffer in buffers):
+                values = self._values(statistic)
+                rank = statistic.rank(values)
+                if rank is not None and rank < len(self):
                     gram = RunningGram(statistic.features, rank).to(rows.device)
-                    gram.rebuild(rows, self.valid)
+                    gram.rebuild(values, self.valid)
                     self.running[str(i)] = gram
 
-    def _running(self) -> Iterator[tuple[str, str, RunningGram]]:
-        """Each statistic that is kept: its name, its condition, and its Gram matrix."""
+    def _values(self, statistic: Statistic) -> Tensor:
+        """(q, ...) what a statistic is computed from."""
+        return statistic.values({n: self.get_buffer(_buffer(n)) for n in statistic.names})
+
+    def _running(self) -> Iterator[tuple[str, Statistic, RunningGram]]:
+        """Each statistic that is kept: its name, what it is computed from, and its Gram matrix."""
         for i, (name, statistic) in enumerate(self.statistics.items()):
             if str(i) in self.running:
-                yield name, statistic.on, cast(RunningGram, self.running[str(i)])
+                yield name, statistic, cast(RunningGram, self.running[str(i)])
 
     @torch.no_grad()
     def write(
@@ -236,12 +241,14 @@ class FeatureQueue(nn.Module):
         self.index.index_copy_(
             0, places, keys.new_full((count,), -1).long() if index is None else index
         )
-        for name, rows in (conditions or {}).items():
-            held = self.condition(name, rows)
-            for _, on, gram in self._running():
-                if on == name:
-                    gram.replace(held[places], places < self.filled, rows.to(held.dtype))
-            held.index_copy_(0, places, rows.to(held.dtype))
+        held = {name: self.condition(name, rows) for name, rows in (conditions or {}).items()}
+        new = {name: rows.to(held[name].dtype) for name, rows in (conditions or {}).items()}
+        for _, statistic, gram in self._running():
+            if all(name in new for name in statistic.names):
+                old = statistic.values({name: held[name][places] for name in statistic.names})
+                gram.replace(old, places < self.filled, statistic.values(new))
+        for name, rows in new.items():
+            held[name].index_copy_(0, places, rows)
         self.pointer.copy_((self.pointer + count) % len(self))
         self.filled.copy_((self.filled + count).clamp_max(len(self)))
 
@@ -255,15 +262,17 @@ class FeatureQueue(nn.Module):
         Args:
             look_up: From dataset indices to rows of the fitted conditions, by name.
         """
+        changed = set()
         for name, rows in look_up(self.index.clamp_min(0)).items():
             held, known = self.condition(name, rows), self.index >= 0
             known = known.view(-1, *[1] * (rows.ndim - 1))
             read = torch.where(known, rows.to(held.dtype), held)
-            changed = not torch.equal(read.nan_to_num(), held.nan_to_num())
+            if not torch.equal(read.nan_to_num(), held.nan_to_num()):
+                changed.add(name)
             held.copy_(read)
-            for _, on, gram in self._running():
-                if changed and on == name:
-                    gram.rebuild(held, self.valid)
+        for _, statistic, gram in self._running():
+            if not changed.isdisjoint(statistic.names):
+                gram.rebuild(self._values(statistic), self.valid)
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *more: Any) -> None:
         for key in [key for key in state_dict if key.startswith(prefix)]:
