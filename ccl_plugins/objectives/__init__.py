@@ -8,6 +8,7 @@ from ccl_plugins.objectives.cacr_moco_v3 import CACRMoCoV3 as CACRMoCoV3
 from ccl_plugins.objectives.cl_infonce import ClInfoNCE as ClInfoNCE
 from ccl_plugins.objectives.cluster_cross_entropy import ClusterCrossEntropy as ClusterCrossEntropy
 from ccl_plugins.objectives.cmc import CMC as CMC
+from ccl_plugins.objectives.debiased import Debiased as Debiased
 from ccl_plugins.objectives.fair_cclk import FairCCLK as FairCCLK
 from ccl_plugins.objectives.fair_infonce import FairInfoNCE as FairInfoNCE
 from ccl_plugins.objectives.hardneg_cclk import HardNegCCLK as HardNegCCLK

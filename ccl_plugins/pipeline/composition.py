@@ -123,6 +123,7 @@ class Composition:
             built = {n: c.build(supplied, cache=cache) for n, c in self.conditions.items()}
             self.built_evaluators = [choice.build(supplied) for choice in self.evaluators]
             requirements.check_image_size(self.choices["backbone"], self.views)
+        requirements.check_towers(self.built_evaluators, self.choices["method"])
         requirements.check_conditions(built)
         requirements.check_keys(built, self.choices["method"])
         self.built_conditions = variables(built)

@@ -29,6 +29,7 @@ DEFAULTS = {
     "cl_infonce": {"temperature": 0.1, "form": "paper", "base_temperature": None},
     "cluster_cross_entropy": {"dim": None, "classes": None, "of": "backbone"},
     "cmc": {"temperature": 0.07, "graph": "full", "reduction": "sum"},
+    "debiased": {"temperature": 0.5, "tau_plus": 0.1, "within_view": True},
     "fair_cclk": {
         "temperature": 0.1,
         "ridge": 0.01,

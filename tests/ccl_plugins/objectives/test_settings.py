@@ -108,6 +108,7 @@ def test_a_whole_number_has_a_least_value(key, least):
 LEARNED = {
     "cl_infonce": ["temperature"],
     "cmc": ["temperature"],
+    "debiased": ["temperature"],
     "fair_cclk": ["temperature"],
     "fair_infonce": ["temperature"],
     "hardneg_cclk": ["temperature"],
@@ -173,6 +174,7 @@ DECLARED = {
     "cl_infonce": ((True, 2, "sphere", "mean", False, True), SUPERVISED),
     "cluster_cross_entropy": ((False, 1, "raw", "mean", False, False), SUPERVISED),
     "cmc": ((False, 2, "sphere", "mean", False, True), ()),
+    "debiased": ((True, 2, "sphere", "mean", False, True), ()),
     "fair_cclk": ((False, 2, "sphere", "mean", False, True), ANY_VALUES),
     "fair_infonce": ((False, 2, "sphere", "mean", False, True), SUPERVISED),
     "hardneg_cclk": ((False, 2, "sphere", "mean", False, True), ANY_VALUES),
