@@ -206,7 +206,8 @@ class Objective(Protocol):
     """A loss on pairs; in practice a subclass of `ccl_plugins.objectives.ContrastiveObjective`.
 
     It may also satisfy `SupportsSetup`, `SupportsProgress`, `SupportsAfterStep`, `SupportsScalars`,
-    `SupportsStatistics`, `SupportsHierarchies`, `SupportsReadsQueue` and `StopsGradient`.
+    `SupportsStatistics`, `SupportsHierarchies`, `SupportsReadsQueue`,
+    `SupportsReadsFeatures` and `StopsGradient`.
     """
 
     @property
@@ -511,6 +512,15 @@ class SupportsReadsQueue(Protocol):
     @property
     def reads_queue(self) -> bool:
         """Whether it does; a method with a queue beside one that does not is a warning."""
+
+
+@runtime_checkable
+class SupportsReadsFeatures(Protocol):
+    """An objective that says whether it needs backbone features."""
+
+    @property
+    def reads_features(self) -> bool:
+        """Whether it does; a call on raw embeddings then needs ``features=``."""
 
 
 @runtime_checkable

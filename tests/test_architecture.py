@@ -50,6 +50,7 @@ NEIGHBORS = {
 
 BASES = {
     "ContrastiveObjective",
+    "Exclude",
     "FeatureQueue",
     "InMemory",
     "LightlyViews",

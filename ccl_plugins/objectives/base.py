@@ -14,7 +14,14 @@ from ccl_plugins.numerics.condition_values import fill_missing, missing_samples
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.kernel_functions import similarities
 from ccl_plugins.numerics.precision import at_least_float32
-from ccl_plugins.objectives.inputs import Given, Wanted, count, read_condition, stack_views
+from ccl_plugins.objectives.inputs import (
+    Given,
+    Wanted,
+    count,
+    read_condition,
+    stack_features,
+    stack_views,
+)
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, changing, progress
 from ccl_plugins.pairs.pairs import Pairs, in_batch
 from ccl_plugins.protocols import VALUE_TYPES, Kernel, ValueType
@@ -70,6 +77,8 @@ class ContrastiveObjective(nn.Module):
     """Whether a categorical condition may have several class ids per sample, (b, L)."""
     reads_queue: bool = True
     """Whether anchors are compared with a queue, if the method has one."""
+    reads_features: bool = False
+    """Whether it cannot do without ``pairs.features``; a call then needs ``features=``."""
     place: str = ""
     """The name under which a mixture holds this objective; empty outside of a mixture."""
     exclude_threshold = ScalarAttribute(finite, optional=True)
@@ -189,6 +198,7 @@ class ContrastiveObjective(nn.Module):
         self,
         *views: Tensor,
         condition: Given | None = None,
+        features: Sequence[Tensor] | None = None,
         index: Tensor | None = None,
         extras: Mapping[str, Tensor] | None = None,
         missing: Literal["error", "ignore"] = "error",
@@ -199,13 +209,15 @@ class ContrastiveObjective(nn.Module):
             views: Two or more (b, d) embeddings, not normalized; row i of each is one sample.
             condition: (b,) or (b, c) values, a tuple with one such tensor per view, or a mapping from
                 names to these for an objective that reads several conditions.
+            features: A (b, f) tensor of backbone features for each view, for an objective that reads them.
             index: (b,) dataset indices, for an objective that keeps state per sample.
             extras: Further tensors by name, ``"<condition>/<name>"``, for an objective that reads them.
             missing: ``"error"`` refuses samples without a value of a condition (NaN, -1 among class ids);
                 ``"ignore"`` leaves them out of the loss, as anchors and as keys.
 
         Raises:
-            TypeError: For a missing condition, one that is not read, or one of another value type.
+            TypeError: For a missing condition, one that is not read, or one of another value type; and for
+                missing features.
             ValueError: For shapes that do not fit, too few views, NaN or inf, class ids below 0, and
                 anchors for which the loss is undefined.
         """
@@ -213,6 +225,11 @@ class ContrastiveObjective(nn.Module):
         stacked = stack_views(name, views, self.min_views)
         ignore = one_of("missing", missing, ("error", "ignore")) == "ignore"
         values = read_condition(name, self.conditions, condition, stacked, ignore)
+        if features is None and self.reads_features:
+            raise TypeError(
+                f"{name} reads backbone features: call it with features=(f0, f1), one (b, f) for each view"
+            )
+        read = None if features is None else stack_features(name, features, stacked)
         if not torch.compiler.is_compiling():
             known = {
                 k: fill_missing(z, missing_samples(z)) if ignore else z for k, z in values.items()
@@ -226,6 +243,7 @@ class ContrastiveObjective(nn.Module):
                 stacked,
                 values,
                 index,
+                features=None if read is None else at_least_float32(read),
                 extras=extras,
                 gather_distributed=self.gather_distributed,
                 ignored=tuple(values) if ignore else (),

@@ -34,6 +34,30 @@ def stack_views(name: str, views: Sequence[Tensor], min_views: int) -> Tensor:
     return torch.stack(list(views))
 
 
+def stack_features(name: str, features: Sequence[Tensor], views: Tensor) -> Tensor:
+    """Backbone features (b, f) of the views, or of the first of them, as one tensor (u, b, f).
+
+    Args:
+        name: The objective's.
+        features: What the caller gave.
+        views: (u, b, d).
+    """
+    several = isinstance(features, tuple | list)
+    shapes = [tuple(getattr(f, "shape", ())) for f in (features if several else [])]
+    right = 1 <= len(shapes) <= len(views) and len(set(shapes)) == 1
+    if not right or len(shapes[0]) != 2 or shapes[0][0] != views.shape[1]:
+        given = shapes if several else f"a {type(features).__name__}"
+        raise ValueError(
+            f"{name} needs features=(f0, f1, ...), a (b, f) tensor for each view with b ="
+            f" {views.shape[1]}, not {given}"
+        )
+    for number, each in enumerate(features):
+        if not each.is_floating_point():
+            raise TypeError(f"features must be floats, not {each.dtype}")
+        _refuse_non_finite(f"features of view {number}", each)
+    return torch.stack(list(features))
+
+
 def read_condition(
     name: str, wanted: Wanted, given: Given | None, views: Tensor, ignore: bool = False
 ) -> dict[str, Tensor]:

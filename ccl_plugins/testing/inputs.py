@@ -81,6 +81,7 @@ class Split:
         self.images = images(SAMPLES)[self.rows]
         self.metadata = {name: column[self.rows] for name, column in columns.items()}
         self.vocabulary = {"word": list(WORDS)}
+        self.texts = {"caption": [f"{WORDS[label[row]]} number {row}" for row in self.rows]}
         self.targets = self.metadata["label"]
 
     def __len__(self) -> int:
@@ -111,6 +112,10 @@ class ExampleDataset:
             "color": "continuous",
             "height": "continuous",
         }
+
+    def texts(self) -> Sequence[str]:
+        """The columns of texts."""
+        return ("caption",)
 
 
 class SmallBackbone(nn.Module):

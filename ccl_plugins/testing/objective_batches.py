@@ -158,7 +158,9 @@ def loss_of(objective: Any, batch: RawBatch) -> Tensor:
 def call(objective: Any, batch: RawBatch) -> Tensor:
     """The loss of a call on raw embeddings, as in a user's own loop."""
     named = {k: tuple(z) if z.ndim == 3 else z for k, z in batch.condition.items()}
-    more = {"extras": batch.extras} if batch.extras else {}
+    more: dict[str, Any] = {"extras": batch.extras} if batch.extras else {}
+    if getattr(objective, "reads_features", False):
+        more["features"] = tuple(batch.views)
     loss: Tensor = objective(*batch.views, condition=named or None, **more)
     return loss
 

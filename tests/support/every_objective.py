@@ -22,6 +22,7 @@ VARIANTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "excluding": {"exclude": ["cosine", 0.9]},
     },
     "cl_infonce": {"released": {"form": "released"}},
+    "supcon": {"sincere": {"denominator": "negatives"}},
     "soft_infonce": {"softmax": {"kernel": "cosine", "target_temperature": 0.1, "own": False}},
     "fair_cclk": {"released": {"form": "released"}, "class ids": {"kernel": "linear"}},
     "weaklysup_cclk": {"released": {"form": "released"}, "class ids": {"kernel": "delta"}},
@@ -32,6 +33,7 @@ VARIANTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "steep": {"beta": 5.0},
     },
     "hcl": {"steep": {"beta": 5.0, "tau_plus": 0.8}},
+    "debiased": {"biased": {"tau_plus": 0.8}},
     "align_uniform": {"square root": {"power": 0.5}},
     "scl": {"all": {"positives": "all", "o": "negatives"}},
     "hscl": {

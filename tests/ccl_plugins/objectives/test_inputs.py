@@ -205,3 +205,39 @@ def test_columns_of_truth_values_are_attributes_and_a_single_one_is_class_ids(dt
     torch.testing.assert_close(found, FAIR(X, Y, condition=columns.float()))
     ids = columns[:, 0]
     torch.testing.assert_close(FAIR(X, Y, condition=ids), FAIR(X, Y, condition=ids.long()))
+
+
+class OnFeatures(InfoNCE):
+    """Reads backbone features, and nothing else."""
+
+    reads_features = True
+
+    def terms(self, pairs):
+        values = pairs.features.square().mean(-1)
+        return values, torch.ones_like(values)
+
+
+def test_features_of_a_call_reach_the_pairs_in_single_precision_at_least():
+    first, second = torch.randn(2, 6, 9).half()
+    found = OnFeatures()(X, Y, features=(first, second))
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, torch.stack([first, second]).float().square().mean())
+    torch.testing.assert_close(OnFeatures()(X, Y, features=[first]), first.float().square().mean())
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        (None, TypeError, r"OnFeatures reads backbone features: call it with features=\(f0, f1\)"),
+        (X, ValueError, r"a \(b, f\) tensor for each view with b = 6, not a Tensor"),
+        ((X, X, X), ValueError, r"not \[\(6, 4\), \(6, 4\), \(6, 4\)\]"),
+        ((X, X[:5]), ValueError, r"not \[\(6, 4\), \(5, 4\)\]"),
+        ((X[:5], X[:5]), ValueError, r"with b = 6, not \[\(5, 4\), \(5, 4\)\]"),
+        ((X[0], X[0]), ValueError, r"not \[\(4,\), \(4,\)\]"),
+        ((X.long(), X.long()), TypeError, "features must be floats, not torch.int64"),
+        ((X, nan_at(X, 3)), ValueError, r"features of view 1 holds NaN or inf in .* \[3\]"),
+    ],
+)
+def test_features_that_do_not_fit_a_call_are_named(given, error, words):
+    with pytest.raises(error, match=words):
+        OnFeatures()(X, Y, features=given)

@@ -13,7 +13,7 @@ from ccl_plugins.kernels import Cosine, Linear
 from ccl_plugins.objectives import CACR, CMC, ClInfoNCE, ContrastiveObjective, InfoNCE, Mixture
 
 CLASSES = {name: cls for name, cls in classes().items() if name != "mixture"}
-NEEDED = {"kernel": Linear(), "dim": 4, "classes": 3}
+NEEDED = {"kernel": Linear(), "dim": 4, "classes": 3, "loss": "BarlowTwinsLoss"}
 NUMBERS = [(name, key) for name, cls in CLASSES.items() for key, _, _ in numbers(cls)]
 
 
@@ -45,6 +45,7 @@ OTHER = {
     "kernel": Cosine(),
     "on": "color",
     "exclude": (Cosine(), 0.25, "size"),
+    "options": {"lambda_param": 0.25},
 }
 """Values that are no default, by parameter."""
 
@@ -63,7 +64,12 @@ def another(cls, key):
 
 
 WORDS = list(words())
-SETTINGS = [(name, key) for name, cls in CLASSES.items() for key in parameters(cls)]
+SETTINGS = [
+    (name, key)
+    for name, cls in CLASSES.items()
+    for key in parameters(cls)
+    if key != "loss"  # the method of that name; lightly's loss is its name
+]
 
 
 @pytest.mark.parametrize(("name", "key"), SETTINGS)
@@ -102,6 +108,7 @@ def test_a_whole_number_has_a_least_value(key, least):
 LEARNED = {
     "cl_infonce": ["temperature"],
     "cmc": ["temperature"],
+    "debiased": ["temperature"],
     "fair_cclk": ["temperature"],
     "fair_infonce": ["temperature"],
     "hardneg_cclk": ["temperature"],
@@ -167,6 +174,7 @@ DECLARED = {
     "cl_infonce": ((True, 2, "sphere", "mean", False, True), SUPERVISED),
     "cluster_cross_entropy": ((False, 1, "raw", "mean", False, False), SUPERVISED),
     "cmc": ((False, 2, "sphere", "mean", False, True), ()),
+    "debiased": ((True, 2, "sphere", "mean", False, True), ()),
     "fair_cclk": ((False, 2, "sphere", "mean", False, True), ANY_VALUES),
     "fair_infonce": ((False, 2, "sphere", "mean", False, True), SUPERVISED),
     "hardneg_cclk": ((False, 2, "sphere", "mean", False, True), ANY_VALUES),
@@ -175,6 +183,7 @@ DECLARED = {
     "hscl": ((True, 2, "sphere", "mean", False, True), SUPERVISED),
     "hucl": ((True, 2, "sphere", "mean", False, True), ()),
     "infonce": ((False, 2, "sphere", "mean", False, True), ()),
+    "lightly": ((False, 2, "raw", "replicated", False, False), ()),
     "nt_xent": ((True, 2, "sphere", "mean", False, True), ()),
     "scl": ((True, 2, "sphere", "mean", False, True), SUPERVISED),
     "soft_infonce": ((False, 2, "sphere", "mean", False, True), ANY_VALUES),
@@ -220,6 +229,7 @@ def test_the_examples_do_not_change_unnoticed():
     assert found == {
         **{name: {"kernel": "rbf"} for name in kernels},
         "cluster_cross_entropy": {"dim": 16, "classes": 10},
+        "lightly": {"loss": "BarlowTwinsLoss"},
         "mixture": {"objectives": ["infonce", "ucl"], "weights": [1, 0.5]},
     }
 

@@ -14,6 +14,7 @@ CASES = {
     "balanced_contrastive": ({}, {"condition": LABEL}),
     "decoupled_uniformity": ({"kernel": "rbf"}, {"condition": COLOR}),
     "eps_sup_infonce": ({}, {"condition": LABEL}),
+    "fare": ({"buckets": 4}, {"condition": COLOR}),
     "mul_sup_con": ({}, {"condition": STROKES}),
     "rank_n_contrast": ({}, {"condition": COLOR}),
     "siglip": ({}, {}),
