@@ -241,7 +241,8 @@ class Kernel(Protocol):
     """A similarity on the conditioning variable.
 
     It may also satisfy `SupportsFeatures`, `SupportsRank`, `SupportsRadial` and `SupportsOneHot`, which
-    make CCL-K's operator cheaper and change no value.
+    make CCL-K's operator cheaper and change no value.  With `SupportsConditions` it reads several
+    conditions: it takes mappings of their names to values in place of values.
     """
 
     @property
@@ -646,7 +647,7 @@ class SupportsTowers(Protocol):
 
 @runtime_checkable
 class SupportsConditions(Protocol):
-    """A method that reads conditions itself, as one that chooses keys by them."""
+    """A method or a kernel that reads conditions by name, as a method that chooses keys by them does."""
 
     @property
     def conditions(self) -> Mapping[str, Sequence[ValueType]]:

@@ -96,6 +96,16 @@ def test_the_hand_written_loop_runs(capsys):
     assert losses[-1] < losses[0]
 
 
+def test_the_loop_with_a_queue_of_labels_runs_and_learns(capsys):
+    source = (ROOT / "examples" / "lightly_supcon.py").read_text()
+    exec(compile(source, "lightly_supcon.py", "exec"), {"__name__": "__main__"})
+    *epochs, last = capsys.readouterr().out.splitlines()
+    losses = [float(line.split()[-1]) for line in epochs]
+    assert len(losses) == 5
+    assert losses[-1] < losses[0]
+    assert float(last.split()[-1]) > 0.75
+
+
 @pytest.mark.parametrize("kind", [kind.name for kind in KINDS])
 def test_every_kind_has_its_heading(kind):
     assert f"## {kind}" in headings("reference/kinds.md")
