@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ccl_plugins.arguments import whole
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.gram import RunningGram, Statistic
-from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.pairs.pairs import Pairs, with_keys
 from ccl_plugins.protocols import LookUp
 
 _CONDITION = "condition:"
@@ -21,8 +21,10 @@ _CONDITION = "condition:"
 class FeatureQueue(nn.Module):
     """First in, first out: keys, the dataset index of each, and the rows of its conditions.
 
-    A method calls ``add_to`` in its ``pairs``, and hands on ``enqueue``, ``check_batch``,
-    ``read_conditions`` and ``keep_statistics``.  All of it is in the state dict.
+    In a loop of your own, ``pairs(queries, keys, labels)`` compares a batch with the queue, and
+    ``enqueue`` takes it in after the backward pass.  A method calls ``add_to`` in its ``pairs``, and hands
+    on ``enqueue``, ``check_batch``, ``read_conditions`` and ``keep_statistics``.  All of it is in the state
+    dict.
 
     The queue starts empty: places that were never written are not valid.  Writing has no branches on
     values, so that it compiles, and overwrites the oldest keys one by one, whatever the size of a batch.
@@ -65,6 +67,15 @@ class FeatureQueue(nn.Module):
         """0-d, whether all places have been written."""
         return self.filled == len(self)
 
+    @property
+    def conditions(self) -> dict[str, Tensor]:
+        """By name (q,) or (q, c), the rows of every condition that was stored."""
+        return {
+            key.removeprefix(_CONDITION).replace("%2E", ".").replace("%25", "%"): rows
+            for key, rows in self.named_buffers()
+            if key.startswith(_CONDITION)
+        }
+
     def condition(self, name: str, like: Tensor) -> Tensor:
         """(q,) or (q, c) rows of a condition; created as zeros with the type and width of ``like``."""
         if _buffer(name) not in self._buffers:
@@ -86,6 +97,54 @@ class FeatureQueue(nn.Module):
     def grams(self) -> dict[str, Tensor]:
         """The (r, r) Gram matrices of the valid places, by name."""
         return {name: gram.gram for name, _, gram in self._running()}
+
+    def pairs(
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        condition: Tensor | Mapping[str, Tensor] | None = None,
+        index: Tensor | None = None,
+        *,
+        gather_distributed: bool = False,
+    ) -> Pairs:
+        """A batch of your own loop, compared with its keys and with the queue.
+
+        Args:
+            queries: (n, d) of one view, or (u, n, d) of u views; not normalized.
+            keys: (n, d) of another view, or (u, n, d) of the same u views; not normalized, and their
+                gradient is not used.
+            condition: (n,) class ids or (n, c) values, read as ``"condition"``; or several by name.
+            index: (n,) dataset indices.  With them, keys of the anchor's own image in the queue are left
+                out.
+            gather_distributed: Compare with the keys of all processes; each has n samples.
+
+        Raises:
+            ValueError: For shapes that do not fit, and rows of a condition or an index that are not one per
+                sample.
+        """
+        shapes, d = (tuple(queries.shape), tuple(keys.shape)), self.keys.shape[1]
+        if len({*shapes}) > 1 or queries.ndim not in (2, 3) or shapes[0][-1] != d:
+            raise ValueError(
+                f"queries and keys must both be (n, {d}) or (u, n, {d}), not {shapes[0]} and {shapes[1]}"
+            )
+        named = {"condition": condition} if isinstance(condition, Tensor) else dict(condition or {})
+        per_sample = named if index is None else {**named, "index": index}
+        for name, rows in per_sample.items():
+            if _last_view(rows).shape[:1] != queries.shape[-2:-1]:
+                raise ValueError(
+                    f"{name} must have one row for each of {queries.shape[-2]} samples, not the shape"
+                    f" {tuple(rows.shape)}"
+                )
+        views = queries.reshape(-1, *queries.shape[-2:])
+        pairs = with_keys(
+            views,
+            keys.detach().reshape(views.shape),
+            named,
+            index,
+            first_key_view=1 if len(views) == 1 else 0,
+            gather_distributed=gather_distributed,
+        )
+        return self.add_to(pairs.normalized())
 
     def add_to(self, pairs: Pairs, own: Literal["ignore", "negative"] = "ignore") -> Pairs:
         """Pairs whose anchors are compared with the queue too.
