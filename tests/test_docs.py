@@ -36,7 +36,7 @@ PAGES = [
     *sorted((DOCS / "how-to").glob("write-*.md")),
     DOCS / "reference" / "hooks.md",
 ]
-COMPARED = ["sample", "view", "anchor", "key", "own key", "queue", "draw"]
+COMPARED = ["sample", "view", "modality", "tower", "anchor", "key", "own key", "queue", "draw"]
 DATA = [
     "split",
     "validation part",
