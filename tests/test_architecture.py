@@ -51,6 +51,7 @@ NEIGHBORS = {
 BASES = {
     "ContrastiveObjective",
     "FeatureQueue",
+    "Guide",
     "InMemory",
     "LightlyViews",
     "MomentumEncoder",

@@ -14,11 +14,16 @@ from ccl_plugins.objectives.base import ContrastiveObjective, own_terms
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, changing, progress
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import (
+    Condition,
     Objective,
     Sizes,
+    StopsGradient,
     SupportsAfterStep,
+    SupportsCheckRead,
+    SupportsCompiles,
     SupportsHierarchies,
     SupportsProgress,
+    SupportsReadsFeatures,
     SupportsReadsQueue,
     SupportsScalars,
     SupportsSetup,
@@ -66,7 +71,12 @@ class Mixture(ContrastiveObjective):
             raise ValueError(
                 f"weights must hold one number for each of {', '.join(members)}, not {weights!r}"
             )
-        self.parts = nn.ModuleDict({name: Part(members[name], given[name]) for name in members})
+        self._hold({name: Part(members[name], given[name]) for name in members})
+
+    def _hold(self, parts: Mapping[str, Part]) -> None:
+        """Take the parts, and declare what follows from their objectives."""
+        self.parts = nn.ModuleDict(parts)
+        members = {name: part.objective for name, part in parts.items()}
         embeddings = {name: member.embedding for name, member in members.items()}
         if len(set(embeddings.values())) > 1:
             raise ValueError(f"objectives must want embeddings of one kind, not {embeddings}")
@@ -78,6 +88,11 @@ class Mixture(ContrastiveObjective):
         self.hierarchies = any(each.hierarchies for each in self._members(SupportsHierarchies))
         ignoring = [each for each in self._members(SupportsReadsQueue) if not each.reads_queue]
         self.reads_queue = len(ignoring) < len(members)
+        self.reads_features = any(
+            each.reads_features for each in self._members(SupportsReadsFeatures)
+        )
+        self.compiles = all(each.compiles for each in self._members(SupportsCompiles))
+        self.stops_gradient = any(each.stops_gradient for each in self._members(StopsGradient))
         self._conditions = _common_value_types(members)
         self.set_place("")
 
@@ -85,6 +100,12 @@ class Mixture(ContrastiveObjective):
     def conditions(self) -> Mapping[str, Sequence[ValueType]]:
         """The conditions of all objectives, with the value types that all readers of each accept."""
         return self._conditions
+
+    def check_read(self, name: str, condition: Condition) -> None:
+        """Let the objectives check a condition of a pipeline."""
+        for member in self._members(SupportsCheckRead):
+            if name in member.conditions:
+                member.check_read(name, condition)
 
     def set_place(self, place: str) -> None:
         """Name the objectives, and those of mixtures among them, by their path from the outermost one."""
@@ -134,16 +155,17 @@ class Mixture(ContrastiveObjective):
 
     def loss(self, pairs: Pairs) -> Tensor:
         """The weighted sum of the objectives' losses."""
-        return self._sum(lambda objective: objective.loss(pairs))
+        return self._sum(pairs, lambda objective, read: objective.loss(read))
 
     def defined_loss(self, pairs: Pairs) -> Tensor:
         """As ``loss``, with a check of each objective that waits for the device."""
         return self._sum(
-            lambda objective: (
-                objective.defined_loss(pairs)
+            pairs,
+            lambda objective, read: (
+                objective.defined_loss(read)
                 if isinstance(objective, ContrastiveObjective)
-                else objective.loss(pairs)
-            )
+                else objective.loss(read)
+            ),
         )
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
@@ -165,9 +187,9 @@ class Mixture(ContrastiveObjective):
         members = [part.objective for part in self.parts.values()]
         return [member for member in members if isinstance(member, supports)]
 
-    def _sum(self, loss: Callable[[Any], Tensor]) -> Tensor:
+    def _sum(self, pairs: Pairs, loss: Callable[[Any, Pairs], Tensor]) -> Tensor:
         return torch.stack(
-            [part.weight * loss(part.objective) for part in self.parts.values()]
+            [part.weight * loss(part.objective, pairs) for part in self.parts.values()]
         ).sum(0)
 
 
