@@ -50,11 +50,13 @@ NEIGHBORS = {
 
 BASES = {
     "ContrastiveObjective",
+    "Exclude",
     "FeatureQueue",
     "Guide",
     "InMemory",
     "LightlyViews",
     "MomentumEncoder",
+    "QueuedLoss",
     "Scalar",
     "ScalarAttribute",
     "estimate",

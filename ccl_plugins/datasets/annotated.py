@@ -58,8 +58,13 @@ class Annotated(data.Dataset[tuple[Any, int]]):
         return image, int(self.targets[index])
 
 
-def as_texts(name: str, column: Sequence[Any]) -> list[str]:
+def as_texts(name: str, column: Sequence[Any], place: str = "texts") -> list[str]:
     """A column of texts, each of which has a word.
+
+    Args:
+        name: The column.
+        column: A text per row.
+        place: Where the column is from, for errors.
 
     Raises:
         ValueError: For a value that is no text, or an empty one, naming its row.
@@ -71,7 +76,7 @@ def as_texts(name: str, column: Sequence[Any]) -> list[str]:
         empty = text is None or text != text or isinstance(text, str)
         found = "is empty" if empty else f"is {text!r} and no text"
         raise ValueError(
-            f"texts, column {name!r}: row {row} (from 0) {found}; every sample must have a text"
+            f"{place}, row {row} (from 0): {name!r} {found}; every sample must have a text"
         )
     return list(column)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -28,6 +28,25 @@ BOUNDS = {
 
 COLUMNS = ("holes", *BOUNDS)
 
+DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+HUES = ("red", "green", "blue", "cyan", "magenta", "yellow", "gray")
+"""The names of hues, by the ids of the column ``hue``."""
+
+SHADES = ("dark", "light")
+"""The names of shades, by the ids of the column ``shade``."""
+
+GRAY = 0.238
+"""Colors whose largest and smallest channel differ by less are gray: one in seven of the RGB cube."""
+
+TEMPLATES = (
+    "{a} {digit} on a {shade} {hue} ground",
+    "the digit {digit} on {shade} {hue}",
+    "{shade} {hue} ground behind {a} {digit}",
+    "a {shade} {hue} picture of the digit {digit}",
+)
+"""The forms of captions; each image has one of them."""
+
 
 class ColorDigits:
     """Handwritten digits on grounds of one random color each, without a download.
@@ -40,10 +59,16 @@ class ColorDigits:
     ``color``, (N, 3) float32 in [0, 1]; and weak labels, 0 to 2, measured on the stroke:
     ``holes``, ``ink``, ``slant``, ``width``, ``side`` and ``balance``.
 
+    With ``captions`` each image has a text too, in the column of texts ``caption``, as "a seven on a dark
+    green ground": one of four forms, drawn once for each image.  The words of the color are columns:
+    ``hue``, red, green, blue, cyan, magenta, yellow or gray, each for one seventh of the cube; and
+    ``shade``, dark or light, each for half of it.  `named_colors` has the rules.
+
     Args:
         seed: Of the colors and of the split.
         test_fraction: The part of each class that is kept for testing, between 0 and 1.
         size: Height and width of the images in pixels, 1 or more.
+        captions: Whether there are captions, and the columns ``hue`` and ``shade``.
 
     Raises:
         ValueError: If a parameter is out of its range; on use, if a class would have no image in a split.
@@ -54,11 +79,18 @@ class ColorDigits:
         Optical Recognition of Handwritten Digits (1998), through scikit-learn.
     """
 
-    def __init__(self, seed: int = 0, test_fraction: float = 0.2, size: int = 32) -> None:
+    def __init__(
+        self,
+        seed: int = 0,
+        test_fraction: float = 0.2,
+        size: int = 32,
+        captions: bool = False,
+    ) -> None:
         check_fraction(test_fraction, seed)
         self.seed = seed
         self.test_fraction = test_fraction
         self.size = whole("size", size, 1)
+        self.captions = captions
 
     def __call__(self, split: str) -> InMemory:
         """The ``"train"`` or ``"test"`` split."""
@@ -75,7 +107,19 @@ class ColorDigits:
         ink = torch.from_numpy(digits.images).float()[rows] / 16
         label = label[rows]
         columns = {"label": label, "digit": label, "color": color, **measure_strokes(ink)}
-        return InMemory(colored(ink, color, self.size), label, columns)
+        images = colored(ink, color, self.size)
+        if not self.captions:
+            return InMemory(images, label, columns)
+        hue, shade = named_colors(color)
+        form = torch.randint(len(TEMPLATES), (len(digits.target),), generator=generator)[rows]
+        words = {"label": [*DIGITS], "digit": [*DIGITS], "hue": [*HUES], "shade": [*SHADES]}
+        return InMemory(
+            images,
+            label,
+            {**columns, "hue": hue, "shade": shade},
+            words,
+            {"caption": captions_of(label, hue, shade, form)},
+        )
 
     def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold."""
@@ -83,8 +127,50 @@ class ColorDigits:
             "label": "categorical",
             "digit": "categorical",
             "color": "continuous",
-            **dict.fromkeys(COLUMNS, "categorical"),
+            **dict.fromkeys((*COLUMNS, *self._named), "categorical"),
         }
+
+    def texts(self) -> Sequence[str]:
+        """The columns of texts: ``("caption",)`` with captions."""
+        return ("caption",) if self.captions else ()
+
+    @property
+    def _named(self) -> tuple[str, ...]:
+        return ("hue", "shade") if self.captions else ()
+
+
+def named_colors(color: Tensor) -> tuple[Tensor, Tensor]:
+    """The hue, a place in `HUES`, and the shade, one in `SHADES`, of colors, (n,) each.
+
+    Gray: the largest and the smallest channel differ by less than `GRAY`.  Red, green, blue: the name of
+    the largest channel, if the middle one is nearer to the smallest.  Cyan, magenta, yellow: else, the
+    mixture of the two larger ones.  Dark: the mean of the largest and the smallest channel is below 0.5.
+
+    Args:
+        color: (n, 3) red, green and blue in [0, 1].
+    """
+    low, middle, high = color.sort(dim=1).values.unbind(1)
+    mixed = middle - low > high - middle
+    hue = torch.where(mixed, 3 + color.argmin(1), color.argmax(1))
+    return hue.masked_fill(high - low < GRAY, HUES.index("gray")), (low + high >= 1).long()
+
+
+def captions_of(digit: Tensor, hue: Tensor, shade: Tensor, form: Tensor) -> list[str]:
+    """A caption for each image.
+
+    Args:
+        digit: (n,) 0 to 9.
+        hue: (n,) places in `HUES`.
+        shade: (n,) places in `SHADES`.
+        form: (n,) places in `TEMPLATES`.
+    """
+    rows = zip(*(ids.tolist() for ids in (digit, hue, shade, form)), strict=True)
+    return [
+        TEMPLATES[f].format(
+            a="an" if DIGITS[d] == "eight" else "a", digit=DIGITS[d], hue=HUES[h], shade=SHADES[s]
+        )
+        for d, h, s, f in rows
+    ]
 
 
 def colored(ink: Tensor, color: Tensor, size: int) -> Tensor:

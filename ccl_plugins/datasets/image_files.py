@@ -41,7 +41,7 @@ class Skipped(NamedTuple):
 
 
 class ImageFiles(Annotated):
-    """Images in files, read when they are indexed, with metadata and vocabulary as `Annotated` takes them.
+    """Images in files, read when they are indexed; metadata and texts are as `Annotated` takes them.
 
     Args:
         paths: N files.
@@ -58,11 +58,12 @@ class ImageFiles(Annotated):
         paths: Sequence[str],
         metadata: Mapping[str, Tensor],
         vocabulary: Mapping[str, list[str]],
+        texts: Mapping[str, Sequence[str]] | None = None,
         *,
         mode: Mode,
         source: str,
     ) -> None:
-        super().__init__(paths, metadata, vocabulary)
+        super().__init__(paths, metadata, vocabulary, texts)
         self.paths = list(paths)
         self.mode: Mode = mode
         self.source = source
@@ -126,7 +127,10 @@ class ImageFiles(Annotated):
         """The images of some rows."""
         paths = [self.paths[row] for row in rows]
         columns = {name: column[list(rows)] for name, column in self.metadata.items()}
-        found = ImageFiles(paths, columns, self.vocabulary, mode=self.mode, source=self.source)
+        texts = {name: [column[row] for row in rows] for name, column in self.texts.items()}
+        found = ImageFiles(
+            paths, columns, self.vocabulary, texts, mode=self.mode, source=self.source
+        )
         found.rows = [self.rows[row] for row in rows]
         return found
 
@@ -186,6 +190,7 @@ class ImageFileDataset:
             paths[place],
             encoded.tables[place],
             encoded.vocabulary,
+            self._texts(place),
             mode=self.mode,
             source=str(self.sources[place]),
         )
@@ -196,6 +201,10 @@ class ImageFileDataset:
     def _read(self) -> tuple[list[list[str]], Encoded]:
         """The files of each source, and their metadata."""
         raise NotImplementedError
+
+    def _texts(self, place: int) -> Mapping[str, Sequence[str]]:
+        """The texts of the images in the source of this place among `sources`, by column."""
+        return {}
 
     def _rows(self, split: str, label: Tensor) -> list[int]:
         """The rows of a split in the source of both."""

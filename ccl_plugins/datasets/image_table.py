@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from ccl_plugins.datasets.annotated import as_texts
 from ccl_plugins.datasets.image_files import ImageFileDataset, Mode, OnError
 from ccl_plugins.files.tables import Columns, choose, read_table
 from ccl_plugins.metadata.columns import Encoded, encode
@@ -17,13 +18,14 @@ from ccl_plugins.protocols import ValueType
 
 
 class ImageTable(ImageFileDataset):
-    """A CSV or Parquet table with a row per image: its file, its label, its attributes.
+    """A CSV or Parquet table with a row per image: its file, its label, its attributes, its captions.
 
-    Every other column is metadata under its name.  Words become class ids, in sorted order; words, whole
-    numbers and truth values are ``"categorical"``, other numbers ``"continuous"``; an empty cell is
-    missing.  Columns of a Parquet file that hold neither words nor numbers (times, bytes, structs) are left
-    out.  ``blocks`` puts columns side by side into one column of vectors, which is ``"multi_label"``
-    if they hold 0 and 1; a column of vectors in a Parquet file needs no block.
+    The columns of ``text`` are texts and no metadata.  Every other column is metadata under its name.
+    Words become class ids, in sorted order; words, whole numbers and truth values are
+    ``"categorical"``, other numbers ``"continuous"``; an empty cell is missing.  Columns of a Parquet
+    file that hold neither words nor numbers (times, bytes, structs) are left out.  ``blocks`` puts
+    columns side by side into one column of vectors, which is ``"multi_label"`` if they hold 0 and 1; a
+    column of vectors in a Parquet file needs no block.
 
     Args:
         path: The table, ``.csv`` or ``.parquet``.
@@ -32,10 +34,11 @@ class ImageTable(ImageFileDataset):
         root: The folder that files are relative to; None: the table's own.
         split: The column that holds ``train`` or ``test`` in each row; other rows are not used.
         test: A table of the test images, with the same columns.
-        columns: The columns that are metadata besides the label; None: all.
+        columns: The columns that are metadata besides the label; None: all but those of ``text``.
         blocks: Columns to put side by side, under the new column's name; names or patterns, as
             ``{"attributes": ["has_*"]}``, in the table's order.
         value_types: The value type of columns whose values do not show it.
+        text: Columns of texts, such as captions, which a text tower reads; every row must have one.
 
     Raises:
         ValueError: If a parameter is out of its range, or not exactly one of ``split``, ``test`` and
@@ -61,6 +64,7 @@ class ImageTable(ImageFileDataset):
         value_types: Mapping[str, ValueType] | None = None,
         mode: Mode = "RGB",
         on_error: OnError = "error",
+        text: Sequence[str] = (),
     ) -> None:
         given = {"split": split, "test": test, "test_fraction": test_fraction}
         if sum(value is not None for value in given.values()) != 1:
@@ -77,10 +81,21 @@ class ImageTable(ImageFileDataset):
         self.columns = columns
         self.blocks = dict(blocks or {})
         self.value_types = dict(value_types or {})
+        self.text = list(text)
+        if both := sorted({*self.text} & {image, label, split, *(columns or ())} - {None}):
+            raise ValueError(f"the column {both[0]!r} cannot be text and be read as another thing")
 
     def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold; reads the table."""
         return Columns(self._encoded.schema, left_out=self._tables[0].left_out)
+
+    def texts(self) -> Sequence[str]:
+        """The columns of texts."""
+        return self.text
+
+    def _texts(self, place: int) -> Mapping[str, Sequence[str]]:
+        path, table = self.sources[place], self._tables[place]
+        return {name: as_texts(name, table[name], str(path)) for name in self.text}
 
     def _read(self) -> tuple[list[list[str]], Encoded]:
         paths = [
@@ -95,9 +110,11 @@ class ImageTable(ImageFileDataset):
             name for name, value_type in self.value_types.items() if value_type == "categorical"
         ]
         words += [self.label] if self.value_types.get("label") == "categorical" else []
+        words += self.text
         tables = [read_table(path, [self.image, *words]) for path in self.sources]
         for path, table in zip(self.sources, tables, strict=True):
             _check_rows(path, table, self.image, self.label)
+            choose(table, self.text, str(path))
         return tables
 
     @cached_property
@@ -105,7 +122,7 @@ class ImageTable(ImageFileDataset):
         return encode(*map(self._metadata, self._tables), value_types=self.value_types)
 
     def _metadata(self, table: Columns) -> dict[str, Any]:
-        special = (self.image, self.label, self.split)
+        special = (self.image, self.label, self.split, *self.text)
         rest = Columns(
             {name: column for name, column in table.items() if name not in special},
             left_out=table.left_out,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
 
-from ccl_plugins.datasets.annotated import Annotated, Keyed, dictionary, find_labels
-from ccl_plugins.datasets.splitting import check_split
+from ccl_plugins.datasets.annotated import Annotated, Keyed, as_texts, dictionary, find_labels
+from ccl_plugins.datasets.splitting import SPLITS, check_split
+from ccl_plugins.files.tables import choose
 from ccl_plugins.metadata.columns import encode
 from ccl_plugins.protocols import ValueType
 
@@ -35,11 +36,13 @@ class TorchDataset:
             ``"continuous"``.
         image: The key of the image in items that are dictionaries.
         label: The key of the label in items that are dictionaries.
+        text: Columns of the metadata, or keys of items that are dictionaries, that are texts, such as
+            captions, and no metadata.
 
     Raises:
         TypeError: For a Dataset without length, and for items that are dictionaries without ``image``.
         ValueError: For a table of another length, without labels, or with values that its value type does
-            not allow.
+            not allow, and for a sample without a text.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
@@ -58,6 +61,7 @@ class TorchDataset:
         value_types: Mapping[str, ValueType] | None = None,
         image: str | None = None,
         label: str | None = None,
+        text: Sequence[str] = (),
     ) -> None:
         if image is None and label is not None:
             raise ValueError(
@@ -68,15 +72,20 @@ class TorchDataset:
                 Keyed(_sized(split, samples), image)
                 for split, samples in (("train", train), ("test", test))
             )
-            metadata = _with_label(train, metadata, label)
-            test_metadata = _with_label(test, test_metadata, label)
+            metadata = _with_keys(train, metadata, label, text)
+            test_metadata = _with_keys(test, test_metadata, label, text)
         tables = [_table("train", train, metadata), _table("test", test, test_metadata)]
+        texts = [
+            {name: as_texts(name, table.pop(name), split) for name in choose(table, text, split)}
+            for split, table in zip(SPLITS, tables, strict=True)
+        ]
+        self.text = list(text)
         encoded = encode(*tables, value_types=value_types)
         columns, test_columns = encoded.tables
         self.value_types = encoded.schema
         self.splits = {
-            "train": Annotated(train, columns, encoded.vocabulary),
-            "test": Annotated(test, test_columns, encoded.vocabulary),
+            "train": Annotated(train, columns, encoded.vocabulary, texts[0]),
+            "test": Annotated(test, test_columns, encoded.vocabulary, texts[1]),
         }
 
     def __call__(self, split: str) -> Annotated:
@@ -86,6 +95,10 @@ class TorchDataset:
     def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold."""
         return self.value_types
+
+    def texts(self) -> Sequence[str]:
+        """The columns of texts."""
+        return self.text
 
 
 def _table(split: str, samples: Any, metadata: Any) -> dict[str, Any]:
@@ -117,9 +130,12 @@ def _sized(split: str, samples: Any) -> Any:
     return samples
 
 
-def _with_label(samples: Keyed, metadata: Any, label: str | None) -> Any:
-    """The columns of a split, with the labels that its items hold."""
-    return metadata if label is None else {"label": samples.column(label), **_columns(metadata)}
+def _with_keys(samples: Keyed, metadata: Any, label: str | None, text: Sequence[str]) -> Any:
+    """The columns of a split, with the labels and the texts that its items hold."""
+    columns = _columns(metadata)
+    held = {} if label is None else {"label": samples.column(label)}
+    held |= {name: samples.column(name) for name in text if name not in columns}
+    return {**held, **columns} if held else metadata
 
 
 def _columns(metadata: Any) -> dict[str, Any]:

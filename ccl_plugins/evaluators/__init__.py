@@ -1,6 +1,7 @@
 """Evaluators: measurements on frozen features, one file each; only `FineTune` trains a network."""
 
 from ccl_plugins.evaluators.clustering import Clustering as Clustering
+from ccl_plugins.evaluators.cross_retrieval import CrossRetrieval as CrossRetrieval
 from ccl_plugins.evaluators.dependence import Dependence as Dependence
 from ccl_plugins.evaluators.fairness import Fairness as Fairness
 from ccl_plugins.evaluators.few_shot import FewShot as FewShot
@@ -14,3 +15,4 @@ from ccl_plugins.evaluators.linear import LinearProbe as LinearProbe
 from ccl_plugins.evaluators.multi_label import MultiLabel as MultiLabel
 from ccl_plugins.evaluators.regression import Regression as Regression
 from ccl_plugins.evaluators.retrieval import Retrieval as Retrieval
+from ccl_plugins.evaluators.zero_shot import ZeroShot as ZeroShot

@@ -72,12 +72,13 @@ def match_rows(named: Sequence[Any], samples: Sequence[Any], file: str, key: str
 
 
 def sample_names(split: Any, column: str) -> list[Any]:
-    """(N,) the entries of a metadata column as they were written: words in place of their ids.
+    """(N,) the entries of a column as they were written: words in place of their ids, texts as they are.
 
     Raises:
         ValueError: For a column that the data set does not have.
     """
-    values = choose(split.metadata, [column], "the data set")[column]
+    columns = {**split.metadata, **getattr(split, "texts", {})}
+    values = choose(columns, [column], "the data set")[column]
     entries: list[Any] = values.tolist() if isinstance(values, Tensor) else list(values)
     words = getattr(split, "vocabulary", {}).get(column)
     if words is None:

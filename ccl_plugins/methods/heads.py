@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+import inspect
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, Literal, TypeAlias, get_args
 
 from torch import nn
 
@@ -10,6 +13,10 @@ from ccl_plugins.arguments import one_of, whole
 
 LastNorm = Literal["affine", "plain", "none"]
 """The batch normalization after the last layer: with learned scale and shift, without, or none."""
+
+NamedHead: TypeAlias = str | Mapping[str, Any] | None
+"""A class in ``lightly.models.modules.heads``, as ``"VICRegProjectionHead"``, or a table of its ``name``
+and further arguments; None: `mlp_head`."""
 
 
 def mlp_head(
@@ -54,3 +61,72 @@ def mlp_head(
         blocks.append((widths[-1], dim, None, None, last_bias))
     head: nn.Module = ProjectionHead(blocks)
     return head
+
+
+def chosen_head(
+    method: type, head: NamedHead, inputs: int, hidden: int, dim: int, **settings: Any
+) -> nn.Module:
+    """A method's head: `mlp_head` with these settings, or lightly's of that name.
+
+    Args:
+        method: The method's class, whose defaults the settings keep beside a named head.
+        head: The name, or a table of name and arguments.
+        inputs: Length of a feature vector.
+        hidden: Width of the hidden layers.
+        dim: Dimension of the projections.
+        settings: The other arguments of `mlp_head`.
+
+    Raises:
+        TypeError: For a table without a name, and for arguments that the class does not take.
+        ValueError: For an unknown name, and for settings beside a named head.
+    """
+    if head is None:
+        return mlp_head(inputs, hidden, dim, **settings)
+    name, options = (head, {}) if isinstance(head, str) else _read(head)
+    defaults = inspect.signature(method).parameters
+    for setting, value in settings.items():
+        if value != defaults[setting].default:
+            raise ValueError(
+                f"head={name!r} has layers of its own: leave out {setting}={value!r}, or give the head's"
+                f" arguments, as head={{name = {name!r}, num_layers = 3}}"
+            )
+    known = _lightly_heads()
+    if name not in known:
+        near = get_close_matches(name, known, 1)
+        right = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+        raise ValueError(f"lightly has no projection head {name!r} of one output: {right}")
+    parameters = inspect.signature(known[name]).parameters
+    widths = {"input_dim": inputs, "hidden_dim": whole("hidden", hidden, 1)}
+    widths["output_dim"] = whole("dim", dim, 1)
+    allowed = [each for each in parameters if each not in widths]
+    for option, value in options.items():
+        if option not in allowed:
+            own = f"takes {', '.join(allowed)}" if allowed else "takes no arguments"
+            raise TypeError(f"lightly's {name} {own} beside hidden and dim, not {option!r}")
+        if option == "num_layers":  # with fewer, most of them have two
+            whole(option, value, 1 if name == "MMCRProjectionHead" else 2)
+    built: nn.Module = known[name](**widths, **options)
+    return built
+
+
+def _read(head: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    options = dict(head)
+    name = options.pop("name", None)
+    if not isinstance(name, str):
+        raise TypeError(f"head must be a name or {{name = ..., ...}}, not {head!r}")
+    return name, options
+
+
+def _lightly_heads() -> dict[str, Any]:
+    """Lightly's heads from features to one projection; those of scores of prototypes are none."""
+    from lightly.models.modules import heads
+
+    def projects(found: Any) -> bool:
+        names = inspect.signature(found).parameters.keys()
+        return {"input_dim", "hidden_dim", "output_dim"} <= names and "bottleneck_dim" not in names
+
+    return {
+        name: found
+        for name, found in vars(heads).items()
+        if name.endswith("ProjectionHead") and projects(found)
+    }

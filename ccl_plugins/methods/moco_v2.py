@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.methods.feature_queue import FeatureQueue
-from ccl_plugins.methods.heads import mlp_head
+from ccl_plugins.methods.heads import NamedHead, chosen_head
 from ccl_plugins.methods.momentum import MomentumMethod
 from ccl_plugins.numerics.gram import Statistic
 from ccl_plugins.pairs.pairs import Pairs
@@ -36,6 +36,7 @@ class MoCoV2(MomentumMethod):
             statistics do not reveal which images belong together; no effect on one process.
         own_in_queue: ``"ignore"`` leaves out keys in the queue that are of the anchor's own image;
             ``"negative"`` uses them as negatives, as the paper does.
+        head: Another head of lightly, as in `SimCLR`.
 
     Raises:
         TypeError: For a size that is not a whole number.
@@ -60,13 +61,15 @@ class MoCoV2(MomentumMethod):
         symmetric: bool = False,
         shuffle: bool = True,
         own_in_queue: Literal["ignore", "negative"] = "ignore",
+        head: NamedHead = None,
         *,
         backbone: nn.Module,
     ) -> None:
         whole("layers", layers, 2)
         inputs: Any = backbone.num_features
-        head = mlp_head(inputs, hidden, dim, layers, batch_norm=batch_norm)
-        super().__init__(backbone, head, momentum, symmetric)
+        settings = {"layers": layers, "batch_norm": batch_norm}
+        projector = chosen_head(type(self), head, inputs, hidden, dim, **settings)
+        super().__init__(backbone, projector, momentum, symmetric)
         one_of("own_in_queue", own_in_queue, ("ignore", "negative"))
         self.own_in_queue: Literal["ignore", "negative"] = own_in_queue
         self.shuffle = shuffle

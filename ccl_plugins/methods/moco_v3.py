@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from torch import Tensor, nn
+from torch import nn
 
 from ccl_plugins.arguments import one_of
 from ccl_plugins.methods.heads import mlp_head
-from ccl_plugins.methods.momentum import MomentumMethod
+from ccl_plugins.methods.momentum import PredictingMethod
 
 
-class MoCoV3(MomentumMethod):
+class MoCoV3(PredictingMethod):
     """Momentum contrast without a queue: predictions against other views' keys (MoCo v3).
 
     Every view goes through the encoder by itself, so that batch statistics are of one view.  The
@@ -57,13 +56,4 @@ class MoCoV3(MomentumMethod):
         if not vit:
             norm |= {"last_norm": "none", "last_bias": False}
         predictor = mlp_head(dim, hidden, dim, 2, **norm)
-        super().__init__(backbone, projector, momentum)
-        self.predictor = predictor
-
-    def query(self, features: Tensor) -> Tensor:
-        """Predictions (n, d) of features (n, f)."""
-        return self.predictor(self.head(features))
-
-    def momentum_after(self, step: int, total: int) -> float:
-        """The momentum of the next step, for which the keys are then computed."""
-        return 1 - (1 - self.momentum) * (1 + math.cos(math.pi * (step + 1) / total)) / 2
+        super().__init__(backbone, projector, predictor, momentum)

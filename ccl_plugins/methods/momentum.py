@@ -1,8 +1,9 @@
-"""The base of MoCo v2 and v3: a momentum encoder, and pairs of queries with its keys."""
+"""The base of MoCo and BYOL: a momentum encoder, and pairs of queries with its keys."""
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -142,3 +143,31 @@ class MomentumMethod(nn.Module):
     def momentum_after(self, step: int, total: int) -> float:
         """The momentum after optimizer step ``step`` (from 0) of ``total``."""
         return self.momentum
+
+
+class PredictingMethod(MomentumMethod):
+    """A method whose queries are predictions of projections, and whose momentum rises as a cosine.
+
+    The momentum would reach 1 after the last step.  The momentum encoder follows the backbone and the
+    projector, not the predictor.
+
+    Args:
+        backbone: Images to features.
+        projector: Features to projections.
+        predictor: Projections to predictions, which have their width.
+        momentum: Momentum of the key encoder in the first step, from 0 to below 1.
+    """
+
+    def __init__(
+        self, backbone: nn.Module, projector: nn.Module, predictor: nn.Module, momentum: float
+    ) -> None:
+        super().__init__(backbone, projector, momentum)
+        self.predictor = predictor
+
+    def query(self, features: Tensor) -> Tensor:
+        """Predictions (n, d) of features (n, f)."""
+        return self.predictor(self.head(features))
+
+    def momentum_after(self, step: int, total: int) -> float:
+        """The momentum of the next step, for which the keys are then computed."""
+        return 1 - (1 - self.momentum) * (1 + math.cos(math.pi * (step + 1) / total)) / 2

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ccl_plugins.methods.heads import LastNorm, mlp_head
+from ccl_plugins.methods.heads import LastNorm, NamedHead, chosen_head
 from ccl_plugins.pairs.pairs import Pairs, in_batch
 from ccl_plugins.protocols import Embedded
 
@@ -28,6 +28,10 @@ class SimCLR(nn.Module):
         batch_norm: Whether the head has batch normalization, as SimCLR's does.
         last_norm: The batch normalization after the last layer, if the head has any: with a learned
             scale and shift (``"affine"``, as in lightly), without (``"plain"``), or none (``"none"``).
+        head: Another head of lightly of these widths, as ``"VICRegProjectionHead"``, or with arguments,
+            ``{name = "VICRegProjectionHead", num_layers = 2}``.
+        joint: Whether all views go through the network at once, so that batch statistics are of all views;
+            Barlow Twins, VICReg and lightly's examples pass each view by itself.
         backbone: Images to features; supplied by the pipeline.
 
     Source:
@@ -43,15 +47,17 @@ class SimCLR(nn.Module):
         layers: int = 2,
         batch_norm: bool = True,
         last_norm: LastNorm = "affine",
+        head: NamedHead = None,
+        joint: bool = True,
         *,
         backbone: nn.Module,
     ) -> None:
         super().__init__()
         self.backbone = backbone
+        self.joint = joint
         inputs: Any = backbone.num_features
-        self.head = mlp_head(
-            inputs, hidden, dim, layers, batch_norm=batch_norm, last_norm=last_norm
-        )
+        settings = {"layers": layers, "batch_norm": batch_norm, "last_norm": last_norm}
+        self.head = chosen_head(type(self), head, inputs, hidden, dim, **settings)
 
     def encode(self, x: Tensor) -> Tensor:
         """Features (n, f)."""
@@ -62,7 +68,10 @@ class SimCLR(nn.Module):
         return self.head(self.encode(x))
 
     def embed(self, views: Sequence[Tensor]) -> Embedded:
-        """All views in one forward pass, so that batch statistics are of all views."""
+        """All views in one forward pass, or one after another."""
+        if not self.joint:
+            features = torch.stack([self.encode(view) for view in views])
+            return Embedded(features, torch.stack([self.head(each) for each in features]))
         features = self.encode(torch.cat(list(views)))
         split = (len(views), len(views[0]), -1)
         return Embedded(features=features.view(split), projections=self.head(features).view(split))

@@ -2,11 +2,13 @@
 
 from ccl_plugins.objectives.align_uniform import AlignUniform as AlignUniform
 from ccl_plugins.objectives.base import ContrastiveObjective as ContrastiveObjective
+from ccl_plugins.objectives.base import Exclude as Exclude
 from ccl_plugins.objectives.cacr import CACR as CACR
 from ccl_plugins.objectives.cacr_moco_v3 import CACRMoCoV3 as CACRMoCoV3
 from ccl_plugins.objectives.cl_infonce import ClInfoNCE as ClInfoNCE
 from ccl_plugins.objectives.cluster_cross_entropy import ClusterCrossEntropy as ClusterCrossEntropy
 from ccl_plugins.objectives.cmc import CMC as CMC
+from ccl_plugins.objectives.debiased import Debiased as Debiased
 from ccl_plugins.objectives.fair_cclk import FairCCLK as FairCCLK
 from ccl_plugins.objectives.fair_infonce import FairInfoNCE as FairInfoNCE
 from ccl_plugins.objectives.guide import Guide as Guide
@@ -18,6 +20,7 @@ from ccl_plugins.objectives.hscl import HSCL as HSCL
 from ccl_plugins.objectives.hsic import HSIC as HSIC
 from ccl_plugins.objectives.hucl import HUCL as HUCL
 from ccl_plugins.objectives.infonce import InfoNCE as InfoNCE
+from ccl_plugins.objectives.lightly import Lightly as Lightly
 from ccl_plugins.objectives.mixture import Mixture as Mixture
 from ccl_plugins.objectives.nt_xent import NTXent as NTXent
 from ccl_plugins.objectives.scalars import Scalar as Scalar

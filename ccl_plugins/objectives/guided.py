@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -158,32 +158,37 @@ class Guided(Mixture):
         """The rows of all parts; on one process their weighted mean is the loss."""
         factors: Sequence[Any] = [part.weight for part in self.parts.values()]
         if self._is_balanced(pairs):
-            losses = [part.objective.loss(_read(part, pairs)) for part in self.parts.values()]
+            losses = [part.objective.loss(given) for part, given in self._with_pairs(pairs)]
             factors = self._factors(losses, pairs)
         rows, shares = [], []
-        for factor, part in zip(factors, self.parts.values(), strict=True):
-            values, weights = own_terms(part.objective, _read(part, pairs))
+        for factor, (part, given) in zip(factors, self._with_pairs(pairs), strict=True):
+            values, weights = own_terms(part.objective, given)
             total = weights.detach().sum()
             shares.append(weights / total.clamp_min(torch.finfo(total.dtype).tiny))
             rows.append(factor * values)
-            learned = _learning(part, pairs)
+            learned = _learning(part, given)
             if learned is not None:
                 rows[-1] = rows[-1] + (learned - learned.detach())
         counted = sum(share.detach().sum().round() for share in shares)
         return torch.cat(rows) * counted, torch.cat(shares)
 
     def _sum(self, pairs: Pairs, loss: Callable[[Any, Pairs], Tensor]) -> Tensor:
-        parts = self.parts.values()
         with torch.autocast(pairs.anchors.device.type, enabled=False):
-            losses = [loss(part.objective, _read(part, pairs)) for part in parts]
+            parts = [*self._with_pairs(pairs)]
+            losses = [loss(part.objective, given) for part, given in parts]
             factors = self._factors(losses, pairs)
             total = torch.stack([f * each for f, each in zip(factors, losses, strict=True)]).sum(0)
-            for learned in [_learning(part, pairs) for part in parts]:
+            for learned in [_learning(part, given) for part, given in parts]:
                 if learned is not None:  # its gradient alone
                     total = total + (learned - learned.detach())
             if torch.is_grad_enabled():
                 self._observe(pairs, losses, factors)
         return total
+
+    def _with_pairs(self, pairs: Pairs) -> Iterator[tuple[Part, Pairs]]:
+        """Each part with the pairs as it reads them."""
+        for part, given in super()._with_pairs(pairs):
+            yield part, part.read(given) if isinstance(part, GuidePart) else given
 
     def _is_balanced(self, pairs: Pairs) -> bool:
         """Whether there are gradients to balance."""
@@ -236,11 +241,6 @@ class GuidePart(Part):
         if self.at == "features" and not isinstance(self.objective, GuideHead):
             pairs = on_features(pairs, self.normalized, self.guide, self.objective.min_views)
         return reversed_pairs(pairs) if self.reversed else pairs
-
-
-def _read(part: Any, pairs: Pairs) -> Pairs:
-    found: Pairs = part.read(pairs) if isinstance(part, GuidePart) else pairs
-    return found
 
 
 def _learning(part: Any, pairs: Pairs) -> Tensor | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -38,7 +38,8 @@ class Mixture(ContrastiveObjective):
 
     ``Σ_k w_k loss_k``.  Positives, negatives and their weights are those of each objective.  Each reads
     the condition that its ``on`` names: a fair one a sensitive column and a supervised one labels, say.
-    Inner products are computed once for all objectives without ``exclude``.
+    Inner products are computed once for all objectives without ``exclude``.  If some need raw embeddings,
+    as ``lightly`` does, the others get these normalized.
 
     Args:
         objectives: One or more, in order or by name.
@@ -48,7 +49,7 @@ class Mixture(ContrastiveObjective):
 
     Raises:
         ValueError: If no objectives are given, for weights that do not fit, and for objectives that
-            need unit-norm and raw embeddings, or different value types of one condition.
+            need different value types of one condition.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"objectives": ["infonce", "ucl"], "weights": [1, 0.5]}
@@ -77,10 +78,9 @@ class Mixture(ContrastiveObjective):
         """Take the parts, and declare what follows from their objectives."""
         self.parts = nn.ModuleDict(parts)
         members = {name: part.objective for name, part in parts.items()}
-        embeddings = {name: member.embedding for name, member in members.items()}
-        if len(set(embeddings.values())) > 1:
-            raise ValueError(f"objectives must want embeddings of one kind, not {embeddings}")
-        self.embedding = next(iter(embeddings.values()))
+        raw = [member.embedding == "raw" for member in members.values()]
+        self.embedding = "raw" if any(raw) else "sphere"
+        self._both_kinds = any(raw) and not all(raw)
         self.min_views = max(member.min_views for member in members.values())
         self.within_view = any(member.within_view for member in members.values())
         means = [member.distributed == "mean" for member in members.values()]
@@ -155,24 +155,24 @@ class Mixture(ContrastiveObjective):
 
     def loss(self, pairs: Pairs) -> Tensor:
         """The weighted sum of the objectives' losses."""
-        return self._sum(pairs, lambda objective, read: objective.loss(read))
+        return self._sum(pairs, lambda objective, given: objective.loss(given))
 
     def defined_loss(self, pairs: Pairs) -> Tensor:
         """As ``loss``, with a check of each objective that waits for the device."""
         return self._sum(
             pairs,
-            lambda objective, read: (
-                objective.defined_loss(read)
+            lambda objective, given: (
+                objective.defined_loss(given)
                 if isinstance(objective, ContrastiveObjective)
-                else objective.loss(read)
+                else objective.loss(given)
             ),
         )
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """All objectives' rows; on one process their weighted mean is the loss."""
         rows, shares = [], []
-        for part in self.parts.values():
-            values, weights = own_terms(part.objective, pairs)
+        for part, given in self._with_pairs(pairs):
+            values, weights = own_terms(part.objective, given)
             rows.append(part.weight * values)
             total = weights.detach().sum()
             shares.append(weights / total.clamp_min(torch.finfo(total.dtype).tiny))
@@ -187,9 +187,15 @@ class Mixture(ContrastiveObjective):
         members = [part.objective for part in self.parts.values()]
         return [member for member in members if isinstance(member, supports)]
 
+    def _with_pairs(self, pairs: Pairs) -> Iterator[tuple[Part, Pairs]]:
+        """Each objective with the pairs as it needs them, raw or on the sphere."""
+        sphere = pairs.normalized() if self._both_kinds else pairs
+        for part in self.parts.values():
+            yield part, pairs if part.objective.embedding == "raw" else sphere
+
     def _sum(self, pairs: Pairs, loss: Callable[[Any, Pairs], Tensor]) -> Tensor:
         return torch.stack(
-            [part.weight * loss(part.objective, pairs) for part in self.parts.values()]
+            [part.weight * loss(part.objective, given) for part, given in self._with_pairs(pairs)]
         ).sum(0)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import positive
+from ccl_plugins.arguments import one_of, positive
 from ccl_plugins.numerics.logsumexp import (
     EMPTY,
     asked_for_graph,
@@ -16,6 +16,9 @@ from ccl_plugins.numerics.logsumexp import (
     in_order_of,
     least_exponent,
     links,
+    logsumexp_blocks,
+    masked,
+    softplus,
 )
 from ccl_plugins.numerics.numbers import Number
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude, stack_rows
@@ -28,15 +31,21 @@ class SupCon(ContrastiveObjective):
 
     ``-(1 / |P|) Σ_{p in P} log( e_p / Σ_a e_a )``.  Positives: the own other views, and all views of
     the other samples of the anchor's class, of batch and queue; of equal weight, averaged outside the
-    log (L_out).  Negatives: all other keys; the denominator has positives and negatives.  Anchors
-    without positives get weight 0.
+    log (L_out).  Negatives: all other keys.  The denominator has positives and negatives, or the
+    negatives and p alone (SINCERE), so that positives do not repel each other.  Anchors without
+    positives get weight 0.
 
     Shape:
         (b, d), (b, d), condition (b,) of class ids -> ()
 
+    Args:
+        denominator: The keys a of the denominator: ``"all"``; or ``"negatives"``, those of other classes
+            and the positive p (SINCERE).
+
     Source:
         Khosla et al., Supervised Contrastive Learning (2020), eq. (2), without the factor τ / 0.07 of
-        their code.
+        their code; Feeney and Hughes, SINCERE: Supervised Information Noise-Contrastive Estimation
+        REvisited (2023), for ``denominator="negatives"``, where their code's multi-view form is the same.
     """
 
     value_types = ("categorical",)
@@ -47,12 +56,14 @@ class SupCon(ContrastiveObjective):
         self,
         temperature: Scalar = 0.1,
         *,
+        denominator: Literal["all", "negatives"] = "all",
         on: str = "condition",
         exclude: Exclude | None = None,
         gather_distributed: bool = False,
     ) -> None:
         super().__init__(exclude=exclude, gather_distributed=gather_distributed)
         self.temperature = temperature
+        self.denominator = one_of("denominator", denominator, ("all", "negatives"))
         self.on = on
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
@@ -61,7 +72,8 @@ class SupCon(ContrastiveObjective):
         alike = pairs.alike(self.on)
         compared = pairs.contrasted(alike)
         own, m = pairs.own(), pairs.keys.shape[1]
-        others = compared[:, :m], alike[:, :m]
+        chosen = self.choose(pairs, alike)
+        others = compared[:, :m], chosen[:, :m]
         with_own = others[0] | own, others[1] | own
         rows = []
         for i, number in enumerate(pairs.anchor_views):
@@ -70,9 +82,28 @@ class SupCon(ContrastiveObjective):
                 masks = others if key_number == number else with_own
                 blocks.append((pairs.sim(i, j), *masks))
             if pairs.queue is not None:
-                blocks.append((pairs.sim_queue(i), compared[:, m:], alike[:, m:]))
-            rows.append(log_share(blocks, self.temperature))
+                blocks.append((pairs.sim_queue(i), compared[:, m:], chosen[:, m:]))
+            rows.append(self.share(blocks))
         return stack_rows(rows)
+
+    @property
+    def margin(self) -> Number:
+        """What is subtracted from a positive's logit in ``denominator="negatives"``; for subclasses."""
+        return 0.0
+
+    def choose(self, pairs: Pairs, alike: Tensor) -> Tensor:
+        """The positives among the other samples of the anchor's class (n, m + q): all of them."""
+        return alike
+
+    def share(self, blocks: Sequence[tuple[Tensor, Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+        """Values and weights (n,) of the anchors of one view.
+
+        Args:
+            blocks: Inner products (n, ·), and two masks, True at those that count and at the positives.
+        """
+        if self.denominator == "negatives":
+            return own_share(blocks, self.temperature, self.margin)
+        return log_share(blocks, self.temperature)
 
 
 def log_share(
@@ -91,6 +122,29 @@ def log_share(
     found = torch.stack([mask.any(1) for mask in chosen]).any(0)
     values = _LogShare.apply(scale, len(sims), *sims, *keep, *chosen, *links(sims))  # type: ignore[no-untyped-call]  # torch's
     return torch.where(found, values, 0), found.to(values.dtype)
+
+
+def own_share(
+    blocks: Sequence[tuple[Tensor, Tensor, Tensor]], temperature: Number, margin: Number = 0.0
+) -> tuple[Tensor, Tensor]:
+    """As ``log_share``, where each positive is compared with itself and the negatives alone.
+
+    Args:
+        blocks: As in ``log_share``.
+        temperature: τ.
+        margin: Subtracted from the positive's logit in the denominator, after division by τ.
+    """
+    parts = [(sims / temperature, keep, chosen) for sims, keep, chosen in blocks]
+    total = logsumexp_blocks([masked(logits, keep & ~chosen) for logits, keep, chosen in parts])
+    number = torch.stack([chosen.sum(1) for _, _, chosen in parts]).sum(0)
+    sums = []
+    for logits, _, chosen in parts:
+        mine = in_order_of(logits, chosen)
+        gaps = (total[:, None] + margin - logits).masked_fill(~mine, 0)
+        sums.append((softplus(gaps) * mine).sum(1))
+    mean = torch.stack(sums).sum(0) / number.clamp_min(1)
+    found = (number > 0).to(mean.dtype)
+    return mean - margin * found, found
 
 
 class _LogShare(torch.autograd.Function):

@@ -12,6 +12,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ccl_plugins.numerics.condition_values import (
     fill_missing,
@@ -95,6 +96,14 @@ class Pairs:
     def samples(self) -> int | Tensor:
         """The number of key samples; a 0-d tensor if some are missing."""
         return self.keys.shape[1] if self.missing is None else (~self.missing).sum()
+
+    def normalized(self) -> Pairs:
+        """These pairs with anchors, keys and queue on the unit sphere."""
+        anchors = functional.normalize(self.anchors, dim=-1)
+        shared = self.keys is self.anchors
+        keys = anchors if shared else functional.normalize(self.keys, dim=-1)
+        queue = None if self.queue is None else functional.normalize(self.queue, dim=-1)
+        return replace(self, anchors=anchors, keys=keys, queue=queue)
 
     def known(self, names: Iterable[str]) -> Pairs:
         """These pairs without the samples that lack a value of one of these conditions.

@@ -22,6 +22,7 @@ from ccl_plugins.protocols import (
     SupportsReadConditions,
     SupportsReadsEmbeddings,
     SupportsReadsQueue,
+    SupportsReadsTowers,
     SupportsWithinBatch,
 )
 
@@ -186,6 +187,24 @@ def check_columns(evaluators: Iterable[Any], dataset: Any) -> None:
                     f"the evaluator {name} needs a {' or '.join(accepted)} column, and {column!r} is"
                     f" {schema[column]}"
                 )
+
+
+def check_towers(evaluators: Iterable[Any], method: Any) -> None:
+    """Check that built evaluators that compare images with texts get a method with towers.
+
+    Args:
+        evaluators: The evaluators.
+        method: The choice.
+    """
+    if hasattr(method.spec.load(), "embed_modality"):
+        return
+    for each in evaluators:
+        if isinstance(each, SupportsReadsTowers) and each.reads_towers:
+            raise ValueError(
+                f"the evaluator {type(each).__name__} compares images with texts, and the method"
+                f' {method.spec.name} has no text tower: give method = {{use = "dual", towers = {{text ='
+                ' "text_transformer"}}'
+            )
 
 
 def check_image_size(backbone: Any, views: Any) -> None:

@@ -20,7 +20,7 @@ from ccl_plugins.pipeline.changes import other_run
 from ccl_plugins.pipeline.composition import Composition
 from ccl_plugins.pipeline.information import plane
 from ccl_plugins.pipeline.record import check_plugins, read_json
-from ccl_plugins.pipeline.requirements import check_columns
+from ccl_plugins.pipeline.requirements import check_columns, check_towers
 from ccl_plugins.runs.layout import Layout
 from ccl_plugins.runs.measure import freeze, held_out, log_again, measure
 from ccl_plugins.runs.metrics import (
@@ -374,7 +374,7 @@ class Run:
 
         Raises:
             RegistryError: For wrong names and parameters.
-            ValueError: For a column that the data set lacks.
+            ValueError: For a column that the data set lacks, and for texts without a text tower.
         """
         choices = [
             registry().read("evaluator", each, where=f"evaluators[{i}]")
@@ -382,6 +382,7 @@ class Run:
         ]
         built = [choice.build({"dataset": self.pipeline.dataset}) for choice in choices]
         check_columns(built, self.pipeline.dataset)
+        check_towers(built, self.pipeline.choices["method"])
         pairs = list(zip(choices, built, strict=True))
         return self._measure(device, validate=validate, evaluators=pairs) if pairs else {}
 

@@ -104,6 +104,7 @@ def metric_of(column: str, names: Iterable[str]) -> str:
 
 MEANINGS = {
     "top1": "the fraction of test samples whose {of} is named right; higher: more is read",
+    "top5": "the same, where being among the five most likely is enough",
     "balanced": "the same, each class of {of} with the same weight",
     "r2": "the share of the variance of {of} that a linear regression explains; 1: all, 0: none",
     "mse": "the mean squared error of a linear regression of {of}; higher: less is read",
@@ -119,6 +120,10 @@ MEANINGS = {
     "worst_subgroup": "the accuracy in the group of {of} and class where it is lowest",
     "map": "mean average precision; 1: all that belongs is ranked first",
     "recall": "the fraction of samples with one of their class among the most similar others",
+    "image_to_text_recall": "the fraction of images whose caption is among the most similar ones",
+    "text_to_image_recall": "the fraction of captions with their image among the most similar ones",
+    "image_to_text_median_rank": "the place of an image's caption among all, half of the time; 1 is best",
+    "text_to_image_median_rank": "the place of a caption's image among all, half of the time; 1 is best",
     "accuracy": "the fraction of samples in the right one of the clusters",
     "nmi": "what clusters and classes say of each other; 1: all, 0: nothing",
     "ari": "how well clusters and classes agree; 1: fully, 0: as by chance",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.metadata.values import check_values
-from ccl_plugins.protocols import ValueType
+from ccl_plugins.protocols import SupportsTexts, ValueType
 from ccl_plugins.testing.assertions import require, require_equal, require_same_draws
 from ccl_plugins.testing.subject import Subject
 
@@ -24,7 +25,13 @@ def observe(subject: Subject, dataset: Any) -> Any:
 
 def _contents(split: Any) -> Any:
     ends = [split[i] for i in (0, len(split) - 1)]
-    return [(_pixels(image), target) for image, target in ends], dict(split.metadata)
+    texts = {name: _letters(values) for name, values in getattr(split, "texts", {}).items()}
+    return [(_pixels(image), target) for image, target in ends], dict(split.metadata), texts
+
+
+def _letters(texts: Sequence[Any]) -> Tensor:
+    """Texts as data to compare."""
+    return torch.tensor(list("\0".join(map(str, texts)).encode()))
 
 
 def _pixels(image: Any) -> Any:
@@ -69,6 +76,27 @@ def check_schema_says_what_metadata_holds(subject: Subject) -> None:
                 whole = not values.is_floating_point()
                 found = f"column {column!r} is {value_type} and holds {values.dtype}"
                 require(whole or value_type != "categorical", found)
+
+
+def check_texts_are_a_string_per_sample(subject: Subject) -> None:
+    """A split's ``texts`` must have the columns that ``texts()`` names, each with a string per sample.
+
+    A data set without texts needs neither.
+    """
+    dataset = subject.build()
+    names = {*dataset.texts()} if isinstance(dataset, SupportsTexts) else set()
+    for name in SPLITS:
+        split = dataset(name)
+        texts = getattr(split, "texts", {})
+        found = (
+            f"the data set's texts() has {sorted(names)}, the split {name!r} has {sorted(texts)}"
+        )
+        require({*texts} == names, found)
+        for column, values in texts.items():
+            strings = [isinstance(value, str) and bool(value.strip()) for value in values]
+            found = f"the split {name!r} has {len(split)} samples and {sum(strings)} texts in {column!r}"
+            require(all(strings) and len(values) == len(split), found)
+            require(column not in split.metadata, f"column {column!r} is metadata, too")
 
 
 def check_splits_are_always_the_same(subject: Subject) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.nn.functional import one_hot
+from torch import Tensor
+from torch.nn.functional import normalize, one_hot
 
-from ccl_plugins.protocols import Estimate, Frozen, Images
+from ccl_plugins.protocols import Estimate, Frozen, Images, Towers
 from ccl_plugins.testing.assertions import require, require_equal, require_unchanged
-from ccl_plugins.testing.inputs import CLASSES, SHAPE, SmallBackbone, normal, seeded
+from ccl_plugins.testing.inputs import CLASSES, SHAPE, WORDS, SmallBackbone, normal, seeded
 from ccl_plugins.testing.subject import Subject
 
 
@@ -20,7 +22,10 @@ def splits() -> tuple[Frozen, Frozen]:
 
 
 def _frozen(n: int, seed: int) -> Frozen:
-    """Features that depend on class and color, with images and a network for those who train one."""
+    """Features that depend on class and color, with images, a network, and two towers.
+
+    The towers' space is that of the features' first numbers: a text is near to images of its class.
+    """
     label = torch.arange(n) % CLASSES
     color = normal(n, 3, seed=seed).sigmoid()
     features = torch.cat([one_hot(label, CLASSES), color, torch.zeros(n, 4)], 1)
@@ -35,7 +40,21 @@ def _frozen(n: int, seed: int) -> Frozen:
     }
     pixels = normal(n, *SHAPE, seed=seed + 2)
     images = Images(torch.arange(n), lambda pieces: (pixels[rows] for rows in pieces), _network)
-    return Frozen(features, columns, images)
+    captions = [f"{WORDS[i]} {row}" for row, i in enumerate(label.tolist())]
+    towers = Towers(normalize(features[:, :CLASSES], dim=1), _texts, {"caption": captions})
+    words = dict.fromkeys(("label", "digit"), WORDS)
+    return Frozen(features, columns, images, towers, words)
+
+
+def _texts(texts: Sequence[str]) -> Tensor:
+    """Unit vectors of texts that name classes."""
+    named = torch.tensor([[float(word in text) for word in WORDS] for text in texts])
+    lengths = torch.tensor([float(len(text)) for text in texts])
+    return normalize(named + 0.01 * lengths[:, None] * torch.linspace(0.5, 1, CLASSES), dim=1)
+
+
+def _projections(frozen: Frozen) -> Any:
+    return frozen.towers and frozen.towers.images
 
 
 def _network() -> SmallBackbone:
@@ -77,5 +96,7 @@ def check_is_deterministic(subject: Subject) -> None:
 def check_leaves_the_features_as_they_are(subject: Subject) -> None:
     """An evaluator must not change features or metadata: other evaluators read them next."""
     given = splits()
-    with require_unchanged(lambda: [(split.features, dict(split.metadata)) for split in given]):
+    with require_unchanged(
+        lambda: [(each.features, dict(each.metadata), _projections(each)) for each in given]
+    ):
         subject.build()(*given)

@@ -16,6 +16,7 @@ from torch.nn.functional import cross_entropy, normalize
 import ccl_plugins as ccl
 from ccl_plugins.numerics.gram import gram_of
 from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.protocols import Sizes, SupportsSetup, Table
 
 DIM, TEMPERATURE = 128, 0.1
 Step = Callable[[], None]
@@ -54,13 +55,20 @@ def steps(cell: dict[str, Any]) -> dict[str, Step]:
             "objective": lambda: backward(loss, views),
             "reference": lambda: backward(lambda: reference(*views), views),
         }
-    objective = build(cell).to(**options)
+    objective = build(cell)
     names = list(objective.conditions)
     ids = cell["kernel"] == "class ids" or (
         names and "continuous" not in objective.conditions[names[0]]
     )
     rows = b + (q or 0)
     z = torch.arange(rows, device=cell["device"]) % c if ids else torch.randn(rows, c, **options)
+    example = getattr(objective, "EXAMPLE_CONDITION", None)
+    if isinstance(example, torch.Tensor) and example.ndim == 1 and not ids:
+        z = z[:, 0]  # it reads one number for each sample
+    if isinstance(objective, SupportsSetup):
+        tables = {name: Table(z.cpu()) for name in names}
+        objective.setup(tables, Sizes(samples=rows, embedding=DIM, features=DIM, steps=1))
+    objective = objective.to(**options)
     if q is None:
         called = torch.compile(objective, fullgraph=True) if cell.get("compiled") else objective
         condition = {"condition": z} if names else {}
@@ -115,7 +123,7 @@ def build(cell: dict[str, Any]) -> Any:
     given |= {name: size for name, size in sizes.items() if name in given}
     if cell.get("landmarks"):
         given["landmarks"] = cell["landmarks"]
-    if "kernel" in given:
+    if "kernel" in given or cell["kernel"]:
         cosine = cell["kernel"] == "cosine"
         given["kernel"] = (
             ccl.kernel("cosine") if cosine else ccl.kernel("rbf", scale=2.0 * cell["c"])

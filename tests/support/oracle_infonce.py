@@ -19,6 +19,7 @@ from ccl_plugins.objectives import (
     SCL,
     UCL,
     ClInfoNCE,
+    Debiased,
     FairInfoNCE,
     HardNegInfoNCE,
     InfoNCE,
@@ -133,6 +134,8 @@ def hardness(case: dict[str, Any], data: Data) -> Answers:
 def hcl(case: dict[str, Any], data: Data) -> Answers:
     p = case["params"]
     objective = HCL(p["tau"], beta=p["beta"], tau_plus=p["tau_plus"])
+    if p["beta"] == 0:
+        objective = Debiased(p["tau"], tau_plus=p["tau_plus"])
     keys = ("expected_paper", "expected_code", "grad_code")
     return dict.fromkeys(keys, lambda: objective(data["x"], data["y"]))
 

@@ -23,7 +23,12 @@ def mean(values):
     return sum(values) / len(values)
 
 
-def supcon(views, z, tau):
+def each_share(a, positives, others, tau):
+    """The mean over the positives of -log of its share among itself and the others."""
+    return mean([share(a, [p], others, tau) for p in positives])
+
+
+def supcon(views, z, tau, share=share):
     """Every row of every view: all other rows of its class against all other rows."""
     rows = [(v, i) for v in range(len(views)) for i in range(len(z))]
     values = []

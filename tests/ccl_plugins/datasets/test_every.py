@@ -4,8 +4,20 @@ import pytest
 import torch
 
 from ccl_plugins.datasets import ColorDigits, InMemory
-from ccl_plugins.datasets.color_digits import COLUMNS, measure_strokes
+from ccl_plugins.datasets.color_digits import (
+    COLUMNS,
+    HUES,
+    SHADES,
+    measure_strokes,
+    named_colors,
+)
 from ccl_plugins.information.entropies import information
+
+FIRST_CAPTIONS = [
+    "a light yellow picture of the digit one",
+    "the digit four on light cyan",
+    "a light gray picture of the digit eight",
+]
 
 
 @pytest.fixture(scope="module")
@@ -124,3 +136,61 @@ def test_weak_labels_tell_something_of_the_digit_and_leave_much_open(splits):
         assert int(counts.min()) > 50
     told = information(train.metadata["holes"], train.targets)
     assert 0.3 < told.mutual < told.entropy - 0.3
+
+
+def test_captions_say_digit_and_color_and_change_nothing_else(splits):
+    dataset = ColorDigits(captions=True)
+    assert dataset.texts() == ("caption",)
+    for split, plain in zip((dataset("train"), dataset("test")), splits, strict=True):
+        assert torch.equal(split.images, plain.images)
+        for name, column in plain.metadata.items():
+            assert torch.equal(split.metadata[name], column)
+        assert list(split.metadata) == list(dataset.schema()) == [*plain.metadata, "hue", "shade"]
+        words = {
+            name: [split.vocabulary[name][i] for i in split.metadata[name]]
+            for name in ("digit", "hue", "shade")
+        }
+        for i, caption in enumerate(split.texts["caption"]):
+            said = caption.split()
+            assert {said.count(words[name][i]) for name in words} == {1}
+            assert len(said) < 12
+            assert not any(other in said for other in HUES if other != words["hue"][i])
+            if "eight" in said and "digit" not in said:
+                assert "an eight" in caption
+    assert splits[0].texts == {}
+    assert ColorDigits().texts() == ()
+
+
+def test_each_hue_has_a_seventh_of_the_colors_and_each_shade_half():
+    generator = torch.Generator().manual_seed(0)
+    hue, shade = named_colors(torch.rand(70_000, 3, generator=generator))
+    torch.testing.assert_close(hue.bincount() / 10_000, torch.ones(7), atol=0.04, rtol=0)
+    assert abs(shade.double().mean() - 0.5) < 0.01
+
+
+@pytest.mark.parametrize(
+    ("color", "name"),
+    [
+        ((1.0, 0.0, 0.0), "light red"),
+        ((0.9, 0.3, 0.1), "light red"),
+        ((0.1, 0.4, 0.1), "dark green"),
+        ((0.1, 0.2, 0.9), "light blue"),
+        ((0.0, 0.4, 0.4), "dark cyan"),
+        ((0.8, 0.1, 0.7), "dark magenta"),
+        ((1.0, 1.0, 0.0), "light yellow"),
+        ((0.5, 0.5, 0.5), "light gray"),
+        ((0.1, 0.3, 0.3), "dark gray"),
+    ],
+)
+def test_a_color_has_the_name_that_people_give_it(color, name):
+    hue, shade = named_colors(torch.tensor([color]))
+    assert f"{SHADES[shade]} {HUES[hue]}" == name
+
+
+def test_captions_are_the_same_in_every_process_and_vary_in_form():
+    first, again = (ColorDigits(captions=True)("test").texts["caption"] for _ in range(2))
+    assert first == again
+    assert first[:3] == FIRST_CAPTIONS
+    assert first != ColorDigits(seed=1, captions=True)("test").texts["caption"]
+    starts = {caption.split()[1] for caption in first}
+    assert len(starts) > 5

@@ -192,3 +192,67 @@ def test_a_parquet_column_of_a_type_that_cannot_be_read_is_named_when_it_is_aske
     assert dict(dataset.schema()) == {"label": "categorical"}
     with pytest.raises(ValueError, match=r"'tags' .* neither words nor numbers, but list<"):
         Column("tags", dataset=dataset)
+
+
+CAPTIONED = """image,label,split,caption,title
+a.png,wren,train,a wren on a twig,Wren
+b.png,owl,test,1984,Owl
+c.png,crow,train,"a crow, in snow",Crow
+d.png,owl,train,an owl by night,Owl
+"""
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_columns_of_text_are_texts_and_no_classes(path, kind):
+    path.write_text(CAPTIONED)
+    if kind == "parquet":
+        pytest.importorskip("pyarrow", reason="the extra 'table' is not installed")
+        from pyarrow import csv, parquet, string
+
+        options = csv.ConvertOptions(column_types={"caption": string()})
+        path = path.with_suffix(".parquet")
+        parquet.write_table(csv.read_csv(path.with_suffix(".csv"), convert_options=options), path)
+    dataset = ImageTable(path, split="split", text=["caption"])
+    assert dataset.schema() == {"label": "categorical", "title": "categorical"}
+    assert dataset.texts() == ["caption"]
+    train, test = dataset("train"), dataset("test")
+    assert train.texts == {"caption": ["a wren on a twig", "a crow, in snow", "an owl by night"]}
+    assert test.texts == {"caption": ["1984"]}
+    assert list(train.metadata) == ["label", "title"]
+
+
+def test_texts_stay_with_their_images_when_some_are_skipped(path):
+    path.write_text(CAPTIONED)
+    (path.parent / "c.png").unlink()
+    with pytest.warns(UserWarning, match="cannot be read"):
+        train = ImageTable(path, split="split", text=["caption"], on_error="skip")("train")
+    assert train.texts == {"caption": ["a wren on a twig", "an owl by night"]}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"a crow, in snow"', "", r"birds\.csv, row 2 \(from 0\): 'caption' is empty"),
+        ("1984", "  ", r"birds\.csv, row 1 \(from 0\): 'caption' is empty"),
+        ("1984", "", r"birds\.csv, row 1 \(from 0\): 'caption' is empty"),
+    ],
+)
+def test_a_missing_caption_is_named_by_its_row(path, old, new, message):
+    path.write_text(CAPTIONED.replace(old, new))
+    with pytest.raises(ValueError, match=message):
+        ImageTable(path, split="split", text=["caption"], columns=[])("train")
+
+
+def test_a_column_of_text_that_is_not_there_is_named(path):
+    with pytest.raises(
+        ValueError, match=r"birds\.csv has no column 'caption'; it has image, species"
+    ):
+        open_table(path, text=["caption"]).schema()
+
+
+@pytest.mark.parametrize(
+    "other", [{"label": "caption"}, {"columns": ["caption"]}, {"split": "caption"}]
+)
+def test_a_column_of_text_is_nothing_else(path, other):
+    with pytest.raises(ValueError, match="'caption' cannot be text"):
+        ImageTable(path, **{"split": "split", "text": ["caption"], **other})

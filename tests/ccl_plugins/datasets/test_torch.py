@@ -166,3 +166,34 @@ def test_nothing_is_downloaded_unasked(tmp_path):
     assert not list(tmp_path.iterdir())
     with pytest.raises(ValueError, match="ImageNet cannot be downloaded"):
         TorchVision("ImageNet", root=tmp_path, download=True)("train")
+
+
+def test_texts_are_columns_or_keys_of_dictionaries():
+    captions = ["a", "b", "c", "d"]
+    own = TensorDataset(IMAGES)
+    table = {"label": [0, 1, 0, 1], "caption": captions}
+    dataset = TorchDataset(own, own, table, table, text=["caption"])
+    assert dataset.texts() == ["caption"]
+    assert dataset.schema() == {"label": "categorical"}
+    assert dataset("test").texts == {"caption": captions}
+
+    items = [
+        {"img": image, "y": i % 2, "caption": caption}
+        for i, (image, caption) in enumerate(zip(IMAGES, captions, strict=True))
+    ]
+    dataset = TorchDataset(items, items, image="img", label="y", text=["caption"])
+    assert dataset("train").texts == {"caption": captions}
+    assert list(dataset("train").metadata) == ["label"]
+    assert torch.equal(dataset("train")[2][0], IMAGES[2])
+    with pytest.raises(ValueError, match="sample 0 has no 'title'"):
+        TorchDataset(items, items, image="img", label="y", text=["title"])
+
+
+def test_a_missing_text_is_named_by_split_and_row():
+    own = TensorDataset(IMAGES)
+    table = {"label": [0, 1, 0, 1], "caption": ["a", "b", "c", "d"]}
+    holes = {**table, "caption": ["a", "b", None, "d"]}
+    with pytest.raises(ValueError, match=r"test, row 2 \(from 0\): 'caption' is empty"):
+        TorchDataset(own, own, table, holes, text=["caption"])
+    with pytest.raises(ValueError, match="train has no column 'title'; it has label, caption"):
+        TorchDataset(own, own, table, table, text=["title"])

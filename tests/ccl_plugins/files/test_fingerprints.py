@@ -144,6 +144,16 @@ def test_the_words_of_ids_are_compared():
     assert differences(data_of(first), data_of(second)) == ["column 'age' has other values"]
 
 
+def test_texts_are_compared_and_a_split_without_any_is_as_before():
+    plain, first, second = (Rows(IMAGES[:2], age=AGES[:2]) for _ in range(3))
+    first.texts, second.texts = {"caption": ["an owl", "a wren"]}, {"caption": ["an owl", "a crow"]}
+    found = differences(data_of(first), data_of(second))
+    assert found == ["column 'caption' has other values"]
+    empty = Rows(IMAGES[:2], age=AGES[:2])
+    empty.texts = {}
+    assert data_of(empty) == data_of(plain)
+
+
 def test_byte_order_is_no_difference():
     found = [data_of(Rows(IMAGES[:2], label=np.array([1, 2], order))) for order in (">i4", "<i4")]
     assert differences(*found) == []

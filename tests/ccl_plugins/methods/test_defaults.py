@@ -6,10 +6,20 @@ import inspect
 
 import pytest
 
-from ccl_plugins.methods import MoCoV2, MoCoV3, SimCLR, mlp_head
+from ccl_plugins.methods import BYOL, MoCoV2, MoCoV3, SimCLR, SimSiam, mlp_head
 
 DEFAULTS = {
-    "SimCLR": {"hidden": 2048, "dim": 128, "layers": 2, "batch_norm": True, "last_norm": "affine"},
+    "BYOL": {"hidden": 4096, "dim": 256, "momentum": 0.996},
+    "SimCLR": {
+        "hidden": 2048,
+        "dim": 128,
+        "layers": 2,
+        "batch_norm": True,
+        "last_norm": "affine",
+        "head": None,
+        "joint": True,
+    },
+    "SimSiam": {"hidden": 2048, "dim": 2048, "bottleneck": 512},
     "MoCoV2": {
         "hidden": 2048,
         "dim": 128,
@@ -20,6 +30,7 @@ DEFAULTS = {
         "symmetric": False,
         "shuffle": True,
         "own_in_queue": "ignore",
+        "head": None,
     },
     "MoCoV3": {"hidden": 4096, "dim": 256, "heads": "vit", "batch_norm": True, "momentum": 0.99},
 }
@@ -37,6 +48,6 @@ def test_heads_end_in_a_norm_by_default():
     assert defaults(mlp_head) == HEAD
 
 
-@pytest.mark.parametrize("method", [SimCLR, MoCoV2, MoCoV3])
+@pytest.mark.parametrize("method", [BYOL, SimCLR, SimSiam, MoCoV2, MoCoV3])
 def test_a_default_does_not_change_unnoticed(method):
     assert defaults(method) == DEFAULTS[method.__name__]

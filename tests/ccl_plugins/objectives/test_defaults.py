@@ -29,6 +29,7 @@ DEFAULTS = {
     "cl_infonce": {"temperature": 0.1, "form": "paper", "base_temperature": None},
     "cluster_cross_entropy": {"dim": None, "classes": None, "of": "backbone"},
     "cmc": {"temperature": 0.07, "graph": "full", "reduction": "sum"},
+    "debiased": {"temperature": 0.5, "tau_plus": 0.1, "within_view": True},
     "fair_cclk": {
         "temperature": 0.1,
         "ridge": 0.01,
@@ -75,6 +76,7 @@ DEFAULTS = {
     "infonce": {"temperature": 0.1, "within_view": False, "symmetric": True},
     "guided": {"balance": None},
     "hsic": {"kernel": None, "embedding_kernel": None, "estimator": "unbiased"},
+    "lightly": {"options": None},
     "mixture": {"weights": None},
     "nt_xent": {"temperature": 0.1},
     "scl": {
@@ -91,7 +93,7 @@ DEFAULTS = {
         "within_view": False,
         "symmetric": True,
     },
-    "supcon": {"temperature": 0.1},
+    "supcon": {"temperature": 0.1, "denominator": "all"},
     "ucl": {"temperature": 0.5, "o": "batch", "within_view": True},
     "weaklysup_cclk": {
         "temperature": 0.1,

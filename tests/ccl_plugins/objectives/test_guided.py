@@ -17,7 +17,6 @@ from ccl_plugins.objectives import (
     CMC,
     HSIC,
     ClInfoNCE,
-    ClusterCrossEntropy,
     FairCCLK,
     Guide,
     Guided,
@@ -656,7 +655,6 @@ REFUSED = {
         "needs an objective that reads one condition",
     ),
     "another on": ([{**KEEP, "by": SupCon(on="y")}], "reads 'y': leave its on out"),
-    "raw": ([{**KEEP, "by": ClusterCrossEntropy(5, 3)}], "embeddings of one kind"),
     "a head's option": (
         [{**KEEP, "by": "regression", "classes": 3}],
         "takes no classes; it takes hidden",

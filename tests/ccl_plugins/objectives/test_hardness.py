@@ -10,7 +10,7 @@ import torch
 from support import slow_hardness
 
 from ccl_plugins.kernels import Cosine
-from ccl_plugins.objectives import HCL, HSCL, HUCL, SCL, UCL
+from ccl_plugins.objectives import HCL, HSCL, HUCL, SCL, UCL, Debiased
 from ccl_plugins.pairs.pairs import Pairs, in_batch
 
 FAMILY = {
@@ -24,6 +24,7 @@ FAMILY = {
     "hscl, all": partial(HSCL, positives="all"),
     "hscl, all by anchors": partial(HSCL, positives="all", average="anchors", threshold=0.5),
     "hcl": partial(HCL),
+    "debiased": partial(Debiased),
 }
 SETTINGS = {
     "ucl": {},
@@ -37,6 +38,7 @@ SETTINGS = {
     "hscl, all by anchors": {"beta": 1.0, "threshold": 0.5, "all_positives": True}
     | {"by_anchor": True},
     "hcl": {"beta": 1.0, "tau_plus": 0.1, "o": "negatives"},
+    "debiased": {"tau_plus": 0.1, "o": "negatives"},
 }
 LABELS = torch.tensor([0, 1, 0, 2, 1, 0])
 every = pytest.mark.parametrize("name", FAMILY)

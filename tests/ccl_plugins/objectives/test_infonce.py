@@ -62,6 +62,7 @@ NEVER_NEGATIVE = {
     "fair_cclk": {"kernel": "delta"},
     "weaklysup_cclk": {"kernel": "delta"},
     "ucl": {},
+    "debiased": {},
     "hcl": {},
 }
 """Minus a log-probability, or ``log(1 + x)``."""

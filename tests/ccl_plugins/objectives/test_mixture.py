@@ -152,10 +152,6 @@ def test_what_is_undefined_names_the_objective_and_the_rows():
         (lambda: Mixture([InfoNCE()], [1, 2]), r"one number for each of 0, not \[1, 2\]"),
         (lambda: Mixture(members(), [1, 2]), r"each of fair, class, not \[1, 2\]"),
         (lambda: Mixture([InfoNCE()], [-1]), "weight must be .* 0 or more, not -1"),
-        (
-            lambda: Mixture([InfoNCE(), ClusterCrossEntropy(5, 3)]),
-            "embeddings of one kind, not {'0': 'sphere', '1': 'raw'}",
-        ),
     ],
 )
 def test_what_does_not_fit_is_named(build, words):

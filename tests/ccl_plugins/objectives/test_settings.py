@@ -13,7 +13,7 @@ from ccl_plugins.kernels import Cosine, Linear
 from ccl_plugins.objectives import CACR, CMC, ClInfoNCE, ContrastiveObjective, InfoNCE, Mixture
 
 CLASSES = {name: cls for name, cls in classes().items() if name not in ("mixture", "guided")}
-NEEDED = {"kernel": Linear(), "dim": 4, "classes": 3}
+NEEDED = {"kernel": Linear(), "dim": 4, "classes": 3, "loss": "BarlowTwinsLoss"}
 NUMBERS = [(name, key) for name, cls in CLASSES.items() for key, _, _ in numbers(cls)]
 
 
@@ -46,6 +46,7 @@ OTHER = {
     "embedding_kernel": Cosine(),
     "on": "color",
     "exclude": (Cosine(), 0.25, "size"),
+    "options": {"lambda_param": 0.25},
 }
 """Values that are no default, by parameter."""
 
@@ -64,7 +65,12 @@ def another(cls, key):
 
 
 WORDS = list(words())
-SETTINGS = [(name, key) for name, cls in CLASSES.items() for key in parameters(cls)]
+SETTINGS = [
+    (name, key)
+    for name, cls in CLASSES.items()
+    for key in parameters(cls)
+    if key != "loss"  # the method of that name; lightly's loss is its name
+]
 
 
 @pytest.mark.parametrize(("name", "key"), SETTINGS)
@@ -103,6 +109,7 @@ def test_a_whole_number_has_a_least_value(key, least):
 LEARNED = {
     "cl_infonce": ["temperature"],
     "cmc": ["temperature"],
+    "debiased": ["temperature"],
     "fair_cclk": ["temperature"],
     "fair_infonce": ["temperature"],
     "hardneg_cclk": ["temperature"],
@@ -168,6 +175,7 @@ DECLARED = {
     "cl_infonce": ((True, 2, "sphere", "mean", False, True), SUPERVISED),
     "cluster_cross_entropy": ((False, 1, "raw", "mean", False, False), SUPERVISED),
     "cmc": ((False, 2, "sphere", "mean", False, True), ()),
+    "debiased": ((True, 2, "sphere", "mean", False, True), ()),
     "fair_cclk": ((False, 2, "sphere", "mean", False, True), ANY_VALUES),
     "fair_infonce": ((False, 2, "sphere", "mean", False, True), SUPERVISED),
     "hardneg_cclk": ((False, 2, "sphere", "mean", False, True), ANY_VALUES),
@@ -177,6 +185,7 @@ DECLARED = {
     "hsic": ((False, 1, "sphere", "replicated", False, False), ANY_VALUES),
     "hucl": ((True, 2, "sphere", "mean", False, True), ()),
     "infonce": ((False, 2, "sphere", "mean", False, True), ()),
+    "lightly": ((False, 2, "raw", "replicated", False, False), ()),
     "nt_xent": ((True, 2, "sphere", "mean", False, True), ()),
     "scl": ((True, 2, "sphere", "mean", False, True), SUPERVISED),
     "soft_infonce": ((False, 2, "sphere", "mean", False, True), ANY_VALUES),
@@ -229,6 +238,7 @@ def test_the_examples_do_not_change_unnoticed():
                 {"on": "digit", "keep": True, "by": "cl_infonce", "weight": 0.1},
             ],
         },
+        "lightly": {"loss": "BarlowTwinsLoss"},
         "mixture": {"objectives": ["infonce", "ucl"], "weights": [1, 0.5]},
     }
 

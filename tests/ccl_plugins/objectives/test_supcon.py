@@ -8,13 +8,34 @@ from support.slow_infonce import assert_same, random_batch
 from ccl_plugins.objectives import NTXent, SupCon
 from ccl_plugins.pairs.pairs import Pairs
 
+SHARES = {"all": slow_infonce.share, "negatives": slow_infonce.each_share}
 
+
+@pytest.mark.parametrize("denominator", SHARES)
 @pytest.mark.parametrize("count", [2, 3])
-def test_equals_the_slow_loop_in_value_and_gradient(count):
+def test_equals_the_slow_loop_in_value_and_gradient(count, denominator):
     views, ids = random_batch(views=count)
-    assert_same(
-        SupCon(0.3)(*views, condition=ids), slow_infonce.supcon(views, ids, 0.3), tuple(views)
-    )
+    found = SupCon(0.3, denominator=denominator)(*views, condition=ids)
+    assert_same(found, slow_infonce.supcon(views, ids, 0.3, SHARES[denominator]), tuple(views))
+    single = [view.float() for view in views]
+    low = SupCon(0.3, denominator=denominator)(*single, condition=ids)
+    torch.testing.assert_close(low.double(), found, rtol=2e-5, atol=2e-5)
+
+
+def test_with_one_positive_for_each_anchor_sincere_is_supcon():
+    (x, y), ids = random_batch()[0], torch.arange(7)
+    supcon, sincere = (SupCon(0.2, denominator=word) for word in SHARES)
+    torch.testing.assert_close(sincere(x, y, condition=ids), supcon(x, y, condition=ids))
+
+
+@pytest.mark.parametrize("denominator", SHARES)
+def test_in_a_batch_of_one_class_only_supcon_has_a_gradient(denominator):
+    (x, y), ids = random_batch()[0], torch.zeros(7).long()
+    loss = SupCon(0.2, denominator=denominator)(x, y, condition=ids)
+    (gradient,) = torch.autograd.grad(loss, x)
+    assert loss.isfinite()
+    assert gradient.isfinite().all()
+    assert bool(gradient.any()) == (denominator == "all")
 
 
 def test_with_classes_of_one_sample_it_is_nt_xent():
@@ -22,7 +43,8 @@ def test_with_classes_of_one_sample_it_is_nt_xent():
     torch.testing.assert_close(SupCon(0.2)(x, y, condition=torch.arange(7)), NTXent(0.2)(x, y))
 
 
-def test_takes_positives_and_negatives_from_a_queue():
+@pytest.mark.parametrize("denominator", SHARES)
+def test_takes_positives_and_negatives_from_a_queue(denominator):
     (x, y, queue), ids = random_batch(views=3)
     unit = [torch.nn.functional.normalize(view, dim=1) for view in (x, y, queue)]
     queue_ids, valid = torch.tensor([0, 2, 2, 1, 1, 5, 0]), torch.arange(7) < 6
@@ -44,8 +66,9 @@ def test_takes_positives_and_negatives_from_a_queue():
         keys += [(queue[k], queue_ids[k]) for k in range(6) if pairs.queue_index[k] != i]
         positives = [key for key, label in keys if label == ids[i]]
         others = [key for key, label in keys if label != ids[i]]
-        values.append(slow_infonce.share(x[i], positives, others, 0.3))
-    assert_same(SupCon(0.3).loss(pairs), slow_infonce.mean(values), (x, y))
+        values.append(SHARES[denominator](x[i], positives, others, 0.3))
+    loss = SupCon(0.3, denominator=denominator).loss(pairs)
+    assert_same(loss, slow_infonce.mean(values), (x, y))
 
 
 def test_an_anchor_without_positives_does_not_count():

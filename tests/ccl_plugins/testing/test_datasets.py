@@ -51,6 +51,13 @@ class Mislabelled(Sound):
         return {**super().schema(), "weight": "continuous"}
 
 
+class Uncaptioned(Sound):
+    """Texts that its splits do not have."""
+
+    def texts(self):
+        return ("caption", "title")
+
+
 class DrawnSplit(Split):
     def __init__(self, rows):
         super().__init__(rows)
@@ -99,6 +106,7 @@ BROKEN = {
     NoLabels: {"gives_images_and_targets"},
     Ragged: {"metadata_has_a_row_per_sample", "schema_says_what_metadata_holds"},
     Mislabelled: {"schema_says_what_metadata_holds"},
+    Uncaptioned: {"texts_are_a_string_per_sample"},
     Drawn: {"splits_are_always_the_same"},
     Noisy: {"an_item_is_always_the_same", "splits_are_always_the_same", "a_split_pickles"},
     Lenient: {"refuses_other_splits"},

@@ -1,7 +1,12 @@
 """Embeddings and what is known of their samples."""
 
+import copy
+from dataclasses import replace
+
 import pytest
 import torch
+from ccl_plugins.pairs import in_batch
+from ccl_plugins.testing import equals
 from torch.nn.functional import normalize
 
 
@@ -21,3 +26,49 @@ def units():
         return [(unit[v][i], i, v) for v in range(len(views)) for i in range(len(views[0]))]
 
     return rows
+
+
+@pytest.fixture
+def queue():
+    """Three (5,) unit keys in float64, of which the last place is empty."""
+    generator = torch.Generator().manual_seed(7)
+    return normalize(torch.randn(3, 5, generator=generator, dtype=torch.float64), dim=1)
+
+
+@pytest.fixture
+def queued(queue):
+    """The loss of an objective on views and a queue; the conditions (10, ...) are of both."""
+
+    def loss(objective, *views, **conditions):
+        pairs = in_batch(
+            normalize(torch.stack(views), dim=-1), {k: z[:7] for k, z in conditions.items()}
+        )
+        pairs = replace(
+            pairs,
+            queue=queue.to(pairs.anchors.dtype),
+            queue_valid=torch.tensor([True, True, False]),
+            queue_condition={k: z[7:] for k, z in conditions.items()},
+        )
+        return objective.loss(pairs)
+
+    return loss
+
+
+@pytest.fixture
+def agree():
+    """Check an objective against a slow loop, in float64 to 1e-9 and in float32 to 2e-5."""
+
+    def check(objective, loop, views, call=None, **given):
+        def run(module, *views):
+            return module(*views, **given) if call is None else call(module, *views)
+
+        equals(lambda *views: run(objective.double(), *views), loop, views, tolerance=1e-9)
+        narrow = copy.deepcopy(objective).float()
+        equals(
+            lambda *views: run(narrow, *views),
+            lambda *views: loop(*(view.double() for view in views)),
+            [view.float() for view in views],
+            tolerance=2e-5,
+        )
+
+    return check

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from ccl_plugins.objectives import SupCon
 from ccl_plugins.protocols import Sizes, Table
 from ccl_plugins.testing import equals
 from torch.nn.functional import normalize
@@ -39,6 +40,12 @@ def test_eps_sup_infonce(views, units):
         return sum(losses) / len(losses)
 
     agree(EpsSupInfoNCE(TAU, epsilon=0.5), loop, views, LABEL)
+
+
+def test_without_a_margin_eps_sup_infonce_is_sincere(views):
+    sincere = SupCon(TAU, denominator="negatives")(*views, condition=LABEL)
+    found = EpsSupInfoNCE(TAU, epsilon=0.0)(*views, condition=LABEL)
+    torch.testing.assert_close(found, sincere, rtol=1e-12, atol=1e-12)
 
 
 def test_fscl(views, units):

@@ -43,6 +43,12 @@ def test_texts_are_alike_as_far_as_they_share_words():
     assert none == 0
 
 
+def test_texts_beside_the_metadata_are_read():
+    beside = Split(metadata={"label": torch.arange(4)}, texts={"caption": CAPTIONS[:4]})
+    found = fit(Text("caption"), beside)
+    torch.testing.assert_close(found, fit(Text("caption"), split(CAPTIONS[:4])))
+
+
 def test_main_directions_keep_what_is_alike():
     texts = [f"{color} {animal}" for color in ("red", "blue") for animal in ("cat", "dog", "emu")]
     full, fewer = (
@@ -126,12 +132,13 @@ def test_the_example_trains_on_the_captions_of_the_readme(tmp_path, monkeypatch)
     assert 0 < run.evaluate()["linear/top1"] <= 1
 
 
-def test_captions_of_ones_own_data_set_are_read_from_its_metadata(tmp_path):
+@pytest.mark.parametrize("text", [[], ["caption"]])
+def test_captions_of_ones_own_data_set_are_read_from_its_metadata_or_texts(tmp_path, text):
     images = torch.randint(0, 256, (64, 3, 32, 32), dtype=torch.uint8)
     table = {"label": [i % 4 for i in range(64)], "caption": [f"cat {i % 4}" for i in range(64)]}
     splits = {"train": images, "test": images, "metadata": table, "test_metadata": table}
     pipeline = ccl.Pipeline(
-        dataset=ccl.create("dataset", "torch", **splits),
+        dataset=ccl.create("dataset", "torch", **splits, text=text),
         views=ccl.views("simclr", size=32),
         backbone=ccl.backbone("lenet5"),
         method=ccl.method("simclr", hidden=16, dim=8),

@@ -28,6 +28,6 @@ def concentration(distances: Tensor, sizes: Tensor, alpha: float, mean: float | 
     count = sizes.clamp_min(2).to(distances.dtype)
     phi = (distances / (count + alpha).log()).masked_fill(~several, 0).clamp_min(smallest)
     phi = torch.where(several, phi, phi.amax())
-    low, high = torch.quantile(phi, phi.new_tensor([0.1, 0.9])).unbind()
-    phi = phi.clamp(low, high)
+    # One at a time: a tensor of both would be copied to the device in every step.
+    phi = phi.clamp(torch.quantile(phi, 0.1), torch.quantile(phi, 0.9))
     return phi / phi.mean() * mean

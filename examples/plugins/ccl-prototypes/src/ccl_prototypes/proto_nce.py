@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
-from ccl_plugins.numerics import logsumexp, masked
-from ccl_plugins.objectives import InfoNCE, Scalar
+from ccl_plugins.arguments import non_negative, one_of, whole
+from ccl_plugins.numerics import gather, logsumexp, masked
+from ccl_plugins.objectives import Exclude, InfoNCE, Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import ValueType
 from torch import Tensor
@@ -22,8 +23,11 @@ class ProtoNCE(InfoNCE):
     ``InfoNCE - weight · mean_k log( exp(v·c_s / φ_s) / Σ_j exp(v·c_j / φ_j) )``, where the
     prototypes c_j are unit centroids, c_s that of v's cluster, and φ_j is the concentration of cluster
     j.  Positives: the own key of another view; the own prototype in each clustering.  Negatives: those
-    of InfoNCE; the other prototypes, all or some.  Without centroids, as in the warm-up of ``clusters``,
-    the loss is InfoNCE.
+    of InfoNCE; the other prototypes of the same clustering, all or some.  Without centroids, as in the
+    warm-up of ``clusters``, the loss is InfoNCE.
+
+    Its paper's form is a method ``moco_v2``, the condition ``clusters(of="key")`` and ``negatives`` equal
+    to the size of the queue.
 
     Shape:
         (b, d), (b, d), condition (b,) or (b, number of k) of cluster ids, extras -> ()
@@ -37,18 +41,22 @@ class ProtoNCE(InfoNCE):
         temperature: τ, above 0; also the mean of φ.
         weight: Weight of the contrast with prototypes, 0 or more.
         alpha: α, 0 or more; keeps φ of small clusters from being small.
-        negatives: Number of prototypes drawn as negatives in each step, 1 or more; None: all.
-        symmetric: Whether every view is the anchor once, or only the earlier of two.
-        on: The name of the condition.
-        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+        negatives: Number of prototypes drawn as negatives in each step, 1 or more, the same for all
+            anchors; None: all.
+        form: ``"paper"`` draws from all prototypes of a clustering, and an anchor's own is no negative.
+            ``"released"`` draws from those of no sample in the batch, and the own prototypes of the other
+            samples are negatives too, also where they are the anchor's.
 
     Raises:
+        TypeError: For a number that is not whole.
         ValueError: For a number out of range; in a call, for a number of columns or of clusters other than
             in ``k``, and for centroids of another dimension than the embeddings.
 
     Source:
-        Li et al., Prototypical Contrastive Learning of Unsupervised Representations (2021), eq. (11);
-        the paper clusters momentum features.
+        Li et al., Prototypical Contrastive Learning of Unsupervised Representations (2021), eq. (11),
+        (12), algorithm 1.  Of φ the paper leaves open what ``concentration`` says, and so does ours from
+        the authors' code; ``form="released"`` is that code's choice of negatives, here over the samples
+        of all processes, where theirs takes those of one.
     """
 
     hierarchies = True
@@ -58,31 +66,33 @@ class ProtoNCE(InfoNCE):
         "condition/sizes_8": torch.arange(8),
         "condition/distances_8": torch.linspace(0.1, 0.8, 8),
     }
+    weight = ScalarAttribute(non_negative)
 
     def __init__(
         self,
         k: int | Sequence[int],
         temperature: Scalar = 0.1,
-        weight: float = 1.0,
+        weight: Scalar = 1.0,
         alpha: float = 10.0,
         negatives: int | None = None,
+        form: Literal["paper", "released"] = "paper",
         *,
         symmetric: bool = True,
         on: str = "condition",
+        exclude: Exclude | None = None,
         gather_distributed: bool = False,
     ) -> None:
-        super().__init__(temperature, symmetric=symmetric, gather_distributed=gather_distributed)
+        super().__init__(
+            temperature, symmetric=symmetric, exclude=exclude, gather_distributed=gather_distributed
+        )
         numbers = [k] if isinstance(k, int) else list(k)
-        if not numbers or min(numbers) < 2:
-            raise ValueError(f"k must be 2 or more, or several such numbers, not {k!r}")
-        if not (weight >= 0 and alpha >= 0):
-            raise ValueError(f"weight and alpha must be 0 or more, not {weight!r} and {alpha!r}")
-        if negatives is not None and negatives < 1:
-            raise ValueError(f"negatives must be 1 or more, or None, not {negatives!r}")
-        self.numbers = numbers
+        if not numbers or len(set(numbers)) < len(numbers):
+            raise ValueError(f"k must be one number, or several different ones, not {k!r}")
+        self.numbers = [whole("k", number, 2) for number in numbers]
         self.weight = weight
-        self.alpha = alpha
-        self.negatives = negatives
+        self.alpha = non_negative("alpha", alpha)
+        self.negatives = None if negatives is None else whole("negatives", negatives, 1)
+        self.form = one_of("form", form, ("paper", "released"))
         self.on = on
 
     @property
@@ -95,40 +105,62 @@ class ProtoNCE(InfoNCE):
         values, weights = super().terms(pairs)
         if not self._has_prototypes(pairs):
             return values, weights
-        ids = pairs.condition_of(self.on)[pairs.rows]
+        ids = pairs.condition_of(self.on)
         columns = ids[:, None] if ids.ndim == 1 else ids
         if columns.shape[1] != len(self.numbers):
             raise ValueError(
                 f"k={self.numbers} needs {len(self.numbers)} clusterings, and {self.on!r} has"
                 f" {columns.shape[1]} columns: give both the same k"
             )
-        levels = list(zip(self.numbers, columns.T, strict=True))
-        parts = [
-            torch.stack([self._prototypical(pairs, v, k, mine) for k, mine in levels]).mean(0)
-            for v in pairs.anchors
-        ]
-        of_anchors = torch.stack([parts[i] for i, _ in pairs.cross(self.symmetric)])
-        return values + self.weight * of_anchors, weights
+        of_levels = [self._level(pairs, k, columns[:, i]) for i, k in enumerate(self.numbers)]
+        prototypical = torch.stack(of_levels).mean(0)
+        of_anchors = torch.stack([prototypical[i] for i, _ in pairs.cross(self.symmetric)])
+        # An anchor without negatives in batch and queue still has prototypes.
+        return values * weights + self.weight * of_anchors, torch.ones_like(weights)
 
-    def _prototypical(self, pairs: Pairs, anchors: Tensor, k: int, ids: Tensor) -> Tensor:
-        """(n,) minus the log-probability of the own prototype among k prototypes."""
+    def _level(self, pairs: Pairs, k: int, ids: Tensor) -> Tensor:
+        """(u, n) minus the log-probability of the own prototype among k; ``ids`` (m,) of all samples."""
+        anchors, mine = pairs.anchors, ids[pairs.rows]
         centroids, sizes, distances = (
             pairs.extras[f"{self.on}/{name}_{k}"].to(anchors.dtype)
             for name in ("centroids", "sizes", "distances")
         )
-        if centroids.shape[1] != anchors.shape[1]:
+        if centroids.shape[1] != anchors.shape[2]:
             raise ValueError(
                 f"the centroids of {self.on!r} have {centroids.shape[1]} columns and embeddings"
-                f" {anchors.shape[1]}: prototypes are clusters of='embedding'"
+                f" {anchors.shape[2]}: prototypes are clusters of='embedding' or of='key'"
             )
         phi = concentration(distances, sizes, self.alpha, self.temperature)
-        logits = anchors @ normalize(centroids, dim=1).T / phi
-        own = logits.gather(1, ids[:, None])
-        if self.negatives is None:
-            return logsumexp(logits) - own[:, 0]
-        drawn = torch.rand(k, device=logits.device).topk(min(self.negatives, k)).indices
-        others = masked(logits[:, drawn], drawn != ids[:, None])
-        return logsumexp(torch.cat([own, others], 1)) - own[:, 0]
+        prototypes = normalize(centroids, dim=1) / phi[:, None]
+        own = (anchors * prototypes[mine]).sum(2)
+        others, keep = self._negatives(pairs, k, ids, mine)
+        scores = anchors @ (prototypes if others is None else prototypes[others]).T
+        return logsumexp(torch.cat([own[..., None], masked(scores, keep)], 2)) - own
+
+    def _negatives(
+        self, pairs: Pairs, k: int, ids: Tensor, mine: Tensor
+    ) -> tuple[Tensor | None, Tensor]:
+        """The ids (r,) of the prototypes that anchors are contrasted with, and where (n, r) they count.
+
+        None: all k.
+        """
+        drawn = torch.arange(k, device=ids.device)
+        if self.form == "paper" and self.negatives is None:
+            return None, drawn != mine[:, None]
+        order = torch.rand(k, device=ids.device)
+        if self.form == "released":
+            order = order.index_fill(0, ids, -1.0)
+        number = k if self.negatives is None else min(self.negatives, k)
+        found = order.topk(number)
+        drawn, free = found.indices, found.values >= 0
+        if pairs.processes > 1:  # the first process draws for all
+            drawn, free = gather(drawn)[:number], gather(free)[:number]
+        if self.form == "paper":
+            return drawn, drawn != mine[:, None]
+        present = ~pairs.own()
+        if pairs.missing is not None:
+            present = present & ~pairs.missing
+        return torch.cat([ids, drawn]), torch.cat([present, free.expand(len(mine), -1)], 1)
 
     def _has_prototypes(self, pairs: Pairs) -> bool:
         found = [name for name in pairs.extras if name.startswith(f"{self.on}/")]

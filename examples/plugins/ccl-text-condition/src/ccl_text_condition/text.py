@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Text:
     """A vector of each image's caption or tags, by any encoder of sentences.
 
-    Texts come from a column of the data set's metadata, or from a file.  Equal texts are encoded once.
+    Texts come from a column of the data set, of its texts or its metadata, or from a file.  Equal texts are encoded once.
     The usual kernel to compare the vectors is ``cosine``.
 
     Shape:
@@ -29,7 +29,7 @@ class Text:
 
     Args:
         column: The column of texts: captions, or tags separated by blanks or commas.
-        file: A table with that column, ``.csv`` or ``.parquet``; None: the data set's metadata.
+        file: A table with that column, ``.csv`` or ``.parquet``; None: the data set.
         key: For a file, the column that names the samples, as the metadata column of the same name does;
             None: row i belongs to training sample i.
         encoder: A function from a list of n texts to (n, c) numbers, such as the ``encode`` of a sentence

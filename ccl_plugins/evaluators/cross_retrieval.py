@@ -1,0 +1,143 @@
+"""Retrieval of texts by images and of images by texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.evaluators.columns import SPLITS, Split, named, part
+from ccl_plugins.evaluators.intervals import estimate, mean
+from ccl_plugins.evaluators.towers import images_of, texts_of, towers_of
+from ccl_plugins.files.tables import choose
+from ccl_plugins.protocols import (
+    Dataset,
+    Estimate,
+    Frozen,
+    SupportsTexts,
+    UndefinedMetric,
+)
+
+BLOCK = 2**24
+"""The most similarities that are held at once."""
+
+
+class CrossRetrieval:
+    """Retrieval of captions by images and of images by captions, by the cosine of their projections.
+
+    Each image ranks all different texts of its split, of which its own caption is right; each different
+    text ranks all images, of which those with this caption are right.  The rank of a query is the place of
+    the first right one, where wrong ones that are as similar stand before it.  Gives, for each k,
+    ``"cross_retrieval/image_to_text_recall_at_1"`` and ``"cross_retrieval/text_to_image_recall_at_1"``, the
+    fraction of queries with a rank of at most k, and ``".../image_to_text_median_rank"`` and
+    ``".../text_to_image_median_rank"``.  For another column than ``caption``,
+    ``"cross_retrieval-<column>/..."``.  The method must have a text tower, as ``dual`` has.
+
+    Split: queries and what they rank are those of ``split``; nothing is fitted and nothing selected.
+
+    Args:
+        k: Ranks of the recall, 1 or more each, at most the number of different texts.
+        column: The data set's column of texts.
+        samples: The most samples, 2 or more; of a larger split so many of a fixed shuffle, the same for
+            all runs.  Takes time that grows with their square.
+        split: ``"test"`` or ``"train"``.
+        dataset: The data set whose columns of texts are checked; supplied by the pipeline.
+
+    Raises:
+        ValueError: If a parameter is out of its range, or the data set has no such texts; on use, if there
+            is no text tower, there are fewer different texts than k, or a projection is not finite.
+        UndefinedMetric: If all texts are equal.
+
+    Source:
+        Radford et al., Learning Transferable Visual Models From Natural Language Supervision (2021),
+        appendix E; recall@k and median rank as in Karpathy and Fei-Fei, Deep Visual-Semantic Alignments
+        for Generating Image Descriptions (2015), section 4.1.
+    """
+
+    reads_towers = True
+
+    def __init__(
+        self,
+        k: Sequence[int] = (1, 5, 10),
+        column: str = "caption",
+        samples: int = 10_000,
+        split: Split = "test",
+        *,
+        dataset: Dataset | None = None,
+    ) -> None:
+        self.k = [whole("k", each, 1) for each in k]
+        self.column = column
+        self.samples = whole("samples", samples, 2)
+        self.split = one_of("split", split, SPLITS)
+        if isinstance(dataset, SupportsTexts) and column not in dataset.texts():
+            listed = ", ".join(map(repr, dataset.texts())) or "none"
+            raise ValueError(
+                f"cross_retrieval reads the texts {column!r}, and the data set's columns of texts are"
+                f" {listed}"
+            )
+
+    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
+        """``{"cross_retrieval/image_to_text_recall_at_1": ...}``."""
+        frozen = test if self.split == "test" else train
+        towers = towers_of(frozen, "cross_retrieval")
+        captions = choose(towers.captions, [self.column], "the data set's texts")[self.column]
+        rows = part(len(captions), self.samples)
+        own = [captions[row] for row in rows.tolist()]
+        texts = sorted({*own})
+        if len(texts) < 2:
+            raise UndefinedMetric(
+                f"all of {len(own)} measured samples have the same {self.column!r}, {texts[0]!r}:"
+                " retrieval is undefined"
+            )
+        if self.k and max(self.k) > len(texts):
+            raise ValueError(f"k={max(self.k)} needs more different texts than {len(texts)}")
+        places = {text: place for place, text in enumerate(texts)}
+        of_image = torch.tensor([places[text] for text in own])
+        of_text = torch.arange(len(texts))
+        images, vectors = images_of(towers, rows), texts_of(towers, texts)
+        found = {
+            "image_to_text": ranks(images, vectors, of_image, of_text),
+            "text_to_image": ranks(vectors, images, of_text, of_image),
+        }
+        name = named("cross_retrieval", self.column, main="caption")
+        metrics: dict[str, float] = {}
+        for way, rank in found.items():
+            metrics |= {f"{name}/{way}_recall_at_{k}": mean(rank <= k) for k in self.k}
+            metrics[f"{name}/{way}_median_rank"] = median(rank)
+        return metrics
+
+
+def ranks(queries: Tensor, candidates: Tensor, of_query: Tensor, of_candidate: Tensor) -> Tensor:
+    """(q,) the rank of each query's most similar right candidate, from 1.
+
+    Wrong candidates that are exactly as similar stand before it.
+
+    Args:
+        queries: (q, d) of unit length.
+        candidates: (m, d) of unit length.
+        of_query: (q,) ids; each query has one or more candidates of the same id, which are right.
+        of_candidate: (m,) ids.
+    """
+    found = []
+    for rows in torch.arange(len(queries)).split(max(1, BLOCK // len(candidates))):
+        similar = queries[rows] @ candidates.T
+        right = of_query[rows, None] == of_candidate
+        best = similar.masked_fill(~right, -torch.inf).amax(dim=1, keepdim=True)
+        found.append(1 + ((similar >= best) & ~right).sum(dim=1))
+    return torch.cat(found)
+
+
+def median(values: Tensor) -> Estimate:
+    """The median of a number per query (q,); of two middle ones, their mean."""
+    order = values.argsort(stable=True)
+    ordered = values[order].double()
+
+    def of_draws(counts: Tensor) -> Tensor:
+        passed = counts[:, order].cumsum(dim=1)
+        half = passed[:, -1:] / 2
+        low, high = (torch.searchsorted(passed, half, right=right) for right in (False, True))
+        return ((ordered[low] + ordered[high]) / 2)[:, 0]
+
+    return estimate(len(values), of_draws)

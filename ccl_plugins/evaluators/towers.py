@@ -1,0 +1,62 @@
+"""The projections of images and texts that evaluators compare: checked, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from ccl_plugins.protocols import Frozen, Towers
+
+
+def towers_of(frozen: Frozen, evaluator: str) -> Towers:
+    """The towers of a split.
+
+    Raises:
+        ValueError: If there are none, or their rows are not those of the features.
+    """
+    towers = frozen.towers
+    if towers is None:
+        raise ValueError(
+            f"{evaluator} compares images with texts, and the method has no text tower: give the pipeline"
+            ' method = "dual"'
+        )
+    if towers.images.ndim != 2 or len(towers.images) != len(frozen.features):
+        raise ValueError(
+            f"{evaluator}: there are features of {len(frozen.features)} images, and projections of shape"
+            f" {tuple(towers.images.shape)}"
+        )
+    return towers
+
+
+def images_of(towers: Towers, rows: Tensor) -> Tensor:
+    """(k, d) float64 projections of the images in rows (k,).
+
+    Raises:
+        ValueError: For one that is not finite.
+    """
+    return _finite(towers.images[rows].double(), lambda place: f"image {int(rows[place])}")
+
+
+def texts_of(towers: Towers, texts: Sequence[str]) -> Tensor:
+    """(k, d) float64 projections of k texts.
+
+    Raises:
+        ValueError: For one that is not finite, and for projections of another shape.
+    """
+    found = towers.texts(texts).double()
+    expected = (len(texts), towers.images.shape[1])
+    if found.shape != expected:
+        raise ValueError(
+            f"the projections of {len(texts)} texts are {tuple(found.shape)}, and beside those of the"
+            f" images they must be {expected}"
+        )
+    return _finite(found, lambda place: repr(texts[place]))
+
+
+def _finite(x: Tensor, name: Callable[[int], str]) -> Tensor:
+    wrong = (~x.isfinite()).any(dim=1).nonzero()
+    if len(wrong):
+        found = name(int(wrong[0]))
+        raise ValueError(f"the projection of {found} is not finite ({len(wrong)} of {len(x)})")
+    return x

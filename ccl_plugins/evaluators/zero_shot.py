@@ -1,0 +1,160 @@
+"""Accuracy of naming classes by prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from ccl_plugins.evaluators.columns import named, rows_with_classes, several, top1
+from ccl_plugins.evaluators.intervals import mean
+from ccl_plugins.evaluators.linear import balanced_accuracy
+from ccl_plugins.evaluators.towers import images_of, texts_of, towers_of
+from ccl_plugins.protocols import Frozen, Towers, ValueType
+
+Prompts = str | Sequence[str] | Mapping[str, str | Sequence[str]]
+"""A template with ``{}``, several, or the prompts of each class by its name."""
+
+BLOCK = 2**24
+"""The most similarities that are held at once."""
+
+
+class ZeroShot:
+    """Accuracy of naming the class of an image by prompts, without any training on labels.
+
+    Each class has one or more prompts, as "a picture of a cat".  The text tower projects them; the mean
+    of a class's unit vectors, scaled to unit length, stands for the class.  An image gets the class with
+    the most similar vector.  Gives ``"zero_shot/top1"``, the fraction of test samples that get
+    their class; with more than five classes ``"zero_shot/top5"``, the fraction whose class is among the
+    five most similar; for another column, ``"zero_shot-<column>/..."``.  The method must have a text
+    tower, as ``dual`` has.
+
+    Split: measured on the test split; nothing is fitted and nothing selected.
+
+    Args:
+        prompts: A template with ``{}`` in place of the class's name, or a list of templates; or a mapping
+            from each class's name to its prompt, or to a list of them.
+        column: Categorical column of the metadata that is named; samples without a class are left out,
+            and a warning counts them.
+        names: The name of each class id, in order; None: the column's words.
+        balanced: Whether to add ``"zero_shot/balanced"``, the mean over the classes of the test split of
+            the fraction of their samples that is named right.
+
+    Raises:
+        ValueError: For a template without ``{}``, and no prompts; on use, if there is no text tower, a
+            class has no name or no prompt, a column is missing or not categorical, or a projection is not
+            finite.
+        UndefinedMetric: If ``balanced``, and the test split has one class.
+
+    Source:
+        Radford et al., Learning Transferable Visual Models From Natural Language Supervision (2021),
+        section 3.1; several prompts as in 3.1.4.
+    """
+
+    reads_towers = True
+
+    def __init__(
+        self,
+        prompts: Prompts = "a picture of {}",
+        column: str = "label",
+        names: Sequence[str] | None = None,
+        balanced: bool = False,
+    ) -> None:
+        self.prompts = _checked(prompts)
+        self.column = column
+        self.names = names
+        self.balanced = balanced
+
+    @property
+    def columns(self) -> dict[str, tuple[ValueType, ...]]:
+        """The column that it names."""
+        return {self.column: ("categorical",)}
+
+    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
+        """``{"zero_shot/top1": fraction}``."""
+        towers = towers_of(test, "zero_shot")
+        rows, ids = rows_with_classes(test, self.column)
+        classes = class_vectors(self._of_each_class(test, int(ids.max())), towers)
+        ranking = nearest_classes(images_of(towers, rows), classes, min(5, len(classes)))
+        metrics = top1("zero_shot", self.column, ranking[:, 0], ids)
+        name = named("zero_shot", self.column)
+        if len(classes) > 5:
+            metrics[f"{name}/top5"] = mean((ranking == ids[:, None]).any(dim=1))
+        if self.balanced:
+            several(self.column, ids, "balanced accuracy")
+            metrics[f"{name}/balanced"] = balanced_accuracy(ranking[:, 0], ids)
+        return metrics
+
+    def _of_each_class(self, test: Frozen, largest: int) -> list[list[str]]:
+        """The prompts of each class id."""
+        names = self.names or test.vocabulary.get(self.column)
+        if not names:
+            raise ValueError(
+                f"zero_shot: column {self.column!r} has no words for its class ids: give names=, a name for"
+                " each id"
+            )
+        if largest >= len(names):
+            raise ValueError(
+                f"zero_shot: column {self.column!r} has the class id {largest}, and there are"
+                f" {len(names)} names"
+            )
+        if not isinstance(self.prompts, Mapping):
+            return [[each.replace("{}", name) for each in self.prompts] for name in names]
+        if set(self.prompts) != set(names):
+            odd = sorted(set(self.prompts) ^ set(names))[0]
+            found = "has no prompt" if odd in names else "is no class"
+            raise ValueError(
+                f"zero_shot: {odd!r} {found}; the classes of {self.column!r} are {', '.join(names)}"
+            )
+        return [self.prompts[name] for name in names]
+
+
+def _checked(prompts: Prompts) -> list[str] | dict[str, list[str]]:
+    """Templates, or the prompts of each class."""
+    if isinstance(prompts, Mapping):
+        of_each = {
+            name: _listed(each, f"the prompts of {name!r}") for name, each in prompts.items()
+        }
+        if not of_each:
+            raise ValueError("prompts must name the classes, and there are none")
+        return of_each
+    templates = _listed(prompts, "prompts")
+    for template in templates:
+        if "{}" not in template:
+            raise ValueError(
+                f"prompts: {template!r} has no {{}}, in place of which the class's name stands"
+            )
+    return templates
+
+
+def _listed(texts: str | Sequence[str], what: str) -> list[str]:
+    found = [texts] if isinstance(texts, str) else list(texts)
+    if not found or not all(text.strip() for text in found):
+        raise ValueError(f"{what} must be one or more texts, not {texts!r}")
+    return found
+
+
+def class_vectors(prompts: Sequence[Sequence[str]], towers: Towers) -> Tensor:
+    """(c, d) float64 unit vectors of classes: the mean of the projections of each one's prompts.
+
+    Args:
+        prompts: The prompts of each of c classes.
+        towers: Project them.
+    """
+    vectors = texts_of(towers, [text for texts in prompts for text in texts])
+    means = [part.mean(dim=0) for part in vectors.split([len(texts) for texts in prompts])]
+    return normalize(torch.stack(means), dim=1)
+
+
+def nearest_classes(images: Tensor, classes: Tensor, k: int) -> Tensor:
+    """(n, k) the places of the classes with the most similar vectors, most similar first.
+
+    Args:
+        images: (n, d) of unit length.
+        classes: (c, d) of unit length.
+        k: 1 to c.
+    """
+    blocks = images.split(max(1, BLOCK // len(classes)))
+    return torch.cat([(block @ classes.T).topk(k, dim=1).indices for block in blocks])

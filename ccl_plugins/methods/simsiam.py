@@ -1,0 +1,86 @@
+"""SimSiam: predictions of the other views' projections, which get no gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from ccl_plugins.arguments import whole
+from ccl_plugins.methods.heads import mlp_head
+from ccl_plugins.pairs.pairs import Pairs, with_keys
+from ccl_plugins.protocols import Embedded
+
+
+class SimSiam(nn.Module):
+    """Predictions of the other views' projections, which get no gradient (SimSiam).
+
+    Every view goes through the encoder by itself.  With the objective ``lightly`` and its
+    ``NegativeCosineSimilarity`` this is SimSiam.  Other objectives compare a prediction with the other
+    samples' projections too.
+
+    Shape:
+        u views (n, channels, height, width) -> projections (u, n, dim), keys (u, n, dim)
+
+    Args:
+        hidden: Width of the projector's hidden layers.
+        dim: Dimension of predictions and keys.
+        bottleneck: Width of the predictor's hidden layer.
+        backbone: Images to features; supplied by the pipeline.
+
+    Raises:
+        TypeError: For a size that is not a whole number.
+        ValueError: For a size below 1.
+
+    Source:
+        Chen and He, Exploring Simple Siamese Representation Learning (2021).  Heads as in lightly.
+    """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"hidden": 16, "dim": 8, "bottleneck": 4}
+
+    def __init__(
+        self, hidden: int = 2048, dim: int = 2048, bottleneck: int = 512, *, backbone: nn.Module
+    ) -> None:
+        super().__init__()
+        whole("bottleneck", bottleneck, 1)
+        self.backbone = backbone
+        inputs: Any = backbone.num_features
+        self.head = mlp_head(inputs, hidden, dim, 3, last_norm="plain")
+        self.predictor = mlp_head(dim, bottleneck, dim, 2, last_norm="none")
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Features (n, f)."""
+        return self.backbone(x)
+
+    def project(self, x: Tensor) -> Tensor:
+        """Predictions (n, d)."""
+        return self.predictor(self.head(self.encode(x)))
+
+    def embed(self, views: Sequence[Tensor]) -> Embedded:
+        """One forward pass for each view, so that batch statistics are of one view."""
+        features = [self.encode(view) for view in views]
+        projections = [self.head(each) for each in features]
+        predictions = torch.stack([self.predictor(each) for each in projections])
+        return Embedded(torch.stack(features), predictions, torch.stack(projections).detach())
+
+    def pairs(
+        self, embedded: Embedded, condition: Mapping[str, Tensor], index: Tensor | None
+    ) -> Pairs:
+        """Predictions of this process against the projections of all."""
+        return with_keys(
+            embedded.projections,
+            embedded.keys,
+            condition,
+            index,
+            embedded.features,
+            first_key_view=0,
+            gather_distributed=True,
+        )
+
+    def enqueue(self, pairs: Pairs) -> None:
+        """Nothing: SimSiam has no queue."""
+
+    def after_step(self, step: int, total: int) -> None:
+        """Nothing: SimSiam has no momentum encoder."""
