@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ccl_plugins.protocols import (
     Sizes,
     SupportsAfterStep,
+    SupportsCompiles,
     SupportsKeepStatistics,
     SupportsProgress,
     SupportsReadConditions,
@@ -265,7 +266,7 @@ def _prepare(method: nn.Module, objective: Any, settings: FitSettings) -> Callab
     """Set the memory format of the method's weights and compile its networks.
 
     Returns:
-        ``objective.loss``, compiled if the settings say so.
+        ``objective.loss``, compiled if the settings say so and it can be.
 
     Raises:
         ValueError: For a backend that torch.compile does not have.
@@ -279,7 +280,10 @@ def _prepare(method: nn.Module, objective: Any, settings: FitSettings) -> Callab
     for network in _networks(method):
         # In place, so that names in the state dict stay as they are.
         network.compile(backend=backend)
-    return torch.compile(objective.loss, backend=backend)
+    loss: Callable[[Any], Tensor] = objective.loss
+    if isinstance(objective, SupportsCompiles) and not objective.compiles:
+        return loss
+    return torch.compile(loss, backend=backend)
 
 
 def _networks(method: nn.Module) -> Iterator[nn.Module]:
