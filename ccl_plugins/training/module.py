@@ -13,6 +13,7 @@ from ccl_plugins.objectives.scalars import count_epochs
 from ccl_plugins.protocols import (
     Sizes,
     SupportsAfterStep,
+    SupportsCompiles,
     SupportsKeepStatistics,
     SupportsProgress,
     SupportsReadConditions,
@@ -267,7 +268,7 @@ def _prepare(method: nn.Module, objective: Any, settings: FitSettings) -> Callab
     """Set the memory format of the method's weights and compile its networks.
 
     Returns:
-        ``objective.loss``, compiled if the settings say so.
+        ``objective.loss``, compiled if the settings say so and it can be.
 
     Raises:
         ValueError: For a backend that torch.compile does not have.
@@ -281,7 +282,10 @@ def _prepare(method: nn.Module, objective: Any, settings: FitSettings) -> Callab
     for network in _networks(method):
         # In place, so that names in the state dict stay as they are.
         network.compile(backend=backend)
-    return torch.compile(objective.loss, backend=backend)
+    loss: Callable[[Any], Tensor] = objective.loss
+    if isinstance(objective, SupportsCompiles) and not objective.compiles:
+        return loss
+    return torch.compile(loss, backend=backend)
 
 
 def _networks(method: nn.Module) -> Iterator[nn.Module]:
