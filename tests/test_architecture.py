@@ -52,6 +52,7 @@ BASES = {
     "ContrastiveObjective",
     "Exclude",
     "FeatureQueue",
+    "Guide",
     "InMemory",
     "LightlyViews",
     "MomentumEncoder",

@@ -12,6 +12,7 @@ from ccl_plugins.metadata.variables import source_of
 from ccl_plugins.protocols import (
     VALUE_TYPES,
     SupportsBatchCheck,
+    SupportsCheckRead,
     SupportsColumns,
     SupportsConditions,
     SupportsHierarchies,
@@ -65,6 +66,8 @@ def check_read(reader: Any, conditions: Mapping[str, Any]) -> set[str]:
         if wanted not in conditions:
             raise ValueError(_missing(reader, wanted, value_types, conditions))
         condition = conditions[wanted]
+        if isinstance(reader, SupportsCheckRead):
+            reader.check_read(wanted, condition)
         value_type, kind = condition.value_type, _kind(condition)
         if value_type not in value_types:
             raise ValueError(

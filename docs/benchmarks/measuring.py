@@ -17,6 +17,7 @@ import ccl_plugins as ccl
 from ccl_plugins.numerics.gram import gram_of
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Sizes, SupportsSetup, Table
+from ccl_plugins.testing.objective_batches import WIDTH
 
 DIM, TEMPERATURE = 128, 0.1
 Step = Callable[[], None]
@@ -71,9 +72,11 @@ def steps(cell: dict[str, Any]) -> dict[str, Step]:
     objective = objective.to(**options)
     if q is None:
         called = torch.compile(objective, fullgraph=True) if cell.get("compiled") else objective
-        condition = {"condition": z} if names else {}
+        given: dict[str, Any] = {"condition": z} if names else {}
+        if further := extras(objective, c, options):
+            given["extras"] = further
         return {
-            "objective": lambda: backward(lambda: called(*views, **condition), views),
+            "objective": lambda: backward(lambda: called(*views, **given), views),
             "reference": lambda: backward(lambda: reference(*views), views),
         }
     bank = normalize(torch.randn(q, DIM, **options), dim=-1)
@@ -120,6 +123,8 @@ def build(cell: dict[str, Any]) -> Any:
     target = entry.load()
     given = dict(getattr(target, "EXAMPLE", {}))
     sizes = {"dim": DIM, "classes": cell["c"]}
+    if hasattr(target, "EXAMPLE_EXTRAS"):
+        sizes["k"] = cell["c"]
     given |= {name: size for name, size in sizes.items() if name in given}
     if cell.get("landmarks"):
         given["landmarks"] = cell["landmarks"]
@@ -129,6 +134,19 @@ def build(cell: dict[str, Any]) -> Any:
             ccl.kernel("cosine") if cosine else ccl.kernel("rbf", scale=2.0 * cell["c"])
         )
     return ccl.create("objective", cell["objective"], **given)
+
+
+def extras(objective: Any, c: int, options: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """The example's extras, for c prototypes where the example has ``k``, and embeddings of this width."""
+    k, found = getattr(objective, "EXAMPLE", {}).get("k"), dict[str, torch.Tensor]()
+    for name, x in getattr(objective, "EXAMPLE_EXTRAS", {}).items():
+        if isinstance(x, torch.Tensor):
+            x = x.repeat(-(-c // k))[:c] if len(x) == k else x
+        else:
+            x = torch.randn([{k: c, WIDTH: DIM}.get(size, size) for size in x])
+        x = x.to(**options) if x.is_floating_point() else x.to(options["device"])
+        found[name if k is None else name.replace(f"_{k}", f"_{c}")] = x
+    return found
 
 
 def backward(loss: Callable[[], torch.Tensor], views: list[torch.Tensor]) -> None:
