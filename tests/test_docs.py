@@ -46,6 +46,7 @@ DATA = [
     "value type",
     "table",
     "refresh",
+    "guide",
 ]
 COMPOSED = [
     "kind",
