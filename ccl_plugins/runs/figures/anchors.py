@@ -171,7 +171,7 @@ def derivatives(objective: Any, pairs: Pairs, place: int) -> tuple[Tensor, Tenso
 
     first = pairs.anchors[:1].detach().double()
     keys = pairs.keys.detach().double().requires_grad_()
-    queue = None if pairs.queue is None else pairs.queue.detach().double().requires_grad_()
+    queue = None if pairs.queue is None else pairs.queue_of(0).detach().double().requires_grad_()
     features = None if pairs.features is None else pairs.features[:1]
     one_view = replace(
         pairs,
