@@ -45,7 +45,9 @@ DATA = [
     "condition",
     "value type",
     "table",
+    "prototype",
     "refresh",
+    "guide",
 ]
 COMPOSED = [
     "kind",

@@ -36,7 +36,7 @@ class Candidates:
     def distances(self) -> Tensor:
         """(n, v m + q) Euclidean distances."""
         keys = self.pairs.keys.flatten(0, 1)
-        keys = keys if self.pairs.queue is None else torch.cat([keys, self.pairs.queue])
+        keys = keys if self.pairs.queue is None else torch.cat([keys, self.pairs.queue_of(self.i)])
         exact = "donot_use_mm_for_euclid_dist"
         return torch.cdist(self.pairs.anchors[self.i], keys, compute_mode=exact)
 
