@@ -504,7 +504,7 @@ def describe(pairs: Pairs, raw: bool) -> dict[str, Tensor]:
     found["width"] = spread.new_tensor(float(rows.shape[1]))
     if pairs.queue is not None and pairs.queue_valid is not None:
         valid = pairs.queue_valid.float()
-        queued = (valid @ pairs.queue.float()) / valid.sum().clamp_min(1)
+        queued = (valid @ pairs.queue_of(0).float()) / valid.sum().clamp_min(1)
         now = pairs.keys[-1].float()
         around = (now - now.mean(0)).square().sum(1).mean().clamp_min(1e-30)
         apart = (now.mean(0) - queued).square().sum() / around
