@@ -133,6 +133,7 @@ class FARE(ContrastiveObjective):
     def attention(self, pairs: Pairs, i: int = 0) -> tuple[Tensor, Tensor]:
         """(n, m + q) log p by the condition in view ``i``, and (n,) True at anchors that attend."""
         z = as_vectors(pairs.everyone(self.on, i)).to(pairs.anchors)
+        self._require(z.shape[1])
         keep = pairs.counted(pairs.negative)
         if self.buckets is not None:
             hashes = z @ self.planes.to(z)
