@@ -207,7 +207,7 @@ class Objective(Protocol):
 
     It may also satisfy `SupportsSetup`, `SupportsProgress`, `SupportsAfterStep`, `SupportsScalars`,
     `SupportsStatistics`, `SupportsHierarchies`, `SupportsReadsQueue`,
-    `SupportsReadsFeatures` and `StopsGradient`.
+    `SupportsReadsFeatures`, `SupportsCheckRead`, `SupportsCompiles` and `StopsGradient`.
     """
 
     @property
@@ -522,6 +522,31 @@ class SupportsReadsFeatures(Protocol):
     @property
     def reads_features(self) -> bool:
         """Whether it does; a call on raw embeddings then needs ``features=``."""
+
+
+@runtime_checkable
+class SupportsCheckRead(Protocol):
+    """An objective that is particular about the conditions that it reads."""
+
+    def check_read(self, name: str, condition: Condition) -> None:
+        """Refuse a condition of a pipeline, before the general check; called when it is composed.
+
+        Args:
+            name: One of the objective's ``conditions``.
+            condition: The pipeline's condition of that name.
+
+        Raises:
+            ValueError: Saying which one would be right.
+        """
+
+
+@runtime_checkable
+class SupportsCompiles(Protocol):
+    """An objective that says whether its loss can be compiled."""
+
+    @property
+    def compiles(self) -> bool:
+        """Whether it can; a run with ``compile`` then compiles the networks alone."""
 
 
 @runtime_checkable

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ccl_plugins.pipeline.requirements import check_image_size
 from ccl_plugins.protocols import (
+    SupportsReadsTowers,
     SupportsSource,
     SupportsTexts,
     SupportsTokens,
     Views,
 )
-from ccl_plugins.views.modalities import IMAGE, by_modality
+from ccl_plugins.views.modalities import IMAGE, by_modality, texts_of
 
 
 def long_form(views: Any) -> Any:
@@ -53,6 +54,20 @@ def check_modalities(views: Views, method: Any, backbone: Any, dataset: Any) -> 
             check_image_size(tower, each)
             _check_tokens(tower, each)
         _check_source(name, each, dataset)
+
+
+def check_reads_texts(evaluators: Iterable[Any], views: Views) -> None:
+    """Check that built evaluators that compare images with texts get views of texts.
+
+    Raises:
+        ValueError: Naming the evaluator.
+    """
+    for each in evaluators:
+        if isinstance(each, SupportsReadsTowers) and each.reads_towers and texts_of(views) is None:
+            raise ValueError(
+                f"the evaluator {type(each).__name__} compares images with texts, and the views are of"
+                f' {", ".join(by_modality(views))}: give views = {{image = ..., text = "tokens"}}'
+            )
 
 
 def _check_towers(found: Mapping[str, Any], towers: Mapping[str, Any], method: str) -> None:

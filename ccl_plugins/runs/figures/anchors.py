@@ -111,6 +111,7 @@ def weights(run: Run, index: int | None = None) -> Weights:
     """
     import torch
 
+    from ccl_plugins.objectives.scalars import count_epochs
     from ccl_plugins.protocols import SupportsProgress
     from ccl_plugins.training.step import take_step
 
@@ -119,6 +120,7 @@ def weights(run: Run, index: int | None = None) -> Weights:
     objective = run.parts.objective.to("cpu")
     if isinstance(objective, SupportsProgress):
         step, total = run.progress
+        count_epochs(run.parts.objective, total / run.pipeline.settings.epochs)
         objective.progress(max(step - 1, 0), total)
     with torch.no_grad():
         _, pairs = take_step(run.parts, tables, batch)
@@ -169,7 +171,7 @@ def derivatives(objective: Any, pairs: Pairs, place: int) -> tuple[Tensor, Tenso
 
     first = pairs.anchors[:1].detach().double()
     keys = pairs.keys.detach().double().requires_grad_()
-    queue = None if pairs.queue is None else pairs.queue.detach().double().requires_grad_()
+    queue = None if pairs.queue is None else pairs.queue_of(0).detach().double().requires_grad_()
     features = None if pairs.features is None else pairs.features[:1]
     one_view = replace(
         pairs,

@@ -9,6 +9,7 @@ import pytest
 from support.captions import TEXT, VIEWS, Captioned, Plain, pipeline
 
 import ccl_plugins as ccl
+from ccl_plugins.objectives import InfoNCE
 from ccl_plugins.pipeline.as_toml import as_toml
 
 TOML = """
@@ -145,6 +146,14 @@ def test_views_of_images_alone_may_be_written_as_a_modality():
             "TokenViews read the column 'caption' and not the image: give views =",
         ),
         ({"views": {"text": "tokens"}}, "need those of the image"),
+        (
+            {
+                "views": {"image": Plain(), "text": {"use": "column", "name": "attributes"}},
+                "method": {"use": "dual", "towers": {"text": {"use": "mlp", "in_features": 3}}},
+                "evaluate": ["cross_retrieval"],
+            },
+            "compares images with texts, and the views are of image, text: give views =",
+        ),
     ],
 )
 def test_parts_that_do_not_go_together_are_refused_when_composed(changes, message):
@@ -188,3 +197,22 @@ def test_a_tower_that_cannot_take_its_views_is_named_before_training(tmp_path):
             out=tmp_path / "run", progress=False
         )
     assert not (tmp_path / "run").exists()
+
+
+class Alone(InfoNCE):
+    """Compares the samples of a batch alone."""
+
+    reads_queue = False
+
+
+def test_a_queue_that_nothing_reads_is_a_warning_and_none_is_not():
+    dual = {"use": "dual", "towers": {"text": TEXT}}
+    with pytest.warns(UserWarning, match="compares with no queue, so dual's has no effect"):
+        pipeline(method={**dual, "queue_size": 32}, objective=Alone())
+    pipeline(method=dual, objective=Alone())
+
+
+def test_keys_need_momentum_towers():
+    clusters = {"use": "clusters", "of": "key", "k": 2}
+    with pytest.raises(ValueError, match="reads keys of a momentum encoder, and dual has none"):
+        pipeline(condition=clusters, objective="cl_infonce")
