@@ -20,11 +20,6 @@ class MulSupCon(Supervised):
     samples with label c.  The denominator has all views of all samples except the anchor.  The weight
     of an anchor is the number of its labels that have positives.
 
-    Args:
-        temperature: τ, above 0.
-        on: The name of the condition, 0/1 columns.
-        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
-
     Source:
         Zhang and Wu, Multi-Label Supervised Contrastive Learning (2024), MulSupCon.
     """
