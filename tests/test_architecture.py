@@ -59,6 +59,7 @@ BASES = {
     "QueuedLoss",
     "Scalar",
     "ScalarAttribute",
+    "count_epochs",
     "estimate",
     "mean",
     "mlp_head",

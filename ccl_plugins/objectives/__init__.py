@@ -25,6 +25,7 @@ from ccl_plugins.objectives.mixture import Mixture as Mixture
 from ccl_plugins.objectives.nt_xent import NTXent as NTXent
 from ccl_plugins.objectives.scalars import Scalar as Scalar
 from ccl_plugins.objectives.scalars import ScalarAttribute as ScalarAttribute
+from ccl_plugins.objectives.scalars import count_epochs as count_epochs
 from ccl_plugins.objectives.scl import SCL as SCL
 from ccl_plugins.objectives.soft_infonce import SoftInfoNCE as SoftInfoNCE
 from ccl_plugins.objectives.supcon import SupCon as SupCon

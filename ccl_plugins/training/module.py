@@ -9,6 +9,7 @@ import torch
 from pytorch_lightning import LightningModule
 from torch import Tensor, nn
 
+from ccl_plugins.objectives.scalars import count_epochs
 from ccl_plugins.protocols import (
     Sizes,
     SupportsAfterStep,
@@ -108,6 +109,7 @@ class TrainingModule(LightningModule):
             features, embedding = widths(self.parts, self.split, self.settings)
             sizes = Sizes(len(self.split), embedding, features, self.total_steps)
             self.objective.setup(tables, sizes)
+        count_epochs(self.objective, self._steps_per_epoch)
         if isinstance(self.objective, SupportsStatistics) and isinstance(
             self.method, SupportsKeepStatistics
         ):

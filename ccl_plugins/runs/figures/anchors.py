@@ -114,6 +114,7 @@ def weights(run: Run, index: int | None = None) -> Weights:
     """
     import torch
 
+    from ccl_plugins.objectives.scalars import count_epochs
     from ccl_plugins.protocols import SupportsProgress
     from ccl_plugins.training.step import take_step
     from ccl_plugins.views.modalities import IMAGE, modality_of_each
@@ -123,6 +124,7 @@ def weights(run: Run, index: int | None = None) -> Weights:
     objective = run.parts.objective.to("cpu")
     if isinstance(objective, SupportsProgress):
         step, total = run.progress
+        count_epochs(run.parts.objective, total / run.pipeline.settings.epochs)
         objective.progress(max(step - 1, 0), total)
     with torch.no_grad():
         _, pairs = take_step(run.parts, tables, batch)
