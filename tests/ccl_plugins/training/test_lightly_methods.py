@@ -6,10 +6,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 from support.small_pipeline import TOML
 from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_data
 
 import ccl_plugins as ccl
+from ccl_plugins.objectives import Mixture
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 SIZES = {"hidden": 8, "dim": 4}
@@ -43,6 +45,25 @@ def test_a_run_of_it_with_a_conditional_term_trains_and_is_rebuilt(name):
     run = ccl.Pipeline.from_dict(table).fit(out="run", progress=False)
     assert run.progress == (2, 2)
     assert run.parts.method.state_dict().keys() == ccl.load("run").parts.method.state_dict().keys()
+
+
+@pytest.mark.usefixtures("in_a_folder_with_data")
+def test_a_condition_of_the_embedding_is_on_the_sphere_beside_raw_embeddings(monkeypatch):
+    seen, loss = [], Mixture.loss
+    monkeypatch.setattr(
+        Mixture, "loss", lambda self, pairs: seen.append(pairs) or loss(self, pairs)
+    )
+    hard = {"use": "hardneg_cclk", "kernel": "rbf"}
+    own = {"use": "lightly", "loss": "VICRegLoss"}
+    table = tomllib.loads(TOML) | {
+        "objective": {"use": "mixture", "objectives": [own, hard]},
+        "condition": "embedding",
+        "monitor": "off",
+    }
+    ccl.Pipeline.from_dict(table).fit(out="run", progress=False)
+    raw, condition = seen[-1].anchors.detach(), seen[-1].condition["condition"]
+    assert not torch.allclose(raw.norm(dim=-1), torch.ones(()))
+    torch.testing.assert_close(condition, torch.nn.functional.normalize(raw, dim=-1))
 
 
 def test_a_queue_beside_it_is_a_warning():

@@ -13,6 +13,8 @@ from ccl_more import EpsSupInfoNCE, FairKL
 LABEL = torch.tensor([0, 1, 0, 0, 1, 0, 0])
 GROUP = torch.tensor([0, 0, 1, 1, 0, 0, 1])
 CONDITION = {"label": LABEL, "sensitive": GROUP}
+EVERY = {"label": torch.tensor([*LABEL, 0, 1, 9]), "sensitive": torch.tensor([*GROUP, 1, 0, 9])}
+"""The classes and groups of the batch and of a queue, whose last place is empty."""
 
 
 def normal(values):
@@ -33,14 +35,14 @@ DIVERGENCES = {
 }
 
 
-def sets(rows, anchors):
+def sets(rows, anchors, queue):
     """Similarities of the four sets of pairs of some anchors."""
+    label, group = EVERY.values()
     found = {(alike, same): [] for alike in (True, False) for same in (True, False)}
     for a, i, v in anchors:
-        for x, j, w in rows:
-            if (j, w) != (i, v):
-                key = bool(LABEL[i] == LABEL[j]), bool(GROUP[i] == GROUP[j])
-                found[key].append(a @ x)
+        for x, j in [(x, j) for x, j, w in rows if (j, w) != (i, v)] + queue:
+            key = bool(LABEL[i] == label[j]), bool(GROUP[i] == group[j])
+            found[key].append(a @ x)
     return found
 
 
@@ -56,20 +58,22 @@ def value(found, divergence):
 
 @pytest.mark.parametrize("divergence", DIVERGENCES)
 @pytest.mark.parametrize("over", ["anchor", "batch"])
-def test_it_is_its_loop(views, units, agree, divergence, over):
+def test_it_is_its_loop(views, units, agree, place, divergence, over):
+    call, queue = place
+
     def loop(*views):
         rows = units(views)
         if over == "anchor":
-            values = [value(sets(rows, [row]), divergence) for row in rows]
+            values = [value(sets(rows, [row], queue), divergence) for row in rows]
         else:
             values = [
-                value(sets(rows, [row for row in rows if row[2] == v]), divergence)
+                value(sets(rows, [row for row in rows if row[2] == v], queue), divergence)
                 for v in range(len(views))
             ]
         counted = [each for each in values if each is not None]
         return sum(counted) / len(counted)
 
-    agree(FairKL(divergence, over), loop, views, condition=CONDITION)
+    agree(FairKL(divergence, over), loop, views, lambda *given: call(*given, **EVERY))
 
 
 @pytest.mark.parametrize("over", ["anchor", "batch"])

@@ -15,6 +15,9 @@ from ccl_more.kcl import next_in_shuffle
 from ccl_more.tsc import match, uniform_targets
 
 LABEL = torch.tensor([0, 1, 0, 0, 1, 0, 0])
+EVERY = torch.tensor([*LABEL, 0, 1, 9])
+"""The classes of the batch and of a queue, whose last place is empty."""
+
 TAU, WIDTH = 0.3, 5
 
 
@@ -27,9 +30,9 @@ def ready(objective, label=LABEL):
     return objective.double()
 
 
-def drawn(k, step=0):
-    """Which samples each sample draws."""
-    alike = (LABEL[:, None] == LABEL) & ~torch.eye(7).bool()
+def drawn(k, step=0, label=LABEL):
+    """Which samples of batch and queue each sample draws."""
+    alike = (LABEL[:, None] == label) & ~torch.eye(7, len(label)).bool()
     return next_in_shuffle(alike, slice(0, 7), k, torch.tensor(step))
 
 
@@ -53,19 +56,20 @@ def test_the_anchors_of_a_process_draw_as_in_the_whole_batch():
     assert torch.equal(part, drawn(2, 5)[3:6])
 
 
-def test_kcl(views, units, agree):
-    chosen = drawn(2)
+def test_kcl(views, units, agree, place):
+    call, queue = place
+    chosen = drawn(2, label=EVERY if queue else LABEL)
 
     def loop(*views):
         rows, losses = units(views), []
         for a, i, v in rows:
-            others = [(x, j) for x, j, w in rows if (j, w) != (i, v)]
+            others = [(x, j) for x, j, w in rows if (j, w) != (i, v)] + queue
             total = sum(exp(a, x) for x, _ in others)
             positives = [exp(a, x) for x, j in others if j == i or chosen[i, j]]
             losses.append(sum(-(p / total).log() for p in positives) / len(positives))
         return sum(losses) / len(losses)
 
-    agree(KCL(TAU, k=2), loop, views, condition=LABEL)
+    agree(KCL(TAU, k=2), loop, views, lambda *given: call(*given, condition=EVERY))
 
 
 def test_with_as_many_positives_as_the_largest_class_kcl_is_supcon(views):
@@ -93,15 +97,16 @@ def test_samples_without_a_class_are_not_drawn(views):
 
 
 @pytest.mark.parametrize("weight", [1.0, 0.4])
-def test_tsc(views, units, agree, weight):
+def test_tsc(views, units, agree, place, weight):
+    call, queue = place
     objective = ready(TSC(TAU, k=2, target_weight=weight))
     objective.target_of.copy_(torch.tensor([1, 0]))
-    chosen, targets = drawn(2), objective.targets
+    chosen, targets = drawn(2, label=EVERY if queue else LABEL), objective.targets
 
     def loop(*views):
         rows, losses = units(views), []
         for a, i, v in rows:
-            others = [(x, j) for x, j, w in rows if (j, w) != (i, v)]
+            others = [(x, j) for x, j, w in rows if (j, w) != (i, v)] + queue
             total = sum(exp(a, x) for x, _ in others) + sum(exp(a, t) for t in targets)
             positives = [exp(a, x) for x, j in others if j == i or chosen[i, j]]
             value = sum(-(p / total).log() for p in positives) / len(positives)
@@ -109,7 +114,7 @@ def test_tsc(views, units, agree, weight):
             losses.append(value - weight * (exp(a, target) / total).log())
         return sum(losses) / len(losses)
 
-    agree(objective, loop, views, condition=LABEL)
+    agree(objective, loop, views, lambda *given: call(*given, condition=EVERY))
 
 
 @pytest.mark.parametrize(("classes", "width"), [(2, 5), (3, 5), (6, 5), (10, 64)])
@@ -170,7 +175,10 @@ def test_a_class_that_is_not_in_the_batch_keeps_its_average(views):
 
 @pytest.mark.parametrize("rebalance", [True, False])
 @pytest.mark.parametrize("of", ["backbone", "projection"])
-def test_paco(views, units, agree, of, rebalance):
+def test_paco(views, units, agree, place, of, rebalance):
+    call, queue = place
+    if of == "backbone":
+        queue = []
     torch.manual_seed(0)
     objective = ready(PaCo(TAU, alpha=0.2, rebalance=rebalance, of=of))
     centers = objective.centers.detach()
@@ -180,20 +188,22 @@ def test_paco(views, units, agree, of, rebalance):
     def loop(*views):
         rows, losses = units(views), []
         for a, i, v in rows:
-            others = [(x, j) for x, j, w in rows if (j, w) != (i, v)]
+            others = [(x, j) for x, j, w in rows if (j, w) != (i, v)] + queue
             if of == "backbone":
                 of_center = [q * (c @ features[v][i]).exp() for q, c in zip(share, centers)]
             else:
                 of_center = [q * exp(a, normalize(c, dim=0)) for q, c in zip(share, centers)]
             total = sum(exp(a, x) for x, _ in others) + sum(of_center)
-            positives = [exp(a, x) for x, j in others if LABEL[j] == LABEL[i]]
+            positives = [exp(a, x) for x, j in others if EVERY[j] == LABEL[i]]
             value = sum(-0.2 * (p / total).log() for p in positives)
             value = value - (of_center[int(LABEL[i])] / total).log()
             losses.append(value / (0.2 * len(positives) + 1))
         return sum(losses) / len(losses)
 
-    given = {"features": tuple(features)} if of == "backbone" else {}
-    agree(objective, loop, views, condition=LABEL, **given)
+    if of == "backbone":
+        agree(objective, loop, views, condition=LABEL, features=tuple(features))
+    else:
+        agree(objective, loop, views, lambda *given: call(*given, condition=EVERY))
 
 
 def test_paco_names_the_features_that_pairs_lack(views):

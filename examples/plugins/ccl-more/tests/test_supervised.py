@@ -12,6 +12,9 @@ from ccl_more import FSCL, BalancedContrastive, EpsSupInfoNCE, MulSupCon, RankNC
 
 LABEL = torch.tensor([0, 1, 2, 0, 1, 0, 0])
 GROUP = torch.tensor([0, 0, 1, 1, 0, 0, 1])
+EVERY = {"label": torch.tensor([*LABEL, 0, 1, 9]), "sensitive": torch.tensor([*GROUP, 1, 0, 9])}
+"""The classes and groups of the batch and of a queue, whose last place is empty."""
+
 TAGS = torch.tensor([[1, 0, 1], [0, 1, 1], [0, 0, 0], [1, 1, 0], [0, 0, 1], [1, 1, 1], [0, 1, 0]])
 HEIGHT = torch.tensor([0.3, 1.0, 0.5, 0.3, -2.0, 4.0, 0.7], dtype=torch.float64)
 TAU = 0.3
@@ -44,28 +47,27 @@ def test_without_a_margin_eps_sup_infonce_is_sincere(views):
 
 
 @pytest.mark.parametrize("plus", [False, True], ids=["fscl", "fscl+"])
-def test_fscl(views, units, agree, plus):
+def test_fscl(views, units, agree, place, plus):
+    call, queue = place
+    label, group = EVERY.values()
+
     def loop(*views):
         rows, losses, weights = units(views), [], []
         for a, i, v in rows:
-            others = [(x, j) for x, j, w in rows if (j, w) != (i, v)]
-            positives = [exp(a, x) for x, j in others if LABEL[j] == LABEL[i]]
+            others = [(x, j) for x, j, w in rows if (j, w) != (i, v)] + queue
+            positives = [exp(a, x) for x, j in others if label[j] == LABEL[i]]
             negatives = [
-                exp(a, x) for x, j in others if LABEL[j] != LABEL[i] and GROUP[j] == GROUP[i]
+                exp(a, x) for x, j in others if label[j] != LABEL[i] and group[j] == GROUP[i]
             ]
             if negatives:
-                mine = sum(LABEL[j] == LABEL[i] and GROUP[j] == GROUP[i] for _, j in others)
+                mine = sum(label[j] == LABEL[i] and group[j] == GROUP[i] for _, j in others)
                 total = sum(-(p / sum(negatives)).log() for p in positives)
                 weights.append(1 / (mine.double() + 1) if plus else 1)
                 losses.append(weights[-1] * total / (mine if plus else len(positives)))
         return sum(losses) / sum(weights)
 
-    agree(
-        FSCL(TAU, group_normalization=plus),
-        loop,
-        views,
-        condition={"label": LABEL, "sensitive": GROUP},
-    )
+    objective = FSCL(TAU, group_normalization=plus)
+    agree(objective, loop, views, lambda *given: call(*given, **EVERY))
 
 
 def test_mul_sup_con(views, units, agree):

@@ -18,7 +18,8 @@ class MulSupCon(Supervised):
     ``-(1 / |P_c|) Σ_{p in P_c} log( e_p / Σ_a e_a )`` for each label c of the anchor, averaged over
     all labels of all anchors.  Positives P_c: the anchor's other views, and all views of the other
     samples with label c.  The denominator has all views of all samples except the anchor.  The weight
-    of an anchor is the number of its labels that have positives.
+    of an anchor is the number of its labels that have positives: each label of each anchor counts alike,
+    as in the authors' code by default, which can also divide by the number of labels of the anchor.
 
     Source:
         Zhang and Wu, Multi-Label Supervised Contrastive Learning (2024), MulSupCon.
