@@ -45,6 +45,7 @@ DATA = [
     "condition",
     "value type",
     "table",
+    "prototype",
     "refresh",
     "guide",
 ]
