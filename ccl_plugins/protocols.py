@@ -31,7 +31,7 @@ class Embedded:
     """A batch as a method sees it.
 
     Args:
-        features: (u, n, f) backbone features of u views.
+        features: (u, n, f) backbone features of u views; of several modalities those of the image views.
         projections: (u, n, d) the embeddings that become the objective's anchors.
         keys: (v, n, d) momentum keys, or None where the projections are the keys.
     """
@@ -368,7 +368,10 @@ class Method(Protocol):
         """Projections (n, d) of images, as ``embed()`` of a condition needs them."""
 
     def embed(self, views: Sequence[Tensor]) -> Embedded:
-        """Features, projections and keys of a batch of views, each (n, channels, height, width)."""
+        """Features, projections and keys of a batch of views, each (n, channels, height, width).
+
+        Views of other modalities are as their networks take them.
+        """
 
     def pairs(
         self, embedded: Embedded, condition: Mapping[str, Tensor], index: Tensor | None

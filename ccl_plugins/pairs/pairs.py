@@ -37,7 +37,8 @@ class Pairs:
         anchor_views: The number of each anchor view.
         key_views: The number of each key view; two entries of equal number are the same image.
         queue: (q, d) earlier keys, without gradient; (u, q, d) where they differ by anchor view.
-        features: (u, n, f) backbone features, for objectives that read them.
+        features: (u, n, f) backbone features, for objectives that read them; of several modalities those
+            of the image views alone.
         shared: Whether the keys are the anchors of all processes, with gradient.
         extras: Further tensors by name (the centroids of clusters, say).
         offset: The position of the first anchor among the keys.
@@ -168,7 +169,7 @@ class Pairs:
             raise ValueError("these pairs have no queue")
         if self.queue.ndim == 2 or views == list(range(len(self.queue))):
             return self.queue
-        return self.queue[views]
+        return torch.stack([self.queue[i] for i in views])
 
     def own(self) -> Tensor:
         """(n, m) True at each anchor sample's own position."""

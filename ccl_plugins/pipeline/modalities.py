@@ -11,6 +11,7 @@ from ccl_plugins.protocols import (
     SupportsSource,
     SupportsTexts,
     SupportsTokens,
+    SupportsTowers,
     Views,
 )
 from ccl_plugins.views.modalities import IMAGE, by_modality, texts_of
@@ -43,7 +44,7 @@ def check_modalities(views: Views, method: Any, backbone: Any, dataset: Any) -> 
     towers = method.params.get("towers") if "modalities" in method.supplied else None
     if towers is not None:
         _check_towers(found, towers, method.spec.name)
-    elif len(found) > 1:
+    elif len(found) > 1 and not _has_towers(method):
         raise ValueError(
             f"the views are of several modalities ({', '.join(found)}), and the method {method.spec.name}"
             f' has one network: give method = {{use = "dual", towers = {{{[*found][1]} = ...}}}}'
@@ -68,6 +69,11 @@ def check_reads_texts(evaluators: Iterable[Any], views: Views) -> None:
                 f"the evaluator {type(each).__name__} compares images with texts, and the views are of"
                 f' {", ".join(by_modality(views))}: give views = {{image = ..., text = "tokens"}}'
             )
+
+
+def _has_towers(method: Any) -> bool:
+    """Whether a choice without a parameter ``towers`` takes several modalities all the same."""
+    return "modalities" in method.supplied or isinstance(method.spec.load(), SupportsTowers)
 
 
 def _check_towers(found: Mapping[str, Any], towers: Mapping[str, Any], method: str) -> None:

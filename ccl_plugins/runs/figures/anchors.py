@@ -37,12 +37,14 @@ class Weights:
 
     Args:
         index: The anchor's index in the training split.
-        views: The views of the anchor's sample, the anchor's first.
+        views: The views of the anchor's sample, the anchor's first; of other modalities than the image the
+            anchor's view.
         own: The share of the pull of each own key, by its view.
         positives: The other samples that the anchor is pulled to, ``[(share of the pull, index)]``, those
             that weigh most first.
         negatives: Those that it is pushed from, ``[(share of the push, index)]``, likewise; samples that
             the loss leaves out have a share of 0.
+        modalities: The modality of each view.
     """
 
     index: int
@@ -50,6 +52,7 @@ class Weights:
     own: dict[int, float]
     positives: list[tuple[float, int]]
     negatives: list[tuple[float, int]]
+    modalities: tuple[str, ...]
 
 
 @styled
@@ -114,6 +117,7 @@ def weights(run: Run, index: int | None = None) -> Weights:
     from ccl_plugins.objectives.scalars import count_epochs
     from ccl_plugins.protocols import SupportsProgress
     from ccl_plugins.training.step import take_step
+    from ccl_plugins.views.modalities import IMAGE, modality_of_each
 
     tables, batch, place = _batch(run, index)
     run.parts.method.to("cpu")
@@ -142,12 +146,18 @@ def weights(run: Run, index: int | None = None) -> Weights:
     if not pull and not push:
         raise DoesNotApply(f"{type(objective).__name__} does not compare anchors with keys")
     first = batch.index.flatten()[place * batch.index[0].numel()]
+    modalities = modality_of_each(run.parts.views)
+    pictures = [each == IMAGE for each in modalities]
     return Weights(
         index=int(first),
-        views=[view[place] for view in batch.views],
+        views=[
+            (view if seen else batch.views[0])[place]
+            for view, seen in zip(batch.views, pictures, strict=True)
+        ],
         own={view: w / pull for view, w in own.items()},
         positives=[(-w / pull, i) for w, i in reversed(listed) if w < 0],
         negatives=[(w / push, i) for w, i in listed if w >= 0] if push else [],
+        modalities=modalities,
     )
 
 
@@ -314,7 +324,8 @@ def _draw_column(
         for spine in panel.spines.values():
             spine.set_visible(False)
     shown = [("anchor", found.views[0])]
-    shown += [(_percent(share), found.views[v]) for v, share in found.own.items()]
+    of = ["" if each == found.modalities[0] else f"{each} " for each in found.modalities]
+    shown += [(of[v] + _percent(share), found.views[v]) for v, share in found.own.items()]
     for panel, (text, view) in zip(panels[0], shown[:SHOWN], strict=False):
         panel.imshow(as_picture(view))
         panel.set_xlabel(text, fontsize=8)

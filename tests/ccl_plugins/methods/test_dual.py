@@ -13,8 +13,9 @@ from torch import nn
 import ccl_plugins as ccl
 from ccl_plugins.backbones import MLP, LeNet5, TextTransformer
 from ccl_plugins.conditions import Embedding
+from ccl_plugins.kernels import RBF
 from ccl_plugins.methods import Dual
-from ccl_plugins.objectives import CMC, InfoNCE, SupCon
+from ccl_plugins.objectives import CMC, FairCCLK, InfoNCE, SupCon
 from ccl_plugins.testing import check
 
 
@@ -332,3 +333,23 @@ def test_settings_of_the_queue_out_of_range_are_named(given, message):
 
 def test_the_method_with_a_queue_passes_the_laws_of_methods():
     check(ccl.method("dual", **{**Dual.EXAMPLE, "queue_size": 32}))
+
+
+@pytest.mark.parametrize(
+    "objective", [InfoNCE(), SupCon(on="condition"), FairCCLK(RBF())], ids=repr
+)
+def test_losses_over_a_queue_of_each_modality_compile_without_graph_breaks(objective):
+    method, views = queued(4, 4, ("image", "image", "text"))
+    ids = isinstance(objective, SupCon)
+    condition = {"condition": torch.arange(4) % 2 if ids else torch.rand(4, 3).double()}
+    with torch.no_grad():
+        pairs = method.pairs(method.embed(views).normalized(), condition, torch.arange(4))
+    compiled = torch.compile(objective.loss, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(pairs), objective.loss(pairs))
+
+
+@pytest.mark.parametrize(("own", "counted"), [("ignore", False), ("negative", True)])
+def test_the_keys_of_an_anchors_own_sample_are_left_out_of_the_queue_or_not(own, counted):
+    method, views = queued(4, 4, own_in_queue=own)
+    pairs = method.pairs(method.embed(views).normalized(), {}, torch.arange(101, 105))
+    assert pairs.in_queue().expand(4, -1)[0, 1].item() is counted

@@ -9,8 +9,11 @@ import pytest
 from support.captions import TEXT, VIEWS, Captioned, Plain, pipeline
 
 import ccl_plugins as ccl
+from ccl_plugins.backbones import TextTransformer
+from ccl_plugins.methods import Dual
 from ccl_plugins.objectives import InfoNCE
 from ccl_plugins.pipeline.as_toml import as_toml
+from ccl_plugins.runs.export import _images
 
 TOML = """
 dataset = {use = "features", train = "train.safetensors", test = "test.safetensors"}
@@ -216,3 +219,33 @@ def test_keys_need_momentum_towers():
     clusters = {"use": "clusters", "of": "key", "k": 2}
     with pytest.raises(ValueError, match="reads keys of a momentum encoder, and dual has none"):
         pipeline(condition=clusters, objective="cl_infonce")
+
+
+def test_a_method_with_towers_of_its_own_takes_several_modalities():
+    class Mine(Dual):
+        """Dual with a tower that it makes itself."""
+
+        def __init__(self, dim: int = 8, *, backbone, modalities=None) -> None:
+            tower = TextTransformer(257, 16, 16, 1, 2)
+            super().__init__({"text": tower}, dim=dim, backbone=backbone, modalities=modalities)
+
+    found = pipeline(method=ccl.local("method", Mine))
+    assert found.build().method.modalities == ("image", "text")
+
+
+def test_partners_and_conditions_go_with_two_towers(tmp_path):
+    run = pipeline(
+        condition={"use": "column", "name": "weight"},
+        sampler={"use": "conditional_pair", "nearest": 3},
+        objective={"use": "fair_cclk", "kernel": "rbf"},
+        evaluate=[],
+        fit={"epochs": 1, "batch_size": 8, "workers": 0},
+    ).fit(out=tmp_path / "run", progress=False)
+    assert all(weight.isfinite().all() for weight in run.parts.method.parameters())
+
+
+def test_the_size_of_the_image_views_reaches_an_export():
+    views = ccl.create(
+        "views", "modalities", of={"image": {"use": "simclr", "size": 24}, "text": "tokens"}
+    )
+    assert _images(views)["input_size"] == [3, 24, 24]

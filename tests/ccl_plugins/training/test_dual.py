@@ -31,7 +31,7 @@ class StopAfter(Callback):
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def weights(run: Any) -> Any:
+def state(run: Any) -> Any:
     return run.parts.networks["method"].state_dict()
 
 
@@ -95,7 +95,7 @@ def test_a_resumed_run_equals_an_unbroken_one(tmp_path: Path, method: Any) -> No
     with pytest.raises(RunInterrupted):
         fit("broken", epochs=3, callbacks=[StopAfter(4)])
     late = fit("broken", epochs=3, resume=True)
-    torch.testing.assert_close(weights(late), weights(whole), rtol=0, atol=0)
+    torch.testing.assert_close(state(late), state(whole), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("method", [{**QUEUE, "queue_size": 0}, QUEUE], ids=["plain", "queue"])
@@ -114,7 +114,7 @@ def test_settings_of_training_apply_to_both_towers(
     run = pipeline(method=method, evaluate=[], monitor="off").fit(
         out=tmp_path / "run", progress=False, **settings
     )
-    assert all(weight.isfinite().all() for weight in weights(run).values())
+    assert all(weight.isfinite().all() for weight in state(run).values())
 
 
 def test_compiled_towers_train_to_the_same_weights(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_compiled_towers_train_to_the_same_weights(tmp_path: Path) -> None:
         )
         for i, backend in enumerate((False, "eager"))
     ]
-    torch.testing.assert_close(*(weights(run) for run in runs), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(*(state(run) for run in runs), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("queue_size", [0, 32])
@@ -157,3 +157,14 @@ def test_the_image_tower_is_exported_alone(trained: Any, tmp_path: Path) -> None
     model = torch.export.load(folder / "backbone.pt2").module()
     images = trained.splits[1].images
     torch.testing.assert_close(model(images / 255), trained.encode(images), rtol=1e-4, atol=1e-5)
+
+
+def test_an_anchor_is_drawn_with_the_share_of_its_text(trained: Any) -> None:
+    from ccl_plugins.runs.figures.anchors import anchor, weights
+
+    found = weights(trained, 3)
+    assert found.modalities == ("image", "text")
+    assert [*found.own] == [1]
+    torch.testing.assert_close(found.views[1], found.views[0])
+    labels = [text for axes in anchor({"dual": trained}, 3).axes for text in [axes.get_xlabel()]]
+    assert any(label.startswith("text ") for label in labels)

@@ -22,12 +22,12 @@ class GCA(ContrastiveObjective):
     ``-Σ_j t_ij log( P_ij / Σ_k P_ik )``, where P is the plan of entropic unbalanced optimal transport
     with the cost ``1 - s_ij``: of all anchors of all views to all keys, except each embedding to
     itself.  P is found by a fixed number of Sinkhorn iterations, in the log domain and with gradient:
-    ``u ← (a / K v)^f``, ``v ← (b / Kᵀ u)^f'`` with ``K = e_ij``, equal masses a and b, and
-    ``f = ρ / (ρ + τ)``.  Since rows are normalized, the loss is NT-Xent with a learned offset log v_j of
-    each key; without iterations it is NT-Xent.
+    ``u ← (a / K v)^f``, ``v ← (b / Kᵀ u)^f'`` with ``K = e_ij`` (a factor of K cancels), equal masses a
+    and b, and ``f = ρ / (ρ + τ)``, f' likewise.  Since rows are normalized, the loss is NT-Xent with an
+    offset log v_j of each key's score; without iterations it is NT-Xent.
 
-    Target: the own keys, equally; or with a kernel, which is the paper's target plan from a condition,
-    ``t_ij ∝ k(z_i, z_j)``.  Anchors without a target get weight 0.
+    Target t: the own keys, equally; or with a kernel, which is our plan for a condition,
+    ``t_ij ∝ k(z_i, z_j)`` over all keys, without gradient.  Anchors without a target get weight 0.
 
     As in the authors' code, rows of P are normalized before the comparison.  Not taken over: the term of
     RINCE that their GCA-UOT adds with weight 0.2, the lower bound 0 of similarities, and the cost of an
