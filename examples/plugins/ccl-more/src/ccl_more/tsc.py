@@ -31,8 +31,8 @@ class TSC(WithClasses):
     matched after the first step and after every ``every`` steps, when the host reads the averages from
     the device; other steps do not wait.
 
-    The paper matches in every step, by the mean of anchors.  In the authors' code, whose average of anchors
-    this is, the target's term is divided by the number of positives too; here it is not, as in the paper.
+    The authors' code matches in every step, averages anchors instead of keys, and divides the target's
+    term by the number of positives, too; here λ is its whole weight.
 
     Args:
         k: The number of samples that are drawn for each anchor, 1 or more.
@@ -84,7 +84,8 @@ class TSC(WithClasses):
 
     def create(self, counts: Tensor, sizes: Sizes) -> None:
         """Create targets and averages."""
-        self.targets = uniform_targets(len(counts), sizes.embedding, float(self.temperature))
+        temperature = float(torch.as_tensor(self.temperature).detach())
+        self.targets = uniform_targets(len(counts), sizes.embedding, temperature)
         self.means = torch.zeros_like(self.targets)
         self.target_of = torch.arange(len(counts))
 
