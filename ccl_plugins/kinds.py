@@ -18,7 +18,10 @@ KINDS = (
     engine.Kind("sampler", "The order of samples.", f"{_P}Sampler", _BATCHES),
     engine.Kind("views", "The augmentations.", f"{_P}Views"),
     engine.Kind(
-        "method", "A backbone, its heads and how they make pairs.", f"{_P}Method", ("backbone",)
+        "method",
+        "A backbone, its heads and how they make pairs.",
+        f"{_P}Method",
+        ("backbone", "modalities"),
     ),
     engine.Kind("backbone", "A network from images to features.", f"{_P}Backbone"),
     engine.Kind("dataset", "A data set with its columns.", f"{_P}Dataset"),

@@ -241,7 +241,8 @@ class Kernel(Protocol):
     """A similarity on the conditioning variable.
 
     It may also satisfy `SupportsFeatures`, `SupportsRank`, `SupportsRadial` and `SupportsOneHot`, which
-    make CCL-K's operator cheaper and change no value.
+    make CCL-K's operator cheaper and change no value.  With `SupportsConditions` it reads several
+    conditions: it takes mappings of their names to values in place of values.
     """
 
     @property
@@ -331,7 +332,11 @@ class Sampler(Protocol):
 
 
 class Views(Protocol):
-    """The augmentations.  They may also satisfy `SupportsTransforms`."""
+    """The augmentations.
+
+    They may also satisfy `SupportsTransforms`, `SupportsSource`, `SupportsCheckValues` and
+    `SupportsModalities`.
+    """
 
     @property
     def count(self) -> int:
@@ -347,8 +352,9 @@ class Views(Protocol):
 class Method(Protocol):
     """A lightly-style model: a backbone, its heads, and how their outputs become pairs.
 
-    It may also satisfy `SupportsConditions`, `SupportsBatchCheck` and `SupportsKeys`, and, as a method with
-    a queue does, `SupportsReadConditions` and `SupportsKeepStatistics`.
+    It may also satisfy `SupportsConditions`, `SupportsBatchCheck`, `SupportsKeys` and, with a network for
+    each modality, `SupportsTowers`; and, as a method with a queue does, `SupportsReadConditions` and
+    `SupportsKeepStatistics`.
     """
 
     @property
@@ -380,7 +386,7 @@ class Backbone(Protocol):
     """An ``nn.Module`` from images to features.
 
     It may also satisfy `SupportsNoWeightDecay` and `SupportsLayerNumbers`, and its class
-    `SupportsImageSize`.
+    `SupportsImageSize` and `SupportsTokens`.
     """
 
     @property
@@ -576,8 +582,72 @@ class SupportsTransforms(Protocol):
 
 
 @runtime_checkable
+class SupportsSource(Protocol):
+    """Views of something else than the image: of a sample's text, or of its values in a column."""
+
+    @property
+    def source(self) -> str:
+        """The column of the split's ``texts``, or else of its ``metadata``, that is given to them."""
+
+    @property
+    def value_types(self) -> Sequence[ValueType]:
+        """The value types of the column that are accepted; empty: texts."""
+
+
+@runtime_checkable
+class SupportsCheckValues(Protocol):
+    """Views with a source that look at the whole column before training."""
+
+    def check_values(self, values: Any) -> None:
+        """Refuse values that the views cannot take, and warn of those that lose something.
+
+        Args:
+            values: The column of the training split: N strings, or (N,) or (N, c) numbers.
+
+        Raises:
+            ValueError: Saying which value is wrong.
+        """
+
+
+@runtime_checkable
+class SupportsModalities(Protocol):
+    """Views of several modalities of a sample: of its image, its texts, its values in columns.
+
+    They, and their ``transforms``, take a mapping: the image, text or values by modality.
+    """
+
+    @property
+    def of(self) -> Mapping[str, Views]:
+        """The views of each modality by its name; the first is ``"image"``."""
+
+    @property
+    def modalities(self) -> Sequence[str]:
+        """For each view the name of its modality."""
+
+
+@runtime_checkable
+class SupportsTowers(Protocol):
+    """A method with a tower for each modality, whose projections share a space."""
+
+    @property
+    def modalities(self) -> Sequence[str]:
+        """For each view that ``embed`` takes the name of its modality."""
+
+    @property
+    def towers(self) -> Any:
+        """The networks of the modalities beside the image, by name."""
+
+    @property
+    def heads(self) -> Any:
+        """From features to projections, by the modality's name; ``"image"`` for the backbone's."""
+
+    def embed_modality(self, name: str, x: Tensor) -> Tensor:
+        """Projections (n, d) of samples (n, ...) of a modality, not normalized."""
+
+
+@runtime_checkable
 class SupportsConditions(Protocol):
-    """A method that reads conditions itself, as one that chooses keys by them."""
+    """A method or a kernel that reads conditions by name, as a method that chooses keys by them does."""
 
     @property
     def conditions(self) -> Mapping[str, Sequence[ValueType]]:
@@ -674,6 +744,24 @@ class SupportsImageSize(Protocol):
 
         Raises:
             ValueError: Saying which size is right.
+        """
+
+
+@runtime_checkable
+class SupportsTokens(Protocol):
+    """A backbone's class that takes token ids."""
+
+    @staticmethod
+    def check_tokens(parameters: Mapping[str, Any], length: int, vocabulary: int) -> None:
+        """Refuse tokens that it would not take before the backbone is built; no network is made.
+
+        Args:
+            parameters: Of its constructor, all of them.
+            length: Tokens of a view.
+            vocabulary: Token ids are below this number.
+
+        Raises:
+            ValueError: Saying which parameter is right.
         """
 
 

@@ -55,6 +55,7 @@ BASES = {
     "InMemory",
     "LightlyViews",
     "MomentumEncoder",
+    "QueuedLoss",
     "Scalar",
     "ScalarAttribute",
     "estimate",

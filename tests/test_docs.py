@@ -35,7 +35,7 @@ PAGES = [
     *sorted((DOCS / "how-to").glob("write-*.md")),
     DOCS / "reference" / "hooks.md",
 ]
-COMPARED = ["sample", "view", "anchor", "key", "own key", "queue", "draw"]
+COMPARED = ["sample", "view", "modality", "tower", "anchor", "key", "own key", "queue", "draw"]
 DATA = [
     "split",
     "validation part",
@@ -94,6 +94,16 @@ def test_the_hand_written_loop_runs(capsys):
     losses = [float(line.split()[-1]) for line in capsys.readouterr().out.splitlines()]
     assert len(losses) == 10
     assert losses[-1] < losses[0]
+
+
+def test_the_loop_with_a_queue_of_labels_runs_and_learns(capsys):
+    source = (ROOT / "examples" / "lightly_supcon.py").read_text()
+    exec(compile(source, "lightly_supcon.py", "exec"), {"__name__": "__main__"})
+    *epochs, last = capsys.readouterr().out.splitlines()
+    losses = [float(line.split()[-1]) for line in epochs]
+    assert len(losses) == 5
+    assert losses[-1] < losses[0]
+    assert float(last.split()[-1]) > 0.75
 
 
 @pytest.mark.parametrize("kind", [kind.name for kind in KINDS])

@@ -3,5 +3,6 @@
 from ccl_plugins.backbones.lenet5 import LeNet5 as LeNet5
 from ccl_plugins.backbones.mlp import MLP as MLP
 from ccl_plugins.backbones.small_alexnet import SmallAlexNet as SmallAlexNet
+from ccl_plugins.backbones.text_transformer import TextTransformer as TextTransformer
 from ccl_plugins.backbones.timm import Timm as Timm
 from ccl_plugins.backbones.vit_moco_v3 import ViTMoCoV3 as ViTMoCoV3

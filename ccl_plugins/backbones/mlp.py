@@ -15,19 +15,20 @@ class MLP(nn.Module):
     """A multi-layer perceptron, for vectors.
 
     Shape:
-        (n, in_features) -> (n, hidden[-1])
+        (n, in_features) -> (n, num_features)
 
     Args:
         in_features: Length of a vector, 1 or more.  Other tensors are flattened: an image has channels *
             height * width.
-        hidden: Widths of the layers, one or more, each with a ReLU; the last is the features' width.
+        hidden: Widths of the layers, each with a ReLU; the last is the features' width.  None (``[]``): the
+            vectors are the features, as of a frozen network.
         batch_norm: Whether each layer has batch normalization before its ReLU.
 
     Attributes:
-        num_features: The last of ``hidden``.
+        num_features: The last of ``hidden``, or ``in_features``.
 
     Raises:
-        ValueError: If a width is below 1, or there is none; on use, if vectors have another length.
+        ValueError: If a width is below 1; on use, if vectors have another length.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"in_features": 8, "hidden": [16, 16]}
@@ -37,8 +38,6 @@ class MLP(nn.Module):
         self, in_features: int, hidden: Sequence[int] = (256, 256), batch_norm: bool = True
     ) -> None:
         super().__init__()
-        if not hidden:
-            raise ValueError(f"hidden must hold 1 or more widths, not {hidden!r}")
         self.in_features = whole("in_features", in_features, 1)
         widths = [in_features, *(whole("each of hidden", width, 1) for width in hidden)]
         self.num_features = widths[-1]

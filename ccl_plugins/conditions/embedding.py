@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
@@ -18,8 +19,8 @@ class Embedding:
 
     Args:
         of: ``"projection"``: the head's output, which objectives compare (the paper's z = g(x));
-            ``"backbone"``: the features before the head (the released code's); ``"key"``: the momentum
-            encoder's keys.
+            ``"backbone"``: the features before the head (the released code's), of the first image for views
+            of other modalities; ``"key"``: the momentum encoder's keys.
 
     Raises:
         ValueError: For another value of ``of``, and for ``"key"`` under a method without keys.
@@ -37,7 +38,10 @@ class Embedding:
     def __call__(self, embedded: Embedded) -> Tensor:
         """(u, n, c) features, detached."""
         if self.of == "backbone":
-            return embedded.features.detach()
+            features, views = embedded.features.detach(), len(embedded.projections)
+            # Of several modalities only the images have features: the sample's are those of its first.
+            others = features[:1].expand(max(0, views - len(features)), -1, -1)
+            return torch.cat([features, others]) if len(others) else features
         if self.of == "projection":
             return embedded.projections.detach()
         if embedded.keys is None:

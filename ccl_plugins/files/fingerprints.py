@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -68,8 +68,12 @@ def of_data(split: Any, read: Callable[[list[int]], list[str]]) -> dict[str, Any
         read: Gives the `of_image` of samples, by index.
     """
     words = getattr(split, "vocabulary", {})
-    given = {**split.metadata, **getattr(split, "texts", {})}
-    columns = {str(name): _of_column(column, words.get(name)) for name, column in given.items()}
+    columns = {
+        str(name): _of_column(column, words.get(name)) for name, column in split.metadata.items()
+    }
+    columns |= {
+        name: ("texts", _of_texts(each)) for name, each in getattr(split, "texts", {}).items()
+    }
     return {"samples": len(split), "columns": columns, "images": _of_images(split, read)}
 
 
@@ -133,6 +137,14 @@ def _of_column(column: Any, words: Any) -> tuple[str, str]:
         values = np.asarray(list(map(repr, values.tolist())))
     kind = "words" if values.dtype.kind == "U" else str(values.dtype.newbyteorder("="))
     return kind, _of_array(values, repr(words))
+
+
+def _of_texts(texts: Iterable[str]) -> str:
+    """The SHA-256 of texts; as an array, each would take the room of the longest."""
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(repr(text).encode())
+    return digest.hexdigest()
 
 
 def _as_array(values: Any) -> np.ndarray[Any, Any]:

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from ccl_plugins.arguments import whole
-from ccl_plugins.numerics.condition_values import as_vectors
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.gram import RunningGram, Statistic
-from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.pairs.pairs import Pairs, with_keys
 from ccl_plugins.protocols import LookUp
 
 _CONDITION = "condition:"
@@ -22,8 +21,10 @@ _CONDITION = "condition:"
 class FeatureQueue(nn.Module):
     """First in, first out: keys, the dataset index of each, and the rows of its conditions.
 
-    A method calls ``add_to`` in its ``pairs``, and hands on ``enqueue``, ``check_batch``,
-    ``read_conditions`` and ``keep_statistics``.  All of it is in the state dict.
+    In a loop of your own, ``pairs(queries, keys, labels)`` compares a batch with the queue, and
+    ``enqueue`` takes it in after the backward pass.  A method calls ``add_to`` in its ``pairs``, and hands
+    on ``enqueue``, ``check_batch``, ``read_conditions`` and ``keep_statistics``.  All of it is in the state
+    dict.
 
     The queue starts empty: places that were never written are not valid.  Writing has no branches on
     values, so that it compiles, and overwrites the oldest keys one by one, whatever the size of a batch.
@@ -66,6 +67,15 @@ class FeatureQueue(nn.Module):
         """0-d, whether all places have been written."""
         return self.filled == len(self)
 
+    @property
+    def conditions(self) -> dict[str, Tensor]:
+        """By name (q,) or (q, c), the rows of every condition that was stored."""
+        return {
+            key.removeprefix(_CONDITION).replace("%2E", ".").replace("%25", "%"): rows
+            for key, rows in self.named_buffers()
+            if key.startswith(_CONDITION)
+        }
+
     def condition(self, name: str, like: Tensor) -> Tensor:
         """(q,) or (q, c) rows of a condition; created as zeros with the type and width of ``like``."""
         if _buffer(name) not in self._buffers:
@@ -87,6 +97,54 @@ class FeatureQueue(nn.Module):
     def grams(self) -> dict[str, Tensor]:
         """The (r, r) Gram matrices of the valid places, by name."""
         return {name: gram.gram for name, _, gram in self._running()}
+
+    def pairs(
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        condition: Tensor | Mapping[str, Tensor] | None = None,
+        index: Tensor | None = None,
+        *,
+        gather_distributed: bool = False,
+    ) -> Pairs:
+        """A batch of your own loop, compared with its keys and with the queue.
+
+        Args:
+            queries: (n, d) of one view, or (u, n, d) of u views; not normalized.
+            keys: (n, d) of another view, or (u, n, d) of the same u views; not normalized, and their
+                gradient is not used.
+            condition: (n,) class ids or (n, c) values, read as ``"condition"``; or several by name.
+            index: (n,) dataset indices.  With them, keys of the anchor's own image in the queue are left
+                out.
+            gather_distributed: Compare with the keys of all processes; each has n samples.
+
+        Raises:
+            ValueError: For shapes that do not fit, and rows of a condition or an index that are not one per
+                sample.
+        """
+        shapes, d = (tuple(queries.shape), tuple(keys.shape)), self.keys.shape[1]
+        if len({*shapes}) > 1 or queries.ndim not in (2, 3) or shapes[0][-1] != d:
+            raise ValueError(
+                f"queries and keys must both be (n, {d}) or (u, n, {d}), not {shapes[0]} and {shapes[1]}"
+            )
+        named = {"condition": condition} if isinstance(condition, Tensor) else dict(condition or {})
+        per_sample = named if index is None else {**named, "index": index}
+        for name, rows in per_sample.items():
+            if _last_view(rows).shape[:1] != queries.shape[-2:-1]:
+                raise ValueError(
+                    f"{name} must have one row for each of {queries.shape[-2]} samples, not the shape"
+                    f" {tuple(rows.shape)}"
+                )
+        views = queries.reshape(-1, *queries.shape[-2:])
+        pairs = with_keys(
+            views,
+            keys.detach().reshape(views.shape),
+            named,
+            index,
+            first_key_view=1 if len(views) == 1 else 0,
+            gather_distributed=gather_distributed,
+        )
+        return self.add_to(pairs.normalized())
 
     def add_to(self, pairs: Pairs, own: Literal["ignore", "negative"] = "ignore") -> Pairs:
         """Pairs whose anchors are compared with the queue too.
@@ -139,18 +197,24 @@ class FeatureQueue(nn.Module):
         """Register the rows of a condition, and start the statistics that are kept of them."""
         self.register_buffer(key, rows)
         for i, statistic in enumerate(self.statistics.values()):
-            if _buffer(statistic.on) == key and as_vectors(rows[:1]).dtype.is_floating_point:
-                rank = statistic.features(rows[:1]).shape[1]
-                if rank < len(self):
+            buffers = [_buffer(name) for name in statistic.names]
+            if key in buffers and all(buffer in self._buffers for buffer in buffers):
+                values = self._values(statistic)
+                rank = statistic.rank(values)
+                if rank is not None and rank < len(self):
                     gram = RunningGram(statistic.features, rank).to(rows.device)
-                    gram.rebuild(rows, self.valid)
+                    gram.rebuild(values, self.valid)
                     self.running[str(i)] = gram
 
-    def _running(self) -> Iterator[tuple[str, str, RunningGram]]:
-        """Each statistic that is kept: its name, its condition, and its Gram matrix."""
+    def _values(self, statistic: Statistic) -> Tensor:
+        """(q, ...) what a statistic is computed from."""
+        return statistic.values({n: self.get_buffer(_buffer(n)) for n in statistic.names})
+
+    def _running(self) -> Iterator[tuple[str, Statistic, RunningGram]]:
+        """Each statistic that is kept: its name, what it is computed from, and its Gram matrix."""
         for i, (name, statistic) in enumerate(self.statistics.items()):
             if str(i) in self.running:
-                yield name, statistic.on, cast(RunningGram, self.running[str(i)])
+                yield name, statistic, cast(RunningGram, self.running[str(i)])
 
     @torch.no_grad()
     def write(
@@ -177,12 +241,14 @@ class FeatureQueue(nn.Module):
         self.index.index_copy_(
             0, places, keys.new_full((count,), -1).long() if index is None else index
         )
-        for name, rows in (conditions or {}).items():
-            held = self.condition(name, rows)
-            for _, on, gram in self._running():
-                if on == name:
-                    gram.replace(held[places], places < self.filled, rows.to(held.dtype))
-            held.index_copy_(0, places, rows.to(held.dtype))
+        held = {name: self.condition(name, rows) for name, rows in (conditions or {}).items()}
+        new = {name: rows.to(held[name].dtype) for name, rows in (conditions or {}).items()}
+        for _, statistic, gram in self._running():
+            if all(name in new for name in statistic.names):
+                old = statistic.values({name: held[name][places] for name in statistic.names})
+                gram.replace(old, places < self.filled, statistic.values(new))
+        for name, rows in new.items():
+            held[name].index_copy_(0, places, rows)
         self.pointer.copy_((self.pointer + count) % len(self))
         self.filled.copy_((self.filled + count).clamp_max(len(self)))
 
@@ -196,15 +262,17 @@ class FeatureQueue(nn.Module):
         Args:
             look_up: From dataset indices to rows of the fitted conditions, by name.
         """
+        changed = set()
         for name, rows in look_up(self.index.clamp_min(0)).items():
             held, known = self.condition(name, rows), self.index >= 0
             known = known.view(-1, *[1] * (rows.ndim - 1))
             read = torch.where(known, rows.to(held.dtype), held)
-            changed = not torch.equal(read.nan_to_num(), held.nan_to_num())
+            if not torch.equal(read.nan_to_num(), held.nan_to_num()):
+                changed.add(name)
             held.copy_(read)
-            for _, on, gram in self._running():
-                if changed and on == name:
-                    gram.rebuild(held, self.valid)
+        for _, statistic, gram in self._running():
+            if not changed.isdisjoint(statistic.names):
+                gram.rebuild(self._values(statistic), self.valid)
 
     def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *more: Any) -> None:
         for key in [key for key in state_dict if key.startswith(prefix)]:

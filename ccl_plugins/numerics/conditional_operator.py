@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.numerics.condition_values import as_vectors, fill_missing, replace_invalid
-from ccl_plugins.numerics.gram import exact_features, gram_of
+from ccl_plugins.numerics.gram import ExactFeatures, gram_of
 from ccl_plugins.numerics.kernel_functions import (
     KernelFunction,
     features_of,
@@ -61,7 +61,8 @@ def conditional_columns(
     ``W = (K + ridge I)⁻¹ K = I - ridge (K + ridge I)⁻¹``, symmetric, without gradient, computed in
     float64 and without waiting for the device:
 
-    - class ids under a kernel that declares ``one_hot``: in closed form, O(n m);
+    - class ids under a kernel that declares ``one_hot``, and several of them under a product of kernels
+      that are 0 between different ids: in closed form, O(n m);
     - a kernel with ``features`` of rank r below m: ``Φ (ΦᵀΦ + ridge I)⁻¹ Φᵀ``, O(m r² + n m r); with
       ``gram``, O(n m r);
     - otherwise by a Cholesky factorization of K, O(m³);
@@ -102,10 +103,16 @@ def conditional_columns(
             if rank is not None and rank < m and not (landmarks is not None and landmarks < rank):
                 return _primal(kernel, parts, ridge, rows, valid, out, gram)
             values = torch.cat(parts).double()
+            classes: Any = getattr(kernel, "classes", None)  # of several conditions
+            if classes is not None and (ids := classes(values)) is not None:
+                equal = similarities(kernel, values[:1], values[:1]).double()[0, 0]
+                return _of_classes(equal, torch.zeros_like(equal), ids, ridge, rows, valid, out)
         else:
             values = batch if queue is None else torch.cat([batch, queue])
             if reads_one_hot(kernel):
-                return _of_classes(kernel, values.long(), ridge, rows, valid, out)
+                two = torch.eye(2, dtype=torch.float64, device=values.device)
+                equal, beta = similarities(kernel, two, two)[0].unbind()
+                return _of_classes(equal, beta, values.long(), ridge, rows, valid, out)
         if valid is not None:  # what an empty place holds must reach neither a median nor a sum
             if queue is None:
                 values = fill_missing(values, ~valid)
@@ -119,7 +126,8 @@ def conditional_columns(
 
 
 def _of_classes(
-    kernel: KernelFunction,
+    equal: Tensor,
+    beta: Tensor,
     ids: Tensor,
     ridge: Number,
     rows: slice,
@@ -128,10 +136,8 @@ def _of_classes(
 ) -> Columns:
     """The operator of K = α [a = b] + β, with n_a samples of a's class and u_a = 1 / (ridge + α n_a).
 
-    ``W = α u_a [a = b] + ridge β / (1 + β Σu) u_a u_b``.
+    ``W = α u_a [a = b] + ridge β / (1 + β Σu) u_a u_b``; ``equal`` is α + β.
     """
-    two = torch.eye(2, dtype=torch.float64, device=ids.device)
-    equal, beta = similarities(kernel, two, two)[0].unbind()
     alpha = equal - beta
     if valid is not None:
         ids = ids.masked_fill(~valid, torch.iinfo(ids.dtype).min)
@@ -163,7 +169,7 @@ def _primal(
     gram: Tensor | None,
 ) -> Columns:
     """``Φ (ΦᵀΦ + ridge I)⁻¹ Φᵀ``: solved once for the n anchors, then multiplied by columns of Φᵀ."""
-    features, (batch, *queue), b = exact_features(kernel), parts, len(parts[0])
+    features, (batch, *queue), b = ExactFeatures(kernel), parts, len(parts[0])
     phi = features(batch)
     if valid is not None:
         phi = phi.masked_fill(~valid[:b, None], 0)

@@ -7,15 +7,16 @@ instead: minus the b samples that leave the queue, plus the b that enter.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ccl_plugins.numerics.condition_values import as_vectors, missing_samples
-from ccl_plugins.numerics.kernel_functions import KernelFunction, features_of
+from ccl_plugins.numerics.joint import Joint
+from ccl_plugins.numerics.kernel_functions import KernelFunction, features_of, rank_of
 from ccl_plugins.numerics.streaming import blocks
 
 Features = Callable[[Tensor], Tensor]
@@ -28,14 +29,42 @@ class Statistic(NamedTuple):
     on: str
     features: Features
 
+    @property
+    def joint(self) -> Joint | None:
+        """The kernel whose features these are, if it reads several conditions, in place of ``on``."""
+        kernel = getattr(self.features, "kernel", None)
+        return kernel if isinstance(kernel, Joint) else None
 
-def exact_features(kernel: KernelFunction) -> Features:
-    """The features (b, r), in float64, of float condition values; the kernel must have features."""
-    return partial(_features, kernel)  # a closure could not be copied to other processes
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The conditions that it is computed from."""
+        return (self.on,) if self.joint is None else self.joint.names
+
+    def values(self, conditions: Mapping[str, Tensor]) -> Tensor:
+        """What ``features`` takes, from the rows of all of its conditions, by name."""
+        return conditions[self.on] if self.joint is None else self.joint.pack(conditions)
+
+    def rank(self, values: Tensor) -> int | None:
+        """The number of features of such values; None if they have none, as class ids."""
+        if self.joint is not None:
+            return rank_of(self.joint, values[:1])
+        numbers = as_vectors(values[:1]).dtype.is_floating_point
+        return self.features(values[:1]).shape[1] if numbers else None
 
 
-def _features(kernel: KernelFunction, values: Tensor) -> Tensor:
-    return features_of(kernel, as_vectors(values).double())
+@dataclass(frozen=True)
+class ExactFeatures:
+    """The features (b, r), in float64, of float condition values.
+
+    Args:
+        kernel: One that has features.
+    """
+
+    kernel: KernelFunction
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """(b, r) of (b,) or (b, c)."""
+        return features_of(self.kernel, as_vectors(values).double())
 
 
 def gram_of(features: Features, values: Tensor, valid: Tensor | None = None) -> Tensor:

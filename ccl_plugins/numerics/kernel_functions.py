@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -56,13 +56,28 @@ class SupportsOneHot(Protocol):
 # on a protocol, nor ``typing.cast``.  So they look for the members by ``getattr``.
 
 
-def similarities(kernel: KernelFunction, a: Tensor, b: Tensor) -> Tensor:
+def similarities(kernel: KernelFunction, a: Any, b: Any) -> Tensor:
     """``kernel(a, b)``, checked for its shape (n, m) and for floats.
+
+    Args:
+        kernel: The kernel.
+        a: (n, c) or (n,) values, or a mapping of names to these for a kernel of several conditions.
+        b: (m, c) or (m,) values, likewise.
 
     Raises:
         ValueError: For another shape or type, with the kernel's name.
     """
-    return _shaped(kernel, "similarities", kernel(a, b), (len(a), len(b)))
+    return _shaped(kernel, "similarities", kernel(a, b), (count_of(a), count_of(b)))
+
+
+def count_of(values: Tensor | Mapping[str, Tensor]) -> int:
+    """The number of samples of condition values, or of several conditions' values by name."""
+    return len(values) if isinstance(values, Tensor) else len(next(iter(values.values())))
+
+
+def conditions_of_kernel(kernel: Any) -> Mapping[str, Sequence[Any]]:
+    """The conditions that a kernel reads by name, and their value types; empty if it reads one."""
+    return getattr(kernel, "conditions", None) or {}
 
 
 def _shaped(
@@ -88,18 +103,21 @@ def reads_one_hot(kernel: KernelFunction) -> bool:
     return getattr(kernel, "one_hot", False)
 
 
-def features_of(kernel: KernelFunction, a: Tensor) -> Tensor:
+def features_of(kernel: KernelFunction, a: Any) -> Tensor:
     """(n, r) features of float condition values; the kernel must have ``features``."""
     found = kernel.features(a)  # type: ignore[attr-defined]  # it must have them
-    return _shaped(kernel, "features", found, (len(a), None))
+    return _shaped(kernel, "features", found, (count_of(a), None))
 
 
-def rank_of(kernel: KernelFunction, a: Tensor) -> int | None:
+def rank_of(kernel: KernelFunction, a: Any) -> int | None:
     """The number r of features of float condition values; None for a kernel without features."""
     if getattr(kernel, "features", None) is None:
         return None
     rank: Any = getattr(kernel, "rank", None)
-    return features_of(kernel, a[:1]).shape[1] if rank is None else int(rank(a))
+    if rank is not None:
+        return None if (found := rank(a)) is None else int(found)
+    first = a[:1] if isinstance(a, Tensor) else {name: z[:1] for name, z in a.items()}
+    return features_of(kernel, first).shape[1]
 
 
 def diagonal_of(kernel: KernelFunction, a: Tensor) -> Tensor:

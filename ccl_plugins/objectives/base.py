@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
@@ -12,7 +13,8 @@ from torch.nn import functional
 from ccl_plugins.arguments import finite, one_of
 from ccl_plugins.numerics.condition_values import fill_missing, missing_samples
 from ccl_plugins.numerics.distributed import gather
-from ccl_plugins.numerics.kernel_functions import similarities
+from ccl_plugins.numerics.joint import Joint
+from ccl_plugins.numerics.kernel_functions import conditions_of_kernel, similarities
 from ccl_plugins.numerics.precision import at_least_float32
 from ccl_plugins.objectives.inputs import (
     Given,
@@ -22,12 +24,16 @@ from ccl_plugins.objectives.inputs import (
     stack_features,
     stack_views,
 )
+from ccl_plugins.objectives.kernel_attribute import KernelAttribute, as_kernel, joined, refuse_on
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, changing, progress
 from ccl_plugins.pairs.pairs import Pairs, in_batch
 from ccl_plugins.protocols import VALUE_TYPES, Kernel, ValueType
 
 Exclude: TypeAlias = tuple[Kernel, Scalar] | tuple[Kernel, Scalar, str]
-"""Likely false negatives: a kernel, a threshold and the name of the condition that the kernel reads."""
+"""Likely false negatives: a kernel, a threshold and the name of the condition that the kernel reads.
+
+Without the name if the kernel itself names the conditions that it reads.
+"""
 
 
 class ContrastiveObjective(nn.Module):
@@ -82,6 +88,18 @@ class ContrastiveObjective(nn.Module):
     place: str = ""
     """The name under which a mixture holds this objective; empty outside of a mixture."""
     exclude_threshold = ScalarAttribute(finite, optional=True)
+    kernel = KernelAttribute()
+    """The kernel through which the condition named by ``on`` is read; None unless a subclass sets it.
+
+    Of a kernel that names several conditions, ``pairs.condition[self.on]`` in ``terms`` is all of them,
+    packed as ``self.kernel`` takes them.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        declared = cls.__dict__.get("conditions")
+        if isinstance(declared, property) and declared.fget is not None:
+            setattr(cls, "conditions", _completed(declared.fget))  # noqa: B010  # a property, for mypy
 
     def __init__(self, *, exclude: Exclude | None = None, gather_distributed: bool = False) -> None:
         super().__init__()
@@ -95,12 +113,31 @@ class ContrastiveObjective(nn.Module):
         return self.and_excluded({self.on: self.value_types} if self.value_types else {})
 
     def and_excluded(self, conditions: Wanted) -> Wanted:
-        """The given conditions and the one that ``exclude`` reads.
+        """The given conditions, those that the kernel names in place of ``on``, and that of ``exclude``.
 
-        A subclass that reads several conditions calls this; ``super().conditions`` does not compile.
+        The property ``conditions`` of a subclass returns these without calling it.
         """
-        excluded = {} if self.exclude is None else {self.exclude[2]: VALUE_TYPES}
+        if isinstance(self.kernel, Joint) and self.on in conditions:
+            refuse_on(self)
+            conditions = {
+                name: types
+                for key, accepted in conditions.items()
+                for name, types in (
+                    self.kernel.accepting(accepted) if key == self.on else {key: accepted}
+                ).items()
+            }
+        excluded: Wanted = {}
+        if self.exclude is not None:
+            kernel, _, on = self.exclude
+            excluded = (
+                kernel.accepting(VALUE_TYPES) if isinstance(kernel, Joint) else {on: VALUE_TYPES}
+            )
         return {**excluded, **conditions}
+
+    @property
+    def read_by_kernel(self) -> tuple[str, ...]:
+        """The conditions that are read through ``kernel``: the one named by ``on``, or several."""
+        return self.kernel.names if isinstance(self.kernel, Joint) else (self.on,)
 
     def set_place(self, place: str) -> None:
         """Called by the mixture that holds this objective, with a name that is unique in it."""
@@ -178,14 +215,19 @@ class ContrastiveObjective(nn.Module):
         pairs = pairs if self.distributed == "mean" else pairs.replicated()
         if pairs.ignored:
             pairs = pairs.known(self.conditions)
-        if self.exclude is None:
-            return pairs
-        (kernel, _, on), threshold = self.exclude, self.exclude_threshold
-        views = range(len(pairs.condition[on])) if pairs.condition[on].ndim == 3 else range(1)
-        with torch.no_grad():
-            values = [pairs.everyone(on, i) for i in views]
-            excluded = [similarities(kernel, z[pairs.rows], z) >= threshold for z in values]
-        return pairs.excluding(torch.stack(excluded).any(0))
+        if self.exclude is not None:
+            (kernel, _, on), threshold = self.exclude, self.exclude_threshold
+            read = joined(pairs, kernel, on)
+            views = range(len(read.condition[on])) if read.condition[on].ndim == 3 else range(1)
+            with torch.no_grad():
+                values = [read.everyone(on, i) for i in views]
+                excluded = [similarities(kernel, z[pairs.rows], z) >= threshold for z in values]
+            pairs = pairs.excluding(torch.stack(excluded).any(0))
+        return self.joined(pairs)
+
+    def joined(self, pairs: Pairs) -> Pairs:
+        """The pairs as ``kernel`` reads them: with the conditions that it names as the condition ``on``."""
+        return joined(pairs, self.kernel, self.on) if isinstance(self.kernel, Joint) else pairs
 
     def _mean(self, pairs: Pairs, values: Tensor, weights: Tensor) -> Tensor:
         total = weights.detach().sum()
@@ -301,12 +343,27 @@ def own_terms(objective: Any, pairs: Pairs) -> tuple[Tensor, Tensor]:
     return values[:, pairs.rows], weights[:, pairs.rows]
 
 
+def _completed(declared: Callable[[Any], Wanted]) -> property:
+    """A subclass's ``conditions`` with those that its kernel and ``exclude`` read."""
+
+    @wraps(declared)
+    def conditions(self: ContrastiveObjective) -> Wanted:
+        return self.and_excluded(declared(self))
+
+    return property(conditions)
+
+
 def read_exclude(exclude: Exclude) -> tuple[Kernel, Scalar, str]:
     """Kernel, threshold and condition name of an ``exclude`` argument."""
     match exclude:
         case (kernel, int() | float() | Mapping() as threshold) if callable(kernel):
-            return kernel, threshold, "condition"
+            return as_kernel(kernel), threshold, "condition"
         case (kernel, int() | float() | Mapping() as threshold, str() as on) if callable(kernel):
+            if names := [*conditions_of_kernel(kernel)]:
+                raise ValueError(
+                    f"exclude reads the conditions that its kernel names ({', '.join(names)}): leave out"
+                    f" the name {on!r}"
+                )
             return kernel, threshold, on
     raise TypeError(
         "exclude must be (kernel, threshold) or (kernel, threshold, name of a condition),"

@@ -24,9 +24,8 @@ from torch.nn import functional
 from ccl_plugins.arguments import non_negative, one_of, positive, whole
 from ccl_plugins.numerics.condition_values import as_vectors
 from ccl_plugins.numerics.conditional_operator import Columns, conditional_columns
-from ccl_plugins.numerics.gram import Statistic, exact_features
+from ccl_plugins.numerics.gram import ExactFeatures, Statistic
 from ccl_plugins.numerics.kernel_functions import (
-    SupportsFeatures,
     is_positive_definite,
     similarities,
 )
@@ -39,6 +38,7 @@ from ccl_plugins.numerics.logsumexp import (
 )
 from ccl_plugins.numerics.streaming import Weigh, queue_logsumexp
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
+from ccl_plugins.objectives.kernel_attribute import refuse_on
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, lowest
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import VALUE_TYPES, Kernel
@@ -53,7 +53,8 @@ class CCLK(ContrastiveObjective, ABC):
     """The settings of CCL-K's objectives, and the conditional expectation.
 
     Args:
-        kernel: A positive definite similarity of condition values.
+        kernel: A positive definite similarity of condition values: of the condition ``on``, or of
+            those that the kernel itself names.
         ridge: λ of the conditional operator, 0 or more.
         negative_weights: ``"clip"``: weights below 0 count as 0, so that the loss is always defined;
             ``"keep"``: the literal equation, an error where it takes the log of a negative number.
@@ -118,6 +119,7 @@ class CCLK(ContrastiveObjective, ABC):
             )
         self.landmarks = None if landmarks is None else whole("landmarks", landmarks, 1)
         self.on = on
+        refuse_on(self)
 
     @property
     def gram_name(self) -> str:
@@ -130,9 +132,9 @@ class CCLK(ContrastiveObjective, ABC):
         If a queue keeps that matrix (see `ccl_plugins.numerics.gram`), the operator is solved without
         reading the whole queue.  Class ids do not need it.
         """
-        if self.form == "released" or not isinstance(self.kernel, SupportsFeatures):
+        if self.form == "released" or getattr(self.kernel, "features", None) is None:
             return {}
-        return {self.gram_name: Statistic(self.on, exact_features(self.kernel))}
+        return {self.gram_name: Statistic(self.on, ExactFeatures(self.kernel))}
 
     @abstractmethod
     def eligible(self, pairs: Pairs) -> Tensor | None:
@@ -193,8 +195,9 @@ class CCLK(ContrastiveObjective, ABC):
 
     def operator(self, pairs: Pairs, i: int) -> Columns:
         """Columns of the conditional operator, by the condition in anchor view ``i``."""
-        # The queue's Gram matrix leaves out samples without this condition, and not those without another.
-        other = any(name in pairs.ignored for name in self.conditions if name != self.on)
+        # The queue's Gram matrix leaves out samples without what the kernel reads, and no others.
+        read = self.read_by_kernel
+        other = any(name in pairs.ignored for name in self.conditions if name not in read)
         return conditional_columns(
             self.kernel,
             pairs.condition_of(self.on, i),

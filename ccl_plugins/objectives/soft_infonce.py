@@ -12,6 +12,7 @@ from ccl_plugins.arguments import positive
 from ccl_plugins.numerics.kernel_functions import similarities
 from ccl_plugins.numerics.logsumexp import EMPTY, log_weights, logsumexp, masked
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude, stack_rows
+from ccl_plugins.objectives.kernel_attribute import refuse_on
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import VALUE_TYPES, Kernel
@@ -34,8 +35,9 @@ class SoftInfoNCE(ContrastiveObjective):
         (b, d), (b, d), condition (b,), (b, c) or one (b, c) per view -> ()
 
     Args:
-        kernel: A similarity of condition values.  If values differ per view, those of the key's view
-            are compared; if only queries have values, those of the anchor's view.
+        kernel: A similarity of condition values: of the condition ``on``, or of those that the kernel
+            itself names.  If values differ per view, those of the key's view are compared; if only
+            queries have values, those of the anchor's view.
         target_temperature: Above 0: targets are the softmax of similarity / target_temperature; None:
             targets are proportional to the similarity.
         own: Whether the own key is a candidate.
@@ -76,6 +78,7 @@ class SoftInfoNCE(ContrastiveObjective):
         self.within_view = within_view
         self.symmetric = symmetric
         self.on = on
+        refuse_on(self)
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """The cross-entropy with the targets, per pair of views."""

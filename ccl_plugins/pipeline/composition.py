@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 from ccl_plugins._engine import engine
 from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.variables import place_of, variables
-from ccl_plugins.pipeline import requirements
+from ccl_plugins.pipeline import modalities, requirements
 from ccl_plugins.pipeline.overrides import override
 from ccl_plugins.pipeline.record import plugins_of
+from ccl_plugins.views.modalities import modality_of_each
 
 if TYPE_CHECKING:
     from ccl_plugins.training.parts import Parts
@@ -40,7 +41,7 @@ class Composition:
         backbone: The network from images to features.
         objective: The loss on pairs.
         method: The model around the backbone.
-        views: The augmentations.
+        views: The augmentations; ``{"image": "simclr", "text": "tokens"}``: those of several modalities.
         condition: The conditioning variable; objectives know it as ``"condition"``.
         conditions: Several, by name, in place of ``condition``.
         sampler: Which samples meet in a batch.
@@ -78,7 +79,7 @@ class Composition:
             conditions = {"condition": condition}
         given = {
             "dataset": dataset,
-            "views": views,
+            "views": modalities.long_form(views),
             "backbone": backbone,
             "method": method,
             "objective": objective,
@@ -122,7 +123,9 @@ class Composition:
             self.views = self.choices["views"].build(cache={})
             built = {n: c.build(supplied, cache=cache) for n, c in self.conditions.items()}
             self.built_evaluators = [choice.build(supplied) for choice in self.evaluators]
-            requirements.check_image_size(self.choices["backbone"], self.views)
+            modalities.check_modalities(
+                self.views, self.choices["method"], self.choices["backbone"], self.dataset
+            )
         requirements.check_towers(self.built_evaluators, self.choices["method"])
         requirements.check_conditions(built)
         requirements.check_keys(built, self.choices["method"])
@@ -161,8 +164,10 @@ class Composition:
 
     def _build_method(self, cache: dict[Any, Any] | None = None) -> Any:
         cache = {} if cache is None else cache
-        supplied = {"backbone": self.choices["backbone"].build(cache=cache)}
-        return self.choices["method"].build(supplied, cache=cache)
+        backbone = self.choices["backbone"].build(cache=cache)
+        supplied = {"backbone": backbone, "modalities": modality_of_each(self.views)}
+        # Without the cache: towers with equal records are networks of their own.
+        return self.choices["method"].build(supplied)
 
     def with_settings(self, **settings: Any) -> Self:
         """The same pipeline with other settings of training; nothing is read or built again.

@@ -190,6 +190,7 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = (), logger: Any = True) -> Pr
         OtherData: If the run to be resumed began with other data.
     """
     from ccl_plugins.monitors.loggers import check as check_loggers
+    from ccl_plugins.training.first_use import check_columns
     from ccl_plugins.training.randomness import seed_everything
     from ccl_plugins.training.same_data import fingerprint, refuse_other_data
     from ccl_plugins.training.sizes import widths
@@ -209,6 +210,7 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = (), logger: Any = True) -> Pr
         record = {**pipeline.to_dict(), "callbacks": involved}
         split = parts.dataset("train")
         test = parts.dataset("test") if pipeline.built_evaluators else None
+        check_columns(parts.views, split)
         if len(split):
             widths(parts, split, pipeline.settings)  # views and networks may not take such data
         found = fingerprint(split, pipeline.settings.workers)

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from ccl_plugins.testing.assertions import require, require_gradients, require_independent_rows
-from ccl_plugins.testing.inputs import SHAPE, normal
+from ccl_plugins.testing.inputs import network_inputs
 from ccl_plugins.testing.subject import Subject
 
 
 def image_batch(subject: Subject, n: int = 4) -> Tensor:
-    """(n, *EXAMPLE_SHAPE) normal numbers."""
-    return normal(n, *getattr(subject.target, "EXAMPLE_SHAPE", SHAPE))
+    """(n, *EXAMPLE_SHAPE) normal numbers, or token ids."""
+    return network_inputs(subject.target, n)
 
 
 def observe(subject: Subject, backbone: Any) -> Any:
@@ -32,7 +32,8 @@ def check_is_a_module(subject: Subject) -> None:
 def check_features_are_as_long_as_it_says(subject: Subject) -> None:
     """Features must be (n, num_features) finite numbers; heads are built for these.
 
-    If images are not (n, 3, 32, 32), give the shape of one in a class attribute ``EXAMPLE_SHAPE``.
+    If images are not (n, 3, 32, 32), give the shape of one in a class attribute ``EXAMPLE_SHAPE``; if it
+    takes token ids, the number of them in ``EXAMPLE_VOCABULARY``.
     """
     backbone, x = subject.build(), image_batch(subject)
     features = backbone(x)

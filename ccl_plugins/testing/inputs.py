@@ -50,6 +50,15 @@ def images(n: int, shape: Sequence[int] = SHAPE, seed: int = 0) -> Tensor:
     return torch.randint(0, 256, (n, *shape), generator=generator, dtype=torch.uint8)
 
 
+def network_inputs(target: Any, n: int, seed: int = 0) -> Tensor:
+    """(n, *EXAMPLE_SHAPE) normal numbers for a backbone, or token ids below its EXAMPLE_VOCABULARY."""
+    shape = getattr(target, "EXAMPLE_SHAPE", SHAPE)
+    if (vocabulary := getattr(target, "EXAMPLE_VOCABULARY", None)) is None:
+        return normal(n, *shape, seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, vocabulary, (n, *shape), generator=generator)
+
+
 class Split:
     """A split of 24 samples, with images and metadata columns of every value type.
 

@@ -14,7 +14,12 @@ from torch import Tensor, distributed
 
 from ccl_plugins.objectives import InfoNCE, SupCon
 from ccl_plugins.pairs import Pairs
-from ccl_plugins.protocols import Embedded, SupportsKeys, SupportsReadConditions
+from ccl_plugins.protocols import (
+    Embedded,
+    SupportsKeys,
+    SupportsReadConditions,
+    SupportsTowers,
+)
 from ccl_plugins.testing.assertions import (
     require,
     require_equal,
@@ -22,16 +27,20 @@ from ccl_plugins.testing.assertions import (
     require_independent_rows,
     require_unchanged,
 )
-from ccl_plugins.testing.inputs import CLASSES, SHAPE, normal, seeded
+from ccl_plugins.testing.inputs import CLASSES, SHAPE, network_inputs, normal, seeded
 from ccl_plugins.testing.subject import Subject
 from ccl_plugins.testing.two_ranks import CannotBeSent, on_two_ranks
 
 N, VIEWS = 8, 2
 
 
-def image_views(seed: int = 0) -> list[Tensor]:
-    """Two views of 8 images."""
-    return [normal(N, *SHAPE, seed=10 * seed + view) for view in range(VIEWS)]
+def views_of(method: Any, seed: int = 0) -> list[Tensor]:
+    """Two views of 8 images, or of 8 samples as the towers of a method take them."""
+    seeds = (10 * seed + view for view in range(10))
+    if not isinstance(method, SupportsTowers):
+        return [normal(N, *SHAPE, seed=next(seeds)) for _ in range(VIEWS)]
+    towers = {name: type(tower) for name, tower in method.towers.items()}
+    return [network_inputs(towers.get(name), N, next(seeds)) for name in method.modalities]
 
 
 def conditions_of(index: Tensor, epoch: int = 0) -> dict[str, Tensor]:
@@ -70,7 +79,7 @@ def train_step(method: Any, number: int, epoch: int = 0, ranks: int = 1) -> tupl
     part = N // ranks
     rows = slice(dist.rank() * part, (dist.rank() + 1) * part)
     with seeded(number):
-        views = [view[rows] for view in image_views(number)]
+        views = [view[rows] for view in views_of(method, number)]
         pairs = pairs_of(method, views, number * N + rows.start, epoch)
         loss = loss_of(pairs)
         loss.backward()
@@ -105,7 +114,7 @@ def observe(subject: Subject, method: Any) -> Any:
     """Features and projections in evaluation mode."""
     method = method.eval()
     with torch.no_grad():
-        views = image_views()
+        views = views_of(method)
         return method.encode(views[0]), method.project(views[0]), method.embed(views).projections
 
 
@@ -114,17 +123,18 @@ def check_embeds_views(subject: Subject) -> None:
 
     u and v are numbers of views, and f and d the widths of ``encode`` and ``project``.
     """
-    method, views = subject.build(), image_views()
+    method = subject.build()
+    views = views_of(method)
     embedded = method.embed(views)
     f, d = method.encode(views[0]).shape[1], method.project(views[0]).shape[1]
     widths = {"features": f, "projections": d, "keys": d}
     parts = vars(embedded).items()
     shapes = {name: tuple(part.shape) for name, part in parts if isinstance(part, Tensor)}
     right = all(
-        len(shape) == 3 and 1 <= shape[0] <= VIEWS and shape[1:] == (N, widths[name])
+        len(shape) == 3 and 1 <= shape[0] <= len(views) and shape[1:] == (N, widths[name])
         for name, shape in shapes.items()
     )
-    found = f"for {VIEWS} views of {N} images, with f = {f} and d = {d}, it has {shapes}"
+    found = f"for {len(views)} views of {N} images, with f = {f} and d = {d}, it has {shapes}"
     require(right and {*shapes} >= {"features", "projections"}, found)
 
 
@@ -136,7 +146,7 @@ def check_evaluation_looks_at_each_image_alone(subject: Subject) -> None:
     method = subject.build().eval()
     keys = [method.project_key] if isinstance(method, SupportsKeys) else []
     for function in (method.encode, method.project, *keys):
-        require_independent_rows(function, image_views()[0])
+        require_independent_rows(function, views_of(method)[0])
 
 
 def check_own_keys_are_at_own_positions(subject: Subject) -> None:
@@ -147,8 +157,8 @@ def check_own_keys_are_at_own_positions(subject: Subject) -> None:
     method = subject.build().eval()
     order = torch.tensor([3, 0, 7, 1, 6, 2, 5, 4])
     with torch.no_grad():
-        pairs = pairs_of(method, image_views())
-        moved = pairs_of(method, [view[order] for view in image_views()])
+        pairs = pairs_of(method, views_of(method))
+        moved = pairs_of(method, [view[order] for view in views_of(method)])
     require(pairs.anchors.shape[1] == N, f"{N} images gave {pairs.anchors.shape[1]} anchors")
     if pairs.index is None or pairs.keys.shape[1] < N:
         raise AssertionError("keys or indices are missing")
@@ -168,7 +178,7 @@ def check_gradient_reaches_every_weight(subject: Subject) -> None:
     Keys of a queue or of a momentum encoder must have none.
     """
     method = subject.build().train()
-    pairs = pairs_of(method, image_views())
+    pairs = pairs_of(method, views_of(method))
     loss_of(pairs).backward()
     require_gradients(method)
     gradients = [p.grad for p in method.backbone.parameters() if p.grad is not None]
@@ -185,11 +195,11 @@ def check_a_queue_keeps_the_conditions_of_its_keys(subject: Subject) -> None:
     """
     method = subject.build().eval()
     with torch.no_grad():
-        batches = [pairs_of(method, image_views(number), number * N) for number in range(2)]
+        batches = [pairs_of(method, views_of(method, number), number * N) for number in range(2)]
         for pairs in batches:
             method.enqueue(pairs)
         for epoch in range(2):
-            found = pairs_of(method, image_views(2), 2 * N, epoch)
+            found = pairs_of(method, views_of(method, 2), 2 * N, epoch)
             if found.queue is None:
                 return
             _require_conditions(found, batches, epoch)
@@ -221,7 +231,7 @@ def _require_conditions(found: Pairs, batches: list[Pairs], epoch: int) -> None:
 def check_only_buffers_are_enqueued(subject: Subject) -> None:
     """``enqueue(pairs)`` must change nothing but persistent buffers, which a checkpoint holds."""
     method = subject.build()
-    pairs = pairs_of(method, image_views())
+    pairs = pairs_of(method, views_of(method))
 
     def other_than_saved_buffers() -> list[Tensor]:
         saved = method.state_dict()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ccl_plugins.protocols import SupportsModalities
 from ccl_plugins.testing.assertions import (
     require,
     require_equal,
@@ -15,52 +17,84 @@ from ccl_plugins.testing.assertions import (
 )
 from ccl_plugins.testing.inputs import SHAPE, images
 from ccl_plugins.testing.subject import Subject
+from ccl_plugins.views.modalities import IMAGE, modality_of_each, sources
+
+N = 3
 
 
-def image_batch(subject: Subject, n: int = 3) -> Tensor:
-    """(n, *EXAMPLE_SHAPE) uint8 images."""
-    return images(n, getattr(subject.target, "EXAMPLE_SHAPE", SHAPE))
+def samples(subject: Subject) -> tuple[list[Any], Any]:
+    """Three samples as the views take them, and the batch of them as ``plain`` takes it.
+
+    They are images, of the shape in a class attribute ``EXAMPLE_SHAPE``; for views with a ``source`` the
+    texts or values in ``EXAMPLE_VALUES``; for views of several modalities one of each.
+    """
+    views = subject.build()
+    if not isinstance(views, SupportsModalities):
+        batch = _values(subject.target)
+        return list(batch), batch
+    given = {name: _values(type(each)) for name, each in views.of.items()}
+    return [{name: batch[i] for name, batch in given.items()} for i in range(N)], given[IMAGE]
+
+
+def _values(target: Any) -> Any:
+    found = getattr(target, "EXAMPLE_VALUES", None)
+    return images(N, getattr(target, "EXAMPLE_SHAPE", SHAPE)) if found is None else found[:N]
+
+
+def _tensors(sample: Any) -> list[Tensor]:
+    """What of a sample could be changed."""
+    given = sample.values() if isinstance(sample, Mapping) else [sample]
+    return [each for each in given if isinstance(each, Tensor)]
 
 
 def observe(subject: Subject, views: Any) -> Any:
-    """The views of an image, and the image without augmentation."""
-    image = image_batch(subject)[0]
-    return views(image), views.plain(image)
+    """The views of a sample, and the image without augmentation."""
+    (sample, *_), batch = samples(subject)
+    return views(sample), views.plain(batch[0])
 
 
 def check_gives_as_many_views_as_it_says(subject: Subject) -> None:
-    """``views(image)`` must be a list of ``count`` finite float tensors of one shape."""
-    views, image = subject.build(), image_batch(subject)[0]
-    drawn = views(image)
-    shapes = {tuple(view.shape) for view in drawn}
-    finite = all(view.is_floating_point() and view.isfinite().all() for view in drawn)
-    found = f"with count {views.count}, an image {tuple(image.shape)} gave {len(drawn)} views of {shapes}"
-    require(len(drawn) == views.count >= 1 and len(shapes) == 1 and finite, found)
+    """``views(image)`` must be a list of ``count`` finite float tensors of one shape.
+
+    Views of texts may be whole numbers; each modality has a shape of its own.
+    """
+    views, sample = subject.build(), samples(subject)[0][0]
+    drawn = views(sample)
+    names = modality_of_each(views)
+    shapes = {(name, tuple(view.shape)) for name, view in zip(names, drawn, strict=False)}
+    reading = sources(views)
+    finite = all(
+        (view.is_floating_point() or reading[name] is not None) and view.isfinite().all()
+        for name, view in zip(names, drawn, strict=False)
+    )
+    found = f"with count {views.count}, it gave {len(drawn)} views of {shapes}"
+    one_shape = len(shapes) == len(set(names))
+    require(len(drawn) == len(names) == views.count >= 1 and one_shape and finite, found)
 
 
 def check_is_drawn_from_the_generators(subject: Subject) -> None:
     """Equal seeds of Python's, numpy's and torch's global generators must give equal views."""
-    views, image = subject.build(), image_batch(subject)[0]
-    require_same_draws(lambda: views(image), seeds=(7, 7))
+    views, sample = subject.build(), samples(subject)[0][0]
+    require_same_draws(lambda: views(sample), seeds=(7, 7))
 
 
 def check_leaves_the_image_as_it_is(subject: Subject) -> None:
     """Views must not change their image: a data set in memory returns its own pixels."""
-    views, image = subject.build(), image_batch(subject)[0]
-    with require_unchanged(lambda: image):
-        views(image)
-        views.plain(image)
+    views, ((sample, *_), batch) = subject.build(), samples(subject)
+    with require_unchanged(lambda: [*_tensors(sample), *_tensors(batch)]):
+        views(sample)
+        views.plain(batch[0])
 
 
 def check_plain_takes_a_batch(subject: Subject) -> None:
     """``plain(images)`` of a batch must be ``plain(image)`` of each, stacked: features are computed so."""
-    views, batch = subject.build(), image_batch(subject)
+    views, batch = subject.build(), samples(subject)[1]
     require_equal(views.plain(batch), torch.stack([views.plain(image) for image in batch]))
 
 
 def check_plain_is_not_augmented(subject: Subject) -> None:
     """``plain(image)`` must not be random, and must have the shape of a view: one backbone reads both."""
-    views, image = subject.build(), image_batch(subject)[0]
-    require_same_draws(lambda: views.plain(image))
-    shapes = tuple(views.plain(image).shape), tuple(views(image)[0].shape)
+    views, ((sample, *_), batch) = subject.build(), samples(subject)
+    require_same_draws(lambda: views.plain(batch[0]))
+    shapes = tuple(views.plain(batch[0]).shape), tuple(views(sample)[0].shape)
     require(shapes[0] == shapes[1], f"the shapes are {shapes[0]} and {shapes[1]}")

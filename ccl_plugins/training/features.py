@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ccl_plugins.metadata.columns import tensor_columns
-from ccl_plugins.protocols import Frozen, Images, SupportsKeys, Views
+from ccl_plugins.protocols import Frozen, Images, SupportsKeys, SupportsTowers, Towers, Views
 from ccl_plugins.training import ranks
+from ccl_plugins.views.modalities import IMAGE, texts_of
 
 
 def frozen_features(
@@ -42,8 +43,48 @@ def frozen_features(
         found.float().cpu(),
         tensor_columns(split.metadata),
         images,
+        _towers(method, found, split, views, batch_size),
         vocabulary=getattr(split, "vocabulary", {}),
     )
+
+
+def _towers(
+    method: Any, features: Tensor, split: Any, views: Views, batch_size: int
+) -> Towers | None:
+    """The projections of images and texts, if a method has a tower for a modality of texts."""
+    if texts_of(views) is None or not isinstance(method, SupportsTowers):
+        return None
+    head = method.heads[IMAGE]
+    with evaluating(head), torch.no_grad():
+        images = torch.cat([head(piece) for piece in features.split(batch_size)])
+    return Towers(
+        functional.normalize(images.float(), dim=1).cpu(),
+        partial(embed_texts, method, views, batch_size=batch_size),
+        dict(getattr(split, "texts", {})),
+    )
+
+
+def embed_texts(method: Any, views: Views, texts: Sequence[str], batch_size: int = 512) -> Tensor:
+    """Unit-norm projections (k, d) of k texts, float32 on the CPU, in evaluation mode.
+
+    Raises:
+        ValueError: For a method or views without a modality of texts.
+    """
+    read = texts_of(views)
+    if read is None or not isinstance(method, SupportsTowers):
+        raise ValueError(
+            f"{type(method).__name__} has no tower for texts: a method dual has one, with views = {{image ="
+            ' "simclr", text = "tokens"}'
+        )
+    name, tokens = read
+    device = next(method.parameters()).device  # type: ignore[attr-defined]  # of the module
+    given, found = list(texts), []
+    with evaluating(method), torch.no_grad():  # type: ignore[arg-type]
+        for first in range(0, len(given), batch_size):
+            batch = tokens.plain(given[first : first + batch_size])
+            projected = method.embed_modality(name, batch.to(device))
+            found.append(functional.normalize(projected.float(), dim=1).cpu())
+    return torch.cat(found)
 
 
 def embed_split(

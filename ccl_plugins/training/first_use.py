@@ -15,8 +15,14 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.objectives.base import ContrastiveObjective, own_terms
-from ccl_plugins.protocols import Embedded, SupportsReadConditions, SupportsReadsQueue
+from ccl_plugins.protocols import (
+    Embedded,
+    SupportsCheckValues,
+    SupportsReadConditions,
+    SupportsReadsQueue,
+)
 from ccl_plugins.training.randomness import undisturbed
+from ccl_plugins.views.modalities import by_modality, column_of, sources
 
 
 def check_rows(method: Any, member: str, found: Any) -> int:
@@ -122,6 +128,24 @@ def check_views(views: Any, found: Any) -> None:
     for view in found:
         if not isinstance(view, Tensor):
             raise ValueError(f"{name} must make views that are tensors, not {_shown(view)}")
+
+
+def check_columns(views: Any, split: Any) -> None:
+    """Check the columns of a split that views read: texts, and values.
+
+    Raises:
+        ValueError: If there is no such column, or the views cannot take a value of it.
+    """
+    for name, source in sources(views).items():
+        if source is None:
+            continue
+        column, reader = column_of(split, source), by_modality(views)[name]
+        if len(column) != len(split):
+            raise ValueError(
+                f"the column {source!r} has {len(column)} rows, and the split {len(split)} samples"
+            )
+        if isinstance(reader, SupportsCheckValues):
+            reader.check_values(column)
 
 
 def warn_of_unread_queue(objective: Any, method: Any, pairs: Any) -> None:

@@ -13,11 +13,12 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ccl_plugins.datasets.annotated import dictionary
-from ccl_plugins.protocols import SupportsTransforms, Views
+from ccl_plugins.protocols import SupportsModalities, SupportsTransforms, Views
 from ccl_plugins.training.first_use import check_views
 from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
 from ccl_plugins.training.sampling import Batches, SampleKey
 from ccl_plugins.training.settings import FitSettings
+from ccl_plugins.views.modalities import column_of, sources
 
 if TYPE_CHECKING:
     from pytorch_lightning import Trainer
@@ -30,7 +31,7 @@ class Batch(NamedTuple):
     """The input of a training step.
 
     Args:
-        views: u tensors (n, channels, height, width).
+        views: u tensors (n, channels, height, width), or as other modalities are.
         index: (n,) dataset indices, or (n, 2) if views after the first are of a partner.
     """
 
@@ -43,13 +44,19 @@ class Items(Dataset[Augmented]):
 
     Each view's random numbers are seeded by (seed, epoch, position, view): a sample comes out the same
     in any process, whatever the number of workers, and training's generators are left alone.  Views
-    without `SupportsTransforms` are seeded together.
+    without `SupportsTransforms` are seeded together.  Views of several modalities are made of the image,
+    the texts and the values of a sample.
     """
 
     def __init__(self, split: Any, views: Views, seed: int) -> None:
         self.split = split
         self.views = views
         self.transforms = views.transforms if isinstance(views, SupportsTransforms) else None
+        self.columns = (
+            {name: s and column_of(split, s) for name, s in sources(views).items()}
+            if isinstance(views, SupportsModalities)
+            else None
+        )
         self.seed = seed
 
     def __getitem__(self, key: SampleKey) -> Augmented:
@@ -63,7 +70,7 @@ class Items(Dataset[Augmented]):
     def _draw(self, epoch: int, position: int, *indices: int) -> Augmented:
         # Before the images are read, since a data set may draw random numbers too.
         seed_cpu(mix(self.seed, epoch, position, 0))
-        images = [_image(self.split[i], i) for i in indices]
+        images = [self._read(i) for i in indices]
         if self.transforms is None:
             made = [self.views(image) for image in images]
             for each in made:
@@ -76,6 +83,13 @@ class Items(Dataset[Augmented]):
             views.append(transform(images[min(view, len(images) - 1)]))
         check_views(self.views, views)
         return views, list(indices)
+
+    def _read(self, index: int) -> Any:
+        """The image of a sample, or what views of several modalities are made of."""
+        image = _image(self.split[index], index)
+        if self.columns is None:
+            return image
+        return {name: image if c is None else c[index] for name, c in self.columns.items()}
 
 
 def _image(sample: Any, index: int) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -267,10 +267,19 @@ def _prepare(method: nn.Module, objective: Any, settings: FitSettings) -> Callab
     backend = backend_of(settings)
     if backend is None:
         return objective.loss
-    for network in method.children():
+    for network in _networks(method):
         # In place, so that names in the state dict stay as they are.
         network.compile(backend=backend)
     return torch.compile(objective.loss, backend=backend)
+
+
+def _networks(method: nn.Module) -> Iterator[nn.Module]:
+    """The modules of a method that are called: those in a list or a dictionary one by one."""
+    for child in method.children():
+        if isinstance(child, nn.ModuleDict | nn.ModuleList):
+            yield from _networks(child)
+        else:
+            yield child
 
 
 def backend_of(settings: FitSettings) -> str | None:

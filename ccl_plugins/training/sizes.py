@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ccl_plugins.protocols import SupportsModalities
 from ccl_plugins.training.features import evaluating
 from ccl_plugins.training.first_use import check_rows
 from ccl_plugins.training.loader import Items, collate, read_batch
@@ -19,6 +20,10 @@ def widths(parts: Parts, split: Any, settings: FitSettings) -> tuple[int, int]:
     items = Items(split, parts.views, settings.seed)
     batch = read_batch(items, [(0, 0, 0)], collate, settings.workers)
     with undisturbed(), evaluating(parts.method), torch.no_grad():
-        method, view = parts.method, batch.views[0].to(next(parts.method.parameters()).device)
-        features = check_rows(method, "encode", method.encode(view))
-        return features, check_rows(method, "project", method.project(view))
+        method, device = parts.method, next(parts.method.parameters()).device
+        views = [view.to(device) for view in batch.views]
+        features = check_rows(method, "encode", method.encode(views[0]))
+        projections = check_rows(method, "project", method.project(views[0]))
+        if isinstance(parts.views, SupportsModalities):  # the networks of the others see theirs too
+            method.embed(views)
+        return features, projections

@@ -14,19 +14,44 @@ from torch import Tensor
 import ccl_plugins as ccl
 from ccl_plugins.objectives.scalars import ScalarAttribute
 
+CLASSES = ("species", "camera")
+"""Names under which an objective gets class ids."""
+JOINT = {"use": "product", "on": {"species": "delta", "age": {"use": "rbf", "scale": 0.5}}}
+EITHER = {
+    "use": "sum",
+    "on": {"species": "delta", "age": "laplacian"},
+    "weights": {"age": 0.5, "species": 2.0},
+}
+NUMBERS = {"use": "product", "on": {"age": "cosine", "pose": "linear"}}
+IDS = {"use": "product", "on": {"species": "delta", "camera": "linear"}}
 RISING = {"schedule": "linear", "start": 0.2, "end": 1.0}
 VARIANTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "infonce": {
         "within view": {"within_view": True},
         "one way": {"symmetric": False},
         "excluding": {"exclude": ["cosine", 0.9]},
+        "excluding jointly": {"exclude": [JOINT, 0.9]},
     },
     "cl_infonce": {"released": {"form": "released"}},
     "supcon": {"sincere": {"denominator": "negatives"}},
-    "soft_infonce": {"softmax": {"kernel": "cosine", "target_temperature": 0.1, "own": False}},
-    "fair_cclk": {"released": {"form": "released"}, "class ids": {"kernel": "linear"}},
-    "weaklysup_cclk": {"released": {"form": "released"}, "class ids": {"kernel": "delta"}},
-    "hardneg_cclk": {"per view": {"ridge": 0.5}},
+    "soft_infonce": {
+        "softmax": {"kernel": "cosine", "target_temperature": 0.1, "own": False},
+        "joint, per view": {"kernel": JOINT},
+    },
+    "fair_cclk": {
+        "released": {"form": "released"},
+        "class ids": {"kernel": "linear"},
+        "joint": {"kernel": JOINT},
+        "joint, numbers": {"kernel": NUMBERS},
+        "joint, class ids": {"kernel": IDS},
+    },
+    "weaklysup_cclk": {
+        "released": {"form": "released"},
+        "class ids": {"kernel": "delta"},
+        "joint, sum": {"kernel": EITHER, "exclude": ["cosine", 0.9]},
+        "joint, released": {"kernel": JOINT, "form": "released"},
+    },
+    "hardneg_cclk": {"per view": {"ridge": 0.5}, "joint, per view": {"kernel": JOINT}},
     "hucl": {
         "fixed weights": {"weight_gradient": False},
         "threshold": {"threshold": 1.0, "o": "negatives"},
@@ -87,12 +112,15 @@ class Case:
     def condition(self, ids: Tensor, vectors: Tensor) -> dict[str, Tensor]:
         """Class ids for an objective, or a variant, that reads these, else vectors."""
         wanted = self.build().conditions
-        if self.variant == "per view":
+        if self.variant.endswith("per view"):
             vectors = torch.stack([vectors, vectors.flip(0)])
         return {
-            name: ids if "continuous" not in value_types or self.variant == "class ids" else vectors
+            name: ids if self._has_ids(name, value_types) else vectors
             for name, value_types in wanted.items()
         }
+
+    def _has_ids(self, name: str, value_types: Any) -> bool:
+        return "continuous" not in value_types or self.variant == "class ids" or name in CLASSES
 
 
 def classes() -> dict[str, type]:

@@ -8,7 +8,7 @@ from lightly.utils import dist
 
 from ccl_plugins.kernels import Cosine, Linear, Polynomial
 from ccl_plugins.methods.feature_queue import FeatureQueue, holds_conditions
-from ccl_plugins.numerics.gram import Statistic, exact_features
+from ccl_plugins.numerics.gram import ExactFeatures, Statistic
 from ccl_plugins.pairs import with_keys
 
 
@@ -126,7 +126,7 @@ def test_writing_compiles_once_without_graph_breaks():
 
 def test_gram_statistics_subtract_nothing_for_places_that_had_no_key_before():
     """The features of the zeros in an empty place are not 0 under this kernel."""
-    features = exact_features(Polynomial(2, coef0=1.0))
+    features = ExactFeatures(Polynomial(2, coef0=1.0))
     assert features(torch.zeros(1, 1)).any()
     queue = FeatureQueue(7, 2)
     queue.keep_statistics({"gram": Statistic("z", features)})
@@ -147,7 +147,7 @@ def keyed(n=4, views=3, seed=0, **condition):
 def test_pairs_are_compared_with_the_queue_and_while_it_fills_with_the_batch():
     queue, pairs = FeatureQueue(6, 3), keyed(age=torch.rand(4, 2), view=torch.rand(3, 4, 5))
     pairs = replace(pairs, extras={"centers": torch.rand(2)})
-    queue.keep_statistics({"gram": Statistic("age", exact_features(Linear()))})
+    queue.keep_statistics({"gram": Statistic("age", ExactFeatures(Linear()))})
     for batches in (1, 2):
         queue.enqueue(pairs)
         found = queue.add_to(pairs)
@@ -200,7 +200,7 @@ def test_keys_of_all_processes_enter_once(monkeypatch, index):
 
 def test_rows_have_the_type_of_the_first_whatever_comes_later():
     queue = FeatureQueue(6, 2)
-    queue.keep_statistics({"gram": Statistic("age", exact_features(Linear()))})
+    queue.keep_statistics({"gram": Statistic("age", ExactFeatures(Linear()))})
     first, later = torch.rand(3, 1), torch.rand(3, 1, dtype=torch.float64)
     queue.write(torch.zeros(3, 2), None, {"age": first})
     queue.write(torch.zeros(3, 2), None, {"age": later})
@@ -235,10 +235,10 @@ def with_statistics(size=16):
     queue = FeatureQueue(size, 3)
     queue.keep_statistics(
         {
-            "age": Statistic("age", exact_features(Linear())),
-            "kind": Statistic("kind", exact_features(Linear())),
-            "squares": Statistic("age", exact_features(Polynomial(2, 1.0))),
-            "a.b": Statistic("a.b", exact_features(Cosine())),
+            "age": Statistic("age", ExactFeatures(Linear())),
+            "kind": Statistic("kind", ExactFeatures(Linear())),
+            "squares": Statistic("age", ExactFeatures(Polynomial(2, 1.0))),
+            "a.b": Statistic("a.b", ExactFeatures(Cosine())),
         }
     )
     for first in range(0, 40, 4):
@@ -269,7 +269,7 @@ def test_statistics_are_kept_of_vectors_with_fewer_features_than_places():
 
 
 def test_statistics_may_begin_when_the_queue_holds_rows():
-    features = exact_features(Polynomial(2, coef0=1.0))
+    features = ExactFeatures(Polynomial(2, coef0=1.0))
     queue, rows = FeatureQueue(12, 2), torch.randn(4, 2)
     queue.write(torch.zeros(4, 2), None, {"z": rows})
     queue.keep_statistics({"gram": Statistic("z", features)})

@@ -10,7 +10,7 @@ import ccl_plugins as ccl
 from ccl_plugins.kernels import Cosine, Linear, Polynomial, Product, Sum
 from ccl_plugins.numerics import gram
 from ccl_plugins.numerics.conditional_operator import conditional_columns, conditional_operator
-from ccl_plugins.numerics.gram import RunningGram, exact_features, gram_of
+from ccl_plugins.numerics.gram import ExactFeatures, RunningGram, gram_of
 from ccl_plugins.objectives import FairCCLK, InfoNCE, Mixture
 from ccl_plugins.pairs.pairs import Pairs
 
@@ -28,7 +28,7 @@ def normal(*shape):
 
 
 def running(kernel, values):
-    features = exact_features(kernel)
+    features = ExactFeatures(kernel)
     return RunningGram(features, features(values[:1]).shape[1])
 
 
@@ -66,7 +66,7 @@ def test_the_operator_is_the_same_in_parts_and_with_the_queues_gram(kernel):
     queue[28:] = torch.nan
     options = {"rows": slice(2, 9), "valid": valid, "dtype": torch.float64}
     whole = conditional_operator(kernel, torch.cat([batch, queue]), 0.1, **options)
-    gram = gram_of(exact_features(kernel), queue, valid[12:])
+    gram = gram_of(ExactFeatures(kernel), queue, valid[12:])
     for known in (None, gram):
         columns = conditional_columns(kernel, batch, 0.1, queue=queue, gram=known, **options)
         for some in (slice(None), slice(0, 12), slice(12, 62), slice(5, 30)):
@@ -137,17 +137,17 @@ def test_values_that_are_missing_or_not_valid_are_left_out():
     values[3] = torch.nan
     values[4, 1] = torch.nan
     kept = values[[0, 1, 5]]
-    torch.testing.assert_close(gram_of(exact_features(Linear()), values, valid), kept.T @ kept)
+    torch.testing.assert_close(gram_of(ExactFeatures(Linear()), values, valid), kept.T @ kept)
     every = values[[0, 1, 2, 5]]
-    torch.testing.assert_close(gram_of(exact_features(Linear()), values), every.T @ every)
+    torch.testing.assert_close(gram_of(ExactFeatures(Linear()), values), every.T @ every)
 
 
 def test_sums_are_the_same_block_by_block(monkeypatch):
-    expected = gram_of(exact_features(Linear()), normal(10, 3), torch.arange(10) != 4)
+    expected = gram_of(ExactFeatures(Linear()), normal(10, 3), torch.arange(10) != 4)
     monkeypatch.setattr(
         gram, "blocks", lambda length, *_: (slice(a, a + 3) for a in range(0, length, 3))
     )
-    found = gram_of(exact_features(Linear()), normal(10, 3), torch.arange(10) != 4)
+    found = gram_of(ExactFeatures(Linear()), normal(10, 3), torch.arange(10) != 4)
     torch.testing.assert_close(found, expected)
 
 

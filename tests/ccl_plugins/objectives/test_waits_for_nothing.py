@@ -24,6 +24,7 @@ WAITING = (
     "nanmedian.default",  # without a dimension, its implementation for GPUs reads a number
 )
 MEDIAN = {"rbf": "median", "laplacian": "median"}
+BY_MEDIAN = {"use": "product", "on": {"species": "delta", "age": {"use": "rbf", "scale": "median"}}}
 KERNELS = [
     {"use": name, **({"scale": MEDIAN[name]} if name in MEDIAN else {})}
     for name in ("rbf", "laplacian", "cosine", "polynomial", "jaccard", "delta")
@@ -34,6 +35,7 @@ CASES = [
     *(Case("soft_infonce", {"kernel": kernel}, kernel["use"]) for kernel in KERNELS),
     *(Case("fair_cclk", {"kernel": kernel}, kernel["use"]) for kernel in KERNELS),
     Case("fair_cclk", {"kernel": KERNELS[0], "landmarks": 4}, "landmarks"),
+    Case("fair_cclk", {"kernel": BY_MEDIAN, "landmarks": 4}, "joint, landmarks"),
 ]
 
 

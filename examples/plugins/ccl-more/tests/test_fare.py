@@ -144,8 +144,14 @@ def test_masks_restrict_the_negatives(views):
 
 def test_the_attention_has_the_tables_width_and_keeps_it_in_a_checkpoint():
     objective = FARE(buckets=4)
-    with pytest.raises(ValueError, match=r"condition has 3 columns, and the attention None: give"):
+    with pytest.raises(
+        ValueError, match="condition has 3 columns, and the attention none yet: give columns=3"
+    ):
         objective(*torch.randn(2, 7, 5), condition=Z[:7])
+    with pytest.raises(
+        ValueError, match="condition has unknown columns, and the attention none yet"
+    ):
+        objective.setup({}, Sizes(10, 5, 5, 1))
     objective.setup({"condition": Table(Z)}, Sizes(10, 5, 5, 1))
     assert objective.queries.shape == objective.keys.shape == (3, 32)
     assert objective.rho == math.sqrt(32)
@@ -170,3 +176,14 @@ def test_the_attention_has_the_tables_width_and_keeps_it_in_a_checkpoint():
 def test_settings_out_of_range_are_refused(params, words):
     with pytest.raises(ValueError, match=f"^{words}"):
         FARE(**params)
+
+
+def test_values_that_differ_per_view_are_those_of_the_anchors_view(views):
+    objective = build()
+    z = torch.stack([Z[:7], *[Z[3:]] * (len(views) - 1)])
+    unit = normalize(torch.stack(views), dim=-1)
+    values, _ = objective.terms(in_batch(unit, {"condition": z}))
+    first, _ = objective.terms(in_batch(unit, {"condition": Z[:7]}))
+    other, _ = objective.terms(in_batch(unit, {"condition": Z[3:]}))
+    k = len(views) - 1
+    torch.testing.assert_close(values, torch.cat([first[:k], other[k:]]))

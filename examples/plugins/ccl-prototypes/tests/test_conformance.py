@@ -10,9 +10,20 @@ def test_conformance(check):
     check()
 
 
-OTHER_FORMS = [ccl.objective("proto_nce", k=8, form="released", negatives=8)]
+NOT_OF_A_BANK = (
+    "is_called_on_embeddings",
+    "half_precision_is_computed_in_float32",
+    "order_of_samples_does_not_matter",
+)
+"""The laws of calls without dataset indices, and one that gives samples other indices."""
 
 
-@pytest.mark.parametrize("check", [c for form in OTHER_FORMS for c in checks(form)], ids=str)
+def of_other_forms():
+    released = checks(ccl.objective("proto_nce", k=8, form="released", negatives=8))
+    bank = checks(ccl.objective("idfd", bank=True))
+    return [*released, *(each for each in bank if not str(each).endswith(NOT_OF_A_BANK))]
+
+
+@pytest.mark.parametrize("check", of_other_forms(), ids=str)
 def test_other_forms_keep_the_laws_too(check):
     check()

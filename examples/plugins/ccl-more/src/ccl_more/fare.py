@@ -80,8 +80,12 @@ class FARE(ContrastiveObjective):
 
     def setup(self, tables: Mapping[str, Table], sizes: Sizes) -> None:
         """Create W_Q, W_K and R for the columns of the table; call it before the optimizer exists."""
-        if self.queries is None:
-            self._create(as_vectors(tables[self.on].values).shape[1])
+        if self.on in tables:
+            width = as_vectors(tables[self.on].values).shape[1]
+            if self.queries is None:
+                self._create(width)
+            self._require(width)
+        self._require(None)
 
     def _create(self, columns: int) -> None:
         size = columns, self.width
@@ -92,31 +96,37 @@ class FARE(ContrastiveObjective):
 
     def check_condition(self, condition: Mapping[str, Tensor]) -> None:
         """Refuse values of another width than that of the attention."""
-        width = condition[self.on].shape[1] if condition[self.on].ndim > 1 else 1
+        self._require(as_vectors(condition[self.on]).shape[-1])
+
+    def _require(self, width: int | None) -> None:
         made = None if self.queries is None else len(self.queries)
-        if width != made:
+        if made is None or width not in (None, made):
             raise ValueError(
-                f"{self.on} has {width} columns, and the attention {made}: give FARE(columns={width}),"
-                " or call setup(tables, sizes)"
+                f"{self.on} has {width or 'unknown'} columns, and the attention {made or 'none yet'}:"
+                f" give columns={width or '...'}, or call setup(tables, sizes) with its table"
             )
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per anchor and pair of views."""
         self.refuse_draws(pairs)
-        attention, some = self.attention(pairs)
-        rows = []
+        per_view = pairs.condition[self.on].ndim == 3
+        attention, some = self.attention(pairs, 0)
+        values, weights = [], []
         for i, j in pairs.cross(self.symmetric):
+            if per_view:
+                attention, some = self.attention(pairs, i)
             sims = pairs.sim(i, j)
             if pairs.queue is not None:
                 sims = torch.cat([sims, pairs.sim_queue(i)], 1)
             negative = logsumexp(sims / self.temperature + attention)
-            rows.append(softplus(negative - pairs.own_sim(i, j) / self.temperature, threshold=50))
-        values = torch.stack(rows)
-        return values, some.to(values.dtype).expand_as(values)
+            own = pairs.own_sim(i, j) / self.temperature
+            values.append(softplus(negative - own, threshold=50))
+            weights.append(some.to(own.dtype))
+        return torch.stack(values), torch.stack(weights)
 
-    def attention(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """(n, m + q) log p, and (n,) True at anchors with another sample to attend to."""
-        z = as_vectors(pairs.everyone(self.on)).to(pairs.anchors)
+    def attention(self, pairs: Pairs, i: int = 0) -> tuple[Tensor, Tensor]:
+        """(n, m + q) log p by the condition in view ``i``, and (n,) True at anchors that attend."""
+        z = as_vectors(pairs.everyone(self.on, i)).to(pairs.anchors)
         keep = pairs.counted(pairs.negative)
         if self.buckets is not None:
             hashes = z @ self.planes.to(z)

@@ -41,19 +41,31 @@ class MovingAverages(nn.Module):
         old = self.logs[pairs.index[pairs.rows]].to(batch.dtype)
         new = torch.logaddexp(old + math.log1p(-self.gamma), batch + math.log(self.gamma))
         new = torch.where(old.isnan(), batch, new)
-        update = new.masked_fill(batch <= EMPTY / 2, torch.nan)  # anchors without negatives
-        updates = gather(update) if pairs.processes > 1 else update
-        self.pending[pairs.index] = updates.to(self.pending.dtype)
+        hold(self.pending, pairs, new.masked_fill(batch <= EMPTY / 2, torch.nan))
         return new
 
     def commit(self) -> None:
         """Store the averages of all batches since the last call."""
-        self.logs.copy_(self.pending.where(~self.pending.isnan(), self.logs))
-        self.pending.fill_(torch.nan)
+        commit(self.logs, self.pending)
 
 
-def log_mean_exp(blocks: list[tuple[Tensor, Tensor]], temperature: float) -> Tensor:
-    """(n,) logarithms of the mean of ``exp(s / τ)`` over blocks of inner products and their masks."""
+def hold(pending: Tensor, pairs: Pairs, new: Tensor) -> None:
+    """Keep new numbers of the anchors (n,), NaN where there is none, until `commit`."""
+    every = gather(new) if pairs.processes > 1 else new
+    pending[pairs.index] = every.to(pending.dtype)
+
+
+def commit(numbers: Tensor, pending: Tensor) -> None:
+    """Put the new numbers of samples in the place of the old ones."""
+    numbers.copy_(pending.where(~pending.isnan(), numbers))
+    pending.fill_(torch.nan)
+
+
+def log_mean_exp(blocks: list[tuple[Tensor, Tensor]], temperature: float | Tensor) -> Tensor:
+    """(n,) logarithms of the mean of ``exp(s / τ)`` over blocks of inner products and their masks.
+
+    The temperature is a number, or one for each anchor, (n, 1).
+    """
     logits = [masked(sims / temperature, keep) for sims, keep in blocks]
     count = sum(keep.sum(1, dtype=sims.dtype) for sims, keep in blocks)
     return logsumexp_blocks(logits) - torch.as_tensor(count).clamp_min(1).log()

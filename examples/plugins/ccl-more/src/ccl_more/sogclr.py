@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 from ccl_plugins.arguments import positive
@@ -12,6 +12,9 @@ from ccl_plugins.pairs import Pairs
 from torch import Tensor
 
 from ccl_more.moving_averages import MovingAverages, log_mean_exp
+
+Blocks: TypeAlias = list[tuple[Tensor, Tensor]]
+"""Inner products (n, ·) of anchors and negatives, and masks that are True at those that count."""
 
 
 class SogCLR(ContrastiveObjective):
@@ -50,13 +53,22 @@ class SogCLR(ContrastiveObjective):
         """One value per anchor and pair of views."""
         cross = list(pairs.cross())
         blocks = [pairs.negatives(i, j, self.within_view) for i, j in cross]
-        batch = torch.stack([log_mean_exp(each, self.temperature) for each in blocks])
         own = torch.stack([pairs.own_sim(i, j) for i, j in cross])
-        log_u, counted = self.averages(pairs, batch), batch > EMPTY / 2
-        ratio = (batch - log_u).exp()  # its gradient is ∇g / u
-        values = self.temperature * (log_u + ratio - ratio.detach()) - own
-        return values.where(counted, 0), counted.to(own.dtype)
+        values, counted = self.contrast(pairs, blocks)
+        return (values - own).where(counted, 0), counted.to(own.dtype)
+
+    def contrast(self, pairs: Pairs, blocks: list[Blocks]) -> tuple[Tensor, Tensor]:
+        """(rows, n) ``τ log u``, with the gradient ``τ ∇g / u``, and True at anchors with negatives."""
+        batch = torch.stack([log_mean_exp(each, self.temperature) for each in blocks])
+        log_u = self.averages(pairs, batch)
+        return self.temperature * through(batch, log_u), batch > EMPTY / 2
 
     def after_step(self) -> None:
         """Commit the averages."""
         self.averages.commit()
+
+
+def through(log_g: Tensor, log_u: Tensor) -> Tensor:
+    """log u, with the gradient ``∇g / u``."""
+    ratio = (log_g - log_u).exp()
+    return log_u + ratio - ratio.detach()

@@ -1,0 +1,118 @@
+"""GCA: contrastive learning as unbalanced optimal transport to a target plan."""
+
+from __future__ import annotations
+
+import torch
+from ccl_plugins.arguments import positive, whole
+from ccl_plugins.numerics import EMPTY, masked
+from ccl_plugins.objectives import ContrastiveObjective, Scalar, ScalarAttribute
+from ccl_plugins.pairs import Pairs
+from ccl_plugins.protocols import VALUE_TYPES, Kernel, ValueType
+from torch import Tensor
+
+from ccl_more.kernel_weights import log_kernel
+from ccl_more.supervised import Candidates
+
+
+class GCA(ContrastiveObjective):
+    """Generalized contrastive alignment (GCA, GCA-UOT): transport anchors to keys by a target plan.
+
+    ``-Σ_j t_ij log( P_ij / Σ_k P_ik )``, where P is the plan of entropic unbalanced optimal transport
+    with the cost ``1 - s_ij``: of all anchors of all views to all keys, except each embedding to
+    itself.  P is found by a fixed number of Sinkhorn iterations, in the log domain and with gradient:
+    ``u ← (a / K v)^f``, ``v ← (b / Kᵀ u)^f'`` with ``K = e_ij``, equal masses a and b, and
+    ``f = ρ / (ρ + τ)``.  Since rows are normalized, the loss is NT-Xent with a learned offset log v_j of
+    each key; without iterations it is NT-Xent.
+
+    Target: the own keys, equally; or with a kernel, which is the paper's target plan from a condition,
+    ``t_ij ∝ k(z_i, z_j)``.  Anchors without a target get weight 0.
+
+    As in the authors' code, rows of P are normalized before the comparison.  Not taken over: the term of
+    RINCE that their GCA-UOT adds with weight 0.2, the lower bound 0 of similarities, and the cost of an
+    embedding with itself, which is the largest cost there and infinite here.
+
+    Args:
+        temperature: τ, also the strength of the entropy, above 0.
+        kernel: A similarity of condition values for the target plan, or None.
+        iterations: Sinkhorn iterations, 0 or more.
+        row_penalty: ρ of the anchors' masses, above 0; None: they are exact.
+        column_penalty: ρ of the keys' masses, above 0; None: they are exact.
+        on: The name of the condition that the kernel reads.
+
+    Source:
+        Chen et al., Your Contrastive Learning Problem Is Secretly a Distribution Alignment Problem
+        (2024), GCA-INCE (without penalties) and GCA-UOT.
+    """
+
+    distributed = "replicated"
+    within_view = True
+    temperature = ScalarAttribute(positive, learnable=True)
+    row_penalty = ScalarAttribute(positive, optional=True)
+    column_penalty = ScalarAttribute(positive, optional=True)
+
+    def __init__(
+        self,
+        temperature: Scalar = 0.5,
+        *,
+        kernel: Kernel | None = None,
+        iterations: int = 5,
+        row_penalty: Scalar | None = 1.0,
+        column_penalty: Scalar | None = 0.2,
+        on: str = "condition",
+        gather_distributed: bool = False,
+    ) -> None:
+        super().__init__(gather_distributed=gather_distributed)
+        self.temperature = temperature
+        self.kernel = kernel
+        self.iterations = whole("iterations", iterations, 0)
+        self.row_penalty = row_penalty
+        self.column_penalty = column_penalty
+        self.on = on
+
+    @property
+    def conditions(self) -> dict[str, tuple[ValueType, ...]]:
+        """With a kernel, one condition of any value type."""
+        return {self.on: VALUE_TYPES} if self.kernel else {}
+
+    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """One value per anchor and anchor view."""
+        self.refuse_draws(pairs)
+        logits, targets = [], []
+        nobody = torch.zeros_like(pairs.counted())
+        for i in range(len(pairs.anchor_views)):
+            candidates = Candidates(pairs, i)
+            keep = candidates.with_own(pairs.counted())
+            own = candidates.with_own(nobody)
+            logits.append(masked(candidates.sims() / self.temperature, keep))
+            if self.kernel is None:
+                targets.append(masked(torch.zeros_like(logits[-1]), own))
+            else:
+                similarity = candidates.columns(log_kernel(self.kernel, pairs, self.on, i))
+                targets.append(masked(similarity, keep))
+        every, target = torch.cat(logits), torch.cat(targets)
+        some = target.amax(1) > EMPTY / 2
+        every = every + self.offsets(every)
+        values = (target.softmax(1) * (every.logsumexp(1)[:, None] - every)).sum(1).where(some, 0)
+        shape = len(logits), -1
+        return values.reshape(shape), some.reshape(shape).to(values.dtype)
+
+    def offsets(self, log_k: Tensor) -> Tensor:
+        """(k,) log v after the last iteration, from log K (n, k)."""
+        counts = log_k > EMPTY / 2
+        rows, columns = counts.any(1), counts.any(0)
+        log_a, log_b = (-each.sum().clamp_min(1).to(log_k.dtype).log() for each in (rows, columns))
+        log_v = torch.zeros_like(log_k[0])
+        for _ in range(self.iterations):
+            log_u = self.relaxed(log_a - (log_k + log_v).logsumexp(1), self.row_penalty)
+            log_u = log_u.where(rows, 0)[:, None]
+            log_v = self.relaxed(log_b - (log_k + log_u).logsumexp(0), self.column_penalty)
+            log_v = log_v.where(columns, 0)
+        return log_v
+
+    def relaxed(self, log_scaling: Tensor, penalty: float | Tensor | None) -> Tensor:
+        """The exponent ``ρ / (ρ + τ)``, on the logarithm."""
+        return (
+            log_scaling
+            if penalty is None
+            else log_scaling * (penalty / (penalty + self.temperature))
+        )

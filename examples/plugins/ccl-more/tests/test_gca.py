@@ -1,0 +1,179 @@
+"""GCA is Sinkhorn's algorithm on plain numbers, and NT-Xent before its first iteration."""
+
+import math
+
+import pytest
+import torch
+from ccl_plugins.kernels import RBF, Delta
+from ccl_plugins.objectives import NTXent, SoftInfoNCE
+from ccl_plugins.pairs import Pairs, in_batch
+from ccl_plugins.testing import equals
+from torch.nn.functional import cross_entropy, normalize
+
+from ccl_more import GCA
+
+Z = torch.randn(10, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+TAU = 0.3
+
+
+def slow(views, queue=(), iterations=3, row=1.0, column=0.2, similarity=None):
+    """Scalings u and v of ``K``, not in the log domain, one number at a time."""
+    unit, n = [normalize(view, dim=1) for view in views], len(views[0])
+    anchors = [(x[i], i, v) for v, x in enumerate(unit) for i in range(n)]
+    keys = [*anchors, *((key, n + j, None) for j, key in enumerate(queue))]
+    gibbs = [
+        [None if (i, v) == (j, w) else (-(1 - x @ y) / TAU).exp() for y, j, w in keys]
+        for x, i, v in anchors
+    ]
+    a, b = 1 / len(anchors), 1 / len(keys)
+    f, g = (1 if penalty is None else penalty / (penalty + TAU) for penalty in (row, column))
+    v = [torch.ones(()).double() for _ in keys]
+    for _ in range(iterations):
+        u = [
+            (a / sum(k * s for k, s in zip(row, v, strict=True) if k is not None)) ** f
+            for row in gibbs
+        ]
+        v = [
+            (b / sum(row[c] * s for row, s in zip(gibbs, u, strict=True) if row[c] is not None))
+            ** g
+            for c in range(len(keys))
+        ]
+    losses = []
+    for (_, i, w), mine in zip(anchors, gibbs, strict=True):
+        plan = [None if k is None else k * s for k, s in zip(mine, v, strict=True)]
+        total = sum(p for p in plan if p is not None)
+        if similarity is None:
+            target = [float(j == i and t != w) for _, j, t in keys]
+        else:
+            target = [similarity(i, j) for _, j, _ in keys]
+        target = [0.0 if p is None else t for p, t in zip(plan, target, strict=True)]
+        losses.append(
+            sum(
+                -t / sum(target) * (p / total).log() for t, p in zip(target, plan, strict=True) if t
+            )
+        )
+    return sum(losses) / len(losses)
+
+
+SETTINGS = [
+    {},
+    {"iterations": 1},
+    {"row": None, "column": None},
+    {"row": 0.1, "column": None, "iterations": 2},
+]
+settings = pytest.mark.parametrize("setting", SETTINGS, ids=str)
+
+
+def build(iterations=3, row=1.0, column=0.2, **params):
+    return GCA(TAU, iterations=iterations, row_penalty=row, column_penalty=column, **params)
+
+
+@settings
+def test_gca_is_unbalanced_transport_to_the_own_keys(views, agree, setting):
+    agree(build(**setting), lambda *views: slow(views, **setting), views)
+
+
+@settings
+def test_the_keys_of_a_queue_take_part_in_the_transport(views, agree, queued, queue, setting):
+    agree(build(**setting), lambda *views: slow(views, queue[:2], **setting), views, call=queued)
+
+
+def test_the_target_plan_is_a_kernel_of_the_condition(views, agree, queued, queue):
+    gram = RBF(scale=2.0)(Z, Z)
+    similarity = lambda i, j: float(gram[i, j])
+    objective = build(kernel=RBF(scale=2.0))
+    agree(objective, lambda *views: slow(views, similarity=similarity), views, condition=Z[:7])
+    agree(
+        objective,
+        lambda *views: slow(views, queue[:2], similarity=similarity),
+        views,
+        call=lambda module, *views: queued(module, *views, condition=Z),
+    )
+
+
+@pytest.mark.parametrize("temperature", [0.05, 0.5])
+def test_before_the_first_iteration_it_is_nt_xent(views, temperature):
+    """As the paper says: InfoNCE is the first half of an iteration, in which rows are scaled."""
+    objective = GCA(temperature, iterations=0)
+    equals(objective, NTXent(temperature), views[:2], tolerance=1e-9)
+
+
+def test_before_the_first_iteration_a_kernel_makes_it_soft_infonce(views):
+    objective = GCA(TAU, iterations=0, kernel=RBF(scale=2.0))
+    soft = SoftInfoNCE(RBF(scale=2.0), TAU, within_view=True)
+    given = {"views": views[:2], "condition": Z[:7]}
+    equals(objective, soft, given, tolerance=1e-9)
+
+
+def test_after_many_iterations_anchors_and_keys_have_their_masses(views):
+    """The plan that the offsets make has the exact masses, after a last scaling of the rows."""
+    objective = build(iterations=500, row=None, column=None)
+    rows = torch.cat([normalize(view, dim=1) for view in views])
+    scores = (rows @ rows.T / TAU).fill_diagonal_(-1e30)
+    plan = (scores + objective.offsets(scores)).softmax(1) / len(rows)
+    torch.testing.assert_close(plan.sum(0), torch.full((len(rows),), 1 / len(rows)).double())
+
+
+def test_a_small_penalty_leaves_the_masses_as_they_are(views):
+    loose = GCA(TAU, iterations=5, row_penalty=1e-12, column_penalty=1e-12)
+    torch.testing.assert_close(loose(*views), GCA(TAU, iterations=0)(*views))
+
+
+def test_gca_is_the_loss_of_the_authors_for_balanced_transport(views):
+    """Their ``gca_ince`` on interleaved views, with their cost of an embedding with itself infinite."""
+
+    def released(x, y):
+        z = normalize(torch.stack([x, y], 1).flatten(0, 1), dim=1)
+        own = torch.eye(len(z)).bool()
+        kernel = (-(1 - z @ z.T).masked_fill(own, 50.0) / TAU).exp()
+        u = v = torch.ones(len(z)).double()
+        for _ in range(10):
+            u = 1 / (kernel @ v)
+            v = 1 / (kernel.T @ u)
+        plan = u[:, None] * kernel * v
+        return cross_entropy(plan.log(), torch.arange(len(z)) ^ 1)
+
+    equals(build(iterations=10, row=None, column=None), released, views[:2], tolerance=1e-9)
+
+
+def test_the_gradient_flows_through_the_iterations(views):
+    gradients = []
+    for iterations in (0, 5):
+        leaves = [view.clone().requires_grad_() for view in views]
+        build(iterations=iterations)(*leaves).backward()
+        gradients.append(torch.stack([leaf.grad for leaf in leaves]))
+    assert (gradients[0] - gradients[1]).abs().max() > 1e-3
+
+
+def test_float32_is_exact_at_a_low_temperature():
+    """Scalings of up to ``e^(2 / τ)`` overflow in float32 unless they are logarithms."""
+    generator = torch.Generator().manual_seed(0)
+    near = torch.randn(12, 8, generator=generator) + 2
+    x, y = near + 0.1 * torch.randn(2, 12, 8, generator=generator)
+    for settings in ({}, {"row_penalty": None, "column_penalty": None}):
+        objective = GCA(0.01, **settings)
+        found, exact = objective(x, y), objective(x.double(), y.double())
+        torch.testing.assert_close(found.double(), exact, rtol=2e-5, atol=2e-5)
+
+
+def test_an_anchor_without_a_target_gets_weight_0(views):
+    class Never(Delta):
+        def __call__(self, a, b):
+            return super().__call__(a, b) * (a[:, None] * b > 0)  # class 0 is like none, itself too
+
+    ids = torch.tensor([0, 1, 1, 2, 2, 0, 1])
+    pairs = in_batch(normalize(torch.stack(views), dim=-1), {"condition": ids})
+    values, weights = GCA(TAU, kernel=Never()).terms(pairs)
+    assert (weights == (ids > 0)).all()
+    assert values.isfinite().all()
+
+
+def test_masks_say_which_keys_take_part(views):
+    unit = normalize(torch.stack(views), dim=-1)
+    negatives = torch.eye(7).bool().roll(1, 1)
+    pairs = Pairs.from_masks(unit, torch.zeros(7, 7).bool(), negatives)
+    expected = NTXent(TAU).loss(pairs) if len(views) == 2 else None
+    found = GCA(TAU, iterations=0).loss(pairs)
+    assert math.isfinite(found)
+    if expected is not None:
+        torch.testing.assert_close(found, expected)

@@ -1,0 +1,35 @@
+"""Sinkhorn-Knopp: soft assignments of samples to prototypes in which all prototypes have equal parts."""
+
+from __future__ import annotations
+
+import torch
+from ccl_plugins.numerics import masked
+from torch import Tensor
+
+
+@torch.no_grad()
+def sinkhorn(
+    scores: Tensor, epsilon: float | Tensor, iterations: int = 3, valid: Tensor | None = None
+) -> Tensor:
+    """Codes (m, k): each row sums to 1, and the columns' sums over the samples are nearly equal.
+
+    Starting from ``exp(scores / ε)``, each iteration divides every column by its sum over the samples,
+    then every row by its sum.  It is computed on logarithms, so that no ε is too small, while lightly's
+    and the authors' code exponentiate first.  Results are the same where theirs are finite.
+
+    Args:
+        scores: (m, k) inner products of samples and prototypes.
+        epsilon: ε, above 0; the larger, the more even the rows.
+        iterations: 1 or more.
+        valid: (m,) True at samples that count in the columns' sums; None: all.
+
+    Source:
+        Cuturi, Sinkhorn Distances (2013); Caron et al., Unsupervised Learning of Visual Features by
+        Contrasting Cluster Assignments (2020), eqs. (3) to (5).
+    """
+    logits = scores / epsilon
+    keep = None if valid is None else valid[:, None].expand_as(logits)
+    for _ in range(iterations):
+        logits = logits - masked(logits, keep).logsumexp(0)
+        logits = logits - logits.logsumexp(1, keepdim=True)
+    return logits.exp()

@@ -1,0 +1,188 @@
+"""Two towers: what they embed, what objectives make of it, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from support import oracle
+from support.every_objective import D, plain_cases
+from torch import nn
+
+from ccl_plugins.backbones import MLP, LeNet5, TextTransformer
+from ccl_plugins.conditions import Embedding
+from ccl_plugins.methods import Dual
+from ccl_plugins.objectives import CMC, InfoNCE
+
+
+class Flat(nn.Module):
+    def __init__(self, width=12):
+        super().__init__()
+        self.num_features = width
+
+    def forward(self, x):
+        return x.flatten(1)
+
+
+def text(**given):
+    return TextTransformer(**{"vocabulary": 11, "length": 6, "width": 8, "depth": 1, **given})
+
+
+def dual(modalities=None, towers=None, **given):
+    torch.manual_seed(0)
+    towers = {"text": text()} if towers is None else towers
+    return Dual(towers, dim=8, **given, backbone=Flat(), modalities=modalities)
+
+
+def sample(n=5, images=1, texts=1):
+    generator = torch.Generator().manual_seed(1)
+    seen = [torch.randn(n, 3, 2, 2, generator=generator) for _ in range(images)]
+    return seen + [torch.randint(1, 11, (n, 6), generator=generator) for _ in range(texts)]
+
+
+def clip(images, texts, temperature):
+    """CLIP's loss as its paper's figure 3 writes it, with loops: the mean of two cross entropies."""
+    images = [image / image.norm() for image in images]
+    texts = [each / each.norm() for each in texts]
+    n, total = len(images), 0.0
+    for i in range(n):
+        by_image = [images[i] @ texts[j] / temperature for j in range(n)]
+        by_text = [images[j] @ texts[i] / temperature for j in range(n)]
+        total += sum(each.exp() for each in by_image).log() - by_image[i]
+        total += sum(each.exp() for each in by_text).log() - by_text[i]
+    return total / (2 * n)
+
+
+@pytest.mark.parametrize(("dtype", "near"), [(torch.float64, 1e-9), (torch.float32, 2e-5)])
+def test_infonce_on_two_towers_is_the_loss_of_clip_in_value_and_gradient(dtype, near):
+    method, views = dual().to(dtype), sample()
+    views[0] = views[0].to(dtype)
+    objective = InfoNCE(temperature={"learn": True, "start": 0.07}).to(dtype)
+    loss = objective.loss(method.pairs(method.embed(views).normalized(), {}, torch.arange(5)))
+    temperature = objective.scalars()["temperature"]
+    torch.testing.assert_close(float(temperature), 0.07, rtol=1e-6, atol=0)
+    image, words = (
+        method.embed_modality(*each) for each in zip(("image", "text"), views, strict=True)
+    )
+    expected = clip(image, words, temperature)
+    torch.testing.assert_close(loss, expected, rtol=near, atol=near)
+    weights = [*method.parameters()]
+    found = torch.autograd.grad(loss, weights)
+    torch.testing.assert_close(found, torch.autograd.grad(expected, weights), rtol=near, atol=near)
+
+
+def test_each_modality_has_a_tower_and_a_head_of_its_own():
+    method = dual(("image", "image", "text")).eval()
+    views = sample(images=2)
+    embedded = method.embed(views)
+    assert embedded.features.shape == (2, 5, 12)
+    assert embedded.projections.shape == (3, 5, 8)
+    torch.testing.assert_close(embedded.features[1], views[1].flatten(1))
+    torch.testing.assert_close(embedded.projections[1], method.project(views[1]))
+    torch.testing.assert_close(embedded.projections[2], method.embed_modality("text", views[2]))
+    torch.testing.assert_close(method.encode(views[0]), embedded.features[0])
+    assert [type(head.layers) for head in method.heads.values()] == [nn.Sequential] * 2
+    shapes = [tuple(p.shape) for p in method.heads.parameters()]
+    assert shapes == [(8, 12), (8, 8)], "linear without a bias, as CLIP's"
+
+
+def test_pairs_are_of_all_views_whatever_their_modalities():
+    method = dual(("image", "image", "text", "text"))
+    embedded = method.embed(sample(images=2, texts=2)).normalized()
+    pairs = method.pairs(embedded, {}, torch.arange(5))
+    assert pairs.anchor_views == pairs.key_views == (0, 1, 2, 3)
+    assert len([*pairs.cross()]) == 12
+    assert pairs.features is embedded.features
+
+
+@pytest.mark.parametrize("views", [("image", "text"), ("image", "image", "text", "text")], ids=len)
+@pytest.mark.parametrize("case", plain_cases(), ids=str)
+def test_every_objective_runs_on_two_towers(case, views):
+    n, images = 8, views.count("image")
+    torch.manual_seed(0)
+    method = Dual({"text": text()}, dim=D, backbone=Flat(D), modalities=views).double()
+    given = [
+        view.double() if view.is_floating_point() else view for view in sample(n, images, images)
+    ]
+    given[:images] = [torch.cat([view, view[:, :1]], 1) for view in given[:images]]
+    condition = case.condition(torch.arange(n) % 3, torch.rand(n, 3).double())
+    condition = {k: z.repeat(images, 1, 1) if z.ndim == 3 else z for k, z in condition.items()}
+    objective = case.build()
+    if objective.min_views > len(views):
+        pytest.skip("needs more views")
+    embedded = method.embed(given)
+    embedded = embedded if objective.embedding == "raw" else embedded.normalized()
+    loss = objective.loss(method.pairs(embedded, condition, torch.arange(n)))
+    loss.backward()
+    assert loss.isfinite()
+    towers = [method.heads["image"], method.heads["text"], method.towers]
+    if case.name != "cluster_cross_entropy":  # its features are those of the images alone
+        assert all(any(p.grad.abs().sum() > 0 for p in tower.parameters()) for tower in towers)
+
+
+@pytest.mark.parametrize(
+    ("towers", "modalities", "message"),
+    [
+        ({}, None, "dual needs towers of other modalities than the image"),
+        ({"image": text()}, None, "whose tower is the backbone"),
+        (
+            {"text": text()},
+            ("image", "image"),
+            "dual has a tower for 'text', and the views are of image:",
+        ),
+        (
+            {"text": text()},
+            ("image", "text", "sound"),
+            "dual has no tower for the views of 'sound'",
+        ),
+        ({"keys": text()}, None, "cannot be called 'keys'"),
+        ({"a.b": text()}, None, "cannot be called 'a.b'"),
+    ],
+)
+def test_towers_and_views_that_do_not_go_together_are_refused(towers, modalities, message):
+    with pytest.raises(ValueError, match=message):
+        dual(modalities, towers)
+
+
+def test_another_number_of_views_is_refused():
+    with pytest.raises(ValueError, match="embeds views of image, text, and got 3 views"):
+        dual().embed(sample(images=2))
+
+
+def test_the_backbone_condition_of_a_text_is_the_features_of_its_image():
+    embedded = dual(("image", "image", "text")).embed(sample(images=2))
+    z = Embedding(of="backbone")(embedded)
+    torch.testing.assert_close(z[:2], embedded.features)
+    torch.testing.assert_close(z[2], embedded.features[0])
+
+
+def test_attributes_as_a_view_are_cmc_with_an_encoder_of_attributes():
+    case = oracle.case("cmc_attribute_view")
+    x, a = (torch.tensor(case["inputs"][key], dtype=torch.float64) for key in "xa")
+    method = Dual({"attributes": MLP(16, hidden=())}, dim=16, backbone=MLP(16, hidden=())).double()
+    with torch.no_grad():
+        for head in method.heads.values():
+            head.layers[0].weight.copy_(torch.eye(16))
+    embedded = method.embed([x, a]).normalized()
+    loss = CMC(temperature=case["params"]["tau"]).loss(method.pairs(embedded, {}, None))
+    torch.testing.assert_close(loss.item(), case["expected_paper"], rtol=1e-9, atol=1e-9)
+
+
+def test_color_channels_as_modalities_are_the_lab_views_of_cmc():
+    """L and ab of an image, each with a network of its own."""
+    method = Dual({"ab": LeNet5(in_channels=2)}, dim=8, backbone=LeNet5(in_channels=1)).eval()
+    lab = torch.randn(4, 3, 32, 32)
+    views = [lab[:, :1], lab[:, 1:]]
+    embedded = method.embed(views)
+    torch.testing.assert_close(embedded.projections[1], method.embed_modality("ab", views[1]))
+    loss = CMC(reduction="mean").loss(method.pairs(embedded.normalized(), {}, None))
+    raw = InfoNCE(temperature=0.07)(*embedded.projections)
+    torch.testing.assert_close(loss, raw)
+
+
+def test_towers_of_any_network_take_part():
+    towers = {"text": text(pooling="class"), "features": MLP(5, hidden=())}
+    method = dual(("image", "text", "features"), towers)
+    embedded = method.embed([*sample(), torch.randn(5, 5)])
+    assert embedded.projections.shape == (3, 5, 8)
+    InfoNCE().loss(method.pairs(embedded.normalized(), {}, None)).backward()
+    assert all(p.grad is not None for p in method.parameters())

@@ -1,0 +1,190 @@
+"""Views of several modalities in a pipeline: their short form, their record, and what is refused."""
+
+from __future__ import annotations
+
+import tomllib
+from itertools import pairwise
+
+import pytest
+from support.captions import TEXT, VIEWS, Captioned, Plain, pipeline
+
+import ccl_plugins as ccl
+from ccl_plugins.pipeline.as_toml import as_toml
+
+TOML = """
+dataset = {use = "features", train = "train.safetensors", test = "test.safetensors"}
+views = {image = "noise", age = {use = "column", name = "age", std = 0.1}}
+backbone = {use = "mlp", in_features = 4, hidden = [8]}
+objective = "infonce"
+method = {use = "dual", dim = 4, towers = {age = {use = "mlp", in_features = 1, hidden = [4]}}}
+evaluate = ["knn"]
+fit = {epochs = 1, batch_size = 16, workers = 0}
+"""
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    import torch
+    from safetensors.torch import save_file
+
+    for split, n in (("train", 32), ("test", 8)):
+        columns = {"label": torch.arange(n) % 2, "age": torch.linspace(0, 1, n)}
+        save_file({"features": torch.randn(n, 4), **columns}, f"{split}.safetensors")
+    (tmp_path / "a.toml").write_text(TOML)
+    return tmp_path / "a.toml"
+
+
+def test_a_table_without_use_is_short_for_views_of_modalities(file):
+    found = ccl.Pipeline.from_toml(file)
+    assert found.choices["views"].spec.name == "modalities"
+    assert [*found.choices["views"].params["of"]] == ["image", "age"]
+    long = {"use": "modalities", "of": tomllib.loads(TOML)["views"]}
+    assert found == ccl.Pipeline.from_dict({**tomllib.loads(TOML), "views": long})
+
+
+def test_the_record_and_its_toml_give_the_same_pipeline(file):
+    found = ccl.Pipeline.from_toml(file)
+    assert ccl.Pipeline.from_dict(found.to_dict()) == found
+    (file.parent / "b.toml").write_text(as_toml(found.to_dict()))
+    again = ccl.Pipeline.from_toml(file.parent / "b.toml")
+    assert again == found
+    assert again.views.modalities == found.views.modalities == ("image", "image", "age")
+
+
+def test_the_views_of_a_modality_can_be_set(file):
+    changes = [(("views", "image", "count"), 1), (("views", "age", "std"), 0.5)]
+    found = ccl.Pipeline.from_toml(file, changes=changes)
+    assert found.views.modalities == ("image", "age")
+    assert found.views.of["age"].std == 0.5
+    changes = [(("method", "towers", "age", "hidden"), [6])]
+    found = ccl.Pipeline.from_toml(file, changes=changes)
+    assert found.build().method.towers["age"].num_features == 6
+
+
+def test_attributes_beside_vectors_train_from_a_file(file):
+    run = ccl.Pipeline.from_toml(file).fit(out=file.parent / "run", progress=False)
+    assert run.evaluate().keys() == {"knn/top1"}
+    assert ccl.load(file.parent / "run").features("test").towers is None, "there is no text"
+
+
+def test_towers_with_equal_records_are_networks_of_their_own(file):
+    tower = {"use": "mlp", "in_features": 4, "hidden": [8]}
+    found = ccl.Pipeline.from_dict(
+        {
+            **tomllib.loads(TOML),
+            "views": {"image": "noise", "other": "noise", "third": "noise"},
+            "method": {"use": "dual", "towers": {"other": tower, "third": tower}},
+        }
+    )
+    method = found.build().method
+    networks = [method.backbone, *method.towers.values()]
+    assert len({id(network) for network in networks}) == 3
+    weights = [network.layers[0].weight for network in networks]
+    assert not any((a == b).all() for a, b in pairwise(weights))
+
+
+def test_views_of_images_alone_may_be_written_as_a_modality():
+    found = pipeline(views={"image": Plain(2)}, method="simclr")
+    assert found.build().views.count == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"method": "simclr"},
+            r"several modalities \(image, text\), and the method simclr has one network: give method ="
+            r' {use = "dual", towers = {text = ...}}',
+        ),
+        (
+            {"views": Plain(2)},
+            "dual has a tower for 'text', and the views are of image: give views =",
+        ),
+        (
+            {"views": {**VIEWS, "size": {"use": "column", "name": "weight"}}},
+            "views are of image, text, size, and the method dual has no tower for 'size'",
+        ),
+        (
+            {"views": {"image": Plain(), "text": {"use": "tokens", "length": 20}}},
+            "takes texts of up to 16 tokens, and its views make texts of up to 20 tokens: give it length ="
+            " 20",
+        ),
+        (
+            {"method": {"use": "dual", "towers": {"text": {**TEXT, "vocabulary": 100}}}},
+            "takes token ids below 100, and its views make token ids below 257: give it vocabulary = 257",
+        ),
+        (
+            {
+                "views": {
+                    "image": Plain(),
+                    "text": {"use": "tokens", "column": "title", "length": 16},
+                }
+            },
+            "TokenViews, read texts in the column 'title', and the texts of the data set are 'caption'",
+        ),
+        (
+            {
+                "views": {
+                    "image": Plain(),
+                    "text": {"use": "tokens", "column": "label", "length": 16},
+                }
+            },
+            "read texts in the column 'label', and the texts of the data set are 'caption'",
+        ),
+        (
+            {"views": {"image": Plain(), "text": {"use": "column", "name": "height"}}},
+            "ColumnViews, read the column 'height', and the data set has 'label', 'attributes', 'weight'",
+        ),
+        (
+            {"views": {"image": Plain(), "text": {"use": "column", "name": "label"}}},
+            "read a multi_label or continuous column, and 'label' is categorical",
+        ),
+        (
+            {"views": "tokens"},
+            "TokenViews read the column 'caption' and not the image: give views =",
+        ),
+        ({"views": {"text": "tokens"}}, "need those of the image"),
+    ],
+)
+def test_parts_that_do_not_go_together_are_refused_when_composed(changes, message):
+    with pytest.raises(ValueError, match=message):
+        pipeline(**changes)
+
+
+def test_a_tower_for_images_of_another_size_is_refused_when_composed():
+    vit = {"use": "timm", "name": "vit_tiny_patch16_224"}
+    with pytest.raises(ValueError, match="224x224 pixels, not of 32x32"):
+        pipeline(
+            views={"image": Plain(), "other": {"use": "simclr", "size": 32}},
+            method={"use": "dual", "towers": {"other": vit}},
+        )
+
+
+def test_a_split_of_ones_own_without_the_texts_is_refused_before_training(tmp_path):
+    class Silent(Captioned):
+        texts = None
+
+    with pytest.raises(
+        ValueError, match=r"has no column 'title' for views: it has texts 'caption'"
+    ):
+        pipeline(
+            dataset=Silent(),
+            views={**VIEWS, "text": {"use": "tokens", "column": "title", "length": 16}},
+        ).fit(out=tmp_path / "run", progress=False)
+
+
+def test_texts_that_are_cut_are_a_warning_before_training(tmp_path):
+    views = {"image": Plain(), "text": {"use": "tokens", "length": 8}}
+    with pytest.warns(UserWarning, match="cuts 24 of 24 texts of 'caption' at length=8"):
+        pipeline(views=views).fit(out=tmp_path / "run", progress=False)
+
+
+def test_a_tower_that_cannot_take_its_views_is_named_before_training(tmp_path):
+    views = {"image": Plain(), "text": {"use": "column", "name": "attributes"}}
+    mlp = {"use": "mlp", "in_features": 5, "hidden": [4]}
+    with pytest.raises(ValueError, match="give it in_features=3"):
+        pipeline(views=views, method={"use": "dual", "towers": {"text": mlp}}).fit(
+            out=tmp_path / "run", progress=False
+        )
+    assert not (tmp_path / "run").exists()
