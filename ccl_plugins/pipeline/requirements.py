@@ -24,6 +24,7 @@ from ccl_plugins.protocols import (
     SupportsReadsTowers,
     SupportsWithinBatch,
 )
+from ccl_plugins.views.modalities import texts_of
 
 if TYPE_CHECKING:
     from ccl_plugins.monitors.settings import MonitorSettings
@@ -186,21 +187,27 @@ def check_columns(evaluators: Iterable[Any], dataset: Any) -> None:
                 )
 
 
-def check_towers(evaluators: Iterable[Any], method: Any) -> None:
+def check_towers(evaluators: Iterable[Any], method: Any, views: Any) -> None:
     """Check that built evaluators that compare images with texts get a method with towers.
 
     Args:
         evaluators: The evaluators.
         method: The choice.
+        views: The built views.
     """
-    if hasattr(method.spec.load(), "embed_modality"):
+    has_towers = hasattr(method.spec.load(), "embed_modality")
+    if has_towers and texts_of(views) is not None:
         return
+    lacks = (
+        'the views have no texts: give views = {image = ..., text = "tokens"}'
+        if has_towers
+        else f"the method {method.spec.name} has no text tower: give method ="
+        ' {use = "dual", towers = {text = "text_transformer"}}'
+    )
     for each in evaluators:
         if isinstance(each, SupportsReadsTowers) and each.reads_towers:
             raise ValueError(
-                f"the evaluator {type(each).__name__} compares images with texts, and the method"
-                f' {method.spec.name} has no text tower: give method = {{use = "dual", towers = {{text ='
-                ' "text_transformer"}}'
+                f"the evaluator {type(each).__name__} compares images with texts, and {lacks}"
             )
 
 

@@ -382,7 +382,7 @@ class Run:
         ]
         built = [choice.build({"dataset": self.pipeline.dataset}) for choice in choices]
         check_columns(built, self.pipeline.dataset)
-        check_towers(built, self.pipeline.choices["method"])
+        check_towers(built, self.pipeline.choices["method"], self.pipeline.views)
         pairs = list(zip(choices, built, strict=True))
         return self._measure(device, validate=validate, evaluators=pairs) if pairs else {}
 
