@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -37,7 +38,8 @@ class Weights:
 
     Args:
         index: The anchor's index in the training split.
-        views: The views of the anchor's sample, the anchor's first.
+        views: The views of the anchor's sample, the anchor's first; of another modality than the image what
+            it is made of, in words.
         own: The share of the pull of each own key, by its view.
         positives: The other samples that the anchor is pulled to, ``[(share of the pull, index)]``, those
             that weigh most first.
@@ -46,7 +48,7 @@ class Weights:
     """
 
     index: int
-    views: list[Tensor]
+    views: list[Tensor | str]
     own: dict[int, float]
     positives: list[tuple[float, int]]
     negatives: list[tuple[float, int]]
@@ -142,11 +144,28 @@ def weights(run: Run, index: int | None = None) -> Weights:
     first = batch.index.flatten()[place * batch.index[0].numel()]
     return Weights(
         index=int(first),
-        views=[view[place] for view in batch.views],
+        views=_shown(run, batch, place, int(first)),
         own={view: w / pull for view, w in own.items()},
         positives=[(-w / pull, i) for w, i in reversed(listed) if w < 0],
         negatives=[(w / push, i) for w, i in listed if w >= 0] if push else [],
     )
+
+
+def _shown(run: Run, batch: Batch, place: int, index: int) -> list[Tensor | str]:
+    """The views of a sample as they are drawn: those of images, and for others the text or the values."""
+    import torch
+
+    from ccl_plugins.views.modalities import column_of, modality_of_each, sources
+
+    columns = sources(run.parts.views)
+    found: list[Tensor | str] = []
+    for name, view in zip(modality_of_each(run.parts.views), batch.views, strict=True):
+        if (column := columns[name]) is None:
+            found.append(view[place])
+            continue
+        given = column_of(run.splits[0], column)[index]
+        found.append(given if isinstance(given, str) else str(torch.as_tensor(given).tolist()))
+    return found
 
 
 def derivatives(objective: Any, pairs: Pairs, place: int) -> tuple[Tensor, Tensor]:
@@ -314,7 +333,12 @@ def _draw_column(
     shown = [("anchor", found.views[0])]
     shown += [(_percent(share), found.views[v]) for v, share in found.own.items()]
     for panel, (text, view) in zip(panels[0], shown[:SHOWN], strict=False):
-        panel.imshow(as_picture(view))
+        if isinstance(view, str):
+            words = textwrap.shorten(view, 60, placeholder="...")
+            words = textwrap.fill(words, 14)
+            panel.text(0.5, 0.5, words, ha="center", va="center", fontsize=6)
+        else:
+            panel.imshow(as_picture(view))
         panel.set_xlabel(text, fontsize=8)
     if names:
         _name_row(panels[0][0], "anchor and its\nown keys")
