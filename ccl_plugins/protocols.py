@@ -31,7 +31,7 @@ class Embedded:
     """A batch as a method sees it.
 
     Args:
-        features: (u, n, f) backbone features of u views.
+        features: (u, n, f) backbone features of u views; of several modalities those of the image views.
         projections: (u, n, d) the embeddings that become the objective's anchors.
         keys: (v, n, d) momentum keys, or None where the projections are the keys.
     """
@@ -207,7 +207,7 @@ class Objective(Protocol):
 
     It may also satisfy `SupportsSetup`, `SupportsProgress`, `SupportsAfterStep`, `SupportsScalars`,
     `SupportsStatistics`, `SupportsHierarchies`, `SupportsReadsQueue`,
-    `SupportsReadsFeatures` and `StopsGradient`.
+    `SupportsReadsFeatures`, `SupportsCheckRead`, `SupportsCompiles` and `StopsGradient`.
     """
 
     @property
@@ -368,7 +368,10 @@ class Method(Protocol):
         """Projections (n, d) of images, as ``embed()`` of a condition needs them."""
 
     def embed(self, views: Sequence[Tensor]) -> Embedded:
-        """Features, projections and keys of a batch of views, each (n, channels, height, width)."""
+        """Features, projections and keys of a batch of views, each (n, channels, height, width).
+
+        Views of other modalities are as their networks take them.
+        """
 
     def pairs(
         self, embedded: Embedded, condition: Mapping[str, Tensor], index: Tensor | None
@@ -522,6 +525,31 @@ class SupportsReadsFeatures(Protocol):
     @property
     def reads_features(self) -> bool:
         """Whether it does; a call on raw embeddings then needs ``features=``."""
+
+
+@runtime_checkable
+class SupportsCheckRead(Protocol):
+    """An objective that is particular about the conditions that it reads."""
+
+    def check_read(self, name: str, condition: Condition) -> None:
+        """Refuse a condition of a pipeline, before the general check; called when it is composed.
+
+        Args:
+            name: One of the objective's ``conditions``.
+            condition: The pipeline's condition of that name.
+
+        Raises:
+            ValueError: Saying which one would be right.
+        """
+
+
+@runtime_checkable
+class SupportsCompiles(Protocol):
+    """An objective that says whether its loss can be compiled."""
+
+    @property
+    def compiles(self) -> bool:
+        """Whether it can; a run with ``compile`` then compiles the networks alone."""
 
 
 @runtime_checkable

@@ -322,6 +322,15 @@ class Registry:
             return self.read(kind, data, where) if colon else data
         return data
 
+    def read_fields(self, hint: type, data: Any, where: str = "") -> dict[str, Any]:
+        """The fields of a dataclass, checked and complete, from a table or from an instance.
+
+        Raises:
+            InvalidParameter: For an unknown field, a missing value, or a value of the wrong type.
+        """
+        table = data if isinstance(data, Mapping) else vars(data)
+        return fill(schema(hint), table, self, with_article(hint.__name__.lower()), where)
+
     def kind_of(self, hint: object) -> str | None:
         """The kind whose protocol a type hint is or inherits from."""
         bases = getattr(hint, "__mro__", ())

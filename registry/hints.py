@@ -7,6 +7,7 @@ import os
 import types
 import typing
 from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,11 +36,15 @@ class Reader(Protocol):
     def read_unhinted(self, data: Any, where: str) -> Any:
         """The choice that a value names with its kind; any other value unchanged."""
 
+    def read_fields(self, hint: type, data: Any, where: str) -> dict[str, Any]:
+        """The fields of a dataclass, all of them, from a table or from an instance."""
+
 
 def accept(value: Any, hint: Any, reader: Reader, where: str) -> Any:
     """The value as the component gets it: 1 as 1.0 for a float, a name as a choice for a kernel.
 
-    A hint that is not understood accepts every value.
+    A hint that is a dataclass takes a table of its fields.  A hint that is not understood accepts every
+    value.
 
     Raises:
         Mismatch: If it does not fit.
@@ -59,6 +64,9 @@ def accept(value: Any, hint: Any, reader: Reader, where: str) -> Any:
     if kind:
         plain = value is None or isinstance(value, numbers.Number | list | tuple | bytes)
         return reader.read(kind, _need(not plain, value), where)
+    if isinstance(hint, type) and is_dataclass(hint):
+        fits = isinstance(value, Mapping) or type(value) is hint
+        return reader.read_fields(hint, _need(fits, value), where)
     return reader.read_unhinted(value, where)
 
 
@@ -98,6 +106,11 @@ def _accept_any(value: Any, hints: Sequence[Any], reader: Reader, where: str) ->
             continue
         except RegistryError as error:
             reason = error
+    literals = [hint for hint in hints if typing.get_origin(hint) is typing.Literal]
+    words = [word for hint in literals for word in typing.get_args(hint)]
+    if words and isinstance(value, str) and isinstance(reason, RegistryError):
+        # It may be a misspelled word as well as a misspelled name.
+        raise type(reason)(f"{reason} Or it is one of {', '.join(map(repr, words))}.")
     raise reason
 
 

@@ -29,6 +29,7 @@ PAGES = [
     ROOT / "README.md",
     DOCS / "tutorial" / "first-pipeline.md",
     DOCS / "how-to" / "choose-a-method.md",
+    DOCS / "how-to" / "from-lightly.md",
     DOCS / "how-to" / "watch-a-run.md",
     DOCS / "how-to" / "look-at-runs.md",
     DOCS / "how-to" / "measure.md",
@@ -45,7 +46,9 @@ DATA = [
     "condition",
     "value type",
     "table",
+    "prototype",
     "refresh",
+    "guide",
 ]
 COMPOSED = [
     "kind",

@@ -57,3 +57,11 @@ def test_none_is_in_the_way_of_another(installed):
 def test_it_passes_its_own_tests(installed, name):
     output = installed.python("-m", "pytest", "-q", "-p", "no:cacheprovider", folder=name)
     assert " passed" in output
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_its_wheel_has_its_package_alone(installed, name):
+    module = name.replace("-", "_")
+    files = (installed.target / f"{module}-0.1.0.dist-info" / "RECORD").read_text().splitlines()
+    folders = {line.partition("/")[0] for line in files}
+    assert folders <= {module, f"{module}-0.1.0.dist-info"}, folders

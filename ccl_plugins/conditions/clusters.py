@@ -42,7 +42,9 @@ class Clusters:
         have been fitted.
 
     Args:
-        k: The number of clusters, 2 or more; or several such numbers.
+        k: The number of clusters, 2 or more; or several such numbers, one column each in this order, so
+            that an ascending list goes from coarse to fine.  Each k is clustered by itself: a fine cluster
+            need not lie inside a coarse one.
         of: ``"embedding"``: the model's projections on the unit sphere, un-augmented; ``"key"``: those of
             the momentum encoder, under a method that has one; or a condition of numbers, such as ``clip``,
             ``attributes`` or a continuous ``column``.

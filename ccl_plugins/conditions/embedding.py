@@ -14,6 +14,8 @@ from ccl_plugins.protocols import Embedded, Refresh, ValueType
 class Embedding:
     """The model's own embedding of each view, without gradient, computed in every batch.
 
+    Projections and keys are L2-normalized, whatever the objective reads.
+
     Shape:
         a batch of u views -> (u, n, c)
 

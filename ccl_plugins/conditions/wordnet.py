@@ -40,7 +40,8 @@ class WordNet:
 
     Args:
         level: The level, 1 or more.
-        levels: Several levels, instead of ``level``.
+        levels: Several levels, instead of ``level``; one column each in this order, so that an ascending
+            list goes from coarse to fine.
         source: ``"imagenet1k"``: WordNet 3.0 above the 1,000 ImageNet classes, which is part of this
             package; a folder with WordNet's ``data.noun``; or a ``.csv`` or ``.parquet`` table of edges
             with the columns ``parent`` and ``child``.

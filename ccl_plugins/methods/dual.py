@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
+from ccl_plugins.arguments import below_one, one_of, whole
+from ccl_plugins.methods.feature_queue import FeatureQueue
 from ccl_plugins.methods.heads import mlp_head
-from ccl_plugins.pairs.pairs import Pairs, in_batch
-from ccl_plugins.protocols import Backbone, Embedded
+from ccl_plugins.methods.momentum import MomentumEncoder
+from ccl_plugins.numerics.gram import Statistic
+from ccl_plugins.pairs.pairs import Pairs, in_batch, with_keys
+from ccl_plugins.protocols import Backbone, Embedded, LookUp
 
 IMAGE = "image"
 
@@ -25,9 +30,13 @@ class Dual(nn.Module):
 
     The views are of several modalities: ``views = {image = "simclr", text = "tokens"}``.
 
+    With ``queue_size`` the keys are those of momentum towers, as in MoCo v2: each view is compared with the
+    keys of other views, and with a queue of earlier keys of another modality: images with those of the
+    first other modality, all others with those of images.
+
     Shape:
         u views, each (n, ...) as its tower takes them -> projections (u, n, dim), features of the image
-        views
+        views; with a queue keys (u, n, dim)
 
     Args:
         towers: The network of each other modality by its name, as ``{text = "text_transformer"}``.
@@ -35,16 +44,23 @@ class Dual(nn.Module):
         dim: Dimension of the projections.
         layers: Linear layers of a head; 1 is a linear head without a bias, as CLIP's.
         batch_norm: Whether heads have batch normalization.
+        queue_size: Samples that the queue holds, at least as many as a batch has; 0: no queue, and no
+            momentum towers.
+        momentum: Momentum of the momentum towers in each optimizer step, from 0 to below 1.
+        own_in_queue: ``"ignore"`` leaves out keys in the queue that are of the anchor's own sample;
+            ``"negative"`` does not.
         backbone: Images to features; supplied by the pipeline.
         modalities: For each view the name of its modality; supplied by the pipeline, by default one view
             of each.
 
     Raises:
-        ValueError: Without towers, or with towers of other modalities than those of the views.
+        ValueError: Without towers, with towers of other modalities than those of the views, and for a value
+            out of range; in training, for a batch larger than the queue.
 
     Source:
         Radford et al., Learning Transferable Visual Models From Natural Language Supervision (2021); for
-        more than two views, Tian et al., Contrastive Multiview Coding (2019).
+        more than two views, Tian et al., Contrastive Multiview Coding (2019); for the queue of each
+        modality, Li et al., Align before Fuse (2021), which adds soft targets.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
@@ -69,6 +85,9 @@ class Dual(nn.Module):
         dim: int = 128,
         layers: int = 1,
         batch_norm: bool = False,
+        queue_size: int = 0,
+        momentum: float = 0.999,
+        own_in_queue: Literal["ignore", "negative"] = "ignore",
         *,
         backbone: nn.Module,
         modalities: Sequence[str] | None = None,
@@ -92,6 +111,19 @@ class Dual(nn.Module):
                 for name, network in networks.items()
             }
         )
+        one_of("own_in_queue", own_in_queue, ("ignore", "negative"))
+        self.own_in_queue: Literal["ignore", "negative"] = own_in_queue
+        self.queue: FeatureQueue | None = None
+        self.momentum: float | None = None
+        if whole("queue_size", queue_size, 0):
+            self.momentum = below_one("momentum", momentum)
+            self.queue = FeatureQueue(queue_size, 2 * dim)
+            self.key_encoders = nn.ModuleDict(
+                {
+                    name: MomentumEncoder(network, self.heads[name])
+                    for name, network in networks.items()
+                }
+            )
 
     def encode(self, x: Tensor) -> Tensor:
         """Features (n, f) of images."""
@@ -109,6 +141,10 @@ class Dual(nn.Module):
         """
         return self.heads[name](self._tower(name)(x))
 
+    def project_key(self, x: Tensor) -> Tensor:
+        """Keys (n, d) of images, of the momentum tower."""
+        return self.key_encoders[IMAGE](x)
+
     def _tower(self, name: str) -> nn.Module:
         return self.backbone if name == IMAGE else self.towers[name]
 
@@ -123,30 +159,105 @@ class Dual(nn.Module):
                 f"Dual embeds views of {', '.join(self.modalities)}, and got {len(views)} views: give it"
                 " modalities=, a name for each view"
             )
-        n = len(views[0])
-        projections: dict[int, Tensor] = {}
-        for name in dict.fromkeys(self.modalities):
-            places = [i for i, each in enumerate(self.modalities) if each == name]
-            found = self._tower(name)(torch.cat([views[i] for i in places]))
-            if name == IMAGE:
-                features = found.view(len(places), n, -1)
-            projected = self.heads[name](found).view(len(places), n, -1)
-            projections |= zip(places, projected, strict=True)
-        return Embedded(features, torch.stack([projections[i] for i in range(len(views))]))
+        n, features = len(views[0]), {}
+        together = {name: torch.cat(self._of(name, views)) for name in self.heads}
+        for name, x in together.items():
+            features[name] = self._tower(name)(x)
+        projections = {name: self.heads[name](x) for name, x in features.items()}
+        keys = None
+        if self.queue is not None:
+            # Last, so that the second forward pass of micro-batches ends before the keys.
+            keys = self._in_order(
+                {name: self.key_encoders[name](x) for name, x in together.items()}, n
+            )
+        return Embedded(
+            features[IMAGE].view(self.modalities.count(IMAGE), n, -1),
+            self._in_order(projections, n),
+            keys,
+        )
+
+    def _of(self, name: str, views: Sequence[Tensor]) -> list[Tensor]:
+        """The views of a modality."""
+        return [view for view, of in zip(views, self.modalities, strict=True) if of == name]
+
+    def _in_order(self, found: Mapping[str, Tensor], n: int) -> Tensor:
+        """(u, n, d) in the order of the views, from those of each modality one after another."""
+        left = {name: iter(each.view(-1, n, each.shape[-1])) for name, each in found.items()}
+        return torch.stack([next(left[name]) for name in self.modalities])
 
     def pairs(
         self, embedded: Embedded, condition: Mapping[str, Tensor], index: Tensor | None
     ) -> Pairs:
-        """Every view against every other, over the batches of all processes."""
-        return in_batch(
-            embedded.projections, condition, index, embedded.features, gather_distributed=True
+        """Every view against every other, over the batches of all processes, and the queue.
+
+        Raises:
+            ValueError: With a queue, for embeddings without keys.
+        """
+        x, features = embedded.projections, embedded.features
+        if self.queue is None:
+            return in_batch(x, condition, index, features, gather_distributed=True)
+        pairs = with_keys(
+            x,
+            embedded.keys,
+            condition,
+            index,
+            features,
+            first_key_view=0,
+            gather_distributed=True,
         )
+        pairs = self.queue.add_to(pairs, self.own_in_queue)
+        others, images = self.queue.keys.chunk(2, 1)
+        compared = [others if name == IMAGE else images for name in self.modalities]
+        return replace(pairs, queue=torch.stack(compared))
 
     def enqueue(self, pairs: Pairs) -> None:
-        """Nothing: there is no queue."""
+        """Put the last keys of an image and of the first other modality into the queue, if there is one.
+
+        Raises:
+            ValueError: For partners, if the only view of the image is not of the partner.
+        """
+        if self.queue is None:
+            return
+        other = next(name for name in self.modalities if name != IMAGE)
+        if pairs.partner is not None and self.modalities.count(IMAGE) == 1:
+            raise ValueError(
+                "dual with a queue keeps the keys of one sample together, and with partners the text is of"
+                " another sample than the only view of the image: take two views of the image, or"
+                " queue_size=0"
+            )
+        last = [
+            max(i for i, each in enumerate(self.modalities) if each == name)
+            for name in (other, IMAGE)
+        ]
+        keys = torch.cat([pairs.keys[i] for i in last], -1)
+        self.queue.enqueue(replace(pairs, keys=keys[None]))
+
+    def check_batch(self, size: int) -> None:
+        """Refuse a batch with more samples than the queue holds.
+
+        Raises:
+            ValueError: With the sizes that would fit.
+        """
+        if self.queue is not None:
+            self.queue.check_batch(size)
+
+    def read_conditions(self, look_up: LookUp) -> None:
+        """Read the queue's condition values again from refreshed tables."""
+        if self.queue is not None:
+            self.queue.read_conditions(look_up)
+
+    def keep_statistics(self, statistics: Mapping[str, Statistic]) -> None:
+        """Keep Gram matrices of the queue's conditions for an objective that reads them."""
+        if self.queue is not None:
+            self.queue.keep_statistics(statistics)
 
     def after_step(self, step: int, total: int) -> None:
-        """Nothing: there is no momentum encoder."""
+        """Move the momentum towers, if there are any."""
+        if self.momentum is not None:
+            for name, encoder in self.key_encoders.items():
+                cast(MomentumEncoder, encoder).update(
+                    self._tower(name), self.heads[name], self.momentum
+                )
 
 
 def _check(towers: Mapping[str, Any], modalities: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from ccl_plugins.arguments import whole
+from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.gram import RunningGram, Statistic
 from ccl_plugins.pairs.pairs import Pairs, with_keys
@@ -105,6 +105,7 @@ class FeatureQueue(nn.Module):
         condition: Tensor | Mapping[str, Tensor] | None = None,
         index: Tensor | None = None,
         *,
+        embedding: Literal["sphere", "raw"] = "sphere",
         gather_distributed: bool = False,
     ) -> Pairs:
         """A batch of your own loop, compared with its keys and with the queue.
@@ -116,6 +117,8 @@ class FeatureQueue(nn.Module):
             condition: (n,) class ids or (n, c) values, read as ``"condition"``; or several by name.
             index: (n,) dataset indices.  With them, keys of the anchor's own image in the queue are left
                 out.
+            embedding: ``"sphere"`` normalizes queries and keys; ``"raw"`` does not, for an objective whose
+                attribute ``embedding`` is so.
             gather_distributed: Compare with the keys of all processes; each has n samples.
 
         Raises:
@@ -144,7 +147,8 @@ class FeatureQueue(nn.Module):
             first_key_view=1 if len(views) == 1 else 0,
             gather_distributed=gather_distributed,
         )
-        return self.add_to(pairs.normalized())
+        raw = one_of("embedding", embedding, ("sphere", "raw")) == "raw"
+        return self.add_to(pairs if raw else pairs.normalized())
 
     def add_to(self, pairs: Pairs, own: Literal["ignore", "negative"] = "ignore") -> Pairs:
         """Pairs whose anchors are compared with the queue too.

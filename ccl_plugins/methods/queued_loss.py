@@ -48,7 +48,12 @@ class QueuedLoss(nn.Module):
             ValueError: For shapes that do not fit, and for a batch of more keys than the queue holds.
         """
         pairs = self.queue.pairs(
-            queries, keys, condition, index, gather_distributed=self.gather_distributed
+            queries,
+            keys,
+            condition,
+            index,
+            embedding=self.objective.embedding,
+            gather_distributed=self.gather_distributed,
         )
         if not queries.requires_grad:
             loss: Tensor = self.objective.loss(pairs)

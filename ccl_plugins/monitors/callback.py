@@ -23,7 +23,14 @@ from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.kernel_functions import similarities
 from ccl_plugins.objectives.transport import conditional_entropy
 from ccl_plugins.training import ranks
-from ccl_plugins.training.kernel_check import SAMPLED_ROWS, describe_kernel, kernels_on
+from ccl_plugins.training.kernel_check import (
+    SAMPLED_ROWS,
+    describe_kernel,
+    kernels_read,
+    take,
+    together,
+    values_read,
+)
 from ccl_plugins.training.monitor import publish
 
 SAMPLES = 65536
@@ -286,15 +293,18 @@ def _same_label(pairs: Any, readings: Readings) -> Tensor | None:
 
 
 def _kernels(objective: Any, pairs: Any) -> dict[str, Tensor]:
-    """(2,) surviving weight and effective neighbors by condition, of the kernel that reads it.
+    """(2,) surviving weight and effective neighbors by condition, or several, of the kernel that reads it.
 
     Over the first 512 samples of the batch that have a value.
     """
     found = {}
-    for name in pairs.condition:
-        values = pairs.condition_of(name)
-        values = values[~missing_samples(values)][:SAMPLED_ROWS]
-        for kernel in kernels_on(objective, name):
-            if len(values) > 1:
-                found[name] = torch.stack(describe_kernel(similarities(kernel, values, values)))
+    for kernel, names in kernels_read(objective):
+        if not all(name in pairs.condition for name in names):
+            continue
+        values = {name: pairs.condition_of(name) for name in names}
+        lost = torch.stack([missing_samples(z) for z in values.values()]).any(0)
+        kept = take(values, (~lost).nonzero().flatten()[:SAMPLED_ROWS])
+        if len(kept[names[0]]) > 1:
+            read = values_read(kept, names)
+            found[together(names)] = torch.stack(describe_kernel(similarities(kernel, read, read)))
     return found

@@ -79,7 +79,7 @@ def detached(pairs: Pairs) -> Pairs:
 
 def _with(pairs: Pairs, directions: Callable[[int, Tensor], Tensor]) -> Pairs:
     """The pairs with other embeddings: (m + q, d) unit directions, those of all views of a sample equal."""
-    m, queued = pairs.keys.shape[1], 0 if pairs.queue is None else len(pairs.queue)
+    m, queued = pairs.keys.shape[1], 0 if pairs.queue is None else pairs.queue.shape[-2]
     every = directions(m + queued, pairs.keys)
     anchors = every[pairs.rows].expand_as(pairs.anchors)
     keys = anchors if pairs.keys is pairs.anchors else every[:m].expand_as(pairs.keys)

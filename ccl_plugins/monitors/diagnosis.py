@@ -23,12 +23,20 @@ from torch.nn import functional
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.methods.feature_queue import FeatureQueue
 from ccl_plugins.monitors.chance import Scale, detached, scale_of
+from ccl_plugins.numerics.condition_values import missing_samples
 from ccl_plugins.numerics.kernel_functions import similarities
 from ccl_plugins.objectives.scalars import Scheduled
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.training import ranks
 from ccl_plugins.training.findings import Finding, Findings
-from ccl_plugins.training.kernel_check import FAINT, describe_kernel, say_faint
+from ccl_plugins.training.kernel_check import (
+    describe_kernel,
+    kernels_read,
+    say_what_vanishes,
+    take,
+    together,
+    values_read,
+)
 from ccl_plugins.training.monitor import Monitor
 
 TEMPERATURES = (0.01, 3.0)
@@ -257,17 +265,19 @@ class Diagnosis(Callback):
 
     def _check_batch_kernels(self, step: int, module: Any, pairs: Pairs) -> None:
         """Look at kernels on conditions that have no table, on the first batch."""
-        for each in module.objective.modules():
-            kernel, name = getattr(each, "kernel", None), str(getattr(each, "on", ""))
-            if kernel is None or name not in pairs.condition or name in [*module.tables]:
+        tables = set(module.tables)
+        for kernel, names in kernels_read(module.objective):
+            if tables.issuperset(names) or not all(name in pairs.condition for name in names):
                 continue
-            values = pairs.condition_of(name)[:512]
-            if not values.is_floating_point() or len(values) < 2:
+            values = {name: pairs.condition_of(name)[:512] for name in names}
+            lost = torch.stack([missing_samples(z) for z in values.values()]).any(0)
+            values = take(values, (~lost).nonzero().flatten())
+            if len(values[names[0]]) < 2:
                 continue
+            read = values_read(values, names)
             with torch.no_grad():
-                surviving = float(describe_kernel(similarities(kernel, values, values))[0])
-            if surviving < FAINT:
-                say_faint(self._findings, step, kernel, name, surviving)
+                surviving = float(describe_kernel(similarities(kernel, read, read))[0])
+                say_what_vanishes(self._findings, step, kernel, read, together(names), surviving)
 
     def _check_classes(self, step: int, last: bool, module: Any, pairs: Pairs) -> None:
         """Look for batches of one class, with which an objective that reads classes compares nothing."""
@@ -494,7 +504,7 @@ def describe(pairs: Pairs, raw: bool) -> dict[str, Tensor]:
     found["width"] = spread.new_tensor(float(rows.shape[1]))
     if pairs.queue is not None and pairs.queue_valid is not None:
         valid = pairs.queue_valid.float()
-        queued = (valid @ pairs.queue.float()) / valid.sum().clamp_min(1)
+        queued = (valid @ pairs.queue_of(0).float()) / valid.sum().clamp_min(1)
         now = pairs.keys[-1].float()
         around = (now - now.mean(0)).square().sum(1).mean().clamp_min(1e-30)
         apart = (now.mean(0) - queued).square().sum() / around

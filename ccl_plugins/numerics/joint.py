@@ -73,7 +73,7 @@ class Joint:
         """(n, m) similarities of packed values (n, c) and (m, c)."""
         x = unpack(a, self.layout)
         y = x if b is a else unpack(b, self.layout)  # a kernel may see that both are the same
-        return similarities(self.kernel, x, y).to(a.dtype)
+        return similarities(self.kernel, x, y)
 
     def classes(self, values: Tensor) -> Tensor | None:
         """(m,) class ids, equal where two samples have a similarity; None if there are no such classes.

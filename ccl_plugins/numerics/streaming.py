@@ -32,7 +32,7 @@ def queue_logsumexp(queries: Tensor, queue: Tensor, *weighings: Weigh) -> list[T
 
     Args:
         queries: (u, n, d), u views of n anchors, divided by the temperature.
-        queue: (q, d), without gradient.
+        queue: (q, d), without gradient; (u, q, d) where it differs by view.
         weighings: Functions that give the weights of a block of the queue, the same for all views.
 
     Returns:
@@ -76,7 +76,7 @@ class _WithGradient(torch.autograd.Function):
 
 def _at_once(queue: Tensor, weigh: Weigh, queries: Tensor) -> Tensor:
     """The log-sums (u, n) of a single weighing, with a tensor of size queries x queue."""
-    return logsumexp(queries @ queue.T, weigh(slice(0, len(queue))))
+    return logsumexp(queries @ queue.mT, weigh(slice(0, queue.shape[-2])))
 
 
 def _streamed(
@@ -88,9 +88,9 @@ def _streamed(
     tops = [queries.new_full((u, n, 1), EMPTY) for _ in weighings]
     totals = [queries.new_zeros(u, n, 1) for _ in weighings]
     means = [queries.new_zeros(u * n, d) for _ in weighings]
-    for columns in blocks(len(queue), u * n, queue.device):
-        keys = queue[columns]
-        products = (flat @ keys.T).view(u, n, -1)
+    for columns in blocks(queue.shape[-2], u * n, queue.device):
+        keys = queue[..., columns, :]
+        products = (flat @ keys.T).view(u, n, -1) if keys.ndim == 2 else queries @ keys.mT
         for k, weigh in enumerate(weighings):
             mine = products if k == len(weighings) - 1 else products.clone()
             if (weights := weigh(columns)).dtype == torch.bool:
@@ -102,7 +102,11 @@ def _streamed(
             shrink = (tops[k] - top).exp()
             tops[k] = top
             totals[k] = totals[k] * shrink + shares.sum(-1, keepdim=True)
-            means[k].mul_(shrink.view(-1, 1)).addmm_(shares.view(u * n, -1), keys)
+            means[k].mul_(shrink.view(-1, 1))
+            if keys.ndim == 2:
+                means[k].addmm_(shares.view(u * n, -1), keys)
+            else:
+                means[k].view(u, n, d).baddbmm_(shares, keys)
     found = []
     for top, total, mean in zip(tops, totals, means, strict=True):
         counts = (top > EMPTY / 2) / total

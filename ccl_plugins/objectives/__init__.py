@@ -11,10 +11,13 @@ from ccl_plugins.objectives.cmc import CMC as CMC
 from ccl_plugins.objectives.debiased import Debiased as Debiased
 from ccl_plugins.objectives.fair_cclk import FairCCLK as FairCCLK
 from ccl_plugins.objectives.fair_infonce import FairInfoNCE as FairInfoNCE
+from ccl_plugins.objectives.guide import Guide as Guide
+from ccl_plugins.objectives.guided import Guided as Guided
 from ccl_plugins.objectives.hardneg_cclk import HardNegCCLK as HardNegCCLK
 from ccl_plugins.objectives.hardneg_infonce import HardNegInfoNCE as HardNegInfoNCE
 from ccl_plugins.objectives.hcl import HCL as HCL
 from ccl_plugins.objectives.hscl import HSCL as HSCL
+from ccl_plugins.objectives.hsic import HSIC as HSIC
 from ccl_plugins.objectives.hucl import HUCL as HUCL
 from ccl_plugins.objectives.infonce import InfoNCE as InfoNCE
 from ccl_plugins.objectives.lightly import Lightly as Lightly
@@ -22,6 +25,7 @@ from ccl_plugins.objectives.mixture import Mixture as Mixture
 from ccl_plugins.objectives.nt_xent import NTXent as NTXent
 from ccl_plugins.objectives.scalars import Scalar as Scalar
 from ccl_plugins.objectives.scalars import ScalarAttribute as ScalarAttribute
+from ccl_plugins.objectives.scalars import count_epochs as count_epochs
 from ccl_plugins.objectives.scl import SCL as SCL
 from ccl_plugins.objectives.soft_infonce import SoftInfoNCE as SoftInfoNCE
 from ccl_plugins.objectives.supcon import SupCon as SupCon

@@ -85,6 +85,10 @@ class ContrastiveObjective(nn.Module):
     """Whether anchors are compared with a queue, if the method has one."""
     reads_features: bool = False
     """Whether it cannot do without ``pairs.features``; a call then needs ``features=``."""
+    compiles: bool = True
+    """Whether ``loss`` can be compiled."""
+    hides: bool = False
+    """Whether minimizing it makes embeddings forget the condition, as a fair objective's does."""
     place: str = ""
     """The name under which a mixture holds this objective; empty outside of a mixture."""
     exclude_threshold = ScalarAttribute(finite, optional=True)

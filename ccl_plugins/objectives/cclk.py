@@ -245,7 +245,9 @@ class CCLK(ContrastiveObjective, ABC):
             return log_weights(weights).masked_fill_(~counted[:, some], EMPTY)
 
         queries = torch.stack([pairs.anchors[i] for i in views]) / self.temperature
-        sums = queue_logsumexp(queries, pairs.queue, weigh, *self.further_weights(pairs))
+        sums = queue_logsumexp(
+            queries, pairs.queue_of_views(views), weigh, *self.further_weights(pairs)
+        )
         return logs, dict(zip(views, zip(*sums, strict=True), strict=True))
 
     def log_expectation(

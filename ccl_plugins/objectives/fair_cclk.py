@@ -29,6 +29,8 @@ class FairCCLK(CCLK):
         ``symmetric=False, negative_weights="keep"``.
     """
 
+    hides = True
+
     def eligible(self, pairs: Pairs) -> Tensor | None:
         """The negatives that a user gave."""
         return pairs.negative

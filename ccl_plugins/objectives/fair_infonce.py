@@ -28,6 +28,7 @@ class FairInfoNCE(InfoNCE):
     """
 
     value_types = ("categorical",)
+    hides = True
 
     def __init__(
         self,

@@ -61,7 +61,9 @@ class InfoNCE(ContrastiveObjective):
             counted = counted & pairs.in_queue(pairs.negative)
         some = counted.any(1)
         queries = torch.stack([pairs.anchors[i] for i in views]) / self.temperature
-        (sums,) = queue_logsumexp(queries, queue, lambda columns: counted[:, columns])
+        (sums,) = queue_logsumexp(
+            queries, pairs.queue_of_views(views), lambda columns: counted[:, columns]
+        )
         queued = dict(zip(views, sums, strict=True))
         joined = []
         for (i, j), (values, weights) in zip(cross, rows, strict=True):

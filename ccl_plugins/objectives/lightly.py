@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, ClassVar, Literal
@@ -11,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import positive
+from ccl_plugins.arguments import finite, number, positive
 from ccl_plugins.objectives.base import ContrastiveObjective
 from ccl_plugins.pairs.pairs import Pairs
 
@@ -110,6 +109,10 @@ class Lightly(ContrastiveObjective):
         gather_distributed: bool = False,
     ) -> None:
         super().__init__(gather_distributed=gather_distributed)
+        if not isinstance(loss, str):
+            raise TypeError(
+                f"loss must be the name of a class in lightly.loss, as 'VICRegLoss', not {loss!r}"
+            )
         if loss in UNUSABLE:
             raise ValueError(f"lightly's {loss} cannot be used on projections: {UNUSABLE[loss]}")
         if loss not in TAKES:
@@ -160,7 +163,7 @@ class Lightly(ContrastiveObjective):
 
 def _build(loss: type, options: Mapping[str, Any]) -> Any:
     """Build a loss of lightly with checked options."""
-    name, known = loss.__name__, list(inspect.signature(loss).parameters)
+    name, known = loss.__name__, inspect.signature(loss).parameters
     if "gather_distributed" in options:
         raise TypeError(
             "gather_distributed is an argument of the objective and no option of the loss; in a pipeline"
@@ -176,10 +179,9 @@ def _build(loss: type, options: Mapping[str, Any]) -> Any:
             raise TypeError(f"lightly's {name} has no option {option!r}{_nearest(option, known)}")
         if isinstance(value, Mapping):
             raise TypeError(f"{option} must be a number, as lightly reads it, not {value!r}")
-        if option == "temperature":
-            positive(option, value)
-        elif isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{option} must be finite, not {value!r}")
+        default = known[option].default
+        if isinstance(default, int | float) and not isinstance(default, bool):
+            (positive if option == "temperature" else finite)(option, number(option, value))
     return loss(**options)
 
 

@@ -14,11 +14,16 @@ from ccl_plugins.objectives.base import ContrastiveObjective, own_terms
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, changing, progress
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import (
+    Condition,
     Objective,
     Sizes,
+    StopsGradient,
     SupportsAfterStep,
+    SupportsCheckRead,
+    SupportsCompiles,
     SupportsHierarchies,
     SupportsProgress,
+    SupportsReadsFeatures,
     SupportsReadsQueue,
     SupportsScalars,
     SupportsSetup,
@@ -67,7 +72,12 @@ class Mixture(ContrastiveObjective):
             raise ValueError(
                 f"weights must hold one number for each of {', '.join(members)}, not {weights!r}"
             )
-        self.parts = nn.ModuleDict({name: Part(members[name], given[name]) for name in members})
+        self._hold({name: Part(members[name], given[name]) for name in members})
+
+    def _hold(self, parts: Mapping[str, Part]) -> None:
+        """Take the parts, and declare what follows from their objectives."""
+        self.parts = nn.ModuleDict(parts)
+        members = {name: part.objective for name, part in parts.items()}
         raw = [member.embedding == "raw" for member in members.values()]
         self.embedding = "raw" if any(raw) else "sphere"
         self._both_kinds = any(raw) and not all(raw)
@@ -78,6 +88,11 @@ class Mixture(ContrastiveObjective):
         self.hierarchies = any(each.hierarchies for each in self._members(SupportsHierarchies))
         ignoring = [each for each in self._members(SupportsReadsQueue) if not each.reads_queue]
         self.reads_queue = len(ignoring) < len(members)
+        self.reads_features = any(
+            each.reads_features for each in self._members(SupportsReadsFeatures)
+        )
+        self.compiles = all(each.compiles for each in self._members(SupportsCompiles))
+        self.stops_gradient = any(each.stops_gradient for each in self._members(StopsGradient))
         self._conditions = _common_value_types(members)
         self.set_place("")
 
@@ -85,6 +100,12 @@ class Mixture(ContrastiveObjective):
     def conditions(self) -> Mapping[str, Sequence[ValueType]]:
         """The conditions of all objectives, with the value types that all readers of each accept."""
         return self._conditions
+
+    def check_read(self, name: str, condition: Condition) -> None:
+        """Let the objectives check a condition of a pipeline."""
+        for member in self._members(SupportsCheckRead):
+            if name in member.conditions:
+                member.check_read(name, condition)
 
     def set_place(self, place: str) -> None:
         """Name the objectives, and those of mixtures among them, by their path from the outermost one."""

@@ -1,7 +1,8 @@
 """The numbers of an objective: fixed, scheduled over training, or learned.
 
 A constructor parameter of type `Scalar` takes a number or a table that describes how it changes:
-``{schedule = "cosine", start = 0.5, end = 0.1}`` or ``{learn = true, start = 0.07}``.
+``{schedule = "cosine", start = 0.5, end = 0.1}``, over training from start to end, or with ``period = 400``
+to the end and back again every 400 epochs; or ``{learn = true, start = 0.07}``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from ccl_plugins.arguments import one_of
+from ccl_plugins.arguments import one_of, positive
 
 Scalar: TypeAlias = float | Mapping[str, Any]
 """A number, or a table that describes how it is scheduled or learned."""
@@ -26,31 +27,57 @@ SCHEDULES = ("constant", "linear", "cosine")
 
 
 class Scheduled(nn.Module):
-    """A number that changes from ``start`` to ``end`` over training.
+    """A number that changes from ``start`` to ``end`` over training, or back and forth with a period.
 
     It is a buffer, because a compiled objective would be compiled anew for each value of a float.
+
+    With a period of T epochs, after t epochs, ``"cosine"`` is
+    ``start + (end - start) (1 - cos(2πt / T)) / 2``: the start at t = 0, T, 2T, ..., and the end half way
+    between.  ``"linear"`` is a triangle with these corners.  t moves with every step, by a fraction of an
+    epoch.  In a loop of one's own, t is the ``step`` that is given to ``progress``, unless
+    `count_epochs` says how many steps an epoch has.
+
+    Args:
+        schedule: ``"linear"`` or ``"cosine"``.
+        start: The first value.
+        end: The last value, or that at half of a period.
+        period: T, in epochs, above 0; None: half a period over the whole training.
+
+    Source:
+        Kukleva et al., Temperature Schedules for Self-Supervised Contrastive Methods on Long-Tail Data
+        (2023): ``(τ₊ - τ₋) (1 + cos(2πt / T)) / 2 + τ₋`` with start τ₊ = 1, end τ₋ = 0.1 and T = 400.
+        Derived from the paper.  Its code has T / 2 as ``t_max``, counts epochs from 1, and changes τ
+        from epoch to epoch alone.
     """
 
     value: Tensor
 
-    def __init__(self, schedule: str, start: float, end: float) -> None:
+    def __init__(
+        self, schedule: str, start: float, end: float, period: float | None = None
+    ) -> None:
         super().__init__()
-        self.schedule, self.start, self.end = schedule, start, end
+        self.schedule, self.start, self.end, self.period = schedule, start, end, period
+        self.steps_per_epoch: float = 1
         self.register_buffer("value", torch.tensor(float(start)))
 
     def forward(self) -> Tensor:
         """The current value, 0-d."""
         return self.value
 
-    def progress(self, done: float) -> None:
-        """Set the value for a share of training, from 0 to 1, without waiting for the device."""
+    def progress(self, step: int, total: int) -> None:
+        """Set the value for a step of all, without waiting for the device."""
+        if self.period is None:
+            done = min(step / max(total - 1, 1), 1.0)
+        else:
+            done = 1 - abs(1 - 2 * (step / self.steps_per_epoch / self.period % 1))
         if self.schedule == "cosine":
             done = (1 - math.cos(math.pi * done)) / 2
         self.value.fill_(self.start + (self.end - self.start) * done)
 
     def extra_repr(self) -> str:
         """The schedule, for printing."""
-        return f"{self.schedule}, {self.start} to {self.end}"
+        every = "" if self.period is None else f" and back in {self.period} epochs"
+        return f"{self.schedule}, {self.start} to {self.end}{every}"
 
 
 class Learned(nn.Module):
@@ -72,21 +99,28 @@ def read_scalar(
     if not isinstance(given, Mapping):
         return check(name, _number(name, given))
     match dict(given):
-        case {"schedule": str() as schedule, "start": start, **rest} if rest.keys() <= {"end"}:
+        case {"schedule": str() as schedule, "start": start, **rest} if rest.keys() <= {
+            "end",
+            "period",
+        }:
             one_of(f"{name}.schedule", schedule, SCHEDULES)
             start = check(f"{name}.start", _number(f"{name}.start", start))
-            if schedule == "constant" and rest.get("end", start) == start:
+            if schedule == "constant" and rest.get("end", start) == start and "period" not in rest:
                 return start
             if schedule != "constant" and "end" in rest:
                 end = check(f"{name}.end", _number(f"{name}.end", rest["end"]))
-                return Scheduled(schedule, start, end)
+                period = rest.get("period")
+                if period is not None:
+                    period = positive(f"{name}.period", _number(f"{name}.period", period))
+                return Scheduled(schedule, start, end, period)
         case {"learn": bool() as learn, "start": start, **rest} if not rest:
             start = check(f"{name}.start", _number(f"{name}.start", start))
             if learn and not learnable:
                 raise ValueError(f"{name} cannot be learned: give a number or a schedule")
             return Learned(start) if learn else start
     raise TypeError(
-        f'{name} must be a number, {{schedule = "linear" or "cosine", start = ..., end = ...}}'
+        f'{name} must be a number, {{schedule = "linear" or "cosine", start = ..., end = ...'
+        f"{', period = EPOCHS' if 'period' in given else ''}}}"
         f"{' or {learn = true, start = ...}' if learnable else ''}, not {given!r}"
     )
 
@@ -155,7 +189,16 @@ def changing(objective: nn.Module) -> dict[str, Scheduled | Learned]:
 
 def progress(objective: nn.Module, step: int, total: int) -> None:
     """As `ContrastiveObjective.progress`, for any module with scheduled numbers of its own."""
-    done = min(step / max(total - 1, 1), 1.0)
     for scalar in changing(objective).values():
         if isinstance(scalar, Scheduled):
-            scalar.progress(done)
+            scalar.progress(step, total)
+
+
+def count_epochs(objective: nn.Module, steps_per_epoch: float) -> None:
+    """Tell the schedules of an objective, and of objectives within it, how many steps an epoch has.
+
+    A schedule with a period counts epochs; training calls this once.
+    """
+    for each in objective.modules():
+        if isinstance(each, Scheduled):
+            each.steps_per_epoch = steps_per_epoch

@@ -36,8 +36,9 @@ class Pairs:
         keys: (v, m, d), v views of m samples; ``keys is anchors`` in a batch on one process.
         anchor_views: The number of each anchor view.
         key_views: The number of each key view; two entries of equal number are the same image.
-        queue: (q, d) earlier keys, without gradient.
-        features: (u, n, f) backbone features, for objectives that read them.
+        queue: (q, d) earlier keys, without gradient; (u, q, d) where they differ by anchor view.
+        features: (u, n, f) backbone features, for objectives that read them; of several modalities those
+            of the image views alone.
         shared: Whether the keys are the anchors of all processes, with gradient.
         extras: Further tensors by name (the centroids of clusters, say).
         offset: The position of the first anchor among the keys.
@@ -152,11 +153,23 @@ class Pairs:
 
     def sim_queue(self, i: int) -> Tensor:
         """(n, q) inner products of anchor view ``i`` and the queue."""
+        if (i, -1) not in self._products:
+            self._products[i, -1] = self.anchors[i] @ self.queue_of(i).T
+        return self._products[i, -1]
+
+    def queue_of(self, i: int) -> Tensor:
+        """(q, d) earlier keys that anchor view ``i`` is compared with."""
         if self.queue is None:
             raise ValueError("these pairs have no queue")
-        if (i, -1) not in self._products:
-            self._products[i, -1] = self.anchors[i] @ self.queue.T
-        return self._products[i, -1]
+        return self.queue if self.queue.ndim == 2 else self.queue[i]
+
+    def queue_of_views(self, views: list[int]) -> Tensor:
+        """(q, d) earlier keys that anchor views are compared with; (len(views), q, d) where they differ."""
+        if self.queue is None:
+            raise ValueError("these pairs have no queue")
+        if self.queue.ndim == 2 or views == list(range(len(self.queue))):
+            return self.queue
+        return torch.stack([self.queue[i] for i in views])
 
     def own(self) -> Tensor:
         """(n, m) True at each anchor sample's own position."""

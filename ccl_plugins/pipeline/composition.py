@@ -126,7 +126,8 @@ class Composition:
             modalities.check_modalities(
                 self.views, self.choices["method"], self.choices["backbone"], self.dataset
             )
-        requirements.check_towers(self.built_evaluators, self.choices["method"], self.views)
+        requirements.check_towers(self.built_evaluators, self.choices["method"])
+        modalities.check_reads_texts(self.built_evaluators, self.views)
         requirements.check_conditions(built)
         requirements.check_keys(built, self.choices["method"])
         self.built_conditions = variables(built)

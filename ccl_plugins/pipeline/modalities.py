@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ccl_plugins.pipeline.requirements import check_image_size
 from ccl_plugins.protocols import (
+    SupportsReadsTowers,
     SupportsSource,
     SupportsTexts,
     SupportsTokens,
+    SupportsTowers,
     Views,
 )
-from ccl_plugins.views.modalities import IMAGE, by_modality
+from ccl_plugins.views.modalities import IMAGE, by_modality, texts_of
 
 
 def long_form(views: Any) -> Any:
@@ -42,7 +44,7 @@ def check_modalities(views: Views, method: Any, backbone: Any, dataset: Any) -> 
     towers = method.params.get("towers") if "modalities" in method.supplied else None
     if towers is not None:
         _check_towers(found, towers, method.spec.name)
-    elif len(found) > 1:
+    elif len(found) > 1 and not _has_towers(method):
         raise ValueError(
             f"the views are of several modalities ({', '.join(found)}), and the method {method.spec.name}"
             f' has one network: give method = {{use = "dual", towers = {{{[*found][1]} = ...}}}}'
@@ -53,6 +55,25 @@ def check_modalities(views: Views, method: Any, backbone: Any, dataset: Any) -> 
             check_image_size(tower, each)
             _check_tokens(tower, each)
         _check_source(name, each, dataset)
+
+
+def check_reads_texts(evaluators: Iterable[Any], views: Views) -> None:
+    """Check that built evaluators that compare images with texts get views of texts.
+
+    Raises:
+        ValueError: Naming the evaluator.
+    """
+    for each in evaluators:
+        if isinstance(each, SupportsReadsTowers) and each.reads_towers and texts_of(views) is None:
+            raise ValueError(
+                f"the evaluator {type(each).__name__} compares images with texts, and the views are of"
+                f' {", ".join(by_modality(views))}: give views = {{image = ..., text = "tokens"}}'
+            )
+
+
+def _has_towers(method: Any) -> bool:
+    """Whether a choice without a parameter ``towers`` takes several modalities all the same."""
+    return "modalities" in method.supplied or isinstance(method.spec.load(), SupportsTowers)
 
 
 def _check_towers(found: Mapping[str, Any], towers: Mapping[str, Any], method: str) -> None:

@@ -12,6 +12,7 @@ from ccl_plugins.metadata.variables import source_of
 from ccl_plugins.protocols import (
     VALUE_TYPES,
     SupportsBatchCheck,
+    SupportsCheckRead,
     SupportsColumns,
     SupportsConditions,
     SupportsHierarchies,
@@ -24,7 +25,6 @@ from ccl_plugins.protocols import (
     SupportsReadsTowers,
     SupportsWithinBatch,
 )
-from ccl_plugins.views.modalities import texts_of
 
 if TYPE_CHECKING:
     from ccl_plugins.monitors.settings import MonitorSettings
@@ -66,6 +66,8 @@ def check_read(reader: Any, conditions: Mapping[str, Any]) -> set[str]:
         if wanted not in conditions:
             raise ValueError(_missing(reader, wanted, value_types, conditions))
         condition = conditions[wanted]
+        if isinstance(reader, SupportsCheckRead):
+            reader.check_read(wanted, condition)
         value_type, kind = condition.value_type, _kind(condition)
         if value_type not in value_types:
             raise ValueError(
@@ -90,7 +92,7 @@ def check_keys(conditions: Mapping[str, Any], method: Any) -> None:
         keys = (
             isinstance(condition, SupportsReadsEmbeddings) and condition.reads_embeddings == "key"
         )
-        if keys and not hasattr(method.spec.load(), "project_key"):
+        if keys and (_lacks_queue(method) or not hasattr(method.spec.load(), "project_key")):
             raise ValueError(
                 f"the condition {name!r}, {_kind(condition)}, reads keys of a momentum encoder, and"
                 f" {method.spec.name} has none: use method moco_v2 or moco_v3, or clusters(of='embedding')"
@@ -113,13 +115,18 @@ def read_by_method(
 def warn_of_unread_queue(objective: Any, method: Any) -> None:
     """Warn if an objective does not compare with the queue of the chosen method."""
     ignored = isinstance(objective, SupportsReadsQueue) and not objective.reads_queue
-    if ignored and hasattr(method.spec.load(), "read_conditions"):
+    if ignored and hasattr(method.spec.load(), "read_conditions") and not _lacks_queue(method):
         name = type(objective).__name__
         warnings.warn(
             f"{name} compares with no queue, so {method.spec.name}'s has no effect: use a method"
             " without a queue, as simclr or moco_v3",
             stacklevel=5,
         )
+
+
+def _lacks_queue(method: Any) -> bool:
+    """Whether a choice says that its queue, and the momentum encoder for it, hold nothing."""
+    return bool(method.params.get("queue_size") == 0)
 
 
 def _declared(reader: Any, member: str, found: Any) -> Mapping[str, Any]:
@@ -187,27 +194,21 @@ def check_columns(evaluators: Iterable[Any], dataset: Any) -> None:
                 )
 
 
-def check_towers(evaluators: Iterable[Any], method: Any, views: Any) -> None:
+def check_towers(evaluators: Iterable[Any], method: Any) -> None:
     """Check that built evaluators that compare images with texts get a method with towers.
 
     Args:
         evaluators: The evaluators.
         method: The choice.
-        views: The built views.
     """
-    has_towers = hasattr(method.spec.load(), "embed_modality")
-    if has_towers and texts_of(views) is not None:
+    if hasattr(method.spec.load(), "embed_modality"):
         return
-    lacks = (
-        'the views have no texts: give views = {image = ..., text = "tokens"}'
-        if has_towers
-        else f"the method {method.spec.name} has no text tower: give method ="
-        ' {use = "dual", towers = {text = "text_transformer"}}'
-    )
     for each in evaluators:
         if isinstance(each, SupportsReadsTowers) and each.reads_towers:
             raise ValueError(
-                f"the evaluator {type(each).__name__} compares images with texts, and {lacks}"
+                f"the evaluator {type(each).__name__} compares images with texts, and the method"
+                f' {method.spec.name} has no text tower: give method = {{use = "dual", towers = {{text ='
+                ' "text_transformer"}}'
             )
 
 
@@ -224,7 +225,9 @@ def check_method(method: Any, batch_size: int, conditions: Mapping[str, Any]) ->
         method.check_batch(batch_size)
     if isinstance(method, SupportsConditions):
         check_read(method, conditions)
-    has_queue = isinstance(method, SupportsReadConditions)
+    has_queue = (
+        isinstance(method, SupportsReadConditions) and getattr(method, "queue", 0) is not None
+    )
     for name, condition in conditions.items():
         if has_queue and isinstance(condition, SupportsWithinBatch) and condition.within_batch:
             raise ValueError(

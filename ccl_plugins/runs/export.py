@@ -141,6 +141,9 @@ def _images(views: Any) -> dict[str, Any]:
     """The shape of the images that views make, and their mean and deviation, as timm writes them."""
     import torch
 
+    from ccl_plugins.views.modalities import of_image
+
+    views = of_image(views)
     if not all(hasattr(views, name) for name in ("size", "mean", "std")):
         return {}
     mean, std = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -238,13 +238,61 @@ class Run:
             FileNotFoundError: If the run has no weights yet.
             ValueError: If there are no images, or they are not of the kind the views take.
         """
+        return self._of_images("encode", images, batch_size, device)
+
+    def project(
+        self, images: Any, batch_size: int = 512, device: str | torch.device | None = None
+    ) -> Tensor:
+        """Projections of images, un-augmented, in evaluation mode, of unit length.
+
+        With two towers their products with `encode_text` are cosines.  The arguments and errors are
+        those of `encode`.
+
+        Returns:
+            (n, d) on the CPU.
+        """
+        from torch.nn.functional import normalize
+
+        return normalize(self._of_images("project", images, batch_size, device).float(), dim=1)
+
+    def encode_text(
+        self,
+        texts: Sequence[str],
+        batch_size: int = 512,
+        device: str | torch.device | None = None,
+    ) -> Tensor:
+        """Projections of texts by the text tower, in evaluation mode, of unit length.
+
+        Args:
+            texts: One or more strings, as ``["a seven", "a nine"]``.
+            batch_size: Texts per forward pass.
+            device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
+
+        Returns:
+            (k, d) on the CPU.
+
+        Raises:
+            FileNotFoundError: If the run has no weights yet.
+            ValueError: If the method has no text tower, or there are no texts.
+        """
+        from ccl_plugins.training.features import embed_texts
+
+        whole("batch_size", batch_size, 1)
+        if isinstance(texts, str) or not len(texts):
+            raise ValueError(f"texts must be one or more strings in a list, not {texts!r:.80}")
+        return embed_texts(self._method_on(device), self.parts.views, texts, batch_size)
+
+    def _of_images(
+        self, member: str, images: Any, batch_size: int, device: str | torch.device | None
+    ) -> Tensor:
+        """What ``encode`` or ``project`` of the method makes of images."""
         import torch
 
         whole("batch_size", batch_size, 1)
         if not len(images):
             raise ValueError("there are no images to encode")
         method, views = self._method_on(device), self.parts.views
-        features = []
+        found = []
         with torch.no_grad():
             for first in range(0, len(images), batch_size):
                 batch = images[first : first + batch_size]
@@ -252,8 +300,9 @@ class Run:
                     batch = torch.stack([views.plain(image) for image in batch])
                 else:
                     batch = views.plain(batch)
-                features.append(method.encode(batch.to(next(method.parameters()).device)).cpu())
-        return torch.cat(features)
+                given = batch.to(next(method.parameters()).device)
+                found.append(getattr(method, member)(given).cpu())
+        return torch.cat(found)
 
     def _method_on(self, device: str | torch.device | None) -> Any:
         from ccl_plugins.networks.devices import accelerator
@@ -382,7 +431,7 @@ class Run:
         ]
         built = [choice.build({"dataset": self.pipeline.dataset}) for choice in choices]
         check_columns(built, self.pipeline.dataset)
-        check_towers(built, self.pipeline.choices["method"], self.pipeline.views)
+        check_towers(built, self.pipeline.choices["method"])
         pairs = list(zip(choices, built, strict=True))
         return self._measure(device, validate=validate, evaluators=pairs) if pairs else {}
 

@@ -7,7 +7,12 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.numerics.condition_values import as_vectors
-from ccl_plugins.numerics.kernel_functions import diagonal_of, reads_one_hot, similarities
+from ccl_plugins.numerics.kernel_functions import (
+    conditions_of_kernel,
+    diagonal_of,
+    reads_one_hot,
+    similarities,
+)
 from ccl_plugins.protocols import Kernel, SupportsRadial
 from ccl_plugins.samplers.by_class import ByClassKernel
 from ccl_plugins.samplers.by_distance import ByDistance
@@ -30,8 +35,13 @@ def by_kernel(values: Tensor, own_pair: bool, kernel: Kernel) -> Partners:
     """Partners in proportion to a kernel, by the fastest way that the kernel and the values allow.
 
     Raises:
-        ValueError: For a kernel that is not positive definite.
+        ValueError: For a kernel that is not positive definite, and one that names several conditions.
     """
+    if names := [*conditions_of_kernel(kernel)]:
+        raise ValueError(
+            f"conditional_pair draws by one condition, and its kernel names several ({', '.join(names)}):"
+            " give it a kernel of one, and kernels of several to an objective"
+        )
     if not kernel.positive_definite:
         raise ValueError(
             f"conditional_pair needs a positive definite kernel, and {kernel!r} is not one:"

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from ccl_plugins.numerics.joint import Joint
+from ccl_plugins.numerics.kernel_functions import conditions_of_kernel
 from ccl_plugins.protocols import SupportsFeatures, SupportsOneHot, SupportsRank
 from ccl_plugins.testing.assertions import require, require_equal
-from ccl_plugins.testing.inputs import example_rows, normal
+from ccl_plugins.testing.inputs import condition_values, example_rows, normal
 from ccl_plugins.testing.subject import Subject
 
 
@@ -27,8 +29,11 @@ def takes_indices(kernel: Any) -> bool:
 def values(kernel: Any) -> dict[str, tuple[Tensor, Tensor]]:
     """Arguments a (n, ...) and b (m, ...) of every form that it takes.
 
-    Those of a class attribute ``EXAMPLE_CONDITION``, if there is one, in place of all.
+    Those of a class attribute ``EXAMPLE_CONDITION``, if there is one, in place of all.  For a kernel that
+    names several conditions, the values of these side by side, as `_build` makes it take them.
     """
+    if isinstance(kernel, Joint):
+        return {"several conditions": _several(kernel)}
     if (given := getattr(kernel, "EXAMPLE_CONDITION", None)) is not None:
         rows = example_rows(given, 12)
         return {"values": (rows[:5], rows[5:])}
@@ -44,14 +49,36 @@ def values(kernel: Any) -> dict[str, tuple[Tensor, Tensor]]:
     }
 
 
+def _build(subject: Subject) -> Any:
+    """The kernel, of one tensor even if it names several conditions."""
+    kernel = subject.build()
+    return Joint(kernel) if conditions_of_kernel(kernel) else kernel
+
+
+def _several(kernel: Joint) -> tuple[Tensor, Tensor]:
+    """Values of the conditions that a kernel names: vectors of each that may be, else what it accepts.
+
+    A class attribute ``EXAMPLE_CONDITION`` of the kernel has values by name in place of these.
+    """
+    given = getattr(kernel.kernel, "EXAMPLE_CONDITION", {})
+    rows = {}
+    for i, (name, value_types) in enumerate(kernel.conditions.items()):
+        example = given.get(name)
+        z = condition_values(value_types, 12, i) if example is None else example_rows(example, 12)
+        rows[name] = z.double() if z.is_floating_point() else z
+    packed = kernel.pack(rows)
+    return packed[:5], packed[5:]
+
+
 def observe(subject: Subject, kernel: Any) -> Any:
     """Its matrices."""
+    kernel = Joint(kernel) if conditions_of_kernel(kernel) else kernel
     return {name: kernel(*pair) for name, pair in values(kernel).items()}
 
 
 def check_gives_one_number_per_pair(subject: Subject) -> None:
     """``k(a, b)`` must be (n, m) finite numbers, of the dtype of the values if that is floating-point."""
-    kernel = subject.build()
+    kernel = _build(subject)
     for name, (a, b) in values(kernel).items():
         gram = kernel(a, b)
         dtype = a.dtype if a.is_floating_point() else gram.dtype
@@ -65,14 +92,14 @@ def check_gives_one_number_per_pair(subject: Subject) -> None:
 
 def check_is_symmetric(subject: Subject) -> None:
     """A kernel must be symmetric: ``k(a, b)`` must equal ``k(b, a)`` transposed."""
-    kernel = subject.build()
+    kernel = _build(subject)
     for name, (a, b) in values(kernel).items():
         require_equal(kernel(a, b), kernel(b, a).T, f"for {name}")
 
 
 def check_is_of_values_alone(subject: Subject) -> None:
     """``k(a, a)`` must equal ``k(a, a.clone())``: keep the diagonal even if ``b is a``."""
-    kernel = subject.build()
+    kernel = _build(subject)
     for name, (a, _) in values(kernel).items():
         require_equal(kernel(a, a), kernel(a, a.clone()), f"for {name}")
 
@@ -82,7 +109,7 @@ def check_is_positive_definite_if_it_says_so(subject: Subject) -> None:
 
     CCL-K refuses a kernel with ``positive_definite = False``.
     """
-    kernel = subject.build()
+    kernel = _build(subject)
     if not kernel.positive_definite:
         return
     for name, (a, b) in values(kernel).items():
@@ -97,13 +124,15 @@ def check_is_positive_definite_if_it_says_so(subject: Subject) -> None:
 
 def check_features_have_the_kernel_as_inner_products(subject: Subject) -> None:
     """Optional ``features(a) @ features(b).T`` must be ``k(a, b)``, over ``rank(a)`` columns."""
-    kernel = subject.build()
+    kernel = _build(subject)
     has_features = isinstance(kernel, SupportsFeatures)
     if not has_features:
         return
     for name, (a, b) in values(kernel).items():
         if not (a.is_floating_point() and a.ndim == 2):
             continue
+        if isinstance(kernel, Joint) and kernel.rank(a) is None:
+            raise SkipTest("some of its conditions are class ids")
         phi = kernel.features(a)
         require_equal(phi @ kernel.features(b).T, kernel(a, b), f"for {name}")
         rank = kernel.rank(a) if isinstance(kernel, SupportsRank) else phi.shape[1]
@@ -113,7 +142,7 @@ def check_features_have_the_kernel_as_inner_products(subject: Subject) -> None:
 
 def check_class_ids_are_one_hot_if_it_says_so(subject: Subject) -> None:
     """With ``one_hot = True``, class ids must give the values of their one-hot vectors."""
-    kernel = subject.build()
+    kernel = _build(subject)
     one_hot_ids = isinstance(kernel, SupportsOneHot) and kernel.one_hot
     if not one_hot_ids:
         return

@@ -216,7 +216,7 @@ def _require_conditions(found: Pairs, batches: list[Pairs], epoch: int) -> None:
     views = torch.cat([pairs.condition["embedding"] for pairs in batches], 1)
     rows = {**conditions_of(torch.arange(keys.shape[1]), epoch), "embedding": views}
     for place in found.queue_valid.nonzero().flatten():
-        same = (keys - found.queue[place]).abs().amax(-1) < 1e-5
+        same = (keys - found.queue_of(0)[place]).abs().amax(-1) < 1e-5
         for sample in same.any(0).nonzero().flatten()[:1]:
             for name, expected in rows.items():
                 held = found.queue_condition[name][place]

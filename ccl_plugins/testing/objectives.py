@@ -17,6 +17,7 @@ from ccl_plugins.protocols import (
     Sizes,
     StopsGradient,
     SupportsAfterStep,
+    SupportsCompiles,
     SupportsProgress,
     SupportsReadsQueue,
     SupportsSetup,
@@ -226,8 +227,13 @@ def _build_prepared(choice: Any) -> Any:
 
 
 def check_compiles_without_graph_breaks(subject: Subject) -> None:
-    """``loss(pairs)`` must compile to one graph: no branch on a value, no ``.item()``."""
+    """``loss(pairs)`` must compile to one graph: no branch on a value, no ``.item()``.
+
+    A loss that cannot, as one that takes gradients, is declared by an attribute ``compiles = False``.
+    """
     objective, batch = prepared(subject)
+    if isinstance(objective, SupportsCompiles) and not objective.compiles:
+        raise SkipTest("compiles = False declares a loss that cannot be compiled")
 
     def loss(views: Tensor) -> Tensor:
         value: Tensor = objective.loss(pairs_of(objective, replace(batch, views=views)))

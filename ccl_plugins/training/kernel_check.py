@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ccl_plugins.numerics.kernel_functions import similarities
-from ccl_plugins.protocols import Kernel, Table
+from ccl_plugins.numerics.joint import Joint
+from ccl_plugins.numerics.kernel_functions import conditions_of_kernel, count_of, similarities
+from ccl_plugins.protocols import Table
 from ccl_plugins.training.findings import Findings
 
 SAMPLED_ROWS = 512
@@ -17,14 +18,19 @@ FAINT = 1e-3
 
 
 def check_kernel(
-    kernel: Any, table: Table, name: str, findings: Findings | None = None, step: int = 0
+    kernel: Any,
+    table: Table | Mapping[str, Table],
+    name: str,
+    findings: Findings | None = None,
+    step: int = 0,
 ) -> dict[str, float]:
-    """Measure a kernel on 512 sampled rows of a condition.
+    """Measure a kernel on 512 sampled rows of a condition, or of several.
 
     Args:
         kernel: The kernel.
-        table: The condition's table.
-        name: The condition's name.
+        table: The condition's table; or, by name, those of all conditions that the kernel reads, a row for
+            each sample in all of them.
+        name: The condition's name, or that of all of them together.
         findings: Those of the run; None: a new list.
         step: Optimizer steps taken.
 
@@ -37,35 +43,88 @@ def check_kernel(
 
     Warns:
         UserWarning: If the surviving weight is near 0, and with it any kernel-weighted loss; not for
-            class ids, which few of many samples may share.
+            class ids, which few of many samples may share.  Of several conditions, the message names the
+            kernel whose weight is.
     """
-    size = len(table.values)
+    values: Any = (
+        table.values if isinstance(table, Table) else {k: t.values for k, t in table.items()}
+    )
+    size = count_of(values)
     if size < 2:
         return {}
     rows = torch.randperm(size, generator=torch.Generator().manual_seed(0))[:SAMPLED_ROWS]
-    values = table.values[rows]
+    values = take(values, rows)
     with torch.no_grad():
         found = similarities(kernel, values, values)
         if len(wrong := (~found.isfinite()).nonzero()):
             i, j = wrong[0].tolist()
             raise ValueError(
                 f"the kernel {type(kernel).__name__} must be finite, not {float(found[i, j])} for"
-                f" {values[i].tolist()} and {values[j].tolist()} of condition {name!r}"
+                f" {_shown(values, i)} and {_shown(values, j)} of condition {name!r}"
             )
         gap = (found - found.T).abs()
         if len(wrong := (gap > 1e-3 * found.abs().max()).nonzero()):
             i, j = wrong[0].tolist()
             raise ValueError(
                 f"the kernel {type(kernel).__name__} must be symmetric, not {float(found[i, j])} and"
-                f" {float(found[j, i])} for {values[i].tolist()} and {values[j].tolist()} of condition"
+                f" {float(found[j, i])} for {_shown(values, i)} and {_shown(values, j)} of condition"
                 f" {name!r}"
             )
         if getattr(kernel, "positive_definite", False):
             _refuse_negative(found.double(), type(kernel).__name__, name)
         surviving, neighbors = torch.stack(describe_kernel(found)).tolist()
-    if surviving < FAINT and values.is_floating_point():
-        say_faint(findings or Findings(), step, kernel, name, surviving)
+        say_what_vanishes(findings or Findings(), step, kernel, values, name, surviving)
     return {"surviving_weight": surviving, "effective_neighbors": neighbors}
+
+
+def take(values: Any, rows: Any) -> Any:
+    """Rows of condition values, or of several conditions' values by name."""
+    return values[rows] if isinstance(values, Tensor) else {k: z[rows] for k, z in values.items()}
+
+
+def _shown(values: Any, row: int) -> Any:
+    if isinstance(values, Tensor):
+        return values[row].tolist()
+    return {name: z[row].tolist() for name, z in values.items()}
+
+
+def say_what_vanishes(
+    findings: Findings, step: int, kernel: Any, values: Any, name: str, surviving: float
+) -> None:
+    """Say if the weight that a kernel gives to other samples is near 0, for numbers.
+
+    Args:
+        findings: Those of the run.
+        step: Optimizer steps taken.
+        kernel: The kernel.
+        values: (r, c) or (r,) values of its condition, or of its conditions by name.
+        name: The condition's name, or that of all of them together.
+        surviving: The surviving weight on these values.
+    """
+    if isinstance(values, Tensor):
+        if surviving < FAINT and values.is_floating_point():
+            say_faint(findings, step, kernel, name, surviving)
+        return
+    faint = []
+    for on, inner, place in kernels_within(kernel):
+        if not values[on].is_floating_point():
+            continue
+        alone = float(describe_kernel(similarities(inner, values[on], values[on]))[0])
+        if alone < FAINT:
+            faint.append(on)
+            say_faint(findings, step, inner, on, alone, place)
+    if surviving < FAINT and not faint and all(z.is_floating_point() for z in values.values()):
+        say_faint(findings, step, kernel, name, surviving)
+
+
+def kernels_within(kernel: Any, place: str = "objective.kernel") -> Iterator[tuple[str, Any, str]]:
+    """The kernels of one condition in a sum or product of several, with the name of it and their place."""
+    on = getattr(kernel, "on", None)
+    if isinstance(on, Mapping):
+        yield from ((name, inner, f"{place}.on.{name}") for name, inner in on.items())
+    for inner in getattr(kernel, "kernels", None) or ():
+        if conditions_of_kernel(inner):
+            yield from kernels_within(inner, f"{place}.kernels")
 
 
 def _refuse_negative(found: Tensor, kind: str, name: str) -> None:
@@ -79,13 +138,20 @@ def _refuse_negative(found: Tensor, kind: str, name: str) -> None:
         )
 
 
-def say_faint(findings: Findings, step: int, kernel: Any, name: str, surviving: float) -> None:
+def say_faint(
+    findings: Findings,
+    step: int,
+    kernel: Any,
+    name: str,
+    surviving: float,
+    place: str = "objective.kernel",
+) -> None:
     """Say that the weight a kernel gives to other samples is near 0."""
     scale = getattr(kernel, "scale", None)
     if scale is None:
         given, remedy = "", 'a kernel of distances, as rbf with scale = "median"'
     else:
-        given, remedy = f" with scale {scale!r}", 'another objective.kernel.scale, as "median"'
+        given, remedy = f" with scale {scale!r}", f'another {place}.scale, as "median"'
     findings.say(
         "a-kernel-sees-almost-nothing",
         step,
@@ -118,12 +184,28 @@ def describe_kernel(kernel: Tensor) -> tuple[Tensor, Tensor]:
     return surviving, neighbors.mean()
 
 
-def kernels_on(objective: nn.Module, name: str) -> Iterator[Kernel]:
-    """The kernels through which an objective, or objectives within it, read a condition."""
+def kernels_read(objective: nn.Module) -> Iterator[tuple[Any, tuple[str, ...]]]:
+    """The kernels of an objective and of objectives within it, and the names of what each reads."""
     for each in objective.modules():
-        # No protocol: Python's check of one does not see a kernel that is an nn.Module.
-        kernel: Any = getattr(each, "kernel", None)
-        if kernel is None or name not in each.conditions:  # type: ignore[operator]
-            continue
-        if getattr(each, "on", name) == name:
-            yield kernel
+        yield from kernel_of(each)
+
+
+def kernel_of(objective: Any) -> Iterator[tuple[Any, tuple[str, ...]]]:
+    """The kernel of an objective, for each condition, or for all at once, that it reads through it."""
+    # No protocol: Python's check of one does not see a kernel that is an nn.Module.
+    kernel: Any = getattr(objective, "kernel", None)
+    if isinstance(kernel, Joint):
+        yield kernel.kernel, kernel.names
+    elif kernel is not None:
+        on, read = getattr(objective, "on", None), getattr(objective, "conditions", None) or ()
+        yield from ((kernel, (name,)) for name in read if on in (None, name))
+
+
+def together(names: tuple[str, ...]) -> str:
+    """The name of several conditions that are read as one."""
+    return "&".join(names)
+
+
+def values_read(values: Mapping[str, Tensor], names: tuple[str, ...]) -> Any:
+    """What a kernel takes: the values of one condition, or those of several by name."""
+    return values[names[0]] if len(names) == 1 else {name: values[name] for name in names}

@@ -9,9 +9,11 @@ import torch
 from pytorch_lightning import LightningModule
 from torch import Tensor, nn
 
+from ccl_plugins.objectives.scalars import count_epochs
 from ccl_plugins.protocols import (
     Sizes,
     SupportsAfterStep,
+    SupportsCompiles,
     SupportsKeepStatistics,
     SupportsProgress,
     SupportsReadConditions,
@@ -22,7 +24,7 @@ from ccl_plugins.training import ranks
 from ccl_plugins.training.features import embed_split
 from ccl_plugins.training.findings import Findings
 from ccl_plugins.training.first_use import warn_of_unread_queue
-from ccl_plugins.training.kernel_check import check_kernel, kernels_on
+from ccl_plugins.training.kernel_check import check_kernel, kernels_read, together
 from ccl_plugins.training.loader import Batch, Items, Loader, default_workers
 from ccl_plugins.training.micro_batches import warn_about_statistics
 from ccl_plugins.training.monitor import nothing_counts, publish, refuse_non_finite
@@ -107,6 +109,7 @@ class TrainingModule(LightningModule):
             features, embedding = widths(self.parts, self.split, self.settings)
             sizes = Sizes(len(self.split), embedding, features, self.total_steps)
             self.objective.setup(tables, sizes)
+        count_epochs(self.objective, self._steps_per_epoch)
         if isinstance(self.objective, SupportsStatistics) and isinstance(
             self.method, SupportsKeepStatistics
         ):
@@ -231,20 +234,29 @@ class TrainingModule(LightningModule):
             self.objective.after_step()
 
     def _refresh(self, epoch: int) -> None:
-        for name in self.tables.refresh(epoch, self.split, self._embed):
-            # The first step that reads the table: a resumed run hides events of later steps only.
-            # Lightning's own count is not yet restored when a resumed run begins.
-            step = epoch * self._steps_per_epoch if epoch else 0
-            found: dict[str, float] = {}
-            if ranks.rank() == 0:
-                found = self.tables.describe(name).metrics()
-                for kernel in kernels_on(self.objective, name):
-                    found |= check_kernel(
-                        kernel, self.tables.known(name), name, self.findings, step
-                    )
-            logged = {f"condition/{name}/{key}": v for key, v in ranks.of_first(found).items()}
+        refreshed = self.tables.refresh(epoch, self.split, self._embed)
+        # The first step that reads the tables: a resumed run hides events of later steps only.
+        # Lightning's own count is not yet restored when a resumed run begins.
+        step = epoch * self._steps_per_epoch if epoch else 0
+        for name, found in ranks.of_first(self._describe(refreshed, step)).items():
+            logged = {f"condition/{name}/{key}": value for key, value in found.items()}
             self.described |= logged
             publish(self.trainer, logged, step + 1)
+
+    def _describe(self, refreshed: list[str], step: int) -> dict[str, dict[str, float]]:
+        """Of refreshed tables, and of the kernels that read them, by condition; on the first process."""
+        if ranks.rank() != 0:
+            return {}
+        found = {name: self.tables.describe(name).metrics() for name in refreshed}
+        fitted = set(self.tables)
+        for kernel, names in kernels_read(self.objective):
+            if fitted.issuperset(names) and not fitted.intersection(names).isdisjoint(refreshed):
+                tables = {name: self.tables.known(name, *names) for name in names}
+                table = tables if len(names) > 1 else tables[names[0]]
+                of = together(names)
+                checked = check_kernel(kernel, table, of, self.findings, step)
+                found[of] = found.get(of, {}) | checked
+        return found
 
     def _embed(self, of: Literal["projection", "key"] = "projection") -> Tensor:
         # Conditions are first fitted before Lightning has moved the model.
@@ -256,7 +268,7 @@ def _prepare(method: nn.Module, objective: Any, settings: FitSettings) -> Callab
     """Set the memory format of the method's weights and compile its networks.
 
     Returns:
-        ``objective.loss``, compiled if the settings say so.
+        ``objective.loss``, compiled if the settings say so and it can be.
 
     Raises:
         ValueError: For a backend that torch.compile does not have.
@@ -270,7 +282,10 @@ def _prepare(method: nn.Module, objective: Any, settings: FitSettings) -> Callab
     for network in _networks(method):
         # In place, so that names in the state dict stay as they are.
         network.compile(backend=backend)
-    return torch.compile(objective.loss, backend=backend)
+    loss: Callable[[Any], Tensor] = objective.loss
+    if isinstance(objective, SupportsCompiles) and not objective.compiles:
+        return loss
+    return torch.compile(loss, backend=backend)
 
 
 def _networks(method: nn.Module) -> Iterator[nn.Module]:

@@ -45,9 +45,11 @@ def take_step(
     with torch.autocast(index.device.type, enabled=False):
         tensors = {k: at_least_float32(x) for k, x in vars(embedded).items() if x is not None}
         embedded = Embedded(**tensors)
+        sphere = embedded.normalized()
         if objective.embedding != "raw":
-            embedded = embedded.normalized()
-        condition = {**tables.look_up(index), **tables.observe(embedded)}
+            embedded = sphere
+        # A condition is of the same numbers beside an objective on raw embeddings, in a mixture say.
+        condition = {**tables.look_up(index), **tables.observe(sphere)}
         pairs = method.pairs(embedded, condition, index)
         if pairs.features is None:
             pairs = replace(pairs, features=embedded.features)

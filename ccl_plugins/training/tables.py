@@ -181,9 +181,15 @@ class Tables:
         """A condition's table without the samples that are left out."""
         return _without(self[name], self.left_out())
 
-    def known(self, name: str) -> Table:
-        """A condition's table without the samples that are left out of training or have no value."""
-        return _without(self[name], self.left_out() | self._lost[name])
+    def known(self, name: str, *others: str) -> Table:
+        """A condition's table without the samples that are left out of training or have no value.
+
+        With ``others``, without those that have no value of these conditions, either.
+        """
+        lost = self._lost[name]
+        for other in others:
+            lost = lost | self._lost[other]
+        return _without(self[name], self.left_out() | lost)
 
     def look_up(self, index: Tensor) -> dict[str, Tensor]:
         """The values of a batch, by condition, on the device of its dataset indices (n,).

@@ -44,21 +44,17 @@ class ColumnViews(NoiseViews):
         return values if values.ndim else values[None]
 
     def check_values(self, values: Any) -> None:
-        """Refuse a column with missing numbers.
+        """Refuse a column with numbers that are missing or infinite.
 
         Raises:
             ValueError: Naming the first sample without one.
         """
-        missing = torch.as_tensor(values).float().isnan()
-        if missing.any():
-            sample = (
-                int(missing.flatten(1).any(1).nonzero()[0])
-                if missing.ndim > 1
-                else int(missing.nonzero()[0])
-            )
+        rows = torch.as_tensor(values).float().reshape(len(values), -1)
+        wrong = (~rows.isfinite().all(1)).nonzero().flatten()
+        if len(wrong):
             raise ValueError(
-                f"the views of column {self.source!r} need a value of every sample, and sample {sample}"
-                " has none"
+                f"the views of column {self.source!r} need a finite value of every sample, and sample"
+                f" {int(wrong[0])} has none"
             )
 
     def _transform(self, value: Any) -> Tensor:

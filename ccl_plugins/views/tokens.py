@@ -78,7 +78,7 @@ class TokenViews:
         Warns:
             UserWarning: With the length that none of them exceeds.
         """
-        step = -(-len(values) // LOOKED_AT)
+        step = max(1, -(-len(values) // LOOKED_AT))
         lengths = [len(self._ids(text)) for text in values[::step]]
         cut = sum(length > self.length for length in lengths)
         if cut:

@@ -17,6 +17,7 @@ import ccl_plugins as ccl
 from ccl_plugins.numerics.gram import gram_of
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Sizes, SupportsSetup, Table
+from ccl_plugins.testing.objective_batches import WIDTH
 
 DIM, TEMPERATURE = 128, 0.1
 Step = Callable[[], None]
@@ -57,32 +58,35 @@ def steps(cell: dict[str, Any]) -> dict[str, Step]:
         }
     objective = build(cell)
     names = list(objective.conditions)
-    ids = cell["kernel"] == "class ids" or (
-        names and "continuous" not in objective.conditions[names[0]]
-    )
     rows = b + (q or 0)
-    z = torch.arange(rows, device=cell["device"]) % c if ids else torch.randn(rows, c, **options)
-    example = getattr(objective, "EXAMPLE_CONDITION", None)
-    if isinstance(example, torch.Tensor) and example.ndim == 1 and not ids:
-        z = z[:, 0]  # it reads one number for each sample
+    z = {
+        name: values(objective, name, rows, c, cell["kernel"] == "class ids", **options)
+        for name in names
+    }
     if isinstance(objective, SupportsSetup):
-        tables = {name: Table(z.cpu()) for name in names}
+        tables = {name: Table(each.cpu()) for name, each in z.items()}
         objective.setup(tables, Sizes(samples=rows, embedding=DIM, features=DIM, steps=1))
     objective = objective.to(**options)
     if q is None:
         called = torch.compile(objective, fullgraph=True) if cell.get("compiled") else objective
-        condition = {"condition": z} if names else {}
+        given: dict[str, Any] = {"condition": z} if names else {}
+        if getattr(objective, "reads_features", False):
+            given["features"] = [torch.randn(b, DIM, **options) for _ in views]
+        if further := extras(objective, c, options):
+            given["extras"] = further
         return {
-            "objective": lambda: backward(lambda: called(*views, **condition), views),
+            "objective": lambda: backward(lambda: called(*views, **given), views),
             "reference": lambda: backward(lambda: reference(*views), views),
         }
     bank = normalize(torch.randn(q, DIM, **options), dim=-1)
     queue = {"queue": bank, "queue_valid": torch.ones(q, device=bank.device).bool()}
-    queue["condition"] = {name: z[:b] for name in names}
-    queue["queue_condition"] = {name: z[b:] for name in names}
+    queue["condition"] = {name: each[:b] for name, each in z.items()}
+    queue["queue_condition"] = {name: each[b:] for name, each in z.items()}
     if cell.get("statistics"):
         found = objective.statistics()
-        queue["extras"] = {name: gram_of(of.features, z[b:]) for name, of in found.items()}
+        queue["extras"] = {
+            name: gram_of(of.features, z[names[0]][b:]) for name, of in found.items()
+        }
 
     def with_queue() -> torch.Tensor:
         anchors = normalize(torch.stack(views), dim=-1)
@@ -92,6 +96,21 @@ def steps(cell: dict[str, Any]) -> dict[str, Step]:
         "objective": lambda: backward(with_queue, views),
         "reference": lambda: backward(lambda: plain(views, bank), views),
     }
+
+
+def values(objective: Any, name: str, rows: int, c: int, ids: bool, **options: Any) -> torch.Tensor:
+    """Values of a condition that an objective reads: numbers if it takes them, else class ids or 0/1."""
+    accepted = objective.conditions[name]
+    if "continuous" in accepted and not ids:
+        example = getattr(objective, "EXAMPLE_CONDITION", None)
+        one = isinstance(example, torch.Tensor) and example.ndim == 1
+        z = torch.randn(rows, c, **options)
+        return z[:, 0] if one else z  # it reads one number for each sample, or c
+    number = torch.arange(rows, device=options["device"])
+    if "categorical" in accepted:
+        earlier = list(objective.conditions).index(name)
+        return number // c**earlier % c  # of several, each has all classes of the others
+    return number[:, None] % (torch.arange(c, device=number.device) + 2) == 0
 
 
 def plain(views: list[torch.Tensor], bank: torch.Tensor) -> torch.Tensor:
@@ -120,6 +139,8 @@ def build(cell: dict[str, Any]) -> Any:
     target = entry.load()
     given = dict(getattr(target, "EXAMPLE", {}))
     sizes = {"dim": DIM, "classes": cell["c"]}
+    if hasattr(target, "EXAMPLE_EXTRAS"):
+        sizes["k"] = cell["c"]
     given |= {name: size for name, size in sizes.items() if name in given}
     if cell.get("landmarks"):
         given["landmarks"] = cell["landmarks"]
@@ -129,6 +150,19 @@ def build(cell: dict[str, Any]) -> Any:
             ccl.kernel("cosine") if cosine else ccl.kernel("rbf", scale=2.0 * cell["c"])
         )
     return ccl.create("objective", cell["objective"], **given)
+
+
+def extras(objective: Any, c: int, options: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """The example's extras, for c prototypes where the example has ``k``, and embeddings of this width."""
+    k, found = getattr(objective, "EXAMPLE", {}).get("k"), dict[str, torch.Tensor]()
+    for name, x in getattr(objective, "EXAMPLE_EXTRAS", {}).items():
+        if isinstance(x, torch.Tensor):
+            x = x.repeat(-(-c // k))[:c] if len(x) == k else x
+        else:
+            x = torch.randn([{k: c, WIDTH: DIM}.get(size, size) for size in x])
+        x = x.to(**options) if x.is_floating_point() else x.to(options["device"])
+        found[name if k is None else name.replace(f"_{k}", f"_{c}")] = x
+    return found
 
 
 def backward(loss: Callable[[], torch.Tensor], views: list[torch.Tensor]) -> None:

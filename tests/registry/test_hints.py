@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path, PurePath
@@ -11,7 +12,7 @@ from typing import Annotated, Any, Literal, Optional, Union
 import pytest
 from support.toy_registry import Kernel
 
-from registry import UnknownComponent
+from registry import InvalidParameter, UnknownComponent
 from registry.annotations import resolve
 from registry.hints import Mismatch, accept, describe
 from registry.params import Parameter
@@ -175,3 +176,43 @@ def test_notes_of_other_libraries_in_a_hint_count_for_nothing(toy):
 )
 def test_a_parameter_is_shown_as_in_a_signature(parameter, line):
     assert str(parameter) == line
+
+
+@dataclass(frozen=True)
+class Way:
+    """What a component takes as a table."""
+
+    on: str
+    by: Literal["words", "numbers"] | Kernel
+    weight: float = 1.0
+
+
+def test_a_dataclass_takes_a_table_of_its_fields_or_an_instance_and_gives_all_of_them(toy):
+    given = {"on": "color", "by": {"use": "rbf", "scale": 2}}
+    (found,) = accept([given], Sequence[Way], toy, "ways")
+    assert found == {"on": "color", "by": toy.choose("kernel", "rbf", scale=2), "weight": 1.0}
+    instance = Way("color", toy.choose("kernel", "rbf", scale=2))
+    assert accept(instance, Way, toy, "way") == found
+    assert accept({"on": "a", "by": "words"}, Way, toy, "way")["by"] == "words"
+    with pytest.raises(Mismatch):
+        accept("color", Way, toy, "way")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            {"on": "a", "by": "words", "wieght": 1},
+            r"ways\[0\]: a way has no parameter 'wieght'. Did you",
+        ),
+        ({"on": "a"}, r"ways\[0\]: a way needs 'by'"),
+        ({"on": 1, "by": "words"}, r"ways\[0\]: a way: on must be str, not 1"),
+        (
+            {"on": "a", "by": "word"},
+            r"ways\[0\].by: no kernel 'word'.* Or it is one of 'words', 'numb",
+        ),
+    ],
+)
+def test_a_mistake_in_the_table_of_a_dataclass_has_its_place(toy, given, words):
+    with pytest.raises((InvalidParameter, UnknownComponent), match=words):
+        accept([given], Sequence[Way], toy, "ways")

@@ -43,12 +43,13 @@ class Watch(Callback):
 
 def train(folder: str, devices: int, name: str) -> tuple[list[Tensor], list[list[int]]]:
     """The tables and batches of three epochs."""
-    condition = Clusters(3, warmup=1, backend="sklearn") if name == "clusters" else Incomplete()
+    of_keys = name == "clusters of keys"
+    clusters = Clusters(3, "key" if of_keys else "embedding", warmup=1, backend="sklearn")
     parts = make_parts(
         dataset=FakeDataset(30),
-        method=make_method("simclr"),
+        method=make_method("moco_v2" if of_keys else "simclr"),
         objective=InfoNCE(),
-        conditions={"condition": condition},
+        conditions={"condition": Incomplete() if name == "lacking" else clusters},
         sampler=partial(SameCondition, "repeat"),
         sampler_on="condition",
     )

@@ -9,14 +9,16 @@ from typing import Any
 
 import torch
 from pytorch_lightning import Callback
-from support.training_fakes import FakeDataset, fit, make_parts
+from support.training_fakes import FakeDataset, FakeViews, fit, make_parts
 from torch import Tensor, nn
 
-from ccl_plugins.methods import MoCoV2, SimCLR
+from ccl_plugins.backbones import TextTransformer
+from ccl_plugins.methods import Dual, MoCoV2, SimCLR
 from ccl_plugins.objectives import AlignUniform, InfoNCE
 from ccl_plugins.training import CannotBegin, FitSettings
 from ccl_plugins.training.checkpointing import newest
 from ccl_plugins.training.ranks import chunk, gather_rows, on_first, rank
+from ccl_plugins.views import Modalities, TokenViews
 
 
 class Small(nn.Sequential):
@@ -50,8 +52,18 @@ class Losses(Callback):
 
 def make_method(name: str) -> Any:
     torch.manual_seed(0)
+    if name.startswith("dual"):
+        tower = TextTransformer(257, length=3, width=8, depth=1, heads=2)
+        queue = {"queue_size": 20, "momentum": 0.9} if name == "dual with a queue" else {}
+        return Dual({"word": tower}, dim=4, **queue, backbone=Small())
     heads = {"hidden": 8, "dim": 4, "batch_norm": False, "backbone": Small()}
     return SimCLR(**heads) if name == "simclr" else MoCoV2(**heads, queue_size=20, momentum=0.9)
+
+
+def views_for(method: str) -> Any:
+    if not method.startswith("dual"):
+        return FakeViews()
+    return Modalities({"image": FakeViews(1), "word": TokenViews("word", length=3)})
 
 
 def train(
@@ -60,6 +72,7 @@ def train(
     """The method's state, the condition's last table, and the loss of every batch."""
     parts = make_parts(
         dataset=FakeDataset(21),
+        views=views_for(method),
         method=make_method(method),
         objective=InfoNCE(),
         conditions={"condition": Projected()},

@@ -39,12 +39,13 @@ class Weights:
     Args:
         index: The anchor's index in the training split.
         views: The views of the anchor's sample, the anchor's first; of another modality than the image what
-            it is made of, in words.
+            it is made of, in words, or the anchor's view.
         own: The share of the pull of each own key, by its view.
         positives: The other samples that the anchor is pulled to, ``[(share of the pull, index)]``, those
             that weigh most first.
         negatives: Those that it is pushed from, ``[(share of the push, index)]``, likewise; samples that
             the loss leaves out have a share of 0.
+        modalities: The modality of each view.
     """
 
     index: int
@@ -52,6 +53,7 @@ class Weights:
     own: dict[int, float]
     positives: list[tuple[float, int]]
     negatives: list[tuple[float, int]]
+    modalities: tuple[str, ...]
 
 
 @styled
@@ -113,14 +115,17 @@ def weights(run: Run, index: int | None = None) -> Weights:
     """
     import torch
 
+    from ccl_plugins.objectives.scalars import count_epochs
     from ccl_plugins.protocols import SupportsProgress
     from ccl_plugins.training.step import take_step
+    from ccl_plugins.views.modalities import modality_of_each
 
     tables, batch, place = _batch(run, index)
     run.parts.method.to("cpu")
     objective = run.parts.objective.to("cpu")
     if isinstance(objective, SupportsProgress):
         step, total = run.progress
+        count_epochs(run.parts.objective, total / run.pipeline.settings.epochs)
         objective.progress(max(step - 1, 0), total)
     with torch.no_grad():
         _, pairs = take_step(run.parts, tables, batch)
@@ -144,26 +149,28 @@ def weights(run: Run, index: int | None = None) -> Weights:
     first = batch.index.flatten()[place * batch.index[0].numel()]
     return Weights(
         index=int(first),
-        views=_shown(run, batch, place, int(first)),
+        views=_shown(run, batch, place),
         own={view: w / pull for view, w in own.items()},
         positives=[(-w / pull, i) for w, i in reversed(listed) if w < 0],
         negatives=[(w / push, i) for w, i in listed if w >= 0] if push else [],
+        modalities=modality_of_each(run.parts.views),
     )
 
 
-def _shown(run: Run, batch: Batch, place: int, index: int) -> list[Tensor | str]:
+def _shown(run: Run, batch: Batch, place: int) -> list[Tensor | str]:
     """The views of a sample as they are drawn: those of images, and for others the text or the values."""
     import torch
 
-    from ccl_plugins.views.modalities import column_of, modality_of_each, sources
+    from ccl_plugins.views.modalities import IMAGE, column_of, modality_of_each, sources
 
     columns = sources(run.parts.views)
+    sample = int(batch.index[place].flatten()[-1])  # views after the first are of a partner
     found: list[Tensor | str] = []
     for name, view in zip(modality_of_each(run.parts.views), batch.views, strict=True):
         if (column := columns[name]) is None:
-            found.append(view[place])
+            found.append((view if name == IMAGE else batch.views[0])[place])
             continue
-        given = column_of(run.splits[0], column)[index]
+        given = column_of(run.splits[0], column)[sample]
         found.append(given if isinstance(given, str) else str(torch.as_tensor(given).tolist()))
     return found
 
@@ -188,7 +195,7 @@ def derivatives(objective: Any, pairs: Pairs, place: int) -> tuple[Tensor, Tenso
 
     first = pairs.anchors[:1].detach().double()
     keys = pairs.keys.detach().double().requires_grad_()
-    queue = None if pairs.queue is None else pairs.queue.detach().double().requires_grad_()
+    queue = None if pairs.queue is None else pairs.queue_of(0).detach().double().requires_grad_()
     features = None if pairs.features is None else pairs.features[:1]
     one_view = replace(
         pairs,
@@ -331,7 +338,8 @@ def _draw_column(
         for spine in panel.spines.values():
             spine.set_visible(False)
     shown = [("anchor", found.views[0])]
-    shown += [(_percent(share), found.views[v]) for v, share in found.own.items()]
+    of = ["" if each == found.modalities[0] else f"{each} " for each in found.modalities]
+    shown += [(of[v] + _percent(share), found.views[v]) for v, share in found.own.items()]
     for panel, (text, view) in zip(panels[0], shown[:SHOWN], strict=False):
         if isinstance(view, str):
             words = textwrap.shorten(view, 60, placeholder="...")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,15 +43,15 @@ BINS = 20
 
 @dataclass(frozen=True, eq=False)
 class Reader:
-    """An objective that reads a condition through a kernel.
+    """An objective that reads a condition through a kernel, or several conditions.
 
     Args:
-        on: The condition's name.
+        names: The names of the conditions.
         kernel: The kernel.
         objective: The objective, or the part of a mixture.
     """
 
-    on: str
+    names: tuple[str, ...]
     kernel: Any
     objective: Any
 
@@ -61,19 +61,35 @@ class Reader:
         scale = getattr(self.kernel, "scale", None)
         return type(self.kernel).__name__ + ("" if scale is None else f", scale {scale}")
 
+    def variables(self, run: Run) -> list[Variable]:
+        """What is known of the conditions."""
+        return [variable(run, name) for name in self.names]
+
+    def values(self, variables: Sequence[Variable], rows: Tensor) -> Any:
+        """What the kernel takes of some samples: values, or those of several conditions by name."""
+        values = [each.values[rows] for each in variables]
+        return values[0] if len(values) == 1 else dict(zip(self.names, values, strict=True))
+
 
 def reader(run: Run, condition: str | None = None) -> Reader:
-    """The first objective of a run that reads a condition through a kernel.
+    """The first objective of a run that reads a condition, or several, through a kernel.
 
     Raises:
         DoesNotApply: If there is none.
     """
-    found = []
-    for each in run.parts.objective.modules():
-        kernel = getattr(each, "kernel", None)
-        if kernel is not None and getattr(each, "conditions", None):
-            found += [Reader(getattr(each, "on", name), kernel, each) for name in each.conditions]
-    found = [each for each in found if condition in (None, each.on, _column(run, each.on))]
+    from ccl_plugins.training.kernel_check import kernel_of
+
+    found = [
+        Reader(names, kernel, each)
+        for each in run.parts.objective.modules()
+        for kernel, names in kernel_of(each)
+    ]
+    if condition is not None:
+        found = [
+            each
+            for each in found
+            if any(condition in (name, _column(run, name)) for name in each.names)
+        ]
     if not found:
         of = "a condition" if condition is None else f"condition {condition!r}"
         raise DoesNotApply(f"no objective of {run.path} reads {of} through a kernel")
@@ -84,24 +100,38 @@ def _column(run: Run, name: str) -> str | None:
     return column_of(conditions_of(run).get(name))
 
 
-def known_rows(z: Variable, most: int) -> Tensor:
-    """The places of at most so many samples that have a value.
+def known_rows(z: Variable, most: int, *others: Variable) -> Tensor:
+    """The places of at most so many samples that have a value, of the others too.
 
     Raises:
         DoesNotApply: If these have no two values.
     """
     from ccl_plugins.metadata.values import missing_rows
 
-    known = (~missing_rows(z.values, z.value_type)).nonzero().flatten()
+    named = " and ".join(repr(each.name) for each in (z, *others))
+    missing = missing_rows(z.values, z.value_type)
+    for each in others:
+        missing = missing | missing_rows(each.values, each.value_type)
+    known = (~missing).nonzero().flatten()
     rows = known[some(len(known), most)]
     if len(rows) < 3:
-        raise DoesNotApply(f"condition {z.name!r} is known of {len(rows)} samples only")
-    if (z.values[rows] == z.values[rows[0]]).all():
+        raise DoesNotApply(f"condition {named} is known of {len(rows)} samples only")
+    if all((each.values[rows] == each.values[rows[0]]).all() for each in (z, *others)):
         raise DoesNotApply(
-            f"condition {z.name!r} has one value in all of {len(rows)} samples, so that nothing can be"
+            f"condition {named} has one value in all of {len(rows)} samples, so that nothing can be"
             " compared by it"
         )
     return rows
+
+
+def in_joint_order(values: Sequence[Tensor]) -> Tensor:
+    """An order of samples by several variables: by class ids first, and within each by the others."""
+    import torch
+
+    order = torch.arange(len(values[0]))
+    for z in sorted(values, key=lambda each: not each.is_floating_point()):  # the last one decides
+        order = order[in_order(z[order])]
+    return order
 
 
 def in_order(z: Tensor) -> Tensor:
@@ -125,16 +155,23 @@ def in_order(z: Tensor) -> Tensor:
     return torch.from_numpy(leaves_list(tree)).long()
 
 
-def operator(reader: Reader, values: Tensor) -> Tensor | None:
-    """(m, m) the conditional operator, as the objective computes it; None if it has none."""
+def operator(reader: Reader, values: Any) -> Tensor | None:
+    """(m, m) the conditional operator, as the objective computes it; None if it has none.
+
+    Args:
+        reader: The objective.
+        values: What its kernel takes.
+    """
     import torch
 
+    from ccl_plugins.numerics.kernel_functions import count_of
     from ccl_plugins.objectives.cclk import CCLK
     from ccl_plugins.pairs.pairs import in_batch
 
     if not isinstance(reader.objective, CCLK):
         return None
-    pairs = in_batch(torch.zeros(2, len(values), 1), {reader.on: values})
+    named = values if isinstance(values, Mapping) else {reader.names[0]: values}
+    pairs = reader.objective.joined(in_batch(torch.zeros(2, count_of(values), 1), named))
     with torch.no_grad():
         if reader.objective.form == "released":
             return reader.objective.released_operator(pairs, 0)
@@ -166,15 +203,17 @@ def kernel_matrix(run: Run, condition: str | None = None) -> Figure:
     from ccl_plugins.numerics.kernel_functions import similarities
 
     found = reader(run, condition)
-    z = variable(run, found.on)
-    rows = known_rows(z, min(MOST, run.pipeline.settings.batch_size))
-    rows = rows[in_order(z.values[rows])]
-    values = z.values[rows]
+    variables = found.variables(run)
+    name = " and ".join(short(each.name) for each in variables)
+    first, *others = variables
+    rows = known_rows(first, min(MOST, run.pipeline.settings.batch_size), *others)
+    rows = rows[in_joint_order([each.values[rows] for each in variables])]
+    values = found.values(variables, rows)
     with torch.no_grad():
         kernel = similarities(found.kernel, values, values)
     weights = operator(found, values)
     shown: list[tuple[str, Tensor, tuple[float, float] | None]] = [
-        (f"K: similarity of {short(z.name)} ({found.kernel_name})", kernel, None)
+        (f"K: similarity of {name} ({found.kernel_name})", kernel, None)
     ]
     if weights is not None:
         ridge = float(found.objective.ridge)
@@ -186,17 +225,19 @@ def kernel_matrix(run: Run, condition: str | None = None) -> Figure:
     for panel, (title, matrix, limits) in zip(panels, shown, strict=True):
         low, high = limits or (min(0.0, float(matrix.min())), float(matrix.max()))
         image = panel.imshow(matrix.numpy(), cmap=NUMBERS, vmin=low, vmax=high)
-        panel.set_title(title, pad=16)
-        _values_beside(panel, z, rows)
+        panel.set_title(title, pad=6 + 10 * len(variables))
+        for place, each in enumerate(variables):
+            _values_beside(panel, each, rows, place)
         above, below = bool(matrix.max() > high), bool(matrix.min() < low)
         extend = ("neither", "max", "min", "both")[above + 2 * below]
         bar = result.colorbar(image, ax=panel, shrink=0.75, aspect=25, extend=extend)
         bar.outline.set_visible(False)
-    order = (
-        "in order of Z" if z.values.ndim == 1 or z.values.shape[1] == 1 else "similar Z together"
-    )
+    of_numbers = all(z.values.ndim == 1 or z.values.shape[1] == 1 for z in variables)
+    order = "in order of Z" if of_numbers else "similar Z together"
     result.supxlabel(
-        f"{len(rows)} training samples, {order}; the bars at the sides are Z = {z.name}", fontsize=8
+        f"{len(rows)} training samples, {order}; the bars at the sides are Z ="
+        f" {' and '.join(each.name for each in variables)}",
+        fontsize=8,
     )
     return result
 
@@ -212,11 +253,11 @@ def _limits(objective: Any, weights: Tensor) -> tuple[float, float]:
     return low, high if high > low else low + 1.0
 
 
-def _values_beside(panel: Any, z: Variable, rows: Tensor) -> None:
-    """Draw the values as colored bars above and to the left of a matrix."""
-    colors = value_colors(z, rows)
-    top = panel.inset_axes((0, 1.015, 1, 0.035))
-    left = panel.inset_axes((-0.05, 0, 0.035, 1))
+def _values_beside(panel: Any, z: Variable, rows: Tensor, place: int = 0) -> None:
+    """Draw the values as colored bars above and to the left of a matrix, at a place from it on."""
+    colors, away = value_colors(z, rows), 0.045 * place
+    top = panel.inset_axes((0, 1.015 + away, 1, 0.035))
+    left = panel.inset_axes((-0.05 - away, 0, 0.035, 1))
     top.imshow(colors[None], aspect="auto")
     left.imshow(colors[:, None], aspect="auto")
     for each in (panel, top, left):
@@ -263,9 +304,11 @@ def similarity(run: Run | Mapping[str, Run], condition: str | None = None) -> Fi
     runs = run if isinstance(run, Mapping) else {"": run}
     same_data(runs)
     found, owner = _first_reader(runs, condition)
-    z = variable(owner, found.on)
-    rows = known_rows(z, MOST_COMPARED)
-    kernel = pairs_of_kernel(found.kernel, z.values[rows])
+    variables = found.variables(owner)
+    first, *others = variables
+    rows = known_rows(first, MOST_COMPARED, *others)
+    kernel = pairs_of_kernel(found.kernel, found.values(variables, rows))
+    name = " and ".join(each.name for each in variables)
     result = figure(0.6 + 3.3 * len(runs), 3.3)
     panels = result.subplots(1, len(runs), squeeze=False, sharey=True, sharex=True)[0]
     for panel, (title, each), color in zip(panels, runs.items(), RUNS * len(runs), strict=False):
@@ -274,7 +317,7 @@ def similarity(run: Run | Mapping[str, Run], condition: str | None = None) -> Fi
         r = correlation(kernel, cosine)
         shown = "no r, as one is constant" if math.isnan(r) else f"r = {r:.2f}"
         panel.set_title(f"{short(title)}: {shown}".removeprefix(": "))
-        panel.set_xlabel(f"similarity of {z.name} ({found.kernel_name})")
+        panel.set_xlabel(f"similarity of {name} ({found.kernel_name})")
     panels[0].set_ylabel("cosine of features")
     return result
 
@@ -289,7 +332,7 @@ def _first_reader(runs: Mapping[str, Run], condition: str | None) -> tuple[Reade
     raise DoesNotApply("; ".join(why))
 
 
-def pairs_of_kernel(kernel: Any, values: Tensor) -> Tensor:
+def pairs_of_kernel(kernel: Any, values: Any) -> Tensor:
     """(n (n - 1) / 2,) the kernel of every pair of samples."""
     import torch
 

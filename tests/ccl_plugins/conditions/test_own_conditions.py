@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
+import ccl_plugins as ccl
 from ccl_plugins import cli
 
 ROOT = Path(__file__).parents[3]
@@ -33,7 +35,16 @@ def test_the_pages_commands_run(monkeypatch, tmp_path):
     assert (tmp_path / "information.png").is_file()
 
 
-@pytest.mark.parametrize("name", ["weak_labels", "kmeans"])
+def test_the_pages_pipelines_of_several_conditions_compose():
+    blocks = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    found = [tomllib.loads(block) for block in blocks]
+    found = [each for each in found if "conditions" in each]
+    assert len(found) == 2
+    for each in found:
+        ccl.Pipeline.from_dict({"dataset": "color_digits", "backbone": "lenet5", **each})
+
+
+@pytest.mark.parametrize("name", ["weak_labels", "kmeans", "joint_condition"])
 def test_the_examples_train(name, tmp_path, capsys):
     file = ROOT / "examples" / f"{name}.toml"
     assert cli.main(["train", str(file), "--epochs", "1", "--out", str(tmp_path), "--quiet"]) == 0

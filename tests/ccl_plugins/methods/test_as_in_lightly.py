@@ -12,7 +12,7 @@ from lightly.models.utils import deactivate_requires_grad, update_momentum
 from torch import nn
 
 from ccl_plugins.methods import BYOL, SimCLR, SimSiam
-from ccl_plugins.objectives import FairInfoNCE, InfoNCE, Lightly, Mixture
+from ccl_plugins.objectives import FairInfoNCE, Guided, InfoNCE, Lightly, Mixture
 
 STEPS = 4
 
@@ -185,6 +185,19 @@ def test_a_conditional_term_is_added_by_a_mixture(name):
     fair = FairInfoNCE(on="z")
     expected = objective.loss(raw) + 0.3 * fair.loss(unit)
     found = Mixture([objective, fair], [1, 0.3]).loss(raw)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_guide_is_added_to_it(name):
+    _, ours, objective = twins(name)
+    embedded, ids = ours.embed(images(0)), torch.arange(6) % 2
+    raw, unit = (
+        ours.pairs(x, {"z": ids}, torch.arange(6)) for x in (embedded, embedded.normalized())
+    )
+    guides = [{"on": "z", "keep": False, "by": FairInfoNCE(), "weight": 0.3}]
+    expected = objective.loss(raw) + 0.3 * FairInfoNCE(on="z").loss(unit)
+    found = Guided(objective, guides).loss(raw)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from support import oracle
 from support.every_objective import D, plain_cases
 from torch import nn
 
+import ccl_plugins as ccl
 from ccl_plugins.backbones import MLP, LeNet5, TextTransformer
 from ccl_plugins.conditions import Embedding
+from ccl_plugins.kernels import RBF
 from ccl_plugins.methods import Dual
-from ccl_plugins.objectives import CMC, InfoNCE
+from ccl_plugins.objectives import CMC, FairCCLK, InfoNCE, SupCon
+from ccl_plugins.testing import check
 
 
 class Flat(nn.Module):
@@ -186,3 +191,165 @@ def test_towers_of_any_network_take_part():
     assert embedded.projections.shape == (3, 5, 8)
     InfoNCE().loss(method.pairs(embedded.normalized(), {}, None)).backward()
     assert all(p.grad is not None for p in method.parameters())
+
+
+def queued(n, filled, modalities=("image", "text"), **given):
+    """A method with a queue of some samples, and the pairs of a batch on it."""
+    method = dual(modalities, queue_size=6, momentum=0.5, **given).double()
+    images, texts = modalities.count("image"), modalities.count("text")
+    for first in range(0, filled, 2):
+        earlier = [
+            view[first : first + 2].double()
+            if view.is_floating_point()
+            else view[first : first + 2]
+            for view in sample(20, images, texts)
+        ]
+        index = torch.arange(100 + first, 102 + first)
+        method.enqueue(method.pairs(method.embed(earlier).normalized(), {}, index))
+    views = [
+        v[10 : 10 + n].double() if v.is_floating_point() else v[10 : 10 + n]
+        for v in sample(20, images, texts)
+    ]
+    return method, views
+
+
+def clip_with_queues(method, views, temperature):
+    """InfoNCE of each query with the momentum keys of the other modality, and with the queue of these."""
+    n, total = len(views[0]), 0.0
+    unit = [
+        nn.functional.normalize(method.embed_modality(*each), dim=1)
+        for each in zip(("image", "text"), views, strict=True)
+    ]
+    keys = [
+        nn.functional.normalize(method.key_encoders[name](x), dim=1)
+        for name, x in zip(("image", "text"), views, strict=True)
+    ]
+    filled, size = int(method.queue.filled), len(method.queue)
+    held = dict(zip(("text", "image"), method.queue.keys.chunk(2, 1), strict=True))
+    for queries, others, name in ((unit[0], keys[1], "text"), (unit[1], keys[0], "image")):
+        for i in range(n):
+            seen = [others[j] for j in range(n) if j == i or filled < size]
+            seen += [held[name][j] for j in range(filled)]
+            scores = [queries[i] @ key / temperature for key in seen]
+            total += (
+                sum(score.exp() for score in scores).log() - queries[i] @ others[i] / temperature
+            )
+    return total / (2 * n)
+
+
+@pytest.mark.parametrize("filled", [0, 4, 6])
+@pytest.mark.parametrize("name", ["infonce", "supcon"])
+def test_each_modality_is_compared_with_a_queue_of_the_other(filled, name):
+    method, views = queued(4, filled)
+    pairs = method.pairs(
+        method.embed(views).normalized(), {"label": torch.arange(4)}, torch.arange(4)
+    )
+    pairs = replace(pairs, queue_condition={"label": torch.arange(10, 16)})
+    objective = (
+        InfoNCE(temperature=0.2) if name == "infonce" else SupCon(on="label", temperature=0.2)
+    )
+    loss, expected = objective.loss(pairs), clip_with_queues(method, views, 0.2)
+    if name == "infonce":
+        torch.testing.assert_close(loss, expected, rtol=1e-9, atol=1e-9)
+        weights = [p for p in method.parameters() if p.requires_grad]
+        found = torch.autograd.grad(loss, weights)
+        torch.testing.assert_close(
+            found, torch.autograd.grad(expected, weights), rtol=1e-9, atol=1e-9
+        )
+    assert loss.isfinite()
+    assert not pairs.queue.requires_grad
+    assert not pairs.keys.requires_grad
+
+
+@pytest.mark.parametrize("filled", [2, 6])
+@pytest.mark.parametrize("case", plain_cases(), ids=str)
+def test_every_objective_runs_with_the_queues_of_two_towers(case, filled):
+    method, views = queued(4, filled, ("image", "image", "text"))
+    objective = case.build()
+    if case.name == "cluster_cross_entropy" or not objective.reads_queue:
+        pytest.skip("reads no queue")
+    condition = case.condition(torch.arange(4) % 2, torch.rand(4, 3).double())
+    condition = {k: z[:1].expand(3, -1, -1) if z.ndim == 3 else z for k, z in condition.items()}
+    embedded = method.embed(views)
+    embedded = embedded if objective.embedding == "raw" else embedded.normalized()
+    loss = objective.loss(method.pairs(embedded, condition, torch.arange(4)))
+    loss.backward()
+    assert loss.isfinite()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in method.parameters())
+
+
+def test_momentum_towers_follow_and_the_queue_holds_both_modalities_of_a_sample():
+    method, views = queued(4, 0)
+    with torch.no_grad():
+        for p in method.parameters():
+            p.add_(1.0) if p.requires_grad else None
+    before = method.key_encoders["text"].head.layers[0].weight.clone()
+    method.after_step(0, 10)
+    now, online = (
+        method.key_encoders["text"].head.layers[0].weight,
+        method.heads["text"].layers[0].weight,
+    )
+    torch.testing.assert_close(now, (before + online) / 2)
+    pairs = method.pairs(
+        method.embed(views).normalized(), {"age": torch.arange(4.0)}, torch.arange(4)
+    )
+    method.enqueue(pairs)
+    held = method.queue.keys[:4].chunk(2, 1)
+    torch.testing.assert_close(held, (pairs.keys[1], pairs.keys[0]))
+    torch.testing.assert_close(method.queue.condition("age", torch.zeros(1))[:4], torch.arange(4.0))
+    torch.testing.assert_close(method.project_key(views[0]), method.key_encoders["image"](views[0]))
+
+
+def test_partners_need_two_views_of_the_image_for_a_queue():
+    method, views = queued(4, 0)
+    pairs = method.pairs(method.embed(views).normalized(), {}, torch.arange(4))
+    with pytest.raises(ValueError, match="take two views of the image, or queue_size=0"):
+        method.enqueue(replace(pairs, partner=torch.arange(4)))
+
+
+def test_without_a_queue_there_is_nothing_to_keep():
+    method = dual()
+    method.check_batch(10**6)
+    method.read_conditions(lambda index: {})
+    method.keep_statistics({})
+    method.after_step(0, 1)
+    assert not any("queue" in name or "key" in name for name in method.state_dict())
+    with pytest.raises(ValueError, match="batch of 8 does not fit into the queue of 6"):
+        queued(4, 0)[0].check_batch(8)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"queue_size": -1}, "queue_size"),
+        ({"queue_size": 4, "momentum": 1.0}, "momentum"),
+        ({"own_in_queue": "x"}, "own_in_queue"),
+    ],
+)
+def test_settings_of_the_queue_out_of_range_are_named(given, message):
+    with pytest.raises(ValueError, match=message):
+        dual(**given)
+
+
+def test_the_method_with_a_queue_passes_the_laws_of_methods():
+    check(ccl.method("dual", **{**Dual.EXAMPLE, "queue_size": 32}))
+
+
+@pytest.mark.parametrize(
+    "objective", [InfoNCE(), SupCon(on="condition"), FairCCLK(RBF())], ids=repr
+)
+def test_losses_over_a_queue_of_each_modality_compile_without_graph_breaks(objective):
+    method, views = queued(4, 4, ("image", "image", "text"))
+    ids = isinstance(objective, SupCon)
+    condition = {"condition": torch.arange(4) % 2 if ids else torch.rand(4, 3).double()}
+    with torch.no_grad():
+        pairs = method.pairs(method.embed(views).normalized(), condition, torch.arange(4))
+    compiled = torch.compile(objective.loss, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(pairs), objective.loss(pairs))
+
+
+@pytest.mark.parametrize(("own", "counted"), [("ignore", False), ("negative", True)])
+def test_the_keys_of_an_anchors_own_sample_are_left_out_of_the_queue_or_not(own, counted):
+    method, views = queued(4, 4, own_in_queue=own)
+    pairs = method.pairs(method.embed(views).normalized(), {}, torch.arange(101, 105))
+    assert pairs.in_queue().expand(4, -1)[0, 1].item() is counted

@@ -11,7 +11,7 @@ from support.slow_infonce import assert_same
 from torch.nn.functional import normalize
 
 from ccl_plugins.methods import FeatureQueue, QueuedLoss
-from ccl_plugins.objectives import InfoNCE, SupCon
+from ccl_plugins.objectives import InfoNCE, Lightly, Mixture, SupCon
 from ccl_plugins.testing import on_two_ranks
 
 D = 6
@@ -128,6 +128,16 @@ def test_keys_of_the_same_image_in_the_queue_are_left_out_with_an_index():
     assert queue.pairs(queries[0], keys[0]).in_queue().all()
     mine = queue.pairs(queries[0], keys[0], index=torch.arange(8)).in_queue()
     torch.testing.assert_close(~mine, torch.eye(8).bool())
+
+
+def test_a_mixture_with_a_loss_of_raw_embeddings_gets_these_and_a_queue_on_the_sphere():
+    criterion = QueuedLoss(Mixture([Lightly("VICRegLoss"), InfoNCE(0.3)]), 16, D).double()
+    alone, vicreg = QueuedLoss(InfoNCE(0.3), 16, D).double(), Lightly("VICRegLoss")
+    for step in range(3):
+        (query,), (key,) = batch(step)
+        expected = vicreg(query, key) + alone(query, key)
+        torch.testing.assert_close(criterion(query, key), expected)
+    torch.testing.assert_close(normalize(criterion.queue.keys, dim=1), alone.queue.keys)
 
 
 def test_a_call_without_gradient_leaves_the_queue_as_it_is():

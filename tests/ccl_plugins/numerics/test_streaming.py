@@ -44,6 +44,26 @@ def test_value_and_gradient_are_those_of_the_whole():
         torch.testing.assert_close(one, other)
 
 
+def test_each_view_may_have_a_queue_of_its_own():
+    queries, queue, weights = normal(2, 5, 4).requires_grad_(), normal(2, 30, 4), normal(5, 30)
+    given = [lambda some: weights[:, some], lambda some: weights[:, some] > 0]
+    found = queue_logsumexp(queries, queue, *given)
+    each = [queue_logsumexp(queries[i : i + 1], queue[i], *given) for i in range(2)]
+    for together, alone in zip(found, zip(*each, strict=True), strict=True):
+        torch.testing.assert_close(together, torch.cat(alone))
+        asked = {"retain_graph": True, "create_graph": True}
+        one, other = (
+            torch.autograd.grad(x.square().sum(), queries, **asked)[0]
+            for x in (together, torch.cat(alone))
+        )
+        torch.testing.assert_close(one, other)
+        again = [
+            torch.autograd.grad(g.square().sum(), queries, retain_graph=True)[0]
+            for g in (one, other)
+        ]
+        torch.testing.assert_close(*again)
+
+
 def test_a_later_block_may_be_the_larger_by_far():
     queries, queue = torch.tensor([[[1.0]], [[-1.0]]]), torch.linspace(-500, 500, 30)[:, None]
     (found,) = queue_logsumexp(queries, queue, everything)

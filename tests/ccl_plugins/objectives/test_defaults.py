@@ -74,6 +74,8 @@ DEFAULTS = {
         "within_view": True,
     },
     "infonce": {"temperature": 0.1, "within_view": False, "symmetric": True},
+    "guided": {"balance": None},
+    "hsic": {"kernel": None, "embedding_kernel": None, "estimator": "unbiased"},
     "lightly": {"options": None},
     "mixture": {"weights": None},
     "nt_xent": {"temperature": 0.1},

@@ -10,7 +10,16 @@ import torch
 from support.slow_infonce import random_batch
 
 from ccl_plugins.kernels import RBF, Linear
-from ccl_plugins.objectives import CACR, HSCL, CACRMoCoV3, ClInfoNCE, FairCCLK, InfoNCE
+from ccl_plugins.objectives import (
+    CACR,
+    HSCL,
+    CACRMoCoV3,
+    ClInfoNCE,
+    FairCCLK,
+    InfoNCE,
+    Mixture,
+    count_epochs,
+)
 from ccl_plugins.objectives.scalars import changing, lowest
 
 
@@ -33,6 +42,40 @@ def test_a_schedule_runs_from_its_start_in_the_first_step_to_its_end_in_the_last
         objective.progress(step, 5)
         found.append(objective.scalars()["temperature"].item())
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
+
+
+def test_a_cosine_with_a_period_is_the_printed_equation():
+    """Kukleva et al. (2023), from τ₊ = 1 down to τ₋ = 0.1 and back every T = 400 epochs."""
+    high, low, period = 1.0, 0.1, 400
+    given = {"schedule": "cosine", "start": high, "end": low, "period": period}
+    objective = InfoNCE(given, exclude=(Linear(), {**given, "start": low, "end": high}))
+    for epoch in [0, 1, 57, 100, 200, 399, 400, 401, 1000, 1999]:
+        objective.progress(epoch, 2000)
+        printed = (high - low) * (1 + math.cos(2 * math.pi * epoch / period)) / 2 + low
+        found = objective.scalars()
+        torch.testing.assert_close(found["temperature"].item(), printed, rtol=1e-6, atol=1e-7)
+        # With start and end exchanged it begins at the other end.
+        mirrored = found["exclude_threshold"].item()
+        torch.testing.assert_close(mirrored, high + low - printed, rtol=1e-6, atol=1e-7)
+
+
+def test_a_line_with_a_period_goes_to_its_end_and_back():
+    objective, found = InfoNCE({**scheduled("linear"), "period": 4}), []
+    for step in range(9):
+        objective.progress(step, 7)  # whatever the number of steps, and beyond it
+        found.append(objective.scalars()["temperature"].item())
+    expected = [0.5, 0.3, 0.1, 0.3, 0.5, 0.3, 0.1, 0.3, 0.5]
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
+
+
+def test_a_period_counts_epochs_of_many_steps():
+    part = InfoNCE({**scheduled("cosine"), "period": 3})
+    objective = Mixture([part], [{**scheduled("linear", 0, 1), "period": 6}])
+    count_epochs(objective, 10)
+    objective.progress(15, 1000)  # half a period of the temperature, and a quarter of the weight's
+    found = objective.scalars()
+    torch.testing.assert_close(found["0/temperature"].item(), 0.1, rtol=1e-6, atol=0)
+    torch.testing.assert_close(found["0/weight"].item(), 0.5, rtol=1e-6, atol=0)
 
 
 def test_before_any_progress_it_has_its_start_and_beyond_the_last_step_its_end():
@@ -118,6 +161,17 @@ def test_a_number_can_be_set_anew():
         (lambda: InfoNCE({**scheduled("linear"), "warmup": 3}), TypeError, "'warmup': 3"),
         (lambda: InfoNCE("0.1"), TypeError, "temperature must be a number, not '0.1'"),
         (lambda: InfoNCE(None), TypeError, "temperature must be a number, not None"),
+        (
+            lambda: InfoNCE({**scheduled("cosine"), "period": 0}),
+            ValueError,
+            "temperature.period must be a finite number above 0, not 0",
+        ),
+        (lambda: InfoNCE({**scheduled("cosine"), "period": "3"}), TypeError, "period must be a n"),
+        (
+            lambda: InfoNCE({"schedule": "constant", "start": 1, "period": 3}),
+            TypeError,
+            "end = ..., period = EPOCHS}",
+        ),
         (lambda: HSCL(o=scheduled("linear", -1)), ValueError, "o.start .* above 0, not -1"),
         (lambda: HSCL(o=True), TypeError, "o must be a number, not True"),
         (lambda: CACR(tau_plus=scheduled("linear", 0, 1)), ValueError, "tau_plus.end .* below 1"),

@@ -12,7 +12,7 @@ import ccl_plugins as ccl
 from ccl_plugins.kernels import Cosine, Linear
 from ccl_plugins.objectives import CACR, CMC, ClInfoNCE, ContrastiveObjective, InfoNCE, Mixture
 
-CLASSES = {name: cls for name, cls in classes().items() if name != "mixture"}
+CLASSES = {name: cls for name, cls in classes().items() if name not in ("mixture", "guided")}
 NEEDED = {"kernel": Linear(), "dim": 4, "classes": 3, "loss": "BarlowTwinsLoss"}
 NUMBERS = [(name, key) for name, cls in CLASSES.items() for key, _, _ in numbers(cls)]
 
@@ -43,6 +43,7 @@ OTHER = {
     "dim": 7,
     "classes": 5,
     "kernel": Cosine(),
+    "embedding_kernel": Cosine(),
     "on": "color",
     "exclude": (Cosine(), 0.25, "size"),
     "options": {"lambda_param": 0.25},
@@ -181,6 +182,7 @@ DECLARED = {
     "hardneg_infonce": ((False, 2, "sphere", "mean", False, True), ()),
     "hcl": ((True, 2, "sphere", "mean", False, True), ()),
     "hscl": ((True, 2, "sphere", "mean", False, True), SUPERVISED),
+    "hsic": ((False, 1, "sphere", "replicated", False, False), ANY_VALUES),
     "hucl": ((True, 2, "sphere", "mean", False, True), ()),
     "infonce": ((False, 2, "sphere", "mean", False, True), ()),
     "lightly": ((False, 2, "raw", "replicated", False, False), ()),
@@ -229,6 +231,13 @@ def test_the_examples_do_not_change_unnoticed():
     assert found == {
         **{name: {"kernel": "rbf"} for name in kernels},
         "cluster_cross_entropy": {"dim": 16, "classes": 10},
+        "guided": {
+            "base": "infonce",
+            "guides": [
+                {"on": "color", "keep": False, "by": {"use": "fair_cclk", "kernel": "rbf"}},
+                {"on": "digit", "keep": True, "by": "cl_infonce", "weight": 0.1},
+            ],
+        },
         "lightly": {"loss": "BarlowTwinsLoss"},
         "mixture": {"objectives": ["infonce", "ucl"], "weights": [1, 0.5]},
     }

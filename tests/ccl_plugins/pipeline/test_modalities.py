@@ -9,7 +9,11 @@ import pytest
 from support.captions import TEXT, VIEWS, Captioned, Plain, pipeline
 
 import ccl_plugins as ccl
+from ccl_plugins.backbones import TextTransformer
+from ccl_plugins.methods import Dual
+from ccl_plugins.objectives import InfoNCE
 from ccl_plugins.pipeline.as_toml import as_toml
+from ccl_plugins.runs.export import _images
 
 TOML = """
 dataset = {use = "features", train = "train.safetensors", test = "test.safetensors"}
@@ -145,6 +149,14 @@ def test_views_of_images_alone_may_be_written_as_a_modality():
             "TokenViews read the column 'caption' and not the image: give views =",
         ),
         ({"views": {"text": "tokens"}}, "need those of the image"),
+        (
+            {
+                "views": {"image": Plain(), "text": {"use": "column", "name": "attributes"}},
+                "method": {"use": "dual", "towers": {"text": {"use": "mlp", "in_features": 3}}},
+                "evaluate": ["cross_retrieval"],
+            },
+            "compares images with texts, and the views are of image, text: give views =",
+        ),
     ],
 )
 def test_parts_that_do_not_go_together_are_refused_when_composed(changes, message):
@@ -188,3 +200,52 @@ def test_a_tower_that_cannot_take_its_views_is_named_before_training(tmp_path):
             out=tmp_path / "run", progress=False
         )
     assert not (tmp_path / "run").exists()
+
+
+class Alone(InfoNCE):
+    """Compares the samples of a batch alone."""
+
+    reads_queue = False
+
+
+def test_a_queue_that_nothing_reads_is_a_warning_and_none_is_not():
+    dual = {"use": "dual", "towers": {"text": TEXT}}
+    with pytest.warns(UserWarning, match="compares with no queue, so dual's has no effect"):
+        pipeline(method={**dual, "queue_size": 32}, objective=Alone())
+    pipeline(method=dual, objective=Alone())
+
+
+def test_keys_need_momentum_towers():
+    clusters = {"use": "clusters", "of": "key", "k": 2}
+    with pytest.raises(ValueError, match="reads keys of a momentum encoder, and dual has none"):
+        pipeline(condition=clusters, objective="cl_infonce")
+
+
+def test_a_method_with_towers_of_its_own_takes_several_modalities():
+    class Mine(Dual):
+        """Dual with a tower that it makes itself."""
+
+        def __init__(self, dim: int = 8, *, backbone, modalities=None) -> None:
+            tower = TextTransformer(257, 16, 16, 1, 2)
+            super().__init__({"text": tower}, dim=dim, backbone=backbone, modalities=modalities)
+
+    found = pipeline(method=ccl.local("method", Mine))
+    assert found.build().method.modalities == ("image", "text")
+
+
+def test_partners_and_conditions_go_with_two_towers(tmp_path):
+    run = pipeline(
+        condition={"use": "column", "name": "weight"},
+        sampler={"use": "conditional_pair", "nearest": 3},
+        objective={"use": "fair_cclk", "kernel": "rbf"},
+        evaluate=[],
+        fit={"epochs": 1, "batch_size": 8, "workers": 0},
+    ).fit(out=tmp_path / "run", progress=False)
+    assert all(weight.isfinite().all() for weight in run.parts.method.parameters())
+
+
+def test_the_size_of_the_image_views_reaches_an_export():
+    views = ccl.create(
+        "views", "modalities", of={"image": {"use": "simclr", "size": 24}, "text": "tokens"}
+    )
+    assert _images(views)["input_size"] == [3, 24, 24]

@@ -492,4 +492,4 @@ def test_drawing_leaves_matplotlib_as_it_was_and_needs_no_pyplot(runs):
 
 def test_the_first_objective_with_a_kernel_is_read(runs):
     found = reader(runs["Fair"])
-    assert (found.on, found.kernel_name) == ("color", "RBF, scale 0.1")
+    assert (found.names, found.kernel_name) == (("color",), "RBF, scale 0.1")

@@ -6,7 +6,9 @@ import pytest
 import torch
 from support.broken import broken_laws, names
 
+import ccl_plugins as ccl
 from ccl_plugins.numerics.condition_values import as_vectors, inner, squared_norm
+from ccl_plugins.testing import check
 
 
 class Sound:
@@ -86,6 +88,29 @@ BROKEN = {
 }
 
 
+class Several(Sound):
+    """The inner product of vectors where ids are equal."""
+
+    positive_definite = True
+    conditions = {"species": ("categorical",), "age": ("continuous",)}  # noqa: RUF012
+
+    def __call__(self, a, b):
+        return inner(a["age"], b["age"]) * (a["species"][:, None] == b["species"])
+
+
+class SeveralAskew(Several):
+    """Asymmetric."""
+
+    def __call__(self, a, b):
+        return super().__call__(a, b) + squared_norm(a["age"])[:, None]
+
+
+BROKEN |= {
+    Several: set(),
+    SeveralAskew: {"is_symmetric", "is_positive_definite_if_it_says_so"},
+}
+
+
 @pytest.mark.parametrize("kernel", BROKEN)
 def test_the_law_that_is_broken_is_named(kernel):
     assert broken_laws("kernel", kernel) == BROKEN[kernel]
@@ -93,3 +118,22 @@ def test_the_law_that_is_broken_is_named(kernel):
 
 def test_every_law_is_broken_once():
     assert set().union(*BROKEN.values()) == names("kernel")
+
+
+@pytest.mark.parametrize(
+    "on",
+    [
+        {"species": "delta", "age": {"use": "rbf", "scale": 5}},
+        {"age": "cosine", "pose": "polynomial"},
+    ],
+    ids=["radial", "features"],
+)
+@pytest.mark.parametrize("way", ["product", "sum"])
+def test_kernels_of_several_conditions_satisfy_the_laws_of_kernels(way, on):
+    check(ccl.kernel(way, on=on))
+
+
+@pytest.mark.slow
+def test_an_objective_through_a_joint_kernel_satisfies_the_laws_of_objectives():
+    kernel = {"use": "product", "on": {"species": "delta", "age": {"use": "rbf", "scale": 5}}}
+    check(ccl.objective("weaklysup_cclk", kernel=kernel))

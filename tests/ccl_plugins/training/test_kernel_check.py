@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from ccl_plugins.kernels import RBF, Delta, Product, Sum
 from ccl_plugins.protocols import Table
 from ccl_plugins.training.kernel_check import check_kernel, describe_kernel
 
@@ -47,3 +48,42 @@ def test_a_kernel_of_classes_has_the_other_members_as_neighbors() -> None:
     torch.testing.assert_close(float(surviving), 3 / 11)
     torch.testing.assert_close(float(neighbors), 3.0)
     assert [float(each) for each in describe_kernel(torch.eye(4))] == [0, 0]
+
+
+def test_the_kernel_that_vanishes_in_a_joint_one_is_named() -> None:
+    tables = {
+        "species": Table(torch.arange(700) % 3),
+        "age": Table(torch.arange(700.0)),
+        "pose": Table(torch.arange(700.0).flip(0)),
+    }
+    kernel = Product(on={"species": Delta(), "age": RBF(1e-3), "pose": RBF("median")})
+    message = (
+        r"RBF with scale 0.001 sees almost nothing on condition 'age'.*"
+        'objective.kernel.on.age.scale, as "median"'
+    )
+    with pytest.warns(UserWarning, match=message) as caught:
+        check_kernel(kernel, tables, "species&age&pose")
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        wide = Product(on={"species": Delta(), "age": RBF("median"), "pose": RBF("median")})
+        assert check_kernel(wide, tables, "species&age&pose")["surviving_weight"] > 0.05
+    nested = Sum(
+        [Product(on={"species": Delta(), "pose": RBF(1e-3)}), Product(on={"age": RBF(9e9)})]
+    )
+    with pytest.warns(UserWarning, match="sees almost nothing on condition 'pose'"):
+        check_kernel(nested, tables, "all")
+
+
+def test_a_joint_kernel_of_numbers_that_vanishes_by_no_kernel_alone_is_named() -> None:
+    tables = {name: Table(torch.randn(700, 4)) for name in ("age", "pose", "size", "time")}
+    kernel = Product(on={name: RBF(2.0) for name in tables})
+    with pytest.warns(UserWarning, match="Product sees almost nothing on condition 'them'"):
+        check_kernel(kernel, tables, "them")
+
+
+def test_a_joint_kernel_of_many_classes_is_not_warned_about() -> None:
+    tables = {"species": Table(torch.arange(700)), "age": Table(torch.randn(700))}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_kernel(Product(on={"species": Delta(), "age": RBF("median")}), tables, "both")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import math
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from pytorch_lightning.callbacks import Callback
 from support.training_fakes import FakeDataset, FakeMethod, fit, make_parts
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -50,6 +55,47 @@ def test_a_schedule_follows_optimizer_steps_to_its_end(
     found = logged(tmp_path, InfoNCE(falling), accumulate=accumulate)
     expected = torch.linspace(0.6, 0.1, steps).tolist()
     torch.testing.assert_close(found, {"objective/temperature": expected}, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize(("accumulate", "each"), [(1, 5), (2, 3)])
+def test_a_period_is_of_epochs_whatever_a_run_s_length(
+    tmp_path: Path, accumulate: int, each: int
+) -> None:
+    waving = {"schedule": "cosine", "start": 1.0, "end": 0.1, "period": 2}
+    objective = Mixture([InfoNCE(waving)])
+    found = logged(tmp_path, objective, epochs=3, accumulate=accumulate)
+    expected = [0.1 + 0.45 * (1 + math.cos(math.pi * k / each)) for k in range(3 * each)]
+    torch.testing.assert_close(found["objective/0/temperature"], expected, rtol=1e-5, atol=1e-7)
+
+
+class Stop(Callback):
+    """Ends training after some steps, as Ctrl-C does."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def on_before_zero_grad(self, *_: Any) -> None:
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_resumed_period_goes_on_where_it_was(tmp_path: Path) -> None:
+    def run(out: Path, **options: Any) -> Any:
+        waving = {"schedule": "cosine", "start": 1.0, "end": 0.1, "period": 1.7}
+        parts = make_parts(
+            method=PairsMethod(), objective=InfoNCE(waving), dataset=FakeDataset(44), conditions={}
+        )
+        settings = FitSettings(epochs=3, batch_size=8, workers=0, log_every=1)
+        fit(parts, settings, out, {}, progress=False, **options)
+        return parts
+
+    whole = run(tmp_path / "whole")
+    run(tmp_path / "resumed", callbacks=[Stop(7)])
+    resumed = run(tmp_path / "resumed", resume=True)
+    assert torch.equal(whole.objective.temperature, resumed.objective.temperature)
+    same = functools.partial(torch.testing.assert_close, rtol=0, atol=0)
+    same(dict(resumed.method.state_dict()), dict(whole.method.state_dict()))
 
 
 def test_a_learned_temperature_moves_without_weight_decay_and_is_saved(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def test_texts_that_are_cut_are_a_warning_with_the_length_that_none_exceeds():
     ):
         views.check_values(["a very long text", "short"])
     TokenViews(length=16).check_values(["a very long text", "short"])
+    views.check_values([])
 
 
 def test_words_are_left_out_by_chance_and_never_all():
@@ -96,7 +97,7 @@ def test_a_column_is_a_view_with_or_without_noise():
 )
 def test_a_sample_without_a_value_is_named(column):
     with pytest.raises(
-        ValueError, match=r"'age' need a value of every sample, and sample 1 has none"
+        ValueError, match=r"'age' need a finite value of every sample, and sample 1 has none"
     ):
         ColumnViews("age").check_values(column)
 

@@ -54,6 +54,18 @@ def queued(queue):
     return loss
 
 
+@pytest.fixture(params=["batch", "and queue"])
+def place(request, queue, queued):
+    """A call with conditions (10, ...), and the queue's keys that it compares with, each with its sample."""
+
+    def in_the_batch(objective, *views, **conditions):
+        return objective(*views, condition={k: z[:7] for k, z in conditions.items()})
+
+    if request.param == "batch":
+        return in_the_batch, []
+    return queued, [(queue[k], 7 + k) for k in range(2)]
+
+
 @pytest.fixture
 def agree():
     """Check an objective against a slow loop, in float64 to 1e-9 and in float32 to 2e-5."""

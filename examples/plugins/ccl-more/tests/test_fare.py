@@ -45,12 +45,12 @@ def slow(objective, views, queue=(), queries=None, keys=None):
                     for p, (key, _) in zip(attention, attended, strict=True)
                 )
                 own = (x[i] @ y[i] / TAU).exp()
-                losses.append(-(own / (own + negative)).log())
+                losses.append(-(own / (own + objective.o * negative)).log())
     return sum(losses) / len(losses)
 
 
 SETTINGS = pytest.mark.parametrize(
-    "params", [{}, {"own": False}, {"buckets": 4}, {"buckets": 4, "own": False}], ids=str
+    "params", [{}, {"own": False, "o": 6.0}, {"buckets": 4}, {"buckets": 4, "own": False}], ids=str
 )
 
 
@@ -169,6 +169,7 @@ def test_the_attention_has_the_tables_width_and_keeps_it_in_a_checkpoint():
     [
         ({"buckets": 3}, "buckets must be even, not 3"),
         ({"buckets": 0}, "buckets must be 2 or more, not 0"),
+        ({"o": 0}, "o must be a finite number above 0, not 0"),
         ({"width": 0}, "width must be 1 or more, not 0"),
         ({"rho": 0}, "rho must be a finite number above 0, not 0"),
     ],

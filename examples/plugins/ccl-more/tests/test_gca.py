@@ -177,3 +177,29 @@ def test_masks_say_which_keys_take_part(views):
     assert math.isfinite(found)
     if expected is not None:
         torch.testing.assert_close(found, expected)
+
+
+def test_a_second_derivative_flows_through_the_iterations():
+    views = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    objective = GCA(0.5, iterations=2)
+    torch.autograd.gradgradcheck(
+        lambda v: objective(*v), views.clone().requires_grad_(), fast_mode=True
+    )
+
+
+def test_iterations_keep_no_matrix_for_the_gradient(views):
+    """More of them cost time and no memory."""
+    kept = []
+    for iterations in (1, 8):
+        held = set()
+
+        def hold(tensor, held=held):
+            if tensor.ndim == 2 and tensor.shape[0] == tensor.shape[1]:
+                held.add(tensor.untyped_storage().data_ptr())
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(hold, lambda tensor: tensor):
+            loss = build(iterations=iterations)(*(view.clone().requires_grad_() for view in views))
+        kept.append(len(held))
+        loss.backward()
+    assert kept[0] == kept[1]

@@ -4,7 +4,6 @@ import pytest
 import torch
 from ccl_plugins.objectives import SupCon
 from ccl_plugins.protocols import Sizes, Table
-from ccl_plugins.testing import equals
 from torch.nn.functional import normalize
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -13,20 +12,19 @@ from ccl_more import FSCL, BalancedContrastive, EpsSupInfoNCE, MulSupCon, RankNC
 
 LABEL = torch.tensor([0, 1, 2, 0, 1, 0, 0])
 GROUP = torch.tensor([0, 0, 1, 1, 0, 0, 1])
+EVERY = {"label": torch.tensor([*LABEL, 0, 1, 9]), "sensitive": torch.tensor([*GROUP, 1, 0, 9])}
+"""The classes and groups of the batch and of a queue, whose last place is empty."""
+
 TAGS = torch.tensor([[1, 0, 1], [0, 1, 1], [0, 0, 0], [1, 1, 0], [0, 0, 1], [1, 1, 1], [0, 1, 0]])
 HEIGHT = torch.tensor([0.3, 1.0, 0.5, 0.3, -2.0, 4.0, 0.7], dtype=torch.float64)
 TAU = 0.3
-
-
-def agree(objective, loop, views, condition):
-    equals(lambda *views: objective(*views, condition=condition), loop, views, tolerance=1e-9)
 
 
 def exp(a, b):
     return (a @ b / TAU).exp()
 
 
-def test_eps_sup_infonce(views, units):
+def test_eps_sup_infonce(views, units, agree):
     def loop(*views):
         rows, losses = units(views), []
         for a, i, v in rows:
@@ -39,7 +37,7 @@ def test_eps_sup_infonce(views, units):
             losses.append(sum(each) / len(each))
         return sum(losses) / len(losses)
 
-    agree(EpsSupInfoNCE(TAU, epsilon=0.5), loop, views, LABEL)
+    agree(EpsSupInfoNCE(TAU, epsilon=0.5), loop, views, condition=LABEL)
 
 
 def test_without_a_margin_eps_sup_infonce_is_sincere(views):
@@ -48,23 +46,31 @@ def test_without_a_margin_eps_sup_infonce_is_sincere(views):
     torch.testing.assert_close(found, sincere, rtol=1e-12, atol=1e-12)
 
 
-def test_fscl(views, units):
+@pytest.mark.parametrize("plus", [False, True], ids=["fscl", "fscl+"])
+def test_fscl(views, units, agree, place, plus):
+    call, queue = place
+    label, group = EVERY.values()
+
     def loop(*views):
-        rows, losses = units(views), []
+        rows, losses, weights = units(views), [], []
         for a, i, v in rows:
-            others = [(x, j) for x, j, w in rows if (j, w) != (i, v)]
-            positives = [exp(a, x) for x, j in others if LABEL[j] == LABEL[i]]
+            others = [(x, j) for x, j, w in rows if (j, w) != (i, v)] + queue
+            positives = [exp(a, x) for x, j in others if label[j] == LABEL[i]]
             negatives = [
-                exp(a, x) for x, j in others if LABEL[j] != LABEL[i] and GROUP[j] == GROUP[i]
+                exp(a, x) for x, j in others if label[j] != LABEL[i] and group[j] == GROUP[i]
             ]
             if negatives:
-                losses.append(sum(-(p / sum(negatives)).log() for p in positives) / len(positives))
-        return sum(losses) / len(losses)
+                mine = sum(label[j] == LABEL[i] and group[j] == GROUP[i] for _, j in others)
+                total = sum(-(p / sum(negatives)).log() for p in positives)
+                weights.append(1 / (mine.double() + 1) if plus else 1)
+                losses.append(weights[-1] * total / (mine if plus else len(positives)))
+        return sum(losses) / sum(weights)
 
-    agree(FSCL(TAU), loop, views, {"label": LABEL, "sensitive": GROUP})
+    objective = FSCL(TAU, group_normalization=plus)
+    agree(objective, loop, views, lambda *given: call(*given, **EVERY))
 
 
-def test_mul_sup_con(views, units):
+def test_mul_sup_con(views, units, agree):
     def loop(*views):
         rows, losses = units(views), []
         for a, i, v in rows:
@@ -76,10 +82,10 @@ def test_mul_sup_con(views, units):
                     losses.append(sum(each) / len(each))
         return sum(losses) / len(losses)
 
-    agree(MulSupCon(TAU), loop, views, TAGS.bool())
+    agree(MulSupCon(TAU), loop, views, condition=TAGS.bool())
 
 
-def test_balanced_contrastive(views, units):
+def test_balanced_contrastive(views, units, agree):
     objective = BalancedContrastive(temperature=TAU)
     objective.setup({"condition": Table(LABEL)}, Sizes(len(LABEL), 5, 5, 1))
     objective.double()
@@ -97,19 +103,19 @@ def test_balanced_contrastive(views, units):
             losses.append(sum(-(exp(a, x) / total).log() for x in positives) / len(positives))
         return sum(losses) / len(losses)
 
-    agree(objective, loop, views, LABEL)
+    agree(objective, loop, views, condition=LABEL)
 
 
-def test_balanced_contrastive_names_a_class_without_a_center(views):
+def test_a_class_that_setup_has_not_seen_is_named(views):
     objective = BalancedContrastive()
-    with pytest.raises(ValueError, match="class 2 has no center among 0: call setup"):
+    with pytest.raises(ValueError, match="class 2 is not among 0 classes: call setup"):
         objective(*views, condition=LABEL)
 
 
 @pytest.mark.parametrize(
     "z", [HEIGHT, torch.stack([HEIGHT, HEIGHT.flip(0)], 1)], ids=["one", "two"]
 )
-def test_rank_n_contrast(views, z):
+def test_rank_n_contrast(views, z, agree):
     def gap(i, j):
         return (z[i] - z[j]).abs().sum()
 
@@ -128,7 +134,7 @@ def test_rank_n_contrast(views, z):
             losses.append(sum(each) / len(each))
         return sum(losses) / len(losses)
 
-    agree(RankNContrast(), loop, views, z)
+    agree(RankNContrast(), loop, views, condition=z)
 
 
 def test_rank_n_contrast_makes_no_tensor_of_all_triples():

@@ -18,14 +18,18 @@ CASES = {
     "decoupled_uniformity": ({"kernel": "rbf"}, {"condition": COLOR}),
     "dhel": ({}, {}),
     "eps_sup_infonce": ({}, {"condition": LABEL}),
+    "fair_kl": ({}, {"label": LABEL, "sensitive": ccl.condition("column", name="slant")}),
     "fare": ({"buckets": 4}, {"condition": COLOR}),
     "gca": ({}, {}),
     "isogclr": ({"size": SAMPLES}, {}),
+    "kcl": ({"k": 2}, {"condition": LABEL}),
     "mul_sup_con": ({}, {"condition": STROKES}),
+    "paco": ({}, {"condition": LABEL}),
     "rank_n_contrast": ({}, {"condition": COLOR}),
     "siglip": ({}, {}),
     "sogclr": ({"size": SAMPLES}, {}),
     "supremix": ({}, {"condition": WIDTH}),
+    "tsc": ({"k": 2, "every": 2}, {"condition": LABEL}),
 }
 
 
@@ -52,6 +56,12 @@ def test_each_trains(name, tmp_path):
     assert all(x.isfinite().all() for key, x in state.items() if key not in unseen)
     if name == "balanced_contrastive":
         assert state["centers"].shape == (10, 8)
+    if name == "paco":  # beside the features, which have 84 numbers
+        assert state["centers"].shape == (10, 84)
+        assert state["counts"].sum() == SAMPLES
+    if name == "tsc":
+        assert state["target_of"].sort().values.tolist() == list(range(10))
+        assert state["means"].any(1).all()
     if "sogclr" in name:  # an epoch leaves the last, incomplete batch out
         assert int(state["averages.logs"].isfinite().sum()) == SAMPLES // 256 * 256
     if name == "siglip":

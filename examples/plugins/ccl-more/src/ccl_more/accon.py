@@ -78,6 +78,7 @@ class ACCon(Supervised):
 
     def row(self, pairs: Pairs, candidates: Candidates) -> tuple[Tensor, Tensor]:
         """One value per anchor."""
+        self.check_condition({})
         z = as_vectors(pairs.everyone(self.on, candidates.i))
         gaps = torch.cdist(z[pairs.rows], z, compute_mode="donot_use_mm_for_euclid_dist")
         given = pairs.positive

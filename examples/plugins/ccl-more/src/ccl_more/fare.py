@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import torch
 from ccl_plugins.arguments import positive, whole
 from ccl_plugins.numerics import as_vectors, logsumexp, masked
+from ccl_plugins.numerics.numbers import log
 from ccl_plugins.objectives import ContrastiveObjective, Exclude, Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import Sizes, Table
@@ -18,7 +19,7 @@ from torch.nn.functional import softplus
 class FARE(ContrastiveObjective):
     """Fair contrastive loss with learned attention over a sensitive attribute (FARE, SparseFARE).
 
-    ``-log( e_ii / (e_ii + Σ_j p_ij e_ij) )``, ``p_i = softmax_j( (W_Q z_i) · (W_K z_j) / ρ )``.
+    ``-log( e_ii / (e_ii + o Σ_j p_ij e_ij) )``, ``p_i = softmax_j( (W_Q z_i) · (W_K z_j) / ρ )``.
     Positive: the own sample's other view.  Negatives: the samples' keys of that view and the queue,
     weighted by the attention p of their sensitive attributes z; W_Q and W_K are learned with the
     encoder, by the same loss.  Anchors without another sample to attend to get weight 0.
@@ -36,6 +37,8 @@ class FARE(ContrastiveObjective):
             in ``setup``.
         buckets: The number of hashes, even, 2 or more; None: no hashing.
         own: Whether the anchor's own key is among the attended, as in equation (12).
+        o: The factor of the attended mean, above 0: 1, as in equation (13); with the number of negatives,
+            the mean stands for their sum, as in Fair-InfoNCE.
 
     Source:
         Nielsen and Nguyen, An Attention-based Framework for Fair Contrastive Learning (2024).
@@ -44,6 +47,7 @@ class FARE(ContrastiveObjective):
     value_types = ("continuous", "multi_label")
     temperature = ScalarAttribute(positive, learnable=True)
     rho = ScalarAttribute(positive, optional=True)
+    o = ScalarAttribute(positive)
     queries: nn.Parameter
     keys: nn.Parameter
     planes: Tensor
@@ -57,6 +61,7 @@ class FARE(ContrastiveObjective):
         columns: int | None = None,
         buckets: int | None = None,
         own: bool = True,
+        o: Scalar = 1.0,
         symmetric: bool = True,
         on: str = "condition",
         exclude: Exclude | None = None,
@@ -70,6 +75,7 @@ class FARE(ContrastiveObjective):
         if self.buckets is not None and self.buckets % 2:
             raise ValueError(f"buckets must be even, not {buckets!r}")
         self.own = own
+        self.o = o
         self.symmetric = symmetric
         self.on = on
         self.register_parameter("queries", None)
@@ -118,7 +124,7 @@ class FARE(ContrastiveObjective):
             sims = pairs.sim(i, j)
             if pairs.queue is not None:
                 sims = torch.cat([sims, pairs.sim_queue(i)], 1)
-            negative = logsumexp(sims / self.temperature + attention)
+            negative = logsumexp(sims / self.temperature + attention) + log(self.o)
             own = pairs.own_sim(i, j) / self.temperature
             values.append(softplus(negative - own, threshold=50))
             weights.append(some.to(own.dtype))
@@ -127,6 +133,7 @@ class FARE(ContrastiveObjective):
     def attention(self, pairs: Pairs, i: int = 0) -> tuple[Tensor, Tensor]:
         """(n, m + q) log p by the condition in view ``i``, and (n,) True at anchors that attend."""
         z = as_vectors(pairs.everyone(self.on, i)).to(pairs.anchors)
+        self._require(z.shape[1])
         keep = pairs.counted(pairs.negative)
         if self.buckets is not None:
             hashes = z @ self.planes.to(z)

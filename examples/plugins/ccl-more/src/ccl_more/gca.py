@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from ccl_plugins.arguments import positive, whole
 from ccl_plugins.numerics import EMPTY, masked
@@ -20,12 +22,12 @@ class GCA(ContrastiveObjective):
     ``-Σ_j t_ij log( P_ij / Σ_k P_ik )``, where P is the plan of entropic unbalanced optimal transport
     with the cost ``1 - s_ij``: of all anchors of all views to all keys, except each embedding to
     itself.  P is found by a fixed number of Sinkhorn iterations, in the log domain and with gradient:
-    ``u ← (a / K v)^f``, ``v ← (b / Kᵀ u)^f'`` with ``K = e_ij``, equal masses a and b, and
-    ``f = ρ / (ρ + τ)``.  Since rows are normalized, the loss is NT-Xent with a learned offset log v_j of
-    each key; without iterations it is NT-Xent.
+    ``u ← (a / K v)^f``, ``v ← (b / Kᵀ u)^f'`` with ``K = e_ij`` (a factor of K cancels), equal masses a
+    and b, and ``f = ρ / (ρ + τ)``, f' likewise.  Since rows are normalized, the loss is NT-Xent with an
+    offset log v_j of each key's score; without iterations it is NT-Xent.
 
-    Target: the own keys, equally; or with a kernel, which is the paper's target plan from a condition,
-    ``t_ij ∝ k(z_i, z_j)``.  Anchors without a target get weight 0.
+    Target t: the own keys, equally; or with a kernel, which is our plan for a condition,
+    ``t_ij ∝ k(z_i, z_j)`` over all keys, without gradient.  Anchors without a target get weight 0.
 
     As in the authors' code, rows of P are normalized before the comparison.  Not taken over: the term of
     RINCE that their GCA-UOT adds with weight 0.2, the lower bound 0 of similarities, and the cost of an
@@ -103,9 +105,9 @@ class GCA(ContrastiveObjective):
         log_a, log_b = (-each.sum().clamp_min(1).to(log_k.dtype).log() for each in (rows, columns))
         log_v = torch.zeros_like(log_k[0])
         for _ in range(self.iterations):
-            log_u = self.relaxed(log_a - (log_k + log_v).logsumexp(1), self.row_penalty)
+            log_u = self.relaxed(log_a - log_product(log_k, log_v, 1), self.row_penalty)
             log_u = log_u.where(rows, 0)[:, None]
-            log_v = self.relaxed(log_b - (log_k + log_u).logsumexp(0), self.column_penalty)
+            log_v = self.relaxed(log_b - log_product(log_k, log_u, 0), self.column_penalty)
             log_v = log_v.where(columns, 0)
         return log_v
 
@@ -116,3 +118,32 @@ class GCA(ContrastiveObjective):
             if penalty is None
             else log_scaling * (penalty / (penalty + self.temperature))
         )
+
+
+def log_product(log_k: Tensor, log_x: Tensor, dim: int) -> Tensor:
+    """The logarithm of ``K x``, summed over one of the two dimensions.
+
+    Args:
+        log_k: (n, k).
+        log_x: (k,) to sum over columns, (n, 1) to sum over rows.
+        dim: 1 for columns, 0 for rows.
+    """
+    result: Tensor = _LogProduct.apply(log_k, log_x, dim)
+    return result
+
+
+class _LogProduct(torch.autograd.Function):
+    """Keeps no matrix but K for its gradient, so that iterations take no memory."""
+
+    @staticmethod
+    def forward(ctx: Any, log_k: Tensor, log_x: Tensor, dim: int) -> Tensor:
+        total = (log_k + log_x).logsumexp(dim, keepdim=True)
+        ctx.dim = dim
+        ctx.save_for_backward(log_k, log_x, total)
+        return total.squeeze(dim)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        log_k, log_x, total = ctx.saved_tensors
+        slope = (log_k + log_x - total).exp() * grad.unsqueeze(ctx.dim)
+        return slope, slope.sum_to_size(log_x.shape), None

@@ -18,12 +18,8 @@ class MulSupCon(Supervised):
     ``-(1 / |P_c|) Σ_{p in P_c} log( e_p / Σ_a e_a )`` for each label c of the anchor, averaged over
     all labels of all anchors.  Positives P_c: the anchor's other views, and all views of the other
     samples with label c.  The denominator has all views of all samples except the anchor.  The weight
-    of an anchor is the number of its labels that have positives.
-
-    Args:
-        temperature: τ, above 0.
-        on: The name of the condition, 0/1 columns.
-        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+    of an anchor is the number of its labels that have positives: each label of each anchor counts alike,
+    as in the authors' code by default, which can also divide by the number of labels of the anchor.
 
     Source:
         Zhang and Wu, Multi-Label Supervised Contrastive Learning (2024), MulSupCon.

@@ -14,8 +14,8 @@ def sinkhorn(
     """Codes (m, k): each row sums to 1, and the columns' sums over the samples are nearly equal.
 
     Starting from ``exp(scores / ε)``, each iteration divides every column by its sum over the samples,
-    then every row by its sum.  It is computed on logarithms, so that no ε is too small, while lightly's
-    and the authors' code exponentiate first.  Results are the same where theirs are finite.
+    then every row by its sum.  The first one is computed on logarithms, so that no ε is too small, while
+    lightly's and the authors' code exponentiate first.  Results are the same where theirs are finite.
 
     Args:
         scores: (m, k) inner products of samples and prototypes.
@@ -29,7 +29,9 @@ def sinkhorn(
     """
     logits = scores / epsilon
     keep = None if valid is None else valid[:, None].expand_as(logits)
-    for _ in range(iterations):
-        logits = logits - masked(logits, keep).logsumexp(0)
-        logits = logits - logits.logsumexp(1, keepdim=True)
-    return logits.exp()
+    codes = (logits - masked(logits, keep).logsumexp(0)).softmax(1)
+    for _ in range(iterations - 1):
+        # From here on every column has an entry of 1 / (m k) or more, so that no sum is 0.
+        codes = codes / (codes.sum(0) if valid is None else valid.to(codes.dtype) @ codes)
+        codes = codes / codes.sum(1, keepdim=True)
+    return codes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
 
 import torch
 from ccl_plugins.arguments import positive, whole
@@ -53,7 +52,6 @@ class SwAV(ContrastiveObjective):
         each of the views with codes.
     """
 
-    EXAMPLE: ClassVar[Mapping[str, Any]] = {"k": 8}
     stops_gradient = True
     temperature = ScalarAttribute(positive, learnable=True)
     epsilon = ScalarAttribute(positive)

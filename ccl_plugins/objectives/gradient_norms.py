@@ -1,0 +1,84 @@
+"""The gradients of losses at the backbone's features, to compare how much each would change them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+
+from ccl_plugins.numerics.distributed import gather
+from ccl_plugins.pairs.pairs import Pairs
+
+COPYING = (
+    "Alias",
+    "Cat",
+    "Clone",
+    "Reshape",
+    "ReshapeAlias",
+    "Squeeze",
+    "Stack",
+    "T",
+    "ToCopy",
+    "Transpose",
+    "UnsafeView",
+    "Unsqueeze",
+    "View",
+)
+"""Operations that put numbers elsewhere and change none; autograd calls them ``<name>Backward0``."""
+
+
+def gradient_norms(losses: Sequence[Tensor], pairs: Pairs) -> list[Tensor]:
+    """0-d, the norms of the losses' gradients at the features of all processes' samples.
+
+    Methods hand on a reshaped, cast or concatenated copy of the features that the projections were made
+    of.  So the gradient is taken at what that copy was made from.  Where pairs have no features, at the
+    anchors.
+
+    Args:
+        losses: Each one number, with a graph that stays.
+        pairs: What they were computed of.
+
+    Raises:
+        ValueError: If the first loss has no gradient by the features.
+    """
+    if torch.compiler.is_compiling():
+        raise RuntimeError(
+            'balance="gradient" takes gradients within the loss, which is not compiled'
+        )
+    edges = [*dict.fromkeys(origins(meeting_point(pairs)))]
+    found = [_gradients(loss, edges) for loss in losses]
+    if not found[0]:
+        raise ValueError(
+            'balance = "gradient" finds no gradient of the base by the features that guides read: the'
+            " projections must be made of these features"
+        )
+    zero = losses[0].detach() * 0
+    total = torch.stack([sum((g.to(zero).square().sum() for g in each), zero) for each in found])
+    return list((gather(total[None]).sum(0) if pairs.processes > 1 else total).sqrt())
+
+
+def meeting_point(pairs: Pairs) -> Tensor:
+    """The features, or the anchors of pairs without features, which all losses are computed of."""
+    return pairs.anchors if pairs.features is None else pairs.features
+
+
+def _gradients(loss: Tensor, edges: list[Any]) -> list[Tensor]:
+    if not loss.requires_grad:
+        return []
+    found = torch.autograd.grad(loss, edges, retain_graph=True, allow_unused=True)
+    return [gradient for gradient in found if gradient is not None]
+
+
+def origins(x: Tensor) -> Iterator[GradientEdge]:
+    """Where the numbers of a tensor come from, past all operations that only copy them."""
+    waiting = [get_gradient_edge(x)]
+    while waiting:
+        edge = waiting.pop()
+        name = edge.node.name().rpartition("::")[2]
+        if name.removesuffix("Backward0") in COPYING and name.endswith("Backward0"):
+            waiting += [GradientEdge(node, i) for node, i in edge.node.next_functions if node]
+        else:
+            yield edge

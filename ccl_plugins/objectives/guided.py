@@ -1,0 +1,287 @@
+"""Guided: an objective beside guides, which keep or suppress conditions in what it learns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ccl_plugins.arguments import one_of
+from ccl_plugins.numerics.distributed import gather
+from ccl_plugins.objectives.base import own_terms
+from ccl_plugins.objectives.gradient_norms import gradient_norms, meeting_point
+from ccl_plugins.objectives.guide import (
+    HEADS,
+    Guide,
+    names_of,
+    objective_of,
+    read_guide,
+    refuse_clashes,
+)
+from ccl_plugins.objectives.guide_heads import At, GuideHead, reverse_gradient
+from ccl_plugins.objectives.hsic import HSIC
+from ccl_plugins.objectives.mixture import Mixture, Part
+from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.protocols import Condition, Objective
+
+
+class Guided(Mixture):
+    """An objective beside guides: each keeps or suppresses a condition in the embeddings.
+
+    ``base + Σ_g w_g L_g``.  Positives and negatives are those of the base, and of guides that are
+    objectives.  A guide is a table with the keys of `Guide`; what it minimizes follows from ``by`` and
+    ``keep``:
+
+    - ``"classification"`` (cross-entropy of class ids, binary for 0/1 columns), ``"regression"`` (mean
+      squared error of standardized values), ``"prototypes"`` (moving averages of each class).  ``keep =
+      true``: encoder and head learn to predict, both with weight w.  ``keep = false``: the head learns
+      with weight 1, whatever w is; ``suppress = "reversal"`` gives the encoder -w times its gradient,
+      ``"uniform"`` w times the gradient of the cross-entropy with a uniform target, through the head as it
+      is.  A regression has no uniform target.
+    - an objective.  ``keep = true``: minimized, as ``cl_infonce`` needs it; one that hides the condition is
+      refused.  ``keep = false``: one that hides the condition, as ``fair_cclk``, is minimized; of another
+      say ``suppress = "reversal"``, for a reversed gradient, or ``"objective"``, if it hides it by itself.
+    - ``"hsic"``: `HSIC` is minimized to suppress, and maximized to keep.
+
+    A guide reads backbone ``features`` or the ``projection``, in every view with equal weight; of a method
+    with momentum keys the anchors' views.  Objectives as guides of features compare without the queue.
+
+    ``balance="gradient"`` brings each guide's gradient to w times the norm of the base's: both are measured
+    at the features, over the samples of all processes, in every batch (with ``accumulate``, in each of
+    them), so the base goes backward through the projection twice.  It is not compiled.
+
+    Args:
+        base: The objective that is guided.
+        guides: One or more, tables or `Guide`.
+        balance: ``"gradient"``; None: the weights are used as they are.
+        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+
+    Raises:
+        TypeError: For a guide of another form.
+        ValueError: For unknown keys, for combinations without a meaning, and for two guides on one
+            condition that are alike or contrary.
+
+    Source:
+        Ganin et al., Domain-Adversarial Training of Neural Networks (2016), eq. (9), for reversal; Tzeng
+        et al., Simultaneous Deep Transfer Across Domains and Tasks (2015), eq. (4), for the uniform
+        target.  Kinds of guides and their balance are after Gardès et al., Who Needs Labels? Adapting
+        Vision Foundation Models With the Metadata You Already Have (2026), FINO: prototypes with momentum
+        and a contrastive loss for discrete metadata, regression for continuous, reversal for what is
+        spurious.  The formulas are our own: they were written from the paper's abstract and public
+        summaries, and neither its text nor its code was at hand.
+    """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "base": "infonce",
+        "guides": [
+            {"on": "color", "keep": False, "by": {"use": "fair_cclk", "kernel": "rbf"}},
+            {"on": "digit", "keep": True, "by": "cl_infonce", "weight": 0.1},
+        ],
+    }
+
+    def __init__(
+        self,
+        base: Objective,
+        guides: Sequence[Guide],
+        *,
+        balance: Literal["gradient"] | None = None,
+        gather_distributed: bool = False,
+    ) -> None:
+        super(Mixture, self).__init__(gather_distributed=gather_distributed)
+        read = [read_guide(each, i) for i, each in enumerate(guides)]
+        if not read:
+            raise ValueError(f"guides must be one or more, not {guides!r}")
+        refuse_clashes(read)
+        if balance is not None:
+            one_of("balance", balance, ("gradient",))
+        self.balance = balance
+        parts = {"base": Part(base, 1.0)}
+        for guide, name in zip(read, names_of(read), strict=True):
+            parts[name] = GuidePart(guide, base.embedding)
+        self._hold(parts)
+        inexact = any(part.reversed or not part.guide.keep for part in self._guides())
+        self.stops_gradient = self.stops_gradient or inexact or balance is not None
+        self.compiles = balance is None
+        self.register_buffer("losses", torch.zeros(len(parts)), persistent=False)
+        self.register_buffer("factors", torch.zeros(len(parts) - 1), persistent=False)
+
+    losses: Tensor
+    """The last batch's loss of each part, over all processes."""
+    factors: Tensor
+    """What each guide's loss was multiplied by, if balanced."""
+
+    def _guides(self) -> list[GuidePart]:
+        return [part for part in self.parts.values() if isinstance(part, GuidePart)]
+
+    def check_read(self, name: str, condition: Condition) -> None:
+        """Refuse a condition of a pipeline that a guide on it cannot take."""
+        for part in self._guides():
+            accepted = part.objective.conditions.get(name)
+            if accepted is None or part.guide.on != name:
+                continue
+            if condition.value_type not in accepted:
+                fits = [
+                    way for way, head in HEADS.items() if condition.value_type in head.value_types
+                ]
+                raise ValueError(
+                    f"{part.guide} needs a {' or '.join(accepted)} condition, and it is"
+                    f" {condition.value_type}: take by = {' or '.join(map(repr, [*fits, 'hsic']))}"
+                )
+            if isinstance(part.objective, GuideHead) and condition.refresh == "batch":
+                raise ValueError(
+                    f"{part.guide} learns a head for the values of a table, and this condition is computed"
+                    " in every step: take one with refresh 'never' or 'epoch', or guide by an objective"
+                )
+
+    def statistics(self) -> dict[str, Any]:
+        """The statistics that objectives ask a queue to keep, if they read it."""
+        unread = [part.objective for part in self._guides() if part.at == "features"]
+        found = super().statistics()
+        for each in unread:
+            for name in getattr(each, "statistics", dict)():
+                found.pop(name, None)
+        return found
+
+    def scalars(self) -> dict[str, Tensor]:
+        """Each part's loss, a head's quality, and the numbers that change, as ``"<part>/<number>"``."""
+        found = {f"{name}/loss": loss for name, loss in zip(self.parts, self.losses, strict=True)}
+        if self.balance is not None:
+            names = [name for name in self.parts if name != "base"]
+            found |= {f"{n}/factor": f for n, f in zip(names, self.factors, strict=True)}
+        return {**found, **super().scalars()}
+
+    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """The rows of all parts; on one process their weighted mean is the loss."""
+        factors: Sequence[Any] = [part.weight for part in self.parts.values()]
+        if self._is_balanced(pairs):
+            losses = [part.objective.loss(given) for part, given in self._with_pairs(pairs)]
+            factors = self._factors(losses, pairs)
+        rows, shares = [], []
+        for factor, (part, given) in zip(factors, self._with_pairs(pairs), strict=True):
+            values, weights = own_terms(part.objective, given)
+            total = weights.detach().sum()
+            shares.append(weights / total.clamp_min(torch.finfo(total.dtype).tiny))
+            rows.append(factor * values)
+            learned = _learning(part, given)
+            if learned is not None:
+                rows[-1] = rows[-1] + (learned - learned.detach())
+        counted = sum(share.detach().sum().round() for share in shares)
+        return torch.cat(rows) * counted, torch.cat(shares)
+
+    def _sum(self, pairs: Pairs, loss: Callable[[Any, Pairs], Tensor]) -> Tensor:
+        with torch.autocast(pairs.anchors.device.type, enabled=False):
+            parts = [*self._with_pairs(pairs)]
+            losses = [loss(part.objective, given) for part, given in parts]
+            factors = self._factors(losses, pairs)
+            total = torch.stack([f * each for f, each in zip(factors, losses, strict=True)]).sum(0)
+            for learned in [_learning(part, given) for part, given in parts]:
+                if learned is not None:  # its gradient alone
+                    total = total + (learned - learned.detach())
+            if torch.is_grad_enabled():
+                self._observe(pairs, losses, factors)
+        return total
+
+    def _with_pairs(self, pairs: Pairs) -> Iterator[tuple[Part, Pairs]]:
+        """Each part with the pairs as it reads them."""
+        for part, given in super()._with_pairs(pairs):
+            yield part, part.read(given) if isinstance(part, GuidePart) else given
+
+    def _is_balanced(self, pairs: Pairs) -> bool:
+        """Whether there are gradients to balance."""
+        if self.balance is None or not torch.is_grad_enabled():
+            return False
+        return meeting_point(pairs).requires_grad
+
+    def _factors(self, losses: Sequence[Tensor], pairs: Pairs) -> list[Any]:
+        """What each loss is multiplied by."""
+        weights = [part.weight for part in self.parts.values()]
+        if not self._is_balanced(pairs):
+            return weights
+        base, *norms = gradient_norms(losses, pairs)
+        found = [
+            weight * torch.where(norm > 0, base / norm.clamp_min(torch.finfo(norm.dtype).tiny), 0)
+            for weight, norm in zip(weights[1:], norms, strict=True)
+        ]
+        return [weights[0], *found]
+
+    @torch.no_grad()
+    def _observe(self, pairs: Pairs, losses: Sequence[Tensor], factors: Sequence[Any]) -> None:
+        """Keep the losses of all processes and the factors, for `scalars`."""
+        found = torch.stack([each.detach().to(self.losses.dtype) for each in losses])
+        self.losses.copy_(gather(found[None]).mean(0) if pairs.processes > 1 else found)
+        if isinstance(factors[-1], Tensor) and self.balance is not None:
+            self.factors.copy_(torch.stack([each.to(found.dtype) for each in factors[1:]]))
+
+
+class GuidePart(Part):
+    """A guide in a `Guided`."""
+
+    def __init__(self, guide: Guide, embedding: Literal["sphere", "raw"]) -> None:
+        objective, suppress = objective_of(guide)
+        super().__init__(objective, guide.weight)
+        self.guide = guide
+        by_objective = not isinstance(objective, GuideHead | HSIC)
+        self.at: At = guide.at or ("projection" if by_objective else "features")
+        self.reversed = not isinstance(objective, GuideHead) and (
+            suppress == "reversal" or (guide.keep and isinstance(objective, HSIC))
+        )
+        """Whether what the objective reads gets a reversed gradient; a head does this itself."""
+        self.normalized = objective.embedding == "sphere" and not isinstance(objective, HSIC)
+        if self.at == "features":
+            objective.reads_features = True
+        if self.at == "features" or not by_objective:
+            objective.embedding = embedding  # it takes the features, or any projection
+
+    def read(self, pairs: Pairs) -> Pairs:
+        """The pairs as the guide reads them."""
+        if self.at == "features" and not isinstance(self.objective, GuideHead):
+            pairs = on_features(pairs, self.normalized, self.guide, self.objective.min_views)
+        return reversed_pairs(pairs) if self.reversed else pairs
+
+
+def _learning(part: Any, pairs: Pairs) -> Tensor | None:
+    head = part.objective
+    return head.learning(pairs) if isinstance(head, GuideHead) else None
+
+
+def on_features(pairs: Pairs, normalized: bool, guide: Guide, min_views: int) -> Pairs:
+    """The backbone features of these pairs compared with each other, without the queue."""
+    x = pairs.features
+    if x is None:
+        raise ValueError(f"{guide} reads features, and these pairs have none")
+    if len(x) < min_views:
+        raise ValueError(
+            f"{guide} compares {min_views} views, and this method has features of {len(x)}: give it"
+            ' at = "projection"'
+        )
+    if normalized:
+        x = functional.normalize(x, dim=-1)
+    keys = gather(x, 1) if pairs.processes > 1 else x
+    m = keys.shape[1]
+    return replace(
+        pairs,
+        anchors=x,
+        keys=keys,
+        shared=True,
+        anchor_views=tuple(range(len(x))),
+        key_views=tuple(range(len(x))),
+        queue=None,
+        queue_valid=None,
+        queue_condition={},
+        queue_index=None,
+        batch_candidates=None,
+        positive=None if pairs.positive is None else pairs.positive[:, :m],
+        negative=None if pairs.negative is None else pairs.negative[:, :m],
+    )
+
+
+def reversed_pairs(pairs: Pairs) -> Pairs:
+    """These pairs with a reversed gradient."""
+    anchors = reverse_gradient(pairs.anchors)
+    keys = anchors if pairs.keys is pairs.anchors else reverse_gradient(pairs.keys)
+    features = None if pairs.features is None else reverse_gradient(pairs.features)
+    return replace(pairs, anchors=anchors, keys=keys, features=features)

@@ -1,0 +1,123 @@
+"""What holds for every objective of the package, beside the laws of the conformance kit."""
+
+from dataclasses import replace
+from importlib.metadata import entry_points
+
+import ccl_plugins as ccl
+import pytest
+import torch
+from ccl_plugins.methods import MoCoV2
+from ccl_plugins.pairs import Pairs, in_batch
+from ccl_plugins.protocols import Sizes, Table
+from torch import nn
+from torch.nn.functional import normalize
+from torch.utils._python_dispatch import TorchDispatchMode
+
+WAITING = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "lift_fresh")
+"""Operations that wait for a GPU."""
+
+N, WIDTH, FEATURES = 8, 8, 12
+NAMES = sorted(
+    point.name
+    for point in entry_points(group="ccl_plugins.objective")
+    if point.value.startswith("ccl_more.")
+)
+
+
+class Backbone(nn.Module):
+    """A layer without batch statistics."""
+
+    num_features = FEATURES
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(48, FEATURES)
+
+    def forward(self, x):
+        return self.layer(x.flatten(1))
+
+
+class Refusing(TorchDispatchMode):
+    """Raises at an operation that waits for a GPU."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = str(func)
+        indices = args[1] if name.startswith("aten.index.") else ()
+        assert not any(x is not None and x.dtype == torch.bool for x in indices)
+        assert not any(each in name for each in WAITING), f"{name} waits"
+        return func(*args, **(kwargs or {}))
+
+
+def condition_of(objective, n=N):
+    """Values of the first type that an objective accepts, for each condition it reads."""
+    values = {
+        "categorical": torch.arange(n) % 3,
+        "multi_label": torch.stack([torch.arange(n) % k == 0 for k in (1, 2, 3)], 1),
+        "continuous": torch.rand(n, 2, dtype=torch.float64),
+    }
+    example = getattr(objective, "EXAMPLE_CONDITION", None)
+    if isinstance(example, torch.Tensor) and example.ndim == 1 and example.is_floating_point():
+        values["continuous"] = values["continuous"][:, 0]  # it reads one number
+    return {name: values[types[0]] for name, types in objective.conditions.items()}
+
+
+def ready(name):
+    torch.manual_seed(0)
+    spec = next(p for p in entry_points(group="ccl_plugins.objective") if p.name == name).load()
+    objective = ccl.create("objective", name, **getattr(spec, "EXAMPLE", {}))
+    if hasattr(objective, "setup"):
+        tables = {key: Table(z) for key, z in condition_of(objective).items()}
+        objective.setup(tables, Sizes(64, WIDTH, FEATURES, steps=2))
+    return objective.double()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_step_over_a_queue_waits_for_nothing(name):
+    objective = ready(name)
+    method = MoCoV2(8, WIDTH, queue_size=24, symmetric=True, backbone=Backbone()).double()
+    condition = condition_of(objective)
+    for step in range(2):
+        views = list(torch.randn(2, N, 3, 4, 4, dtype=torch.float64))
+        index = torch.arange(N) + N * step
+        with Refusing():
+            objective.progress(step, 2)
+            embedded = method.embed(views)
+            embedded = embedded if objective.embedding == "raw" else embedded.normalized()
+            pairs = method.pairs(embedded, condition, index)
+            objective.loss(pairs).backward()
+            method.enqueue(pairs)
+            method.after_step(step, 2)
+        if hasattr(objective, "after_step"):
+            objective.after_step()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_float32_agrees_with_float64(name):
+    objective = ready(name)
+    condition, features = condition_of(objective), torch.randn(2, N, FEATURES).double()
+    views = torch.randn(2, N, WIDTH, dtype=torch.float64)
+    losses = []
+    for dtype in (torch.float64, torch.float32):
+        objective.to(dtype)
+        rows = views.to(dtype, copy=True).requires_grad_()
+        unit = normalize(rows, dim=-1) if objective.embedding == "sphere" else rows
+        given = {key: z.to(dtype) if z.is_floating_point() else z for key, z in condition.items()}
+        pairs = in_batch(unit, given, torch.arange(N), features.to(dtype))
+        loss = objective.loss(pairs)
+        loss.backward()
+        losses.append((loss.detach().double(), rows.grad.double()))
+    torch.testing.assert_close(*losses, rtol=2e-5, atol=2e-5)
+
+
+BY_CLASS = ("balanced_contrastive", "eps_sup_infonce", "fair_kl", "fscl", "kcl", "paco", "tsc")
+
+
+@pytest.mark.parametrize("name", BY_CLASS)
+def test_masks_of_classes_make_the_same_loss(name):
+    objective = ready(name)
+    views = normalize(torch.randn(2, N, WIDTH, dtype=torch.float64), dim=-1)
+    condition, features = condition_of(objective), torch.randn(2, N, FEATURES).double()
+    same_class = torch.arange(N) % 3 == (torch.arange(N) % 3)[:, None]
+    brought = replace(Pairs.from_masks(views, same_class, None, condition), features=features)
+    expected = objective.loss(in_batch(views, condition, features=features))
+    torch.testing.assert_close(objective.loss(brought), expected)

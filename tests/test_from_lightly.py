@@ -1,0 +1,116 @@
+"""The page for lightly's users: its numbers are measured, and it names every loss."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import lightly.transforms as transforms
+import pytest
+import torch
+from lightly.loss import BarlowTwinsLoss, NTXentLoss
+from lightly.loss.hypersphere_loss import HypersphereLoss
+from lightly.utils.scheduler import cosine_schedule
+from torch.nn.functional import batch_norm
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ccl_plugins.methods import QueuedLoss
+from ccl_plugins.objectives import AlignUniform, InfoNCE, Lightly, NTXent
+from ccl_plugins.objectives.lightly import TAKES
+from ccl_plugins.pairs import in_batch
+
+PAGE = (Path(__file__).parent.parent / "docs" / "how-to" / "from-lightly.md").read_text()
+
+
+def vectors():
+    torch.manual_seed(0)
+    x = torch.randn(256, 128)
+    return x, x + torch.randn(256, 128)
+
+
+def test_the_losses_of_one_batch_are_those_on_the_page():
+    x, y = vectors()
+    objectives = NTXentLoss(0.5), NTXent(0.5), InfoNCE(0.5), InfoNCE(0.5, within_view=True)
+    found = [f"{float(each(x, y)):.3f}" for each in objectives]
+    assert f"# {', '.join(found)}" in PAGE
+    torch.testing.assert_close(objectives[1](x, y), objectives[0](x, y))
+
+
+def test_losses_over_a_bank_and_a_queue_are_those_on_the_page():
+    bank = NTXentLoss(0.5, memory_bank_size=(4096, 128))
+    torch.manual_seed(0)
+    bank.memory_bank._init_memory_bank((4096, 128))  # random vectors, of every run others
+    queued, losses = QueuedLoss(InfoNCE(0.5), 4096, 128), []
+    for step in range(17):
+        torch.manual_seed(step)
+        query = torch.randn(256, 128, requires_grad=True)
+        key = (query + torch.randn(256, 128)).detach()
+        losses.append([each(query, key).item() for each in (bank, queued)])
+    assert losses[-1][0] == pytest.approx(losses[-1][1], abs=1e-5)
+    assert f"{losses[-1][1]:.3f}, {losses[-1][1]:.3f})" in PAGE
+    assert losses[0][0] == pytest.approx(6.923, abs=0.02)
+    assert f"6.923 against {losses[0][1]:.3f}" in PAGE
+
+
+def test_barlow_twins_of_parts_is_as_on_the_page():
+    x, y = vectors()
+
+    def standard(z):
+        return batch_norm(z, None, None, training=True)
+
+    def gathered(parts):
+        cs = [standard(a).T @ standard(b) / len(a) for a, b in parts]
+        c = sum(cs) / len(parts)
+        on = torch.diagonal(c)
+        return float((on - 1).square().sum() + 5e-3 * (c.square().sum() - on.square().sum()))
+
+    halves, eighths = ([*zip(x.chunk(k), y.chunk(k), strict=True)] for k in (2, 8))
+    local = sum(float(BarlowTwinsLoss()(a, b)) for a, b in eighths) / 8
+    whole = float(Lightly("BarlowTwinsLoss")(x, y))
+    for number in (gathered(halves), gathered(eighths), whole, local):
+        assert f"{number:.2f}" in PAGE
+    assert gathered([(x, y)]) == pytest.approx(whole, rel=1e-5)
+
+
+def test_lightlys_momentum_is_1_in_the_last_epoch():
+    assert cosine_schedule(9, 10, 0.996, 1) == 1.0
+
+
+def test_align_uniform_is_lightlys_hypersphere_loss():
+    x, y = vectors()
+    ours = AlignUniform(power=3.0, precision=1.5, uniform_weight=0.5)
+    torch.testing.assert_close(ours(x, y), HypersphereLoss(t=1.5, lam=0.5, alpha=3.0)(x, y))
+
+
+def test_every_loss_and_every_parameter_of_lightlys_transforms_is_on_the_page():
+    assert not [name for name in TAKES if f"`{name}`" not in PAGE]
+    given = inspect.signature(transforms.SimCLRTransform).parameters
+    rest = [name for name in given if f"`{name}`" not in PAGE]
+    assert rest == ["rr_degrees"]
+
+
+class Waiting(TorchDispatchMode):
+    """Whether an operation was called that waits for a GPU."""
+
+    found = False
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = str(func)
+        indices = args[1] if name.startswith("aten.index.") else ()
+        bools = any(x is not None and x.dtype == torch.bool for x in indices)
+        self.found |= bools or any(n in name for n in ("_local_scalar", "nonzero", "masked_select"))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.filterwarnings("ignore:To copy construct from a tensor")  # DCLWLoss
+def test_the_losses_that_wait_for_a_gpu_are_named_on_the_page():
+    waiting = []
+    for name in TAKES:
+        options = {"DirectCLRLoss": {"loss_dim": 4}, "SIGReg": {"num_vectors": 4}}.get(name)
+        objective, pairs = Lightly(name, options), in_batch(torch.randn(3, 8, 6))
+        with Waiting() as mode:
+            objective.loss(pairs)
+        waiting += [name] * mode.found
+    listed = next(line for line in PAGE.split("\n- ") if "wait for a GPU" in line)
+    listed = listed.partition("wait for a GPU")[0]
+    assert waiting == [name for name in TAKES if f"`{name}`" in listed]
