@@ -142,7 +142,9 @@ class Dual(nn.Module):
         return self.heads[name](self._tower(name)(x))
 
     def project_key(self, x: Tensor) -> Tensor:
-        """Keys (n, d) of images, of the momentum tower."""
+        """Keys (n, d) of images: of the momentum tower, or the projections where there is none."""
+        if self.queue is None:
+            return self.project(x).detach()
         return self.key_encoders[IMAGE](x)
 
     def _tower(self, name: str) -> nn.Module:

@@ -348,7 +348,9 @@ class Diagnosis(Callback):
     def _check_loss(
         self, step: int, total: int, module: Any, pairs: Pairs, now: Mapping[str, float]
     ) -> None:
-        """Look if the loss stays where it began, or rises."""
+        """Look if the loss stays where it began, or rises; both may be right where it is a game."""
+        if getattr(module.objective, "adversarial", False):
+            return
         loss = sum(self._recent) / len(self._recent)
         wait = patience(total, module)
         if self._halfway == float("inf") and step >= wait // 2:

@@ -52,11 +52,20 @@ class Joint:
         return repr(self.kernel)
 
     def accepting(self, value_types: Sequence[Any]) -> dict[str, tuple[Any, ...]]:
-        """Its conditions, and those of the given value types that it accepts for each."""
-        return {
-            name: tuple(each for each in value_types if each in accepted)
-            for name, accepted in self.conditions.items()
-        }
+        """Its conditions, and those of the given value types that it accepts for each.
+
+        Raises:
+            ValueError: If it accepts none of them for a condition.
+        """
+        found = {}
+        for name, accepted in self.conditions.items():
+            found[name] = tuple(each for each in value_types if each in accepted)
+            if not found[name]:
+                raise ValueError(
+                    f"the kernel {type(self.kernel).__name__} reads a {' or '.join(accepted)} condition"
+                    f" {name!r}, and its objective takes {' or '.join(value_types)} ones"
+                )
+        return found
 
     def pack(self, conditions: Mapping[str, Tensor]) -> Tensor:
         """The values of its conditions side by side, (m, c), or (u, m, c) if one differs per view.
@@ -70,7 +79,9 @@ class Joint:
         return packed
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
-        """(n, m) similarities of packed values (n, c) and (m, c)."""
+        """(n, m) similarities of packed values (n, c) and (m, c), or of values by name."""
+        if not isinstance(a, Tensor):
+            return similarities(self.kernel, a, b)
         x = unpack(a, self.layout)
         y = x if b is a else unpack(b, self.layout)  # a kernel may see that both are the same
         return similarities(self.kernel, x, y)

@@ -87,6 +87,8 @@ class ContrastiveObjective(nn.Module):
     """Whether it cannot do without ``pairs.features``; a call then needs ``features=``."""
     compiles: bool = True
     """Whether ``loss`` can be compiled."""
+    adversarial: bool = False
+    """Whether the encoder raises a part of the loss, which may then rise in a healthy run."""
     hides: bool = False
     """Whether minimizing it makes embeddings forget the condition, as a fair objective's does."""
     place: str = ""

@@ -40,8 +40,10 @@ class Guide:
             one condition, whose ``on`` becomes the guide's.
         weight: Of what reaches the encoder, 0 or more.
         at: The vectors that are guided; None: ``"projection"`` for an objective, ``"features"`` for others.
-        suppress: How; None: the only way there is, or ``"reversal"`` for a head.
+        suppress: How; None: ``"least_squares"`` for a linear regression, ``"reversal"`` for other heads,
+            and for ``"hsic"`` and objectives that hide the only way there is.
         hidden: Width of a hidden layer of a head; None: the head is linear.
+        ridge: Of a least-squares head, in units of the mean variance of a feature; None: 0.1.
         classes: Number of classes of a head; None: as many as the condition's table has.
         temperature: Of prototypes, above 0; None: 0.1.
         momentum: Of prototypes, from 0 to below 1; None: 0.9.
@@ -52,8 +54,9 @@ class Guide:
     by: Literal["classification", "regression", "prototypes", "hsic"] | Objective
     weight: Scalar = 1.0
     at: At | None = None
-    suppress: Literal["reversal", "uniform", "objective"] | None = None
+    suppress: Literal["reversal", "least_squares", "uniform", "objective"] | None = None
     hidden: int | None = None
+    ridge: float | None = None
     classes: int | None = None
     temperature: Scalar | None = None
     momentum: float | None = None
@@ -130,12 +133,14 @@ def objective_of(guide: Guide) -> tuple[Any, Suppress | None]:
     """What the guide minimizes, new, and how it suppresses; None: by being minimized."""
     if guide.keep and guide.suppress is not None:
         raise ValueError(f"{guide} keeps it: suppress = {guide.suppress!r} is for keep = false")
-    options = {n: getattr(guide, n) for n in ("hidden", "classes", "temperature", "momentum")}
+    options = {
+        n: getattr(guide, n) for n in ("hidden", "ridge", "classes", "temperature", "momentum")
+    }
     given = {name: value for name, value in options.items() if value is not None}
     head = HEADS.get(guide.by) if isinstance(guide.by, str) else None
     takes = {
-        Classification: ("hidden", "classes"),
-        Regression: ("hidden",),
+        Classification: ("hidden", "ridge", "classes"),
+        Regression: ("hidden", "ridge"),
         Prototypes: ("classes", "temperature", "momentum"),
     }.get(cast("Any", head), ())
     if unused := [name for name in given if name not in takes]:
@@ -143,14 +148,21 @@ def objective_of(guide: Guide) -> tuple[Any, Suppress | None]:
             f"{guide} takes no {unused[0]}; it takes {', '.join(takes) or 'none of these'}"
         )
     if head is not None:
-        how = None if guide.keep else guide.suppress or "reversal"
+        linear = head is Regression and guide.hidden is None
+        how = None if guide.keep else guide.suppress or ("least_squares" if linear else "reversal")
         if how == "objective":
-            raise ValueError(f"{guide} is no objective: take suppress = 'reversal' or 'uniform'")
+            raise ValueError(f"{guide} is no objective: take suppress = 'reversal'")
         if how == "uniform" and head is Regression:
             raise ValueError(
-                f"{guide} has no uniform target: take suppress = 'reversal', or by = 'classification' on"
-                " class ids"
+                f"{guide} has no uniform target: leave suppress out, or take by = 'classification' on class"
+                " ids"
             )
+        if how == "least_squares" and (head is Prototypes or guide.hidden is not None):
+            raise ValueError(
+                f"{guide} has no least-squares head, which is linear: take suppress = 'reversal'"
+            )
+        if guide.ridge is not None and how != "least_squares":
+            raise ValueError(f"{guide} has no ridge without suppress = 'least_squares'")
         return head(guide.on, guide.at or "features", how, **given), how
     objective = HSIC() if guide.by == "hsic" else copy.deepcopy(cast("Any", guide.by))
     return _pointed(objective, guide), _way_of(objective, guide)

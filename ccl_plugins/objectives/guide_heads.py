@@ -23,7 +23,7 @@ from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Sizes, Table
 
 At = Literal["features", "projection"]
-Suppress = Literal["reversal", "uniform"]
+Suppress = Literal["reversal", "least_squares", "uniform"]
 NO_HEAD = (
     "the guide on {!r} has no head yet: call setup(tables, sizes) before the optimizer is made"
 )
@@ -44,7 +44,8 @@ class GuideHead(ContrastiveObjective, ABC):
         on: The name of the condition.
         at: The vectors that are read.
         suppress: None: encoder and head learn to predict.  ``"reversal"``: the encoder's gradient is
-            reversed.  ``"uniform"``: the encoder learns to make the head's prediction uniform.
+            reversed.  ``"least_squares"``: the same, through the linear head that is best on the batch.
+            ``"uniform"``: the encoder learns to make the head's prediction uniform.
     """
 
     min_views = 1
@@ -78,6 +79,10 @@ class GuideHead(ContrastiveObjective, ABC):
         """(u, n) losses against a uniform target, of values like z."""
         raise NotImplementedError(f"{type(self).__name__} has no uniform target")
 
+    def residuals(self, pairs: Pairs, x: Tensor, z: Tensor) -> Tensor:
+        """(u, n) squared errors of the linear head that is best on the batch."""
+        raise NotImplementedError(f"{type(self).__name__} has no least-squares head")
+
     def counted(self, z: Tensor) -> Tensor | None:
         """(n,) True at the samples that can be predicted; None: all."""
         return None
@@ -89,6 +94,8 @@ class GuideHead(ContrastiveObjective, ABC):
             return self._observed(pairs, x, z)
         if self.suppress == "uniform":
             values = self.unsure(self.predict(x, frozen=True), z)
+        elif self.suppress == "least_squares":
+            values = self.residuals(pairs, reverse_gradient(x), z)
         else:
             values = self.errors(self.predict(reverse_gradient(x), frozen=True), z)
         return values, self._weights(values, z)
@@ -167,6 +174,7 @@ class LayeredHead(GuideHead):
 
     Args:
         hidden: Width of the layer between; None: the head is linear.
+        ridge: Of the least-squares head, in units of the mean variance of a feature, above 0.
     """
 
     weight: Tensor | None
@@ -180,8 +188,10 @@ class LayeredHead(GuideHead):
         at: At = "features",
         suppress: Suppress | None = None,
         hidden: int | None = None,
+        ridge: float = 0.1,
     ) -> None:
         super().__init__(on, at, suppress)
+        self.ridge = positive("ridge", ridge)
         self.hidden = None if hidden is None else whole("hidden", hidden, 1)
         for name in ("hidden_weight", "hidden_bias", "weight", "bias"):
             self.register_parameter(name, None)
@@ -206,6 +216,43 @@ class LayeredHead(GuideHead):
             x = self._layer(x, self.hidden_weight, self.hidden_bias, frozen).relu()
         return self._layer(x, self.weight, self.bias, frozen)
 
+    @abstractmethod
+    def targets(self, z: Tensor, predicted: Tensor) -> Tensor:
+        """(n, o) or (u, n, o) what predictions (u, n, o) should be, of values z."""
+
+    def residuals(self, pairs: Pairs, x: Tensor, z: Tensor) -> Tensor:
+        """Squared errors, the mean over outputs, of the ridge regression on all processes' samples.
+
+        Its coefficients have no gradient, and need none: the error does not change with them.
+        """
+        targets = self.targets(z, self.predict(x.detach(), frozen=True))
+        center, weight, bias = self._fitted(pairs, x.detach(), targets)
+        return ((x - center) @ weight + bias - targets).square().mean(-1)
+
+    @torch.no_grad()
+    def _fitted(self, pairs: Pairs, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Center (f,), coefficients (f, o) and intercept (o,) of a ridge regression, in float64."""
+        known = torch.ones_like(x[..., :1], dtype=torch.float64)
+        if pairs.missing is not None:
+            known = known.masked_fill(pairs.missing[pairs.rows, None], 0)
+        rows = torch.cat([x.double(), y.double().expand(*x.shape[:2], -1), known], -1) * known
+        both = rows.flatten(0, 1)
+        moments = both.T @ both
+        if pairs.processes > 1:
+            moments = gather(moments[None]).sum(0)
+        moments = moments / moments[-1, -1].clamp_min(1)
+        f = x.shape[-1]
+        means = moments[-1]
+        moments = moments - means[:, None] * means
+        spread = moments[:f, :f]
+        # Features that are all equal have no variance: the coefficients are then 0.
+        ridge = self.ridge * spread.diagonal().mean() + 1e-12
+        shifted = spread + ridge * torch.eye(f, dtype=spread.dtype, device=spread.device)
+        weight = torch.linalg.solve_ex(
+            shifted, moments[:f, f:-1]
+        ).result  # without a wait for its check
+        return means[:f].to(x.dtype), weight.to(x.dtype), means[f:-1].to(x.dtype)
+
     def _layer(self, x: Tensor, weight: Tensor, bias: Tensor, frozen: bool) -> Tensor:
         if x.shape[-1] != weight.shape[1]:
             raise ValueError(WIDTHS.format(self.on, self.at, weight.shape[1], x.shape[-1]))
@@ -229,9 +276,10 @@ class Classification(LayeredHead):
         at: At = "features",
         suppress: Suppress | None = None,
         hidden: int | None = None,
+        ridge: float = 0.1,
         classes: int | None = None,
     ) -> None:
-        super().__init__(on, at, suppress, hidden)
+        super().__init__(on, at, suppress, hidden, ridge)
         self.classes = None if classes is None else whole("classes", classes, 2)
 
     def setup(self, tables: Mapping[str, Table], sizes: Sizes) -> None:
@@ -257,6 +305,12 @@ class Classification(LayeredHead):
                 predicted, bits, reduction="none"
             ).mean(-1)
         return predicted.logsumexp(-1) - at_class(predicted, z)
+
+    def targets(self, z: Tensor, predicted: Tensor) -> Tensor:
+        """One-hot vectors, or the columns."""
+        if z.ndim > 1:
+            return z.to(predicted.dtype)
+        return functional.one_hot(z, predicted.shape[-1]).to(predicted.dtype)
 
     def hits(self, predicted: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         """Whether a class, or the part of the columns that, is predicted, of 1."""
@@ -287,8 +341,9 @@ class Regression(LayeredHead):
         at: At = "features",
         suppress: Suppress | None = None,
         hidden: int | None = None,
+        ridge: float = 0.1,
     ) -> None:
-        super().__init__(on, at, suppress, hidden)
+        super().__init__(on, at, suppress, hidden, ridge)
         self.register_buffer("mean", None)
         self.register_buffer("deviation", None)
 
@@ -312,6 +367,10 @@ class Regression(LayeredHead):
                 f"{self.on} has {z.shape[-1]} columns, and the guide's head predicts {len(self.mean)}"
             )
         return ((z.to(like.dtype) - self.mean) / self.deviation).to(like.dtype)
+
+    def targets(self, z: Tensor, predicted: Tensor) -> Tensor:
+        """Standardized values."""
+        return self.standardized(z, predicted)
 
     def errors(self, predicted: Tensor, z: Tensor) -> Tensor:
         """Squared errors, the mean over columns."""

@@ -41,7 +41,9 @@ class Guided(Mixture):
       true``: encoder and head learn to predict, both with weight w.  ``keep = false``: the head learns
       with weight 1, whatever w is; ``suppress = "reversal"`` gives the encoder -w times its gradient,
       ``"uniform"`` w times the gradient of the cross-entropy with a uniform target, through the head as it
-      is.  A regression has no uniform target.
+      is (not of a regression).  ``"least_squares"`` gives it -w times the gradient of the squared error of
+      the linear head that is best on the batch, which the encoder cannot outrun: it is the default of a
+      linear regression, whose reversal has no bound.
     - an objective.  ``keep = true``: minimized, as ``cl_infonce`` needs it; one that hides the condition is
       refused.  ``keep = false``: one that hides the condition, as ``fair_cclk``, is minimized; of another
       say ``suppress = "reversal"``, for a reversed gradient, or ``"objective"``, if it hides it by itself.
@@ -105,6 +107,7 @@ class Guided(Mixture):
         self._hold(parts)
         inexact = any(part.reversed or not part.guide.keep for part in self._guides())
         self.stops_gradient = self.stops_gradient or inexact or balance is not None
+        self.adversarial = any(not part.guide.keep for part in self._guides())
         self.compiles = balance is None
         self.register_buffer("losses", torch.zeros(len(parts)), persistent=False)
         self.register_buffer("factors", torch.zeros(len(parts) - 1), persistent=False)

@@ -92,6 +92,7 @@ class Mixture(ContrastiveObjective):
             each.reads_features for each in self._members(SupportsReadsFeatures)
         )
         self.compiles = all(each.compiles for each in self._members(SupportsCompiles))
+        self.adversarial = any(each.adversarial for each in self._members(ContrastiveObjective))
         self.stops_gradient = any(each.stops_gradient for each in self._members(StopsGradient))
         self._conditions = _common_value_types(members)
         self.set_place("")

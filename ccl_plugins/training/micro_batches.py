@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -35,7 +35,7 @@ def embed(method: Any, views: Sequence[Tensor], size: int | None) -> Embedded:
             [view[first : first + size] for view in views],
             use_reentrant=False,
             # The contexts of the first and the second pass; torch restores its own generators.
-            context_fn=lambda: (nullcontext(), _second_pass(method, cpu_states())),
+            context_fn=lambda: (nullcontext(), _SecondPass(method, cpu_states())),
         )
         for first in range(0, n, size)
     ]
@@ -45,6 +45,20 @@ def embed(method: Any, views: Sequence[Tensor], size: int | None) -> Embedded:
         projections=torch.cat([piece.projections for piece in pieces], 1),
         keys=torch.cat(keys, 1) if keys else None,
     )
+
+
+class _SecondPass(AbstractContextManager[None]):
+    """`_second_pass`, as often as a backward pass needs it: gradients may be taken more than once."""
+
+    def __init__(self, method: nn.Module, states: Any) -> None:
+        self._given = method, states
+
+    def __enter__(self) -> None:
+        self._open = _second_pass(*self._given)
+        self._open.__enter__()
+
+    def __exit__(self, *error: Any) -> bool | None:
+        return self._open.__exit__(*error)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ TITLES = {
 }
 EPOCHS, SEEDS = 8, (0, 1, 2)
 METRICS = ("linear/top1", "knn/top1")
-TABLE = re.compile(r"(?<=<!-- baselines -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
+TABLE = re.compile(r"(?<=<!-- baselines -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def train(name: str, seed: int, epochs: int) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def main() -> None:
                 NUMBERS.write_text(json.dumps(runs, indent=1) + "\n")
     print(table(runs))
     if not quick:
-        README.write_text(TABLE.sub(lambda _: table(runs), README.read_text()))
+        README.write_text(TABLE.sub(lambda _: table(runs) + "\n", README.read_text()))
 
 
 if __name__ == "__main__":

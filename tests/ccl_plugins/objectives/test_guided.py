@@ -100,7 +100,9 @@ def test_a_guide_that_keeps_adds_its_weighted_loss(on, at):
 
 @pytest.mark.parametrize("on", [*SLOW])
 def test_reversal_teaches_the_head_and_turns_the_encoder_s_gradient_round(on):
-    objective = guided({"on": on, "keep": False, "by": WAYS[on], "weight": 0.3})
+    objective = guided(
+        {"on": on, "keep": False, "by": WAYS[on], "weight": 0.3, "suppress": "reversal"}
+    )
     anchors, features = leaves()
     learned = head(objective, on)
     found = objective.loss(pairs_of(anchors, features))
@@ -138,6 +140,63 @@ def test_a_uniform_target_is_the_encoder_s_and_the_head_learns_beside_it():
     logits = head(both, "bits").predict(ANCHORS, frozen=True)
     halves = -(logits.sigmoid().log() + (-logits).sigmoid().log()).mean() / 2
     assert_same(both.loss(pairs_of()), InfoNCE(0.2).loss(pairs_of()) + halves)
+
+
+@pytest.mark.parametrize(("on", "width"), [("color", 3), ("digit", 3), ("bits", 2)])
+def test_least_squares_turns_round_the_gradient_of_the_best_linear_head_of_the_batch(on, width):
+    """Of a regression by default: a head that learns by steps is outrun by the encoder."""
+    how = {} if on == "color" else {"suppress": "least_squares"}
+    objective = guided(
+        {"on": on, "keep": False, "by": WAYS[on], "weight": 0.3, "ridge": 0.05, **how}
+    )
+    table = TABLES["color"].values
+    targets = {
+        "color": (COLOR - table.mean(0)) / table.std(0, correction=0),
+        "digit": torch.nn.functional.one_hot(IDS, 3).double(),
+        "bits": BITS,
+    }[on]
+    anchors, features = leaves()
+    found = objective.loss(pairs_of(anchors, features))
+    weight, bias, center = best_head(features.detach(), targets, 0.05)
+    errors = [
+        sum(
+            (sum((x[k] - center[k]) * weight[k, c] for k in range(F)) + bias[c] - row[c]) ** 2
+            for c in range(width)
+        )
+        / width
+        for view in features
+        for x, row in zip(view, targets, strict=True)
+    ]
+    guide = sum(errors) / len(errors)
+    assert_same(found, InfoNCE(0.2).loss(pairs_of()) + 0.3 * guide)
+    assert_same(gradients(found, features)[0], -0.3 * gradients(guide, features)[0])
+    learned = head(objective, on)
+    layers = (learned.weight, learned.bias)  # it learns beside it, to be logged
+    assert_same(gradients(found, *layers), gradients(SLOW[on](features, *layers), *layers))
+
+
+def best_head(features, targets, ridge):
+    """Coefficients, intercept and center that minimize the mean squared error and the ridge's penalty."""
+    rows = features.reshape(-1, F)
+    every = torch.cat([targets] * len(features))
+    center = rows.mean(0)
+    penalty = ridge * (rows - center).square().mean()
+    # As a least-squares problem with rows for the penalty, which another solver takes.
+    size = len(rows) ** 0.5
+    more = penalty.sqrt() * torch.eye(F, dtype=rows.dtype)
+    design = torch.cat([(rows - center) / size, more])
+    wanted = torch.cat([(every - every.mean(0)) / size, torch.zeros(F, every.shape[1])])
+    weight = torch.linalg.lstsq(design, wanted.double()).solution
+    return weight, every.mean(0), center
+
+
+def test_what_least_squares_gains_is_bounded_by_the_spread_of_the_values():
+    objective = guided({"on": "color", "keep": False, "by": "regression"})
+    table = TABLES["color"].values
+    spread = ((COLOR - table.mean(0)) / table.std(0, correction=0)).var(0, correction=0).mean()
+    base = InfoNCE(0.2).loss(pairs_of())
+    for scale in (0.0, 1e-6, 1.0, 1e6):
+        assert objective.loss(pairs_of(features=scale * FEATURES)) - base <= spread + 1e-9
 
 
 def test_a_weight_of_zero_watches_without_a_trace():
@@ -314,6 +373,10 @@ VARIANTS = {
         },
     ],
     "prototypes": [{"on": "digit", "keep": False, "by": "prototypes"}],
+    "least squares": [
+        {"on": "color", "keep": False, "by": "regression"},
+        {"on": "digit", "keep": False, "by": "classification", "suppress": "least_squares"},
+    ],
     "dependence": [
         {"on": "color", "keep": False, "by": "hsic", "weight": 9.0},
         {"on": "digit", "keep": True, "by": {"use": "hsic", "estimator": "biased"}},
@@ -398,7 +461,7 @@ def prototypes_after(views):
 
 def test_samples_without_a_value_leave_the_guide_on_it_and_no_other():
     ways = (
-        {"on": "color", "keep": False, "by": "regression"},
+        {"on": "color", "keep": False, "by": "regression", "suppress": "reversal"},
         {"on": "digit", "keep": True, "by": "classification"},
     )
     objective = guided(*ways)
@@ -549,6 +612,7 @@ def test_guides_are_read_from_toml_and_from_python_and_recorded_whole():
         "at": None,
         "suppress": None,
         "hidden": None,
+        "ridge": None,
         "classes": None,
         "temperature": None,
         "momentum": None,
@@ -627,11 +691,19 @@ REFUSED = {
     ),
     "uniform regression": (
         [{**HIDE, "by": "regression", "suppress": "uniform"}],
-        "guide on 'z' by regression has no uniform target: take suppress = 'reversal'",
+        "guide on 'z' by regression has no uniform target: leave suppress out",
     ),
     "a head as objective": (
         [{**HIDE, "by": "prototypes", "suppress": "objective"}],
-        "is no objective: take suppress = 'reversal' or 'uniform'",
+        "is no objective: take suppress = 'reversal'",
+    ),
+    "least squares of two layers": (
+        [{**HIDE, "by": "regression", "suppress": "least_squares", "hidden": 3}],
+        "guide on 'z' by regression has no least-squares head, which is linear",
+    ),
+    "ridge of a reversal": (
+        [{**HIDE, "by": "classification", "ridge": 0.1}],
+        "has no ridge without suppress = 'least_squares'",
     ),
     "hiding to keep": (
         [{**KEEP, "by": FairCCLK(RBF())}],

@@ -297,6 +297,37 @@ def test_a_kernel_may_be_a_module_that_names_its_conditions():
     exact(objective(*VIEWS, condition=condition), expected(*VIEWS, condition=condition))
 
 
+def test_value_types_are_those_that_both_kernel_and_objective_accept():
+    class OfIds(Learned):
+        conditions = {"species": ("categorical", "multi_label")}  # noqa: RUF012
+
+    assert Repelled(OfIds()).conditions == {"species": ("categorical",)}
+
+    class OfFlags(Learned):
+        conditions = {"tags": ("multi_label",)}  # noqa: RUF012
+
+    with pytest.raises(ValueError, match="OfFlags reads a multi_label condition 'tags', and its"):
+        _ = Repelled(OfFlags()).conditions
+
+
+def test_a_strangers_objective_compiles_with_missing_values_of_several_conditions():
+    objective = Repelled(Product(on={"species": Delta(), "age": RBF(1.0)}))
+    age = AGE.clone()
+    age[4] = torch.nan
+    unit = nn.functional.normalize(VIEWS, dim=-1)
+    condition = {"species": SPECIES, "age": age}
+    pairs = in_batch(unit, condition, ignored=("species", "age"))
+    compiled = torch.compile(objective.loss, backend="eager", fullgraph=True)
+    exact(compiled(pairs), objective.loss(pairs))
+    exact(compiled(pairs), objective(*VIEWS, condition=condition, missing="ignore"))
+
+
+def test_the_kernel_of_an_objective_takes_values_by_name_too():
+    condition = {"species": SPECIES, "age": AGE}
+    kernel = Product(on={"species": Delta(), "age": RBF(1.0)})
+    same(FairCCLK(kernel).kernel(condition, condition), kernel(condition, condition))
+
+
 def test_sums_of_products_read_the_conditions_of_all():
     kernel = Sum(
         [

@@ -1,5 +1,6 @@
 """What holds for every objective of the package, beside the laws of the conformance kit."""
 
+import inspect
 from dataclasses import replace
 from importlib.metadata import entry_points
 
@@ -7,6 +8,7 @@ import ccl_plugins as ccl
 import pytest
 import torch
 from ccl_plugins.methods import MoCoV2
+from ccl_plugins.objectives import ScalarAttribute
 from ccl_plugins.pairs import Pairs, in_batch
 from ccl_plugins.protocols import Sizes, Table
 from torch import nn
@@ -52,19 +54,26 @@ def condition_of(objective, n=N):
     """Values of the first type that an objective accepts, for each condition it reads."""
     values = {
         "categorical": torch.arange(n) % 3,
-        "multi_label": torch.stack([torch.arange(n) % k == 0 for k in (1, 2, 3)], 1),
+        "multi_label": torch.stack([torch.arange(n) % k == 0 for k in (2, 3, 4)], 1),
         "continuous": torch.rand(n, 2, dtype=torch.float64),
     }
     example = getattr(objective, "EXAMPLE_CONDITION", None)
     if isinstance(example, torch.Tensor) and example.ndim == 1 and example.is_floating_point():
         values["continuous"] = values["continuous"][:, 0]  # it reads one number
-    return {name: values[types[0]] for name, types in objective.conditions.items()}
+    found = {name: values[types[0]] for name, types in objective.conditions.items()}
+    if "sensitive" in found:
+        found["sensitive"] = torch.arange(n) // 3 % 2
+    return found
 
 
-def ready(name):
+def class_of(name):
+    return next(p for p in entry_points(group="ccl_plugins.objective") if p.name == name).load()
+
+
+def ready(name, **params):
     torch.manual_seed(0)
-    spec = next(p for p in entry_points(group="ccl_plugins.objective") if p.name == name).load()
-    objective = ccl.create("objective", name, **getattr(spec, "EXAMPLE", {}))
+    example = getattr(class_of(name), "EXAMPLE", {})
+    objective = ccl.create("objective", name, **{**example, **params})
     if hasattr(objective, "setup"):
         tables = {key: Table(z) for key, z in condition_of(objective).items()}
         objective.setup(tables, Sizes(64, WIDTH, FEATURES, steps=2))
@@ -107,6 +116,52 @@ def test_float32_agrees_with_float64(name):
         loss.backward()
         losses.append((loss.detach().double(), rows.grad.double()))
     torch.testing.assert_close(*losses, rtol=2e-5, atol=2e-5)
+
+
+def numbers():
+    """The parameters that take a `Scalar`, of each objective, with their defaults."""
+    for name in NAMES:
+        for key, parameter in inspect.signature(class_of(name)).parameters.items():
+            attribute = inspect.getattr_static(class_of(name), key, None)
+            if isinstance(attribute, ScalarAttribute) and isinstance(parameter.default, float):
+                yield name, key, parameter.default
+
+
+def loss_of(objective, change=lambda pairs: pairs):
+    torch.manual_seed(1)
+    views = normalize(torch.randn(2, N, WIDTH, dtype=torch.float64), dim=-1)
+    features = torch.randn(2, N, FEATURES).double()
+    condition = {**condition_of(objective), "extra": torch.linspace(0, 1, N).double()}
+    return objective.loss(change(in_batch(views, condition, torch.arange(N), features)))
+
+
+@pytest.mark.parametrize(("name", "key", "default"), list(numbers()))
+def test_a_number_can_be_scheduled_and_learned(name, key, default):
+    start = default or 0.5
+    more = {"kernel": "rbf"} if key == "ridge" else {}  # which is read with a kernel alone
+    schedule = {"schedule": "linear", "start": start, "end": start / 2}
+    scheduled = ready(name, **{key: schedule}, **more)
+    losses = []
+    for step in range(2):
+        scheduled.progress(step, 2)
+        losses.append(float(loss_of(scheduled).detach()))
+    assert losses[0] != losses[1]
+    if inspect.getattr_static(class_of(name), key).learnable:
+        learned = ready(name, **{key: {"learn": True, "start": start}})
+        loss_of(learned).backward()
+        assert getattr(learned, f"_{key}").log.grad != 0
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in NAMES if "exclude" in inspect.signature(class_of(n)).parameters]
+)
+def test_what_is_excluded_is_no_negative(name):
+    z = torch.linspace(0, 1, N).double()
+    near = (z[:, None] * z) >= 0.3
+    excluding = ready(name, exclude=["linear", 0.3, "extra"])
+    masked = loss_of(ready(name), lambda pairs: pairs.excluding(near))
+    torch.testing.assert_close(loss_of(excluding), masked)
+    assert not torch.equal(loss_of(ready(name)), masked)
 
 
 BY_CLASS = ("balanced_contrastive", "eps_sup_infonce", "fair_kl", "fscl", "kcl", "paco", "tsc")

@@ -29,11 +29,11 @@ class MulSupCon(Supervised):
 
     def row(self, pairs: Pairs, candidates: Candidates) -> tuple[Tensor, Tensor]:
         """One value per anchor."""
-        positives = pairs.counted(pairs.positive)
-        keep = candidates.with_own(pairs.contrasted(positives))
-        positives = candidates.with_own(positives)
         logits = candidates.sims() / self.temperature
         labels = as_vectors(pairs.everyone(self.on)).to(logits.dtype)
+        alike = pairs.counted(pairs.positive) & (labels[pairs.rows] @ labels.T > 0)
+        keep = candidates.with_own(pairs.contrasted(alike))
+        positives = candidates.with_own(alike)
         columns = candidates.columns(labels.T)
         count = positives.to(logits.dtype) @ columns.T  # (n, c) positives with each label
         mine = labels[pairs.rows] * (count > 0)

@@ -84,7 +84,8 @@ class TSC(WithClasses):
 
     def create(self, counts: Tensor, sizes: Sizes) -> None:
         """Create targets and averages."""
-        self.targets = uniform_targets(len(counts), sizes.embedding, float(self.temperature))
+        temperature = float(torch.as_tensor(self.temperature).detach())
+        self.targets = uniform_targets(len(counts), sizes.embedding, temperature)
         self.means = torch.zeros_like(self.targets)
         self.target_of = torch.arange(len(counts))
 
