@@ -334,8 +334,8 @@ class Sampler(Protocol):
 class Views(Protocol):
     """The augmentations.
 
-    They may also satisfy `SupportsTransforms`, `SupportsSource`, `SupportsCheckValues` and
-    `SupportsModalities`.
+    They may also satisfy `SupportsTransforms`, `SupportsSource`, `SupportsCheckValues`,
+    `SupportsFingerprint` and `SupportsModalities`.
     """
 
     @property
@@ -635,6 +635,14 @@ class SupportsCheckValues(Protocol):
         Raises:
             ValueError: Saying which value is wrong.
         """
+
+
+@runtime_checkable
+class SupportsFingerprint(Protocol):
+    """Views that read a file of their own, as one with a tokenizer."""
+
+    def fingerprint(self) -> str:
+        """What differs if the file has other contents; a resume with another one is refused."""
 
 
 @runtime_checkable

@@ -106,6 +106,8 @@ class ContrastiveObjective(nn.Module):
         declared = cls.__dict__.get("conditions")
         if isinstance(declared, property) and declared.fget is not None:
             setattr(cls, "conditions", _completed(declared.fget))  # noqa: B010  # a property, for mypy
+        if "terms" in cls.__dict__:
+            setattr(cls, "terms", _of_joined(cls.terms))  # noqa: B010
 
     def __init__(self, *, exclude: Exclude | None = None, gather_distributed: bool = False) -> None:
         super().__init__()
@@ -229,10 +231,13 @@ class ContrastiveObjective(nn.Module):
                 values = [read.everyone(on, i) for i in views]
                 excluded = [similarities(kernel, z[pairs.rows], z) >= threshold for z in values]
             pairs = pairs.excluding(torch.stack(excluded).any(0))
-        return self.joined(pairs)
+        return pairs
 
     def joined(self, pairs: Pairs) -> Pairs:
-        """The pairs as ``kernel`` reads them: with the conditions that it names as the condition ``on``."""
+        """The pairs as ``kernel`` reads them: with the conditions that it names as the condition ``on``.
+
+        ``terms`` of a subclass gets these without calling it.
+        """
         return joined(pairs, self.kernel, self.on) if isinstance(self.kernel, Joint) else pairs
 
     def _mean(self, pairs: Pairs, values: Tensor, weights: Tensor) -> Tensor:
@@ -357,6 +362,16 @@ def _completed(declared: Callable[[Any], Wanted]) -> property:
         return self.and_excluded(declared(self))
 
     return property(conditions)
+
+
+def _of_joined(terms: Callable[..., Any]) -> Callable[..., Any]:
+    """A subclass's ``terms`` of the pairs as its kernel reads them."""
+
+    @wraps(terms)
+    def joined_terms(self: ContrastiveObjective, pairs: Pairs) -> Any:
+        return terms(self, self.joined(pairs))
+
+    return joined_terms
 
 
 def read_exclude(exclude: Exclude) -> tuple[Kernel, Scalar, str]:

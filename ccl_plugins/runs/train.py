@@ -213,7 +213,7 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = (), logger: Any = True) -> Pr
         check_columns(parts.views, split)
         if len(split):
             widths(parts, split, pipeline.settings)  # views and networks may not take such data
-        found = fingerprint(split, pipeline.settings.workers)
+        found = fingerprint(split, pipeline.settings.workers, parts.views)
         # The data of other processes is compared with the first one's when they are joined.
         if plan.point is not None and is_first():
             refuse_other_data(plan.point, found, parts, split, pipeline.settings.seed)

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.files.fingerprints import differences, of_data, of_image
-from ccl_plugins.protocols import Table
+from ccl_plugins.protocols import SupportsFingerprint, Table, Views
 from ccl_plugins.training.loader import read_batch
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
 from ccl_plugins.training.resume_point import ResumePoint
 from ccl_plugins.training.tables import Tables
+from ccl_plugins.views.modalities import by_modality
 
 NEAR = 1e-3
 """How far numbers of a table that is fitted again may differ, in parts of its largest number."""
@@ -24,19 +25,26 @@ class OtherData(ValueError):
     """The data is not that of the run that is to be resumed."""
 
 
-def fingerprint(split: Any, workers: int | None = None) -> dict[str, Any]:
+def fingerprint(
+    split: Any, workers: int | None = None, views: Views | None = None
+) -> dict[str, Any]:
     """What identifies a training split; see `ccl_plugins.files.fingerprints.of_data`.
 
     Args:
         split: The training split.
         workers: As in `FitSettings`.
+        views: What reads the columns of texts; a tokenizer in a file is a column of its own.
     """
 
     def read(indices: list[int]) -> list[str]:
         found: list[str] = read_batch(_Contents(split), indices, list, workers)
         return found
 
-    return of_data(split, read)
+    found = of_data(split, read)
+    for name, each in by_modality(views).items() if views is not None else ():
+        if isinstance(each, SupportsFingerprint):
+            found["columns"][f"tokens of {name}"] = ("tokens", each.fingerprint())
+    return found
 
 
 class _Contents(torch.utils.data.Dataset[str]):

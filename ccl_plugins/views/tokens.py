@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -87,6 +88,10 @@ class TokenViews:
                 f" longest has {max(lengths)} tokens: give it length={max(lengths)}",
                 stacklevel=2,
             )
+
+    def fingerprint(self) -> str:
+        """The SHA-256 of the tokenizer."""
+        return hashlib.sha256(self._tokenizer.to_str().encode()).hexdigest()
 
     def _transform(self, text: str) -> Tensor:
         words = _text(text).split()

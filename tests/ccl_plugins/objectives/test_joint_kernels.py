@@ -328,6 +328,15 @@ def test_the_kernel_of_an_objective_takes_values_by_name_too():
     same(FairCCLK(kernel).kernel(condition, condition), kernel(condition, condition))
 
 
+@pytest.mark.parametrize("objective", [FairCCLK, WeaklySupCCLK, SoftInfoNCE, Repelled])
+def test_terms_of_pairs_average_to_the_loss(objective):
+    criterion = objective(Product(on={"species": Delta(), "age": RBF(1.0)}))
+    pairs = in_batch(nn.functional.normalize(VIEWS, dim=-1), {"species": SPECIES, "age": AGE})
+    values, weights = criterion.terms(pairs)
+    exact((values * weights).sum() / weights.sum(), criterion.loss(pairs))
+    assert [*pairs.condition] == ["species", "age"]
+
+
 def test_sums_of_products_read_the_conditions_of_all():
     kernel = Sum(
         [

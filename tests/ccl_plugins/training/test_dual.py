@@ -150,6 +150,26 @@ def test_other_texts_are_other_data(tmp_path: Path) -> None:
     assert fingerprint(other("train")) != fingerprint(Captioned()("train"))
 
 
+def test_a_run_is_not_resumed_with_another_tokenizer(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    def save(*words: str) -> None:
+        tokenizer = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="?"))
+        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+        tokenizer.save(str(tmp_path / "words.json"))
+
+    def fit(**more: Any) -> Any:
+        tokens = {"use": "tokens", "length": 16, "path": str(tmp_path / "words.json")}
+        views = {"image": Plain(), "text": tokens}
+        return pipeline(views=views).fit(out=tmp_path / "run", progress=False, **more)
+
+    save("a", "square", "?", *WORDS)
+    fit()
+    save("square", "a", "?", *WORDS)
+    with pytest.raises(ValueError, match="column 'tokens of text' has other values"):
+        fit(resume=True, epochs=3)
+
+
 def test_the_image_tower_is_exported_alone(trained: Any, tmp_path: Path) -> None:
     from ccl_plugins.runs.export import export
 

@@ -28,9 +28,10 @@ class SupReMix(Supervised):
 
     The mean over all mixtures M is exact, from two products of matrices: none is formed.
 
-    Written from the excerpt of the authors' code in their README and the paper's abstract.  Ours: λ is a
-    number, and not drawn from a beta distribution, whose mean is the default; the gradient flows through
-    mixtures; M is not in the denominator; the queue is in no mixture of M.
+    Written from the paper's abstract and from the authors' code, for the denominator and the positives,
+    which was read and not run.  Ours: λ is a number, and not drawn from a beta distribution, whose mean
+    is the default; the gradient flows through mixtures; M is not in the denominator; the queue is in no
+    mixture of M.
 
     Args:
         temperature: τ, above 0.
