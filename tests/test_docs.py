@@ -29,6 +29,7 @@ PAGES = [
     ROOT / "README.md",
     DOCS / "tutorial" / "first-pipeline.md",
     DOCS / "how-to" / "choose-a-method.md",
+    DOCS / "how-to" / "keep-and-suppress.md",
     DOCS / "how-to" / "from-lightly.md",
     DOCS / "how-to" / "watch-a-run.md",
     DOCS / "how-to" / "look-at-runs.md",
