@@ -14,8 +14,19 @@ from ccl_plugins.kinds import KINDS
 Argument = tuple[tuple[str, ...], dict[str, Any]]
 
 
-MISTAKES = (engine.RegistryError, ValueError, TypeError, RuntimeError, MemoryError, ArithmeticError)
-"""What wrong values raise while a pipeline is composed: torch raises RuntimeError for a size of 10**12."""
+MISTAKES = (
+    engine.RegistryError,
+    ValueError,
+    TypeError,
+    RuntimeError,
+    MemoryError,
+    ArithmeticError,
+    ImportError,
+)
+"""What wrong values raise while a pipeline is composed: torch raises RuntimeError for a size of 10**12.
+
+An ImportError is of a package that a component needs and that is not installed.
+"""
 
 
 class Mistake(ValueError):

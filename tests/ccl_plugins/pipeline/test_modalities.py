@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from itertools import pairwise
 
@@ -10,6 +11,7 @@ from support.captions import TEXT, VIEWS, Captioned, Plain, pipeline
 
 import ccl_plugins as ccl
 from ccl_plugins.backbones import TextTransformer
+from ccl_plugins.cli import main
 from ccl_plugins.methods import Dual
 from ccl_plugins.objectives import InfoNCE
 from ccl_plugins.pipeline.as_toml import as_toml
@@ -249,3 +251,12 @@ def test_the_size_of_the_image_views_reaches_an_export():
         "views", "modalities", of={"image": {"use": "simclr", "size": 24}, "text": "tokens"}
     )
     assert _images(views)["input_size"] == [3, 24, 24]
+
+
+def test_a_package_that_is_not_installed_is_one_line_of_the_command(file, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    status = main(["train", str(file), "--out", "runs", "--set", "views.text=tokens"])
+    assert status == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert 'need the package tokenizers: pip install "ccl-plugins[text]"' in lines[0]

@@ -142,13 +142,12 @@ def test_balanced_weights_are_those_of_the_whole_batch_in_pieces_and_in_half_pre
 
 
 def test_what_a_guide_suppresses_is_seen_to_fall_and_what_it_keeps_to_stay(tmp_path: Path) -> None:
-    settings = {"epochs": 20, "seed": 0, "optimizer": {"name": "adamw", "lr": 1e-2}}
+    settings = {"epochs": 30, "seed": 0, "optimizer": {"name": "adamw", "lr": 2e-2}}
     plain = pipeline(**settings).fit(out=tmp_path / "plain").evaluate()
-    hidden = pipeline(HIDE, KEEP, **settings).fit(out=tmp_path / "hidden").evaluate()
-    kept = pipeline({**HIDE, "keep": True}, **settings).fit(out=tmp_path / "kept").evaluate()
-    assert plain["color/r2"] > 0.8
-    assert kept["color/r2"] > plain["color/r2"]
-    assert hidden["color/r2"] < plain["color/r2"] - 0.4
+    hide, keep = {**HIDE, "weight": 10.0}, {**KEEP, "weight": 3.0}
+    hidden = pipeline(hide, keep, **settings).fit(out=tmp_path / "hidden").evaluate()
+    assert plain["color/r2"] > 0.9
+    assert hidden["color/r2"] < 0.6
     assert hidden["knn/top1"] > 0.95
 
 

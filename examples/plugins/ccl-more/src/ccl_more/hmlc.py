@@ -27,10 +27,10 @@ class HMLC(Supervised):
     largest loss of a pair on finer levels, so that no pair has a smaller loss than one that is nearer in
     the hierarchy.  The denominator has all views of all samples but the anchor.
 
-    Derived from the paper alone: the positives of a level, and the largest loss of a single pair.  The
-    authors' code compares the mean losses of levels, keeps one sample of each class of the level below,
-    and counts all samples with equal classes as positives.  As in it, and not in the paper: the weights,
-    and the largest loss of all finer levels instead of the next one.
+    Derived from the paper's equations: the positives of a level, and the largest loss of a single pair.
+    The authors' code compares the mean losses of levels, keeps one sample of each class of the level
+    below, and counts all samples with equal classes as positives.  As in that code: the weights, which
+    the equation leaves open, and the largest loss of all finer levels instead of the next one.
 
     Shape:
         (b, d), (b, d), condition (b, L) of class ids -> ()

@@ -31,8 +31,8 @@ class TSC(WithClasses):
     matched after the first step and after every ``every`` steps, when the host reads the averages from
     the device; other steps do not wait.
 
-    The paper matches in every step, by the mean of anchors.  In the authors' code, whose average of anchors
-    this is, the target's term is divided by the number of positives too; here it is not, as in the paper.
+    The authors' code matches in every step, averages anchors instead of keys, and divides the target's
+    term by the number of positives, too; here λ is its whole weight.
 
     Args:
         k: The number of samples that are drawn for each anchor, 1 or more.
