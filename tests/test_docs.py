@@ -34,6 +34,7 @@ PAGES = [
     DOCS / "how-to" / "watch-a-run.md",
     DOCS / "how-to" / "look-at-runs.md",
     DOCS / "how-to" / "measure.md",
+    DOCS / "how-to" / "train-on-captions.md",
     *sorted((DOCS / "how-to").glob("write-*.md")),
     DOCS / "reference" / "hooks.md",
 ]
@@ -82,7 +83,9 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
         exec(compile(block, str(page), "exec"), vars(session))
 
 
-@pytest.mark.parametrize("page", ["choose-a-method", "measure", "pretrained-backbones", "recipes"])
+@pytest.mark.parametrize(
+    "page", ["choose-a-method", "measure", "pretrained-backbones", "recipes", "train-on-captions"]
+)
 def test_toml_blocks_compose(page):
     text = (DOCS / "how-to" / f"{page}.md").read_text()
     blocks = re.findall(r"^```toml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
@@ -256,6 +259,28 @@ def test_both_examples_differ_in_the_objective_alone():
     assert fair.pop("objective")["temperature"] == infonce.pop("objective")["temperature"] == 0.5
     assert fair.pop("condition") == {"use": "column", "name": "color"}
     assert fair == infonce
+
+
+def test_the_page_of_captions_shows_the_measured_numbers(monkeypatch):
+    folder = DOCS / "benchmarks"
+    monkeypatch.syspath_prepend(str(folder))
+    captions = importlib.import_module("captions")
+    runs = json.loads((folder / "captions.json").read_text())
+    assert {run["seed"] for run in runs} == {0, 1, 2}
+    assert captions.table(runs) in (DOCS / "how-to" / "train-on-captions.md").read_text()
+
+
+def test_both_examples_of_captions_differ_in_what_is_contrasted_alone():
+    plain, blind = (
+        tomllib.loads((ROOT / "examples" / f"captions{name}.toml").read_text())
+        for name in ("", "_blind_to_color")
+    )
+    assert blind.pop("condition") == {"use": "column", "name": "color_name"}
+    assert (plain["objective"].pop("use"), blind["objective"].pop("use")) == (
+        "infonce",
+        "fair_infonce",
+    )
+    assert plain == blind
 
 
 def test_links_between_pages_lead_to_files():

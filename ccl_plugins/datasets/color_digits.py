@@ -61,14 +61,15 @@ class ColorDigits:
 
     With ``captions`` each image has a text too, in the column of texts ``caption``, as "a seven on a dark
     green ground": one of four forms, drawn once for each image.  The words of the color are columns:
-    ``hue``, red, green, blue, cyan, magenta, yellow or gray, each for one seventh of the cube; and
-    ``shade``, dark or light, each for half of it.  `named_colors` has the rules.
+    ``hue``, red, green, blue, cyan, magenta, yellow or gray, each for one seventh of the cube; ``shade``,
+    dark or light, each for half of it; and both as ``color_name``, as "dark green".  `named_colors` has the
+    rules.
 
     Args:
         seed: Of the colors and of the split.
         test_fraction: The part of each class that is kept for testing, between 0 and 1.
         size: Height and width of the images in pixels, 1 or more.
-        captions: Whether there are captions, and the columns ``hue`` and ``shade``.
+        captions: Whether there are captions, and the columns of the words of the color.
 
     Raises:
         ValueError: If a parameter is out of its range; on use, if a class would have no image in a split.
@@ -112,11 +113,13 @@ class ColorDigits:
             return InMemory(images, label, columns)
         hue, shade = named_colors(color)
         form = torch.randint(len(TEMPLATES), (len(digits.target),), generator=generator)[rows]
+        names = {"hue": hue, "shade": shade, "color_name": len(SHADES) * hue + shade}
         words = {"label": [*DIGITS], "digit": [*DIGITS], "hue": [*HUES], "shade": [*SHADES]}
+        words["color_name"] = [f"{shade} {hue}" for hue in HUES for shade in SHADES]
         return InMemory(
             images,
             label,
-            {**columns, "hue": hue, "shade": shade},
+            {**columns, **names},
             words,
             {"caption": captions_of(label, hue, shade, form)},
         )
@@ -136,7 +139,7 @@ class ColorDigits:
 
     @property
     def _named(self) -> tuple[str, ...]:
-        return ("hue", "shade") if self.captions else ()
+        return ("hue", "shade", "color_name") if self.captions else ()
 
 
 def named_colors(color: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import textwrap
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -37,8 +38,8 @@ class Weights:
 
     Args:
         index: The anchor's index in the training split.
-        views: The views of the anchor's sample, the anchor's first; of other modalities than the image the
-            anchor's view.
+        views: The views of the anchor's sample, the anchor's first; of another modality than the image what
+            it is made of, in words, or the anchor's view.
         own: The share of the pull of each own key, by its view.
         positives: The other samples that the anchor is pulled to, ``[(share of the pull, index)]``, those
             that weigh most first.
@@ -48,7 +49,7 @@ class Weights:
     """
 
     index: int
-    views: list[Tensor]
+    views: list[Tensor | str]
     own: dict[int, float]
     positives: list[tuple[float, int]]
     negatives: list[tuple[float, int]]
@@ -117,7 +118,7 @@ def weights(run: Run, index: int | None = None) -> Weights:
     from ccl_plugins.objectives.scalars import count_epochs
     from ccl_plugins.protocols import SupportsProgress
     from ccl_plugins.training.step import take_step
-    from ccl_plugins.views.modalities import IMAGE, modality_of_each
+    from ccl_plugins.views.modalities import modality_of_each
 
     tables, batch, place = _batch(run, index)
     run.parts.method.to("cpu")
@@ -146,19 +147,32 @@ def weights(run: Run, index: int | None = None) -> Weights:
     if not pull and not push:
         raise DoesNotApply(f"{type(objective).__name__} does not compare anchors with keys")
     first = batch.index.flatten()[place * batch.index[0].numel()]
-    modalities = modality_of_each(run.parts.views)
-    pictures = [each == IMAGE for each in modalities]
     return Weights(
         index=int(first),
-        views=[
-            (view if seen else batch.views[0])[place]
-            for view, seen in zip(batch.views, pictures, strict=True)
-        ],
+        views=_shown(run, batch, place),
         own={view: w / pull for view, w in own.items()},
         positives=[(-w / pull, i) for w, i in reversed(listed) if w < 0],
         negatives=[(w / push, i) for w, i in listed if w >= 0] if push else [],
-        modalities=modalities,
+        modalities=modality_of_each(run.parts.views),
     )
+
+
+def _shown(run: Run, batch: Batch, place: int) -> list[Tensor | str]:
+    """The views of a sample as they are drawn: those of images, and for others the text or the values."""
+    import torch
+
+    from ccl_plugins.views.modalities import IMAGE, column_of, modality_of_each, sources
+
+    columns = sources(run.parts.views)
+    sample = int(batch.index[place].flatten()[-1])  # views after the first are of a partner
+    found: list[Tensor | str] = []
+    for name, view in zip(modality_of_each(run.parts.views), batch.views, strict=True):
+        if (column := columns[name]) is None:
+            found.append((view if name == IMAGE else batch.views[0])[place])
+            continue
+        given = column_of(run.splits[0], column)[sample]
+        found.append(given if isinstance(given, str) else str(torch.as_tensor(given).tolist()))
+    return found
 
 
 def derivatives(objective: Any, pairs: Pairs, place: int) -> tuple[Tensor, Tensor]:
@@ -327,7 +341,12 @@ def _draw_column(
     of = ["" if each == found.modalities[0] else f"{each} " for each in found.modalities]
     shown += [(of[v] + _percent(share), found.views[v]) for v, share in found.own.items()]
     for panel, (text, view) in zip(panels[0], shown[:SHOWN], strict=False):
-        panel.imshow(as_picture(view))
+        if isinstance(view, str):
+            words = textwrap.shorten(view, 60, placeholder="...")
+            words = textwrap.fill(words, 14)
+            panel.text(0.5, 0.5, words, ha="center", va="center", fontsize=6)
+        else:
+            panel.imshow(as_picture(view))
         panel.set_xlabel(text, fontsize=8)
     if names:
         _name_row(panels[0][0], "anchor and its\nown keys")

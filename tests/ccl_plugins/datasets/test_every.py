@@ -145,13 +145,24 @@ def test_captions_say_digit_and_color_and_change_nothing_else(splits):
         assert torch.equal(split.images, plain.images)
         for name, column in plain.metadata.items():
             assert torch.equal(split.metadata[name], column)
-        assert list(split.metadata) == list(dataset.schema()) == [*plain.metadata, "hue", "shade"]
+        assert (
+            list(split.metadata)
+            == list(dataset.schema())
+            == [
+                *plain.metadata,
+                "hue",
+                "shade",
+                "color_name",
+            ]
+        )
         words = {
             name: [split.vocabulary[name][i] for i in split.metadata[name]]
             for name in ("digit", "hue", "shade")
         }
         for i, caption in enumerate(split.texts["caption"]):
             said = caption.split()
+            name = split.vocabulary["color_name"][split.metadata["color_name"][i]]
+            assert name in caption
             assert {said.count(words[name][i]) for name in words} == {1}
             assert len(said) < 12
             assert not any(other in said for other in HUES if other != words["hue"][i])

@@ -186,3 +186,7 @@ def test_a_pipeline_without_a_text_tower_is_refused_when_it_is_composed(name):
     }
     with pytest.raises(ValueError, match="method simclr has no text tower"):
         ccl.Pipeline(**parts, evaluate=[name])
+    parts["views"] = {"image": parts["views"], "color": {"use": "column", "name": "color"}}
+    towers = {"color": ccl.backbone("mlp", in_features=3)}
+    with pytest.raises(ValueError, match="and the views are of image, color: give views"):
+        ccl.Pipeline(**parts, method={"use": "dual", "towers": towers}, evaluate=[name])

@@ -420,7 +420,7 @@ def test_losses_that_differ_from_batch_to_batch_are_no_rise(spread, count, tmp_p
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_the_first_steps_of_an_example_are_quiet(path, tmp_path):
-    pipeline = ccl.Pipeline.from_toml(path, epochs=2, workers=0)
+    pipeline = ccl.Pipeline.from_toml(path, epochs=2, warmup_epochs=0, workers=0)
     pipeline.evaluators, pipeline.built_evaluators = [], []
     assert lines(tmp_path / "run", pipeline) == []
 

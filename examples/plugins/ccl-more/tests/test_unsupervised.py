@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from ccl_plugins.kernels import RBF
+from ccl_plugins.kernels import RBF, Delta, Product
 from ccl_plugins.pairs import in_batch
 from ccl_plugins.testing import equals
 from torch.nn.functional import normalize
@@ -107,3 +107,12 @@ def test_sogclr_keeps_its_averages_in_a_checkpoint_and_nothing_of_an_open_step(v
     loaded.load_state_dict(objective.state_dict())
     again = in_batch(unit.flip(-1), index=torch.arange(7))
     torch.testing.assert_close(loaded.loss(again), objective.loss(again))
+
+
+def test_a_kernel_of_two_conditions_conditions_decoupled_uniformity_on_both(views):
+    number = torch.arange(len(views[0]))
+    conditions = {"species": number % 3, "camera": number % 2}
+    both = Product(on={"species": Delta(), "camera": Delta()})
+    found = DecoupledUniformity(both)(*views, condition=conditions)
+    made = DecoupledUniformity(Delta())(*views, condition=number % 3 * 2 + number % 2)
+    torch.testing.assert_close(found, made)

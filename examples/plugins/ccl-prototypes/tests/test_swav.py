@@ -3,9 +3,10 @@
 import math
 from dataclasses import replace
 
+import ccl_plugins as ccl
 import pytest
 import torch
-from ccl_plugins.methods import FeatureQueue
+from ccl_plugins.methods import FeatureQueue, SimCLR
 from ccl_plugins.pairs import Pairs, in_batch, with_keys
 from ccl_plugins.protocols import Sizes
 from ccl_plugins.testing import equals
@@ -202,3 +203,35 @@ def test_what_does_not_go_together_is_said():
     ):
         with pytest.raises(ValueError, match="must be"):
             SwAV(**wrong)
+
+
+def test_in_a_loop_it_learns_and_most_prototypes_stay_in_use():
+    torch.manual_seed(0)
+    split = ccl.dataset("color_digits").build()("train")
+    images = split.images.float() / 255
+    images = (images - images.mean((0, 2, 3), keepdim=True)) / images.std((0, 2, 3), keepdim=True)
+    backbone = ccl.backbone("lenet5").build()
+    method = SimCLR(hidden=128, dim=128, last_norm="none", backbone=backbone)
+    objective = SwAV(k=50, dim=128)
+    learned = [*method.parameters(), *objective.parameters()]
+    optimizer = torch.optim.AdamW(learned, lr=3e-3)
+
+    def view(batch):
+        gain, shift = torch.randn(2, len(batch), 3, 1, 1)
+        moved = torch.roll(batch, tuple(torch.randint(-3, 4, (2,)).tolist()), (2, 3))
+        return moved * (1 + 0.4 * gain) + 0.4 * shift
+
+    losses = []
+    for _ in range(60):
+        batch = images[torch.randperm(len(images))[:128]]
+        embedded = method.embed([view(batch), view(batch)]).normalized()
+        loss = objective.loss(method.pairs(embedded, {}, None))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        objective.after_step()
+        losses.append(float(loss.detach()))
+    assert sum(losses[-5:]) / 5 < losses[0] - 0.5
+    with torch.no_grad():
+        nearest = (method.project(images) @ objective.prototypes.T).argmax(1)
+    assert nearest.unique().numel() > 35
