@@ -310,7 +310,8 @@ class Classification(LayeredHead):
         """One-hot vectors, or the columns."""
         if z.ndim > 1:
             return z.to(predicted.dtype)
-        return functional.one_hot(z, predicted.shape[-1]).to(predicted.dtype)
+        classes = torch.arange(predicted.shape[-1], device=z.device)
+        return (z[:, None] == classes).to(predicted.dtype)  # torch's one_hot waits for the device
 
     def hits(self, predicted: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
         """Whether a class, or the part of the columns that, is predicted, of 1."""

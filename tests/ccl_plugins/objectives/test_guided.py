@@ -10,6 +10,7 @@ import pytest
 import torch
 from support import slow_guides as slow
 from torch.nn.functional import normalize
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import ccl_plugins as ccl
 from ccl_plugins.kernels import RBF
@@ -29,6 +30,27 @@ from ccl_plugins.protocols import Sizes, Table
 from ccl_plugins.testing import objectives as laws_of_objectives
 from ccl_plugins.testing.objective_batches import RawBatch, on_each_rank, queue_pairs
 from ccl_plugins.testing.subject import Subject, laws
+
+WAITING = (
+    "_local_scalar_dense",
+    "nonzero",
+    "masked_select",
+    "unique",
+    "lift_fresh",
+    "_assert_async",
+)
+
+
+class Refusing(TorchDispatchMode):
+    """Raises at an operation that waits for a GPU."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = str(func)
+        indices = args[1] if name.startswith("aten.index.") else ()
+        assert not any(x is not None and x.dtype == torch.bool for x in indices), name
+        assert not any(each in name for each in WAITING), f"{name} waits"
+        return func(*args, **(kwargs or {}))
+
 
 N, D, F = 6, 4, 5
 GENERATOR = torch.Generator().manual_seed(0)
@@ -402,6 +424,23 @@ def test_every_kind_of_guide_keeps_the_laws_of_objectives(variant, law):
         law(Subject(choice.spec, chosen=choice))
     except SkipTest as reason:
         pytest.skip(str(reason))
+
+
+@pytest.mark.parametrize("variant", [*VARIANTS])
+def test_a_step_waits_for_nothing(variant):
+    balance = "gradient" if variant == "balanced" else None
+    choice = ccl.objective("guided", base="infonce", guides=VARIANTS[variant], balance=balance)
+    objective = choice.build()
+    objective.setup({**TABLES, "class": TABLES["digit"]}, Sizes(20, D, D, 10))
+    objective.double()
+    for step in range(2):
+        views = ANCHORS.clone().requires_grad_()
+        condition = {**CONDITION, "class": IDS}
+        with Refusing():
+            objective.progress(step, 2)
+            made = views * 1
+            objective.loss(in_batch(made, condition, None, made)).backward()
+            objective.after_step()
 
 
 def test_two_processes_equal_one_with_prototypes_and_missing_values(two_processes):

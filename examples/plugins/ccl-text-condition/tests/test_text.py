@@ -147,3 +147,30 @@ def test_captions_of_ones_own_data_set_are_read_from_its_metadata_or_texts(tmp_p
     )
     pipeline.fit(epochs=1, batch_size=32, out=tmp_path / "run", progress=False)
     assert (tmp_path / "run" / "weights.pt").is_file()
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        ccl.objective("soft_infonce", kernel=ccl.kernel("cosine"), target_temperature=0.1),
+        ccl.objective("weaklysup_cclk", kernel=ccl.kernel("cosine")),
+    ],
+    ids=lambda objective: objective.spec.name,
+)
+def test_two_towers_are_conditioned_on_captions(objective, tmp_path):
+    pytest.importorskip("tokenizers")
+    images = torch.randint(0, 256, (32, 3, 32, 32), dtype=torch.uint8)
+    table = {"label": [i % 4 for i in range(32)], "caption": [f"a cat {i % 4}" for i in range(32)]}
+    splits = {"train": images, "test": images, "metadata": table, "test_metadata": table}
+    tower = ccl.backbone("text_transformer", length=8, width=16, depth=1, heads=2)
+    pipeline = ccl.Pipeline(
+        dataset=ccl.create("dataset", "torch", **splits, text=["caption"]),
+        views={"image": ccl.views("simclr", size=32), "text": ccl.views("tokens", length=8)},
+        backbone="lenet5",
+        method=ccl.method("dual", towers={"text": tower}, dim=8),
+        objective=objective,
+        condition=ccl.condition("text", column="caption", features=32),
+        evaluate=[ccl.evaluator("cross_retrieval", k=[1])],
+    )
+    run = pipeline.fit(epochs=1, batch_size=16, workers=0, out=tmp_path / "run", progress=False)
+    assert 0 <= run.evaluate()["cross_retrieval/text_to_image_recall_at_1"] <= 1
