@@ -45,6 +45,7 @@ class FARE(ContrastiveObjective):
     """
 
     value_types = ("continuous", "multi_label")
+    hides = True
     temperature = ScalarAttribute(positive, learnable=True)
     rho = ScalarAttribute(positive, optional=True)
     o = ScalarAttribute(positive)
