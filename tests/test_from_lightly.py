@@ -103,7 +103,9 @@ class Waiting(TorchDispatchMode):
 
 
 @pytest.mark.filterwarnings("ignore:To copy construct from a tensor")  # DCLWLoss
-def test_the_losses_that_wait_for_a_gpu_are_named_on_the_page():
+def test_the_losses_that_wait_for_a_gpu_are_named_on_the_page(monkeypatch):
+    # As in a new process: VISRegLoss waits where torch checks the arguments of distributions.
+    monkeypatch.setattr(torch.distributions.Distribution, "_validate_args", True)
     waiting = []
     for name in TAKES:
         options = {"DirectCLRLoss": {"loss_dim": 4}, "SIGReg": {"num_vectors": 4}}.get(name)

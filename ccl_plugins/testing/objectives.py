@@ -227,10 +227,7 @@ def _build_prepared(choice: Any) -> Any:
 
 
 def check_compiles_without_graph_breaks(subject: Subject) -> None:
-    """``loss(pairs)`` must compile to one graph: no branch on a value, no ``.item()``.
-
-    A loss that cannot, as one that takes gradients, is declared by an attribute ``compiles = False``.
-    """
+    """``loss(pairs)`` must compile to one graph: no branch, no ``.item()``; or ``compiles`` is False."""
     objective, batch = prepared(subject)
     if isinstance(objective, SupportsCompiles) and not objective.compiles:
         raise SkipTest("compiles = False declares a loss that cannot be compiled")

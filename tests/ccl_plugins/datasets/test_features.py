@@ -146,7 +146,7 @@ def test_a_perceptron_says_which_length_it_was_given():
         ValueError, match=r"MLP\(in_features=6\) got \(4, 7\): give it in_features=7"
     ):
         MLP(6)(torch.randn(4, 7))
-    for wrong in ({"in_features": 0}, {"in_features": 6, "hidden": []}):
+    for wrong in ({"in_features": 0}, {"in_features": 6, "hidden": [0]}):
         with pytest.raises(ValueError, match="1 or more"):
             MLP(**wrong)
 
