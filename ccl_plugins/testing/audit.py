@@ -29,8 +29,9 @@ def _install() -> None:
     sys.addaudithook(_note)
 
 
-def _note(event: str, arguments: tuple[Any, ...]) -> None:
-    if event in EVENTS and hasattr(_seen, "events"):
+def _note(event: str, arguments: tuple[Any, ...], events: Any = EVENTS, seen: Any = _seen) -> None:
+    # Defaults, since Python empties a module before the last audited events of a process.
+    if event in events and hasattr(seen, "events"):
         what = str(arguments[0]) if arguments else ""
         if not what.endswith((".py", ".pyc", ".so")):
-            _seen.events.append(f"{event} {what}")
+            seen.events.append(f"{event} {what}")
