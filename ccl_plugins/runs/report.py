@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 import shlex
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +16,6 @@ from ccl_plugins._engine import engine
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint, versions
 from ccl_plugins.pipeline.as_toml import as_toml
-from ccl_plugins.pipeline.changes import FREE, FREE_TABLES
 from ccl_plugins.runs import summary
 from ccl_plugins.runs.curves import Curves, curves
 from ccl_plugins.runs.neighbors import data_uri, nearest, thumbnail
@@ -25,9 +23,12 @@ from ccl_plugins.runs.results import (
     Result,
     compare,
     configurations,
+    differing,
+    labels_of,
     name_of,
     result_of,
     spread,
+    stem_of,
     visible,
 )
 from ccl_plugins.runs.summary import Configuration
@@ -145,7 +146,7 @@ class Shown:
                 [ends["loss"] for each in group if "loss" in (ends := self._ends(each.path))],
                 [self._ends(each.path) for each in group],
             )
-            for label, group in zip(_labels(groups), groups, strict=True)
+            for label, group in zip(labels_of(groups), groups, strict=True)
         ]
         self.findings = [*self._findings()]
         self.files = _file_names(self.groups)
@@ -465,45 +466,11 @@ class Shown:
         }
 
 
-def _labels(groups: Sequence[Sequence[Result]]) -> list[str]:
-    """A short name for each configuration.
-
-    That is what its folder's name has beside that of all others or, where folders are numbers as in a
-    sweep, the settings that tell it from the others.
-    """
-    names = [_stem(Path(name_of(group)).name) for group in groups]
-    if len({*names}) == len(names):
-        words = [re.findall(r"[^_-]+[_-]*", name) for name in names]
-        same = 0
-        while len(names) > 1 and all(len(each) > same + 1 for each in words):
-            if len({each[same] for each in words}) > 1:
-                break
-            same += 1
-        short = ["".join(each[same:]) for each in words]
-        if all(any(map(str.isalpha, name)) for name in short):
-            return short
-    labels = [""] * len(groups)
-    for row in differing([group[0].record for group in groups]):
-        key = row["setting"].removesuffix(".use").rpartition(".")[2]
-        for i, value in enumerate(row["values"]):
-            if value is not None:
-                labels[i] = f"{labels[i]}, {key} {value}".removeprefix(", ")
-        if len({*labels}) == len(labels):
-            return labels
-    return [", ".join(str(each.path) for each in group) for group in groups]
-
-
-def _stem(name: str) -> str:
-    """The name of a configuration's folders without the seeds: ``fair`` of ``fair-seed-*``."""
-    stem = name.removesuffix("*")
-    return stem.removesuffix("-").removesuffix("-seed") or name if stem != name else name
-
-
 def _file_names(groups: Sequence[Configuration]) -> list[str]:
     """A name for the file of each configuration, from that of its folders."""
     found: list[str] = []
     for each in groups:
-        stem = _stem(Path(name_of(each.results)).name)
+        stem = stem_of(Path(name_of(each.results)).name)
         kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in stem)
         name = kept.strip("-") or "run"
         again = sum(other == name or other.startswith(f"{name}--") for other in found)
@@ -513,33 +480,6 @@ def _file_names(groups: Sequence[Configuration]) -> list[str]:
 
 def _dataset(configuration: Configuration) -> Any:
     return configuration.record.get("dataset")
-
-
-def differing(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The settings in which records differ, seeds aside, with the value of each record."""
-    flat = [dict(_flat(record)) for record in records]
-    places = dict.fromkeys(place for each in flat for place in each)
-    rows = []
-    for place in places:
-        values = [each.get(place) for each in flat]
-        hidden = place in (*FREE, "fit.seed") or place.partition(".")[0] in FREE_TABLES
-        if not hidden and any(value != values[0] for value in values):
-            rows.append({"setting": place, "values": values})
-    return rows
-
-
-def _flat(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Each value of a record as text by its place; components by their short names."""
-    if isinstance(value, Mapping):
-        for key, each in value.items():
-            yield from _flat(each, f"{place}.{key}".lstrip("."))
-    elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
-        for i, each in enumerate(value):
-            yield from _flat(each, f"{place}.{i}")
-    elif place.endswith("use") and isinstance(value, str):
-        yield place, value.partition(":")[2].removeprefix("ccl-plugins/") or value
-    elif value is not None:
-        yield place, value if isinstance(value, str) else json.dumps(value)
 
 
 def _curves(run: Run) -> Curves:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -229,3 +230,65 @@ def name_of(group: Iterable[Result]) -> str:
         return names[0]
     begin = os.path.commonprefix(names)  # noqa: RUF071 - of characters, not of folders
     return f"{begin}*" if begin.strip("./") else ", ".join(names)
+
+
+def labels_of(groups: Sequence[Sequence[Result]]) -> list[str]:
+    """A short name for each configuration.
+
+    That is what its folder's name has beside that of all others or, where folders are numbers as in a
+    sweep, the settings that tell it from the others.
+    """
+    names = [stem_of(Path(name_of(group)).name) for group in groups]
+    if len({*names}) == len(names):
+        words = [re.findall(r"[^_-]+[_-]*", name) for name in names]
+        same = 0
+        while len(names) > 1 and all(len(each) > same + 1 for each in words):
+            if len({each[same] for each in words}) > 1:
+                break
+            same += 1
+        short = ["".join(each[same:]) for each in words]
+        if all(any(map(str.isalpha, name)) for name in short):
+            return short
+    labels = [""] * len(groups)
+    for row in differing([group[0].record for group in groups]):
+        parts = row["setting"].removesuffix(".use").split(".")
+        key = ".".join(parts[-2:]) if parts[-1].isdigit() else parts[-1]
+        for i, value in enumerate(row["values"]):
+            if value is not None:
+                labels[i] = f"{labels[i]}, {key} {value}".removeprefix(", ")
+        if len({*labels}) == len(labels):
+            return labels
+    return [", ".join(str(each.path) for each in group) for group in groups]
+
+
+def stem_of(name: str) -> str:
+    """The name of a configuration's folders without the seeds: ``fair`` of ``fair-seed-*``."""
+    stem = name.removesuffix("*")
+    return stem.removesuffix("-").removesuffix("-seed") or name if stem != name else name
+
+
+def differing(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The settings in which records differ, seeds aside, with the value of each record."""
+    flat = [dict(_flat(record)) for record in records]
+    places = dict.fromkeys(place for each in flat for place in each)
+    rows = []
+    for place in places:
+        values = [each.get(place) for each in flat]
+        hidden = place in (*FREE, "fit.seed") or place.partition(".")[0] in FREE_TABLES
+        if not hidden and any(value != values[0] for value in values):
+            rows.append({"setting": place, "values": values})
+    return rows
+
+
+def _flat(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Each value of a record as text by its place; components by their short names."""
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _flat(each, f"{place}.{key}".lstrip("."))
+    elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
+        for i, each in enumerate(value):
+            yield from _flat(each, f"{place}.{i}")
+    elif place.endswith("use") and isinstance(value, str):
+        yield place, value.partition(":")[2].removeprefix("ccl-plugins/") or value
+    elif value is not None:
+        yield place, value if isinstance(value, str) else json.dumps(value)

@@ -18,7 +18,7 @@ from ccl_plugins.runs.figures.samples import (
     same_data,
 )
 from ccl_plugins.runs.figures.style import FAINT, MARKERS, RUNS, TEXT, figure, short, styled
-from ccl_plugins.runs.results import Result, compare, configurations
+from ccl_plugins.runs.results import Result, compare, configurations, labels_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,12 +58,21 @@ def grouped(
     """The configurations of runs, in order; ``measured`` takes the place of the runs' metrics."""
     results = _results(runs, measured or {})
     titles = {id(result): title for title, result in results.items()}
-    found = []
-    for i, group in enumerate(configurations([*results.values()])):
-        names = [titles[id(each)] for each in group]
-        color, marker = RUNS[i % len(RUNS)], MARKERS[i % len(MARKERS)]
-        found.append(Configuration(_common(names), group, [runs[n] for n in names], color, marker))
-    return found
+    groups = configurations([*results.values()])
+    names = [[titles[id(each)] for each in group] for group in groups]
+    shown = [_common(each) for each in names]
+    if len({*shown}) < len(shown):  # folders that are numbers, as the cells of a sweep
+        shown = [_of_seeds(*pair) for pair in zip(labels_of(groups), names, strict=True)]
+    return [
+        Configuration(
+            shown[i],
+            group,
+            [runs[title] for title in names[i]],
+            RUNS[i % len(RUNS)],
+            MARKERS[i % len(MARKERS)],
+        )
+        for i, group in enumerate(groups)
+    ]
 
 
 def _results(
@@ -84,10 +93,14 @@ def _results(
 
 def _common(titles: Sequence[str]) -> str:
     if len(titles) == 1:
-        return short(titles[0], 40)
+        return _of_seeds(titles[0], titles)
     begin = os.path.commonprefix([*titles])  # noqa: RUF071 - of characters, not of folders
     begin = re.sub(r"([-_,/ ]*seed)?[-_,/ ]*$", "", begin)
-    return f"{short(begin or titles[0], 30)} ({len(titles)} seeds)"
+    return _of_seeds(begin or titles[0], titles)
+
+
+def _of_seeds(name: str, titles: Sequence[str]) -> str:
+    return f"{short(name, 30)} ({len(titles)} seeds)" if len(titles) > 1 else short(name, 40)
 
 
 def _panels(count: int, width: float, height: float) -> tuple[Figure, list[Any]]:

@@ -346,6 +346,20 @@ def test_seeds_of_a_configuration_are_one_bar(runs, tmp_path):
     assert [each.get_text() for each in panel.get_yticklabels()] == ["fair (2 seeds)"]
 
 
+def test_configurations_in_folders_of_numbers_are_named_by_their_settings(runs, tmp_path):
+    cells = {}
+    for i, (seed, weight) in enumerate([(0, 1.0), (1, 1.0), (0, 3.0), (1, 3.0)]):
+        shutil.copytree(runs["Fair"].path, out := tmp_path / f"00{i}")
+        (out / "SHA256SUMS").unlink()
+        record = json.loads((out / "pipeline.json").read_text())
+        record["fit"]["seed"], record["objective"]["weights"] = seed, {"0": weight}
+        (out / "pipeline.json").write_text(json.dumps(record))
+        cells[out.name] = ccl.load(out)
+    (panel,) = figures.bars(cells, "knn/top1").axes
+    named = [each.get_text() for each in panel.get_yticklabels()]
+    assert sorted(named) == ["weights.0 1.0 (2 seeds)", "weights.0 3.0 (2 seeds)"]
+
+
 def test_what_is_kept_and_leaked_are_the_two_probes(runs):
     found = figures.kept_and_leaked(runs)
     panel = found.axes[0]

@@ -21,7 +21,7 @@ from ccl_plugins.runs import figures
 from ccl_plugins.runs import report as module
 from ccl_plugins.runs.figures import maps
 from ccl_plugins.runs.report import report
-from ccl_plugins.runs.results import Result
+from ccl_plugins.runs.results import Result, labels_of
 from ccl_plugins.runs.summary import Configuration, answers, meaning, metric_of, probed
 
 QUESTIONS = (
@@ -174,16 +174,16 @@ def test_folders_that_are_numbers_are_named_by_their_settings():
         [Result(Path(f"cells/{i}{seed}"), record=record(seed, *cell)) for seed in (0, 1)]
         for i, cell in enumerate(grid)
     ]
-    assert module._labels(groups) == [
+    assert labels_of(groups) == [
         "objective infonce, scale 0.05",
         "objective fair, scale 0.05",
         "objective infonce, scale 0.1",
         "objective fair, scale 0.1",
     ]
     by_scale = [groups[0], groups[2]]
-    assert module._labels(by_scale) == ["scale 0.05", "scale 0.1"]
-    assert module._labels([[Result(Path("a/x_b"))], [Result(Path("a/x_c"))]]) == ["b", "c"]
-    assert module._labels([[Result(Path("a/x"))], [Result(Path("b/x"))]]) == ["a/x", "b/x"]
+    assert labels_of(by_scale) == ["scale 0.05", "scale 0.1"]
+    assert labels_of([[Result(Path("a/x_b"))], [Result(Path("a/x_c"))]]) == ["b", "c"]
+    assert labels_of([[Result(Path("a/x"))], [Result(Path("b/x"))]]) == ["a/x", "b/x"]
 
 
 def test_a_record_is_a_toml_file_of_the_same_pipeline(tmp_path):
