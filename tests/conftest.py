@@ -25,3 +25,11 @@ def two_processes() -> Callable[..., list[Any]]:
 def installed_plugins(tmp_path_factory: pytest.TempPathFactory) -> InstalledPlugins:
     """The packages of ``tests/plugins``; installing one takes a second, so a session does it once."""
     return InstalledPlugins(tmp_path_factory.mktemp("plugins"))
+
+
+FIRST = ("test_example_plugins.py", "test_first_plugin.py", "test_new.py")
+"""Files with tests that take a minute: last, they would leave one process waiting for the other."""
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.path.name not in FIRST)
