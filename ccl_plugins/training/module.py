@@ -250,7 +250,7 @@ class TrainingModule(LightningModule):
         found = {name: self.tables.describe(name).metrics() for name in refreshed}
         fitted = set(self.tables)
         for kernel, names in kernels_read(self.objective):
-            if fitted.issuperset(names) and not fitted.intersection(names).isdisjoint(refreshed):
+            if fitted.issuperset(names) and not set(names).isdisjoint(refreshed):
                 tables = {name: self.tables.known(name, *names) for name in names}
                 table = tables if len(names) > 1 else tables[names[0]]
                 of = together(names)
