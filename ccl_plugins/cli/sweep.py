@@ -21,17 +21,19 @@ PATIENCE = 2.0
 def _run(options: argparse.Namespace) -> int:
     """Train a pipeline with every combination of values, or search for the best ones.
 
-    FILE names a pipeline's file (base), a folder (out), a metric, and a table [grid] of keys with lists of
-    values, or a table [search] with trials and lists or ranges.  All cells are checked before the first is
+    FILE names a pipeline's file (base), or has it as a table, a folder (out), a metric, and a table [grid]
+    of keys with lists of values, several such tables [[grid]], or a table [search] with trials and lists or
+    ranges.  All cells are checked before the first is
     trained; one that fails is reported, and the others go on.  A sweep that was stopped goes on with
     --resume, from the last checkpoint of each cell; so do several machines that see the folder.
     """
+    from ccl_plugins.pipeline.overrides import parse
     from ccl_plugins.pipeline.sweeps import Sweep
     from ccl_plugins.runs import sweep as sweeps
     from ccl_plugins.runs.train import RunInterrupted
 
     with reporting_mistakes():
-        sweep = Sweep.from_toml(options.file)
+        sweep = Sweep.from_toml(options.file, [parse(text) for text in options.set])
     with reporting_mistakes(options.file):
         try:
             sweep.check()
@@ -95,7 +97,6 @@ def _wait(sweep: Sweep, options: argparse.Namespace) -> None:
 
 def _table(sweep: Sweep, cells: Sequence[Cell], files: Sequence[Any]) -> TextTable:
     """The configurations, the best first."""
-    from ccl_plugins.pipeline.sweeps import named
     from ccl_plugins.runs.results import spread
     from ccl_plugins.runs.sweep import configurations
 
@@ -106,15 +107,10 @@ def _table(sweep: Sweep, cells: Sequence[Cell], files: Sequence[Any]) -> TextTab
     ]
 
     rows = configurations(sweep, cells)
-    # A key with one value is the same in all rows.
-    differ = {
-        key for row in rows for key, v in row["values"].items() if v != rows[0]["values"].get(key)
-    }
 
     def columns(row: dict[str, Any]) -> dict[str, Any]:
         return {
-            "values": named({k: v for k, v in row["values"].items() if k in differ})
-            or "(one configuration)",
+            "values": row["label"] or "(one configuration)",
             "n": row["done"] if row["cells"] > 1 else None,
             **{k: spread(row[k], row[f"{k}_deviation"]) for k in ("before", "validation", "test")},
             "state": row["state"],
@@ -145,6 +141,13 @@ COMMAND = Command(
         choices=("local", "slurm"),
         default="local",
         help="where they run; the file's table [slurm] has the options of submitit",
+    ),
+    argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="in place of a value of the base, as dataset.root=mnist; may be repeated",
     ),
     argument("--resume", action="store_true", help="go on with a sweep that was stopped"),
     argument("--quiet", action="store_true", help="no progress bars"),

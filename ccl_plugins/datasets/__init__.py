@@ -6,5 +6,6 @@ from ccl_plugins.datasets.color_mnist import ColorMNIST as ColorMNIST
 from ccl_plugins.datasets.features import Features as Features
 from ccl_plugins.datasets.image_folder import ImageFolder as ImageFolder
 from ccl_plugins.datasets.image_table import ImageTable as ImageTable
+from ccl_plugins.datasets.subset import Subset as Subset
 from ccl_plugins.datasets.torch import TorchDataset as TorchDataset
 from ccl_plugins.datasets.torchvision import TorchVision as TorchVision

@@ -19,6 +19,9 @@ class Annotated(data.Dataset[tuple[Any, int]]):
         vocabulary: For columns of words, the word of each id.
         texts: Columns of texts, such as captions, with one string per sample.
 
+    Attributes:
+        skipped: Samples of the source that were left out, as they could not be read.
+
     Raises:
         ValueError: If a number of rows is wrong, ``label`` is missing, a column is both metadata and texts,
             or a sample has no text in a column of texts, naming the first.
@@ -44,6 +47,7 @@ class Annotated(data.Dataset[tuple[Any, int]]):
         self.vocabulary = dict(vocabulary or {})
         self.texts = {name: as_texts(name, column) for name, column in (texts or {}).items()}
         self.targets: Tensor = self.metadata["label"]
+        self.skipped: list[Any] = []
 
     def __len__(self) -> int:
         """Number of samples."""

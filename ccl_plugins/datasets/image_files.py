@@ -50,7 +50,7 @@ class ImageFiles(Annotated):
 
     Attributes:
         rows: (N,) the images' rows in the source.
-        skipped: Images of the source that were left out.
+        skipped: Images of the source that were left out, as `Skipped`.
     """
 
     def __init__(
@@ -68,7 +68,6 @@ class ImageFiles(Annotated):
         self.mode: Mode = mode
         self.source = source
         self.rows = list(range(len(paths)))
-        self.skipped: list[Skipped] = []
 
     def __getitem__(self, index: int) -> tuple[Image.Image, int]:
         """The image and its target.

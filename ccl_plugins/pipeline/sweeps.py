@@ -1,11 +1,11 @@
-"""A sweep as data: one configuration and the values that its keys shall have, as a grid or a search."""
+"""A sweep as data: one configuration and the values that its keys shall have, in grids or a search."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,9 @@ from ccl_plugins.pipeline.overrides import dotted, override
 
 SEARCH = ("trials", "seed", "prune")
 """What a ``[search]`` table has beside keys of the pipeline."""
+
+NAME = "name"
+"""The key of a grid that is none of the pipeline: what its cells are called in tables."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,8 @@ class Sweep:
 
     Args:
         tables: The configuration that is changed.
-        values: For each key, a list of values, or a range; a range is for a search only.
+        spaces: The grids, or the one space of a search.  Each has a list of values for every key, or a
+            range, which is for a search only; a grid's ``name`` is a list of one.
         out: The sweep's folder.
         metric: The metric of the validation part that cells are compared by, as ``"linear/top1"``.
         direction: Whether the metric is to be ``"maximize"``d or ``"minimize"``d.
@@ -56,7 +60,7 @@ class Sweep:
     """
 
     tables: Mapping[str, Any]
-    values: Mapping[str, Sequence[Any] | Range]
+    spaces: Sequence[Mapping[str, Sequence[Any] | Range]]
     out: Path
     metric: str = "linear/top1"
     direction: str = "maximize"
@@ -66,16 +70,33 @@ class Sweep:
     slurm: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def values(self) -> dict[str, Sequence[Any] | Range]:
+        """The values of each key, in all spaces together."""
+        found: dict[str, Any] = {}
+        for space in self.spaces:
+            for key, each in space.items():
+                old = found.get(key, [])
+                new = each if isinstance(each, Range) else [v for v in each if v not in old]
+                found[key] = new if isinstance(new, Range) else [*old, *new]
+        return found
+
+    @property
     def cells(self) -> list[dict[str, Any]]:
-        """The values of each cell of a grid, the last key's changing fastest."""
-        lists = [list(each) for each in self.values.values() if not isinstance(each, Range)]
-        return [dict(zip(self.values, cell, strict=True)) for cell in itertools.product(*lists)]
+        """The values of each cell, grid after grid, the last key's changing fastest."""
+        lists = [
+            {key: each for key, each in space.items() if not isinstance(each, Range)}
+            for space in self.spaces
+        ]
+        return [
+            dict(zip(space, cell, strict=True))
+            for space in lists
+            for cell in itertools.product(*space.values())
+        ]
 
     @property
     def size(self) -> int:
         """The number of cells."""
-        lists = [each for each in self.values.values() if not isinstance(each, Range)]
-        return math.prod(map(len, lists)) if self.trials is None else self.trials
+        return len(self.cells) if self.trials is None else self.trials
 
     def configuration(self, cell: Mapping[str, Any]) -> dict[str, Any]:
         """The configuration with the values of a cell.
@@ -84,8 +105,8 @@ class Sweep:
             InvalidConfig: For a key that the configuration cannot have.
         """
         # A component before its parameters.
-        changes = sorted(((dotted(key), value) for key, value in cell.items()), key=_depth)
-        return override(self.tables, changes, TABLES)
+        given = {dotted(key): value for key, value in cell.items() if key != NAME}
+        return override(self.tables, sorted(given.items(), key=_depth), TABLES)
 
     def check(self) -> None:
         """Compose the pipeline of every cell; of a search, with every value of a list and both ends.
@@ -111,25 +132,32 @@ class Sweep:
 
     def to_dict(self) -> dict[str, Any]:
         """The definition as plain data, without the folder and the options for SLURM."""
-        values = {
-            key: asdict(each) if isinstance(each, Range) else list(each)
-            for key, each in self.values.items()
+        # By number, so that a difference names the key that differs.
+        spaces = {
+            str(i): {k: asdict(v) if isinstance(v, Range) else list(v) for k, v in space.items()}
+            for i, space in enumerate(self.spaces, 1)
         }
         kept = {key: each for key, each in vars(self).items() if key not in ("out", "slurm")}
-        return {**kept, "values": values}
+        return {**kept, "spaces": spaces}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], out: Path) -> Sweep:
         """A sweep from its definition."""
-        values = {
-            key: Range(**each) if isinstance(each, Mapping) else each
-            for key, each in data["values"].items()
-        }
-        return cls(**{**data, "values": values, "out": out})
+        spaces = [
+            {k: Range(**v) if isinstance(v, Mapping) else v for k, v in space.items()}
+            for space in data["spaces"].values()
+        ]
+        return cls(**{**data, "spaces": spaces, "out": out})
 
     @classmethod
-    def from_toml(cls, path: str | Path) -> Sweep:
-        """A sweep from a TOML file, whose ``base`` is relative to it.
+    def from_toml(
+        cls, path: str | Path, changes: Iterable[tuple[tuple[str, ...], Any]] = ()
+    ) -> Sweep:
+        """A sweep from a TOML file, whose ``base`` is a path relative to it or a table.
+
+        Args:
+            path: The file.
+            changes: Values in place of the base's, each with its keys.
 
         Raises:
             InvalidConfig: For unknown, missing and wrong keys, with the file's name.
@@ -139,50 +167,70 @@ class Sweep:
         data = engine.read_toml(path)
         engine.known_keys(data, _TABLES, str(path))
         try:
-            return _read(data, path)
+            return _read(data, path, changes)
         except (ValueError, TypeError) as error:
             if isinstance(error, engine.RegistryError):
                 raise
             raise engine.InvalidConfig(f"{path}: {error}") from error
 
 
-def _read(data: Mapping[str, Any], path: Path) -> Sweep:
-    for key in ("base", "out"):
-        if not isinstance(data.get(key), str):
-            raise ValueError(
-                f"{key} must be a path, as {key} = {_PATHS[key]!r}, not {data.get(key)!r}"
-            )
+def _read(
+    data: Mapping[str, Any], path: Path, changes: Iterable[tuple[tuple[str, ...], Any]]
+) -> Sweep:
+    base = data.get("base")
+    if not isinstance(base, str | Mapping):
+        raise ValueError(
+            f"base must be a path, as base = 'color_digits_fair.toml', or a table, not {base!r}"
+        )
+    if not isinstance(data.get("out"), str):
+        raise ValueError(f"out must be a path, as out = 'runs/sweep', not {data.get('out')!r}")
     if ("grid" in data) == ("search" in data):
         raise ValueError("give one of the tables [grid] and [search]")
     kind = "grid" if "grid" in data else "search"
     table = data[kind]
-    if not isinstance(table, Mapping):
-        raise ValueError(f"{kind} must be a table of keys and values, not {table!r}")
-    given = {key: table[key] for key in SEARCH if kind == "search" and key in table}
-    if kind == "search":
-        whole("search.trials", given.setdefault("trials", None), 1)
-        whole("search.seed", given.get("seed", 0), 0)
-    rest = {key: each for key, each in table.items() if key not in given}
-    values = {key: _values(key, each, kind) for key, each in _flat(rest)}
-    if not values:
-        raise ValueError(
-            f'[{kind}] has no key of the pipeline, as "objective.temperature" = [0.1, 0.5]'
-        )
+    several = kind == "grid" and isinstance(table, list) and bool(table)
+    given: dict[str, Any] = {}
+    spaces = []
+    for each in table if several else [table]:
+        if not isinstance(each, Mapping):
+            raise ValueError(f"{kind} must be a table of keys and values, not {each!r}")
+        if kind == "search":
+            given = {key: each[key] for key in SEARCH if key in each}
+            whole("search.trials", given.setdefault("trials", None), 1)
+            whole("search.seed", given.get("seed", 0), 0)
+        elif not isinstance(each.get(NAME, ""), str):
+            raise ValueError(f"a grid's name must be text, not {each[NAME]!r}")
+        own = {key: [value] for key, value in each.items() if kind == "grid" and key == NAME}
+        rest = {key: value for key, value in each.items() if key not in (*given, *own)}
+        values = {key: _values(key, value, kind) for key, value in _flat(rest)}
+        if not values:
+            raise ValueError(
+                f'[{kind}] has no key of the pipeline, as "objective.temperature" = [0.1, 0.5]'
+            )
+        spaces.append({**own, **values})
     metric = data.get("metric", "linear/top1")
     for name, text in (("metric", metric), ("search.prune", given.get("prune") or "")):
         if not isinstance(text, str):
             raise ValueError(f"{name} must be a name, as 'linear/top1', not {text!r}")
     direction = data.get("direction", "maximize")
     one_of("direction", direction, ("maximize", "minimize"))
-    tables = engine.read_toml(path.parent / Path(data["base"]).expanduser())
+    if isinstance(base, str):
+        base = engine.read_toml(path.parent / Path(base).expanduser())
+    tables = override(base, list(changes), TABLES)
     out, slurm = Path(data["out"]).expanduser(), data.get("slurm", {})
     if not isinstance(slurm, Mapping):
         raise ValueError(f"slurm must be a table of submitit's options, not {slurm!r}")
-    return Sweep(tables, values, out, metric, direction, **given, slurm=slurm)
+    sweep = Sweep(tables, spaces, out, metric, direction, **given, slurm=slurm)
+    if kind == "grid":
+        seen: list[dict[str, Any]] = []
+        for cell in sweep.cells:
+            if cell in seen:
+                raise ValueError(f"two grids have the same cell: {named(cell)}")
+            seen.append(cell)
+    return sweep
 
 
 _TABLES = ("base", "out", "metric", "direction", "grid", "search", "slurm")
-_PATHS = {"base": "color_digits_fair.toml", "out": "runs/sweep"}
 
 
 def _flat(table: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:

@@ -249,16 +249,24 @@ def labels_of(groups: Sequence[Sequence[Result]]) -> list[str]:
         short = ["".join(each[same:]) for each in words]
         if all(any(map(str.isalpha, name)) for name in short):
             return short
-    labels = [""] * len(groups)
-    for row in differing([group[0].record for group in groups]):
+    labels = settings_of([group[0].record for group in groups])
+    if len({*labels}) == len(labels):
+        return labels
+    return [", ".join(str(each.path) for each in group) for group in groups]
+
+
+def settings_of(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """For each record the first settings that tell it from the others, as ``"kernel rbf, scale 0.1"``."""
+    labels = [""] * len(records)
+    for row in differing(records):
         parts = row["setting"].removesuffix(".use").split(".")
         key = ".".join(parts[-2:]) if parts[-1].isdigit() else parts[-1]
         for i, value in enumerate(row["values"]):
             if value is not None:
                 labels[i] = f"{labels[i]}, {key} {value}".removeprefix(", ")
         if len({*labels}) == len(labels):
-            return labels
-    return [", ".join(str(each.path) for each in group) for group in groups]
+            break
+    return labels
 
 
 def stem_of(name: str) -> str:

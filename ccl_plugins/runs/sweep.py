@@ -12,7 +12,7 @@ import difflib
 import json
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +23,9 @@ from ccl_plugins.files.lock import FolderInUse, owning
 from ccl_plugins.kinds import registry
 from ccl_plugins.pipeline.changes import differences
 from ccl_plugins.pipeline.record import read_json, write_json
-from ccl_plugins.pipeline.sweeps import Range, Sweep, named, text_of
+from ccl_plugins.pipeline.sweeps import NAME, Range, Sweep, named, text_of
 from ccl_plugins.runs.pipeline import Pipeline, Run
+from ccl_plugins.runs.results import settings_of
 from ccl_plugins.runs.train import RunInterrupted, check, prepare, train
 
 if TYPE_CHECKING:
@@ -154,8 +155,9 @@ def _enqueue(
     study: optuna.Study, sweep: Sweep, name: str, cell: Mapping[str, Any], ended: int = 0
 ) -> None:
     """Put a cell into the queue; ``ended`` processes have ended while they worked on it."""
+    known = sweep.values
     params = {
-        key: value if isinstance(sweep.values[key], Range) else json.dumps(value)
+        key: value if isinstance(known[key], Range) else json.dumps(value)
         for key, value in cell.items()
     }
     study.enqueue_trial(params, {"cell": name, "values": json.dumps(cell), "ended": ended})
@@ -184,7 +186,11 @@ def _is_abandoned(sweep: Sweep, name: str, trial: optuna.trial.FrozenTrial) -> b
 def _drawn(trial: optuna.Trial, sweep: Sweep) -> dict[str, Any]:
     """The values of a trial: those that it was put into the queue with, or newly drawn ones."""
     cell: dict[str, Any] = {}
+    # Of several grids each has keys of its own.
+    own = json.loads(trial.user_attrs.get("values", "{}")) or sweep.values
     for key, each in sweep.values.items():
+        if key not in own:
+            continue
         if not isinstance(each, Range):
             labels = [json.dumps(value) for value in each]
             cell[key] = json.loads(trial.suggest_categorical(key, labels))
@@ -430,12 +436,13 @@ def _cell(sweep: Sweep, name: str, trial: optuna.trial.FrozenTrial) -> Cell:
 def rows_of(sweep: Sweep, cells: Iterable[Cell]) -> list[dict[str, Any]]:
     """One row for each cell, all with the same columns: values, state and metrics."""
     cells = list(cells)
+    keys = list(sweep.values)
     kinds = ("before", "validation", "test")
     names = {kind: sorted({n for each in cells for n in getattr(each, kind)}) for kind in kinds}
     return [
         {
             "cell": each.name,
-            **{key: _plain(each.values.get(key)) for key in sweep.values},
+            **{key: _plain(each.values.get(key)) for key in keys},
             "state": each.state,
             **{f"{kind}/{n}": getattr(each, kind).get(n) for kind in kinds for n in names[kind]},
         }
@@ -496,6 +503,7 @@ def configurations(sweep: Sweep, cells: Iterable[Cell]) -> list[dict[str, Any]]:
     """One row for each configuration, the best by the validation part first.
 
     Cells that differ in the seed alone are one configuration, with means and standard deviations (n - 1).
+    Its ``label`` is the name of its grid and what tells it from the others of that name.
     """
     groups: dict[str, list[Cell]] = {}
     for each in cells:
@@ -511,7 +519,29 @@ def configurations(sweep: Sweep, cells: Iterable[Cell]) -> list[dict[str, Any]]:
             row[f"{kind}_deviation"] = statistics.stdev(found) if len(found) > 1 else None
         states = dict.fromkeys(each.state for each in group if each.state != "done")
         rows.append({**row, "state": "; ".join(states)})
+    for row, label in zip(rows, labels_of([row["values"] for row in rows]), strict=True):
+        row["label"] = label
     sign = -1 if sweep.direction == "maximize" else 1
     return sorted(
         rows, key=lambda row: math.inf if row["validation"] is None else sign * row["validation"]
     )
+
+
+def labels_of(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What each configuration is called: the name of its grid, and what tells it from others of that name.
+
+    Without a name it is what tells it from all others.
+    """
+    labels = [""] * len(cells)
+    for name in dict.fromkeys(cell.get(NAME, "") for cell in cells):
+        own = [i for i, cell in enumerate(cells) if cell.get(NAME, "") == name]
+        values = [{k: v for k, v in cells[i].items() if k not in (NAME, SEED)} for i in own]
+        differ = {k for each in values for k, v in each.items() if v != values[0].get(k)}
+        shown = (
+            settings_of(values)
+            if name
+            else [named({k: v for k, v in each.items() if k in differ}) for each in values]
+        )
+        for i, each in zip(own, shown, strict=True):
+            labels[i] = ", ".join(filter(None, (name, each)))
+    return labels

@@ -113,12 +113,12 @@ def test_the_configuration_with_the_best_mean_over_seeds_comes_first():
         return sweeps.Cell("", {"x": value, "fit.seed": seed}, state, {}, metrics, metrics)
 
     cells = [cell(1, 0, 0.5), cell(1, 1, 0.7), cell(2, 0, 0.9), cell(2, 1, 0.1, "failed: x")]
-    first, second = sweeps.configurations(Sweep({}, {}, Path(), "m"), cells)
+    first, second = sweeps.configurations(Sweep({}, [{}], Path(), "m"), cells)
     assert (first["values"], first["done"], first["cells"]) == ({"x": 2}, 1, 2)
     assert first["state"] == "failed: x"
     assert second["validation"] == pytest.approx(0.6)
     assert second["validation_deviation"] == pytest.approx(0.02**0.5)
-    (first, _) = sweeps.configurations(Sweep({}, {}, Path(), "m", "minimize"), cells)
+    (first, _) = sweeps.configurations(Sweep({}, [{}], Path(), "m", "minimize"), cells)
     assert first["values"] == {"x": 1}
 
 
@@ -168,7 +168,7 @@ class Fails(InfoNCE):
 
 def sweep_over(*objectives):
     base = {"objective": "infonce"} | engine.read_toml("base.toml")
-    return Sweep(base, {"objective": list(objectives)}, Path("out"), "knn/top1")
+    return Sweep(base, [{"objective": list(objectives)}], Path("out"), "knn/top1")
 
 
 def test_a_cell_that_fails_is_reported_and_the_rest_goes_on(capsys, monkeypatch):
@@ -280,7 +280,7 @@ def test_a_search_draws_the_same_values_again_after_a_kill():
 def test_a_search_stops_a_cell_that_is_behind():
     sweep = Sweep(
         engine.read_toml("base.toml"),
-        {"objective.temperature": Range(0.05, 1.0), "fit.epochs": [3]},
+        [{"objective.temperature": Range(0.05, 1.0), "fit.epochs": [3]}],
         Path("out"),
         "knn/top1",
         "minimize",
@@ -352,7 +352,7 @@ def test_two_sweeps_do_not_share_a_folder(capsys):
     assert run("--resume") == 2
     error = capsys.readouterr().err
     assert re.search(
-        r"out holds another sweep: values\.objective\.temperature: \[0\.1\] -> \[0\.2\]", error
+        r"out holds another sweep: spaces\.1\.objective\.temperature: \[0\.1\] -> \[0\.2\]", error
     )
     assert table() == before
 
@@ -431,9 +431,15 @@ def test_definition_and_sweep_are_one(tmp_path):
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
-@pytest.mark.parametrize("name", ["kernel_scale", "search"])
-def test_the_examples_can_be_tried(name):
-    Sweep.from_toml(EXAMPLES / "sweeps" / f"{name}.toml").check()
+@pytest.mark.filterwarnings("ignore:nothing in this pipeline reads the condition")
+@pytest.mark.parametrize(
+    "file",
+    [EXAMPLES / "sweeps" / f"{name}.toml" for name in ("kernel_scale", "search")]
+    + sorted((EXAMPLES / "reproduction").glob("*.toml")),
+    ids=lambda file: file.stem,
+)
+def test_the_examples_can_be_tried(file):
+    Sweep.from_toml(file).check()
 
 
 @pytest.mark.filterwarnings("ignore:nothing in this pipeline reads the condition")
@@ -442,6 +448,62 @@ def test_the_blocks_of_the_how_to_page_can_be_tried():
     first, *others = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     head, _, _ = first.partition("[grid]")
     shutil.copy(EXAMPLES / "color_digits_fair.toml", "color_digits_fair.toml")
-    assert len(others) == 2
-    for text in (first, *(head + other for other in others)):
+    assert len(others) == 3
+    for text in (first, *(text if "[base]" in text else head + text for text in others)):
         Sweep.from_toml(write(text)).check()
+
+
+GRIDS = """
+out = "out"
+metric = "knn/top1"
+[base]
+BASE
+[[grid]]
+name = "InfoNCE"
+objective = ["infonce"]
+"fit.seed" = [0, 1]
+[[grid]]
+name = "NT-Xent"
+objective = ["nt_xent"]
+"objective.temperature" = [0.1, 0.5]
+"fit.seed" = [0, 1]
+"""
+
+
+def with_base(text):
+    base = re.sub(r"(?m)^(\[\[?)", r"\1base.", TOML)
+    return text.replace("BASE", base)
+
+
+def test_grids_with_names_and_keys_of_their_own_are_one_sweep(capsys):
+    write(with_base(GRIDS))
+    assert run("--set", "fit.epochs=2") == 0
+    rows = table()
+    assert [r["name"] for r in rows] == ["InfoNCE"] * 2 + ["NT-Xent"] * 4
+    assert [r["objective.temperature"] for r in rows] == ["", "", "0.1", "0.1", "0.5", "0.5"]
+    assert ccl.load("out/cells/000").record["fit"]["epochs"] == 2
+    shown = capsys.readouterr().out
+    for label in ("InfoNCE ", "NT-Xent, temperature 0.1 ", "NT-Xent, temperature 0.5 "):
+        assert label in shown
+    assert run("--set", "fit.epochs=2", "--resume") == 0
+    assert run("--resume") == 2
+    assert "fit.epochs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ('name = "NT-Xent"', "name = 3", "a grid's name must be text, not 3"),
+        ('objective = ["nt_xent"]', 'objective = "supcon"', "objective must be a list"),
+        (
+            'name = "NT-Xent"\nobjective = ["nt_xent"]\n"objective.temperature" = [0.1, 0.5]',
+            'name = "InfoNCE"\nobjective = ["infonce"]',
+            "two grids have the same cell: name=InfoNCE objective=infonce fit.seed=0",
+        ),
+        ("[base]\n", "base = 3\n[other]\n", "base"),
+    ],
+)
+def test_grids_that_cannot_be_tried_are_refused(right, wrong, message, capsys):
+    write(with_base(GRIDS), (right, wrong))
+    assert run() == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,141 @@
+"""A part of another data set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.utils import data
+
+from ccl_plugins.arguments import whole
+from ccl_plugins.datasets.annotated import Annotated
+from ccl_plugins.datasets.splitting import check_fraction, check_split
+from ccl_plugins.files.tables import choose
+from ccl_plugins.protocols import Dataset, SupportsTexts, ValueType
+
+
+class Subset:
+    """A random part of another data set, with as many samples of each class as of another.
+
+    To try a method on a few thousand images of a large data set, and to save its time.  A class with fewer
+    samples than its share gives all that it has, and the others share the rest.  Samples stay in the
+    order of the data set.  With one seed, a smaller part lies inside a larger one.
+
+    Args:
+        of: The data set.
+        train: The number of training samples; None: all.
+        test: The number of test samples; None: all.
+        seed: Of the choice.
+        column: The class ids that are balanced; a missing one (-1) counts as a class.  None: a random part,
+            which keeps the shares of the classes.
+        keep: Whether to keep each sample in memory once it has been read, so that small images are
+            decoded once and not in every epoch.
+
+    Raises:
+        ValueError: If a number or the seed is out of its range; on use, for more samples than there are,
+            and for a column that is missing or holds no class ids.
+    """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"of": "color_digits", "train": 50, "test": 30}
+
+    def __init__(
+        self,
+        of: Dataset,
+        train: int | None = None,
+        test: int | None = None,
+        seed: int = 0,
+        column: str | None = "label",
+        keep: bool = False,
+    ) -> None:
+        self.of = of
+        self.sizes = {
+            split: None if size is None else whole(split, size, 1)
+            for split, size in (("train", train), ("test", test))
+        }
+        check_fraction(None, seed)
+        self.seed = seed
+        self.column = column
+        self.keep = keep
+
+    def __call__(self, split: str) -> Annotated:
+        """The part of the ``"train"`` or ``"test"`` split."""
+        size = self.sizes[check_split(split)]
+        full = self.of(split)
+        if size is not None and size > len(full):
+            raise ValueError(
+                f"{split} must be at most {len(full)}, the samples there are, not {size}"
+            )
+        rows = range(len(full)) if size is None else self._rows(full, size)
+        samples: data.Dataset[Any] = data.Subset(full, rows)
+        part = Annotated(
+            Kept(samples) if self.keep else samples,
+            {name: _take(column, rows) for name, column in full.metadata.items()},
+            getattr(full, "vocabulary", None),
+            {name: _take(column, rows) for name, column in getattr(full, "texts", {}).items()},
+        )
+        part.skipped = getattr(full, "skipped", [])
+        return part
+
+    def schema(self) -> Mapping[str, ValueType]:
+        """The columns of the data set and what they hold."""
+        return self.of.schema()
+
+    def texts(self) -> Sequence[str]:
+        """The columns of texts of the data set."""
+        return self.of.texts() if isinstance(self.of, SupportsTexts) else ()
+
+    def _rows(self, full: Any, size: int) -> list[int]:
+        if self.column is None:
+            ids = torch.zeros(len(full), dtype=torch.long)
+        else:
+            ids = choose(full.metadata, [self.column], "the data set")[self.column]
+            if self.schema()[self.column] != "categorical" or ids.ndim != 1:
+                raise ValueError(f"column {self.column!r} holds no class ids: give column=None")
+        return balanced(ids, size, self.seed)
+
+
+class Kept:
+    """Samples that are kept in memory once they have been read.
+
+    Args:
+        samples: Has a length and gives a sample for an index.
+    """
+
+    def __init__(self, samples: Any) -> None:
+        self.samples = samples
+        self.read: dict[int, Any] = {}
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Any:
+        """The sample."""
+        if index not in self.read:
+            self.read[index] = self.samples[index]
+        return self.read[index]
+
+
+def balanced(ids: Tensor, size: int, seed: int) -> list[int]:
+    """Rows of a random part with as many samples of each class as of another, in order.
+
+    The samples are shuffled, and the classes take turns: each gives its next sample.
+
+    Args:
+        ids: (N,) class ids.
+        size: The number of rows, at most N.
+        seed: Of the choice.
+    """
+    shuffled = torch.randperm(len(ids), generator=torch.Generator().manual_seed(seed))
+    by_class = ids[shuffled].argsort(stable=True)
+    counts = ids.unique(return_counts=True)[1]
+    starts = counts.cumsum(0) - counts
+    turn = torch.empty_like(shuffled)
+    turn[by_class] = torch.arange(len(ids)) - starts.repeat_interleave(counts)
+    return sorted(shuffled[turn.argsort(stable=True)[:size]].tolist())
+
+
+def _take(column: Any, rows: Sequence[int]) -> Any:
+    return column[list(rows)] if isinstance(column, Tensor) else [column[row] for row in rows]

@@ -1,0 +1,310 @@
+"""Write an experiment's numbers: from the runs of its sweep into its results, and from these into its page.
+
+``python docs/reproduction/pages.py color_mnist`` reads the sweep's folder, which
+``examples/reproduction/color_mnist.toml`` names, and writes
+
+- ``examples/reproduction/results/color_mnist.csv``: a row for each run;
+- ``examples/reproduction/results/color_mnist.json``: for each configuration the mean, the deviation and the
+  value of each seed, before training and on the test split, and the paired tests that the page shows;
+- tables and pictures of ``docs/reproduction/color_mnist.md``, from the JSON file alone.
+
+Without the sweep's folder the results stay as they are, and the page is written from them.  A page says in
+comments what it shows::
+
+    <!-- table color_mnist: linear/top1, color/r2; against InfoNCE
+    InfoNCE | 84.1 ± 1.8
+    Fair-CCLK, kernel cosine | 86.4 ± 0.9
+    -->
+    <!-- end -->
+
+A line names a configuration and gives the paper's value of each metric, if there is one; without lines all
+configurations are shown.  ``<!-- figure NAME: y = METRIC, x = KEY -->`` draws a metric over the values of a
+key, with ``, log`` on a logarithmic axis, ``<!-- curves NAME: y = SCALAR -->`` a scalar over the training.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import re
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ccl_plugins.pipeline.sweeps import NAME, Sweep
+from ccl_plugins.runs.curves import curves as read_curves
+from ccl_plugins.runs.figures.style import FAINT, MARKERS, RUNS, figure, styled, svg
+from ccl_plugins.runs.pipeline import Run
+from ccl_plugins.runs.results import paired, spread
+from ccl_plugins.runs.sweep import SEED, Cell, cells_of, labels_of, rows_of
+
+ROOT = Path(__file__).parents[2]
+EXPERIMENTS = ROOT / "examples" / "reproduction"
+RESULTS = EXPERIMENTS / "results"
+UNTRAINED = "untrained"
+METRICS = {
+    "linear/top1": "linear probe, top-1",
+    "knn/top1": "nearest neighbors, top-1",
+    "color/r2": "color, R²",
+    "color/mse255": "color, squared error (0 to 255)",
+}
+"""What metrics are called in tables and pictures; others by their own names."""
+
+BLOCK = re.compile(
+    r"<!-- (?P<kind>table|figure|curves) (?P<name>\w+): (?P<options>[^\n]*?)"
+    r"(?:\n(?P<lines>.*?))?\s*-->\n(?P<body>.*?)<!-- end -->",
+    re.DOTALL,
+)
+Results = dict[str, Any]
+
+
+def measure(name: str, page: str) -> Results:
+    """The results of a sweep whose cells are all done; its rows are written as CSV.
+
+    Raises:
+        ValueError: If a cell is not done.
+    """
+    sweep = Sweep.from_toml(EXPERIMENTS / f"{name}.toml")
+    cells = cells_of(sweep)
+    if missing := [f"{each.name} is {each.state}" for each in cells if each.state != "done"]:
+        raise ValueError(f"{sweep.out}: cell {missing[0]}; {len(missing)} of {len(cells)} lack")
+    RESULTS.mkdir(exist_ok=True)
+    rows = rows_of(sweep, cells)
+    with (RESULTS / f"{name}.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    groups: dict[str, list[Cell]] = {}
+    for cell, label in zip(cells, labels_of([each.values for each in cells]), strict=True):
+        groups.setdefault(label, []).append(cell)
+    scalars = {
+        _options(match["options"])["y"]
+        for match in BLOCK.finditer(page)
+        if (match["kind"], match["name"]) == ("curves", name)
+    }
+    found = [_configuration(sweep, label, group, scalars) for label, group in groups.items()]
+    return {"experiment": name, "configurations": found}
+
+
+def _configuration(
+    sweep: Sweep, label: str, cells: Sequence[Cell], scalars: set[str]
+) -> dict[str, Any]:
+    seeds = [each.values.get(SEED, 0) for each in cells]
+    result: dict[str, Any] = {
+        "label": label,
+        "values": {k: v for k, v in cells[0].values.items() if k not in (NAME, SEED)},
+        "seeds": seeds,
+    }
+    for time in ("before", "test"):
+        result[time] = {
+            metric: _moments(
+                {s: getattr(c, time)[metric] for s, c in zip(seeds, cells, strict=True)}
+            )
+            for metric in getattr(cells[0], time)
+        }
+    if scalars:
+        logged = [read_curves(Run(sweep.out / "cells" / each.name)) for each in cells]
+        result["curves"] = {
+            scalar: [
+                [step, statistics.fmean(values), statistics.stdev(values)]
+                for step, *values in _by_step([dict(each[scalar]) for each in logged])
+            ]
+            for scalar in sorted(scalars)
+            if all(scalar in each for each in logged)
+        }
+    return result
+
+
+def _by_step(curves: Sequence[Mapping[int, float]]) -> Iterator[tuple[Any, ...]]:
+    """Each step that all seeds have, with their values."""
+    for step in curves[0]:
+        if all(step in each for each in curves):
+            yield step, *(each[step] for each in curves)
+
+
+def _moments(by_seed: Mapping[int, float]) -> dict[str, Any]:
+    values = list(by_seed.values())
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    return {"mean": statistics.fmean(values), "deviation": deviation, "by_seed": by_seed}
+
+
+def _options(text: str) -> dict[str, str]:
+    """The options of a figure: ``y = a, x = b, log``."""
+    parts = [part.partition("=") for part in text.split(",")]
+    return {key.strip(): value.strip() for key, _, value in parts}
+
+
+def tests_of(results: Results, page: str) -> dict[str, Any]:
+    """The paired tests of the tables on a page, by the reference, the configuration and the metric."""
+    found: dict[str, Any] = {}
+    for match in BLOCK.finditer(page):
+        metrics, reference, lines = _table(match)
+        if match["kind"] != "table" or match["name"] != results["experiment"] or not reference:
+            continue
+        for label in [line[0] for line in lines] or _labels(results):
+            if label not in (UNTRAINED, reference):
+                for metric in metrics:
+                    first, second = (_of(results, each, metric) for each in (reference, label))
+                    if first and second:
+                        test = asdict(paired(first["by_seed"], second["by_seed"]))
+                        found.setdefault(reference, {}).setdefault(label, {})[metric] = test
+    return found
+
+
+def _table(match: re.Match[str]) -> tuple[list[str], str, list[list[str]]]:
+    """The metrics, the reference and the lines of a table."""
+    metrics, _, against = match["options"].partition(";")
+    reference = against.strip().removeprefix("against").strip()
+    lines = [
+        [part.strip() for part in line.split("|")]
+        for line in (match["lines"] or "").splitlines()
+        if line.strip()
+    ]
+    return [each.strip() for each in metrics.split(",")], reference, lines
+
+
+def _labels(results: Results) -> list[str]:
+    return [each["label"] for each in results["configurations"]]
+
+
+def _of(results: Results, label: str, metric: str, time: str = "test") -> dict[str, Any] | None:
+    for each in results["configurations"]:
+        if each["label"] == label:
+            found: dict[str, Any] | None = each[time].get(metric)
+            return found
+    raise ValueError(f"no configuration is called {label!r}; there are {_labels(results)}")
+
+
+def write_table(match: re.Match[str], results: Results) -> str:
+    """A table: what the paper has, what was measured here, and the difference to the reference."""
+    metrics, reference, lines = _table(match)
+    lines = lines or [[label] for label in _labels(results)]
+    first = next((line[0] for line in lines if line[0] != UNTRAINED), "")
+    if UNTRAINED not in [line[0] for line in lines]:
+        lines = [[UNTRAINED], *lines]
+    printed = [any(len(line) > i and line[i] for line in lines) for i in range(1, len(metrics) + 1)]
+    heads = [""]
+    for metric, has_paper in zip(metrics, printed, strict=True):
+        shown = METRICS.get(metric, metric)
+        heads += [f"{shown}: paper", f"{shown}: here"] if has_paper else [shown]
+    rows = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for label, *paper in lines:
+        cells = [label]
+        for i, metric in enumerate(metrics):
+            if printed[i]:
+                cells.append(paper[i] if len(paper) > i else "")
+            cells.append(_cell(results, label, metric, reference, first))
+        rows.append("| " + " | ".join(cells) + " |")
+    return "\n".join(rows) + "\n"
+
+
+def _cell(results: Results, label: str, metric: str, reference: str, first: str) -> str:
+    untrained = label == UNTRAINED
+    found = _of(results, first if untrained else label, metric, "before" if untrained else "test")
+    if not found:
+        return ""
+    text = spread(found["mean"], found["deviation"])
+    test = results["tests"].get(reference, {}).get(label, {}).get(metric)
+    if not test or test["difference"] is None:
+        return text
+    p = "" if test["p"] is None else f", p {_p(test['p'])}"
+    return f"{text} ({test['difference']:+.3g}{p})"
+
+
+def _p(p: float) -> str:
+    return "< .001" if p < 0.001 else f"= {p:.2g}".replace("0.", ".")
+
+
+@styled
+def draw(match: re.Match[str], results: Results) -> Any:
+    """A metric over a key, or a scalar over the training, with the deviation over the seeds."""
+    options = _options(match["options"])
+    canvas = figure(5.6, 3.2)
+    axes = canvas.subplots()
+    axes.grid(visible=True)
+    y = options["y"]
+    groups: dict[str, list[tuple[Any, float, float]]] = {}
+    for each in results["configurations"]:
+        if match["kind"] == "curves":
+            if points := each.get("curves", {}).get(y):
+                groups[each["label"]] = [tuple(point) for point in points]
+        elif (x := each["values"].get(options["x"])) is not None and y in each["test"]:
+            name = each["label"].partition(",")[0]
+            value = each["test"][y]
+            groups.setdefault(name, []).append((x, value["mean"], value["deviation"] or 0.0))
+    for i, (name, points) in enumerate(groups.items()):
+        xs, ys, errors = zip(*sorted(points), strict=True)
+        look: dict[str, Any] = {"color": RUNS[i % len(RUNS)], "label": name}
+        if match["kind"] == "curves":
+            axes.plot(xs, ys, **look)
+        else:
+            axes.errorbar(xs, ys, errors, marker=MARKERS[i % len(MARKERS)], capsize=3, **look)
+    if match["kind"] == "figure" and y in (before := results["configurations"][0]["before"]):
+        axes.axhline(before[y]["mean"], color=FAINT, linestyle="--", label=UNTRAINED)
+    if "log" in options:
+        axes.set_xscale("log")
+    axes.set_xlabel("step" if match["kind"] == "curves" else options["x"])
+    axes.set_ylabel(METRICS.get(y, y))
+    axes.legend()
+    return canvas
+
+
+def write_page(page: str, results: Mapping[str, Results], folder: Path) -> str:
+    """The page with its tables and pictures; the pictures are written into the folder."""
+
+    def block(match: re.Match[str]) -> str:
+        own = results.get(match["name"])
+        if own is None:
+            return match[0]
+        if match["kind"] == "table":
+            body = write_table(match, own)
+        else:
+            options = _options(match["options"])
+            about = "over training" if match["kind"] == "curves" else f"over {options['x']}"
+            words = [match["name"], options["y"], options.get("x", "training")]
+            stem = re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower())
+            (folder / f"{stem}.svg").write_text(svg(draw(match, own)))
+            body = f"![{METRICS.get(options['y'], options['y'])} {about}]({stem}.svg)\n"
+        return match[0][: match.start("body") - match.start()] + body + "<!-- end -->"
+
+    return BLOCK.sub(block, page)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Write the results and the pages of the named experiments."""
+    assert __doc__ is not None
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="experiments; none: all with results"
+    )
+    known = sorted(each.stem for each in RESULTS.glob("*.json"))
+    pages = Path(__file__).parent
+    for name in parser.parse_args(words).names or known:
+        page = next(
+            (p for p in pages.glob("*.md") if re.search(rf"<!-- \w+ {name}: ", p.read_text())),
+            pages / f"{name}.md",
+        )
+        text = page.read_text() if page.exists() else ""
+        file = RESULTS / f"{name}.json"
+        if (Sweep.from_toml(EXPERIMENTS / f"{name}.toml").out / "sweep.json").exists():
+            results = measure(name, text)
+        elif file.exists():
+            results = json.loads(file.read_text())
+        else:
+            parser.error(f"{name}: run ccl sweep examples/reproduction/{name}.toml first")
+        # Seeds are words in JSON; both ways the same.
+        results = json.loads(json.dumps(results))
+        results["tests"] = tests_of(results, text)
+        file.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+        if text:
+            page.write_text(write_page(text, {name: results}, pages))
+        print(file)
+
+
+if __name__ == "__main__":
+    main()
