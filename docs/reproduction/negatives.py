@@ -36,7 +36,7 @@ def colors(kind: str, generator: torch.Generator) -> torch.Tensor:
 
 
 def measure(kernel: Any, z: torch.Tensor) -> tuple[float, float, float]:
-    """The negatives' mean distance by weight, over that of all others; in brightness; the own key's share."""
+    """The negatives' mean distance over that of all others, the same in brightness, the own key's share."""
     weights = conditional_operator(kernel, z, RIDGE).double().clamp(min=0)
     own = (weights.diag() / weights.sum(1)).mean()
     others = weights.clone().fill_diagonal_(0)
