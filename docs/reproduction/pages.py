@@ -51,6 +51,9 @@ METRICS = {
     "knn/top1": "nearest neighbors, top-1",
     "color/r2": "color, R²",
     "color/mse255": "color, squared error (0 to 255)",
+    "distance": "distance of the negatives' colors, in that of all others",
+    "brightness": "the same for brightness alone",
+    "own": "weight of the own key, in that of all",
 }
 """What metrics are called in tables and pictures; others by their own names."""
 
@@ -101,7 +104,7 @@ def _configuration(
     }
     for time in ("before", "test"):
         result[time] = {
-            metric: _moments(
+            metric: moments(
                 {s: getattr(c, time)[metric] for s, c in zip(seeds, cells, strict=True)}
             )
             for metric in getattr(cells[0], time)
@@ -126,7 +129,8 @@ def _by_step(curves: Sequence[Mapping[int, float]]) -> Iterator[tuple[Any, ...]]
             yield step, *(each[step] for each in curves)
 
 
-def _moments(by_seed: Mapping[int, float]) -> dict[str, Any]:
+def moments(by_seed: Mapping[Any, float]) -> dict[str, Any]:
+    """Mean and standard deviation (n - 1) over the seeds."""
     values = list(by_seed.values())
     deviation = statistics.stdev(values) if len(values) > 1 else None
     return {"mean": statistics.fmean(values), "deviation": deviation, "by_seed": by_seed}
@@ -184,7 +188,7 @@ def write_table(match: re.Match[str], results: Results) -> str:
     metrics, reference, lines = _table(match)
     lines = lines or [[label] for label in _labels(results)]
     first = next((line[0] for line in lines if line[0] != UNTRAINED), "")
-    if UNTRAINED not in [line[0] for line in lines]:
+    if results["configurations"][0]["before"] and UNTRAINED not in [line[0] for line in lines]:
         lines = [[UNTRAINED], *lines]
     printed = [any(len(line) > i and line[i] for line in lines) for i in range(1, len(metrics) + 1)]
     heads = [""]
@@ -300,7 +304,8 @@ def main(words: Sequence[str] | None = None) -> None:
         )
         text = page.read_text() if page.exists() else ""
         file = RESULTS / f"{name}.json"
-        if (Sweep.from_toml(EXPERIMENTS / f"{name}.toml").out / "sweep.json").exists():
+        sweep = EXPERIMENTS / f"{name}.toml"
+        if sweep.exists() and (Sweep.from_toml(sweep).out / "sweep.json").exists():
             results = measure(name, text)
         elif file.exists():
             results = json.loads(file.read_text())
