@@ -20,6 +20,7 @@ comments what it shows::
 A line names a configuration and gives the paper's value of each metric, if there is one; without lines all
 configurations are shown.  ``<!-- figure NAME: y = METRIC, x = KEY -->`` draws a metric over the values of a
 key, with ``, log`` on a logarithmic axis, ``<!-- curves NAME: y = SCALAR -->`` a scalar over the training.
+With ``, only = WORD`` a picture has the configurations whose name begins with the word and a colon.
 """
 
 from __future__ import annotations
@@ -231,10 +232,13 @@ def draw(match: re.Match[str], results: Results) -> Any:
     axes.grid(visible=True)
     y = options["y"]
     groups: dict[str, list[tuple[Any, float, float]]] = {}
+    only = f"{options['only']}: " if "only" in options else ""
     for each in results["configurations"]:
+        if not each["label"].startswith(only):
+            continue
         if match["kind"] == "curves":
             if points := each.get("curves", {}).get(y):
-                groups[each["label"]] = [tuple(point) for point in points]
+                groups[each["label"].removeprefix(only)] = [tuple(point) for point in points]
         elif (x := each["values"].get(options["x"])) is not None and y in each["test"]:
             name = each["label"].partition(",")[0]
             value = each["test"][y]
@@ -268,8 +272,13 @@ def write_page(page: str, results: Mapping[str, Results], folder: Path) -> str:
         else:
             options = _options(match["options"])
             about = "over training" if match["kind"] == "curves" else f"over {options['x']}"
-            words = [match["name"], options["y"], options.get("x", "training")]
-            stem = re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower())
+            words = [
+                match["name"],
+                options["y"],
+                options.get("x", "training"),
+                options.get("only", ""),
+            ]
+            stem = re.sub(r"[^a-z0-9]+", "-", "-".join(filter(None, words)).lower())
             (folder / f"{stem}.svg").write_text(svg(draw(match, own)))
             body = f"![{METRICS.get(options['y'], options['y'])} {about}]({stem}.svg)\n"
         return match[0][: match.start("body") - match.start()] + body + "<!-- end -->"
