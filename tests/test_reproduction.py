@@ -31,8 +31,8 @@ def configuration(label, values, top1, **keys):
         "label": label,
         "values": keys,
         "seeds": [0, 1, 2],
-        "before": {"linear/top1": pages._moments(before)},
-        "test": {"linear/top1": pages._moments(by_seed)},
+        "before": {"linear/top1": pages.moments(before)},
+        "test": {"linear/top1": pages.moments(by_seed)},
     }
 
 
@@ -110,11 +110,11 @@ def test_the_page_is_written_from_the_results(file, tmp_path):
         assert (PAGES / picture.name).exists()
 
 
-@pytest.mark.parametrize("file", sorted(RESULTS.glob("*.json")), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", sorted(RESULTS.glob("*.csv")), ids=lambda file: file.stem)
 def test_the_results_are_those_of_the_rows(file):
     """Means by hand from the CSV file, and the configurations of the sweep's file."""
-    results = json.loads(file.read_text())
-    with file.with_suffix(".csv").open(newline="") as lines:
+    results = json.loads(file.with_suffix(".json").read_text())
+    with file.open(newline="") as lines:
         rows = list(csv.DictReader(lines))
     sweep = Sweep.from_toml(file.parents[1] / f"{file.stem}.toml")
     assert len(rows) == sweep.size == sum(len(c["seeds"]) for c in results["configurations"])

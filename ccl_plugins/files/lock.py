@@ -7,7 +7,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,8 +42,13 @@ def owning(folder: Path) -> Iterator[None]:
         FolderInUse: If another process holds it, naming its host, its id and its start.
     """
     is_new = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = _acquire(folder)
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            lock = _acquire(folder)
+            break
+        except FileNotFoundError:  # the process that held it has just deleted the empty folder
+            continue
     owner = folder / OWNER
     try:
         since = datetime.now().astimezone().isoformat(" ", "seconds")
@@ -54,8 +59,9 @@ def owning(folder: Path) -> Iterator[None]:
         owner.unlink(missing_ok=True)
         (folder / LOCK).unlink(missing_ok=True)
         lock.release()
-        if is_new and not any(folder.iterdir()):
-            folder.rmdir()
+        if is_new:
+            with suppress(OSError):  # it has files, or another process waits in it
+                folder.rmdir()
 
 
 def refuse_in_use(folder: Path) -> None:

@@ -20,6 +20,7 @@ comments what it shows::
 A line names a configuration and gives the paper's value of each metric, if there is one; without lines all
 configurations are shown.  ``<!-- figure NAME: y = METRIC, x = KEY -->`` draws a metric over the values of a
 key, with ``, log`` on a logarithmic axis, ``<!-- curves NAME: y = SCALAR -->`` a scalar over the training.
+With ``, only = WORD`` a picture has the configurations whose name begins with the word and a colon.
 """
 
 from __future__ import annotations
@@ -50,6 +51,9 @@ METRICS = {
     "knn/top1": "nearest neighbors, top-1",
     "color/r2": "color, R²",
     "color/mse255": "color, squared error (0 to 255)",
+    "distance": "distance of the negatives' colors, in that of all others",
+    "brightness": "the same for brightness alone",
+    "own": "weight of the own key, in that of all",
 }
 """What metrics are called in tables and pictures; others by their own names."""
 
@@ -100,7 +104,7 @@ def _configuration(
     }
     for time in ("before", "test"):
         result[time] = {
-            metric: _moments(
+            metric: moments(
                 {s: getattr(c, time)[metric] for s, c in zip(seeds, cells, strict=True)}
             )
             for metric in getattr(cells[0], time)
@@ -125,7 +129,8 @@ def _by_step(curves: Sequence[Mapping[int, float]]) -> Iterator[tuple[Any, ...]]
             yield step, *(each[step] for each in curves)
 
 
-def _moments(by_seed: Mapping[int, float]) -> dict[str, Any]:
+def moments(by_seed: Mapping[Any, float]) -> dict[str, Any]:
+    """Mean and standard deviation (n - 1) over the seeds."""
     values = list(by_seed.values())
     deviation = statistics.stdev(values) if len(values) > 1 else None
     return {"mean": statistics.fmean(values), "deviation": deviation, "by_seed": by_seed}
@@ -183,7 +188,7 @@ def write_table(match: re.Match[str], results: Results) -> str:
     metrics, reference, lines = _table(match)
     lines = lines or [[label] for label in _labels(results)]
     first = next((line[0] for line in lines if line[0] != UNTRAINED), "")
-    if UNTRAINED not in [line[0] for line in lines]:
+    if results["configurations"][0]["before"] and UNTRAINED not in [line[0] for line in lines]:
         lines = [[UNTRAINED], *lines]
     printed = [any(len(line) > i and line[i] for line in lines) for i in range(1, len(metrics) + 1)]
     heads = [""]
@@ -227,10 +232,13 @@ def draw(match: re.Match[str], results: Results) -> Any:
     axes.grid(visible=True)
     y = options["y"]
     groups: dict[str, list[tuple[Any, float, float]]] = {}
+    only = f"{options['only']}: " if "only" in options else ""
     for each in results["configurations"]:
+        if not each["label"].startswith(only):
+            continue
         if match["kind"] == "curves":
             if points := each.get("curves", {}).get(y):
-                groups[each["label"]] = [tuple(point) for point in points]
+                groups[each["label"].removeprefix(only)] = [tuple(point) for point in points]
         elif (x := each["values"].get(options["x"])) is not None and y in each["test"]:
             name = each["label"].partition(",")[0]
             value = each["test"][y]
@@ -264,8 +272,13 @@ def write_page(page: str, results: Mapping[str, Results], folder: Path) -> str:
         else:
             options = _options(match["options"])
             about = "over training" if match["kind"] == "curves" else f"over {options['x']}"
-            words = [match["name"], options["y"], options.get("x", "training")]
-            stem = re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower())
+            words = [
+                match["name"],
+                options["y"],
+                options.get("x", "training"),
+                options.get("only", ""),
+            ]
+            stem = re.sub(r"[^a-z0-9]+", "-", "-".join(filter(None, words)).lower())
             (folder / f"{stem}.svg").write_text(svg(draw(match, own)))
             body = f"![{METRICS.get(options['y'], options['y'])} {about}]({stem}.svg)\n"
         return match[0][: match.start("body") - match.start()] + body + "<!-- end -->"
@@ -291,7 +304,8 @@ def main(words: Sequence[str] | None = None) -> None:
         )
         text = page.read_text() if page.exists() else ""
         file = RESULTS / f"{name}.json"
-        if (Sweep.from_toml(EXPERIMENTS / f"{name}.toml").out / "sweep.json").exists():
+        sweep = EXPERIMENTS / f"{name}.toml"
+        if sweep.exists() and (Sweep.from_toml(sweep).out / "sweep.json").exists():
             results = measure(name, text)
         elif file.exists():
             results = json.loads(file.read_text())

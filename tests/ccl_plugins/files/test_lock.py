@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from ccl_plugins.files import lock
 from ccl_plugins.files.lock import MARKER, OWNER, FolderInUse, owning, refuse_in_use
 
 
@@ -134,3 +135,21 @@ def test_workers_that_outlive_their_process_do_not_hold_its_lock(tmp_path):
                 pass
         finally:
             os.kill(int(orphan.read_text()), signal.SIGKILL)
+
+
+def test_a_folder_that_its_last_owner_deletes_meanwhile_is_made_again(tmp_path, monkeypatch):
+    folder = tmp_path / "cell"
+    acquire, calls = lock._acquire, []
+
+    def acquire_late(path):
+        calls.append(path)
+        if len(calls) == 1:
+            path.rmdir()
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
+        return acquire(path)
+
+    monkeypatch.setattr(lock, "_acquire", acquire_late)
+    with owning(folder):
+        assert (folder / OWNER).exists()
+    assert len(calls) == 2
+    assert not folder.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 
@@ -18,7 +19,8 @@ from support.slow_cacr import (
 )
 from torch.nn.functional import normalize
 
-from ccl_plugins.objectives import CACR
+from ccl_plugins.objectives import CACR, AlignUniform
+from ccl_plugins.objectives.transport import conditional_entropy
 from ccl_plugins.pairs.pairs import Pairs, in_batch
 
 
@@ -148,3 +150,29 @@ def test_a_debiased_rbf_cost_is_refused_with_both_settings():
         CACR(tau_plus=0.1, cost="rbf")
     assert str(error.value) == 'tau_plus=0.1 is for cost="euclidean", not "rbf"'
     assert CACR(tau_plus=0, cost="rbf").tau_plus == 0
+
+
+def test_the_attraction_is_0_only_where_all_positives_are_at_the_query():
+    """Property 1 of Zheng et al. (2023)."""
+    views, attraction = random_views(3), CACR(repulsion_weight=0)
+    assert attraction(*[views[0]] * 3) < 1e-12
+    assert attraction(views[0], views[0], views[1]) > 0.1
+
+
+def test_without_weights_or_with_one_positive_the_attraction_is_the_alignment():
+    """Lemma 4.1 of Zheng et al. (2023)."""
+    views, alignment = random_views(4), AlignUniform(uniform_weight=0)
+    equal = CACR(conditional_positives=False, repulsion_weight=0)
+    torch.testing.assert_close(equal(*views), alignment(*views))
+    one = CACR(repulsion_weight=0)
+    torch.testing.assert_close(one(*views[:2]), alignment(*views[:2]))
+
+
+@pytest.mark.parametrize("t_minus", [0.5, 1.0, 3.0])
+def test_the_repulsion_is_at_most_uniformity_and_mutual_information(t_minus):
+    """Lemma 4.3 of Zheng et al. (2023), for the samples of a batch."""
+    x = random_views(1)[0]
+    repulsion = CACR(t_minus=t_minus, attraction_weight=0)(x, x)
+    mutual = math.log(len(x) - 1) - conditional_entropy(x, t_minus)
+    uniformity = AlignUniform(precision=1.0, align_weight=0)(x, x)
+    assert repulsion <= uniformity + mutual

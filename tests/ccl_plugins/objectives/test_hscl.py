@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 from support import slow_hardness
+from torch import Tensor
+from torch.nn.functional import normalize
 
-from ccl_plugins.objectives import HSCL, HUCL, SCL
+from ccl_plugins.objectives import HSCL, HUCL, SCL, UCL
 
 HARD = {"beta": 1.7, "threshold": 0.6}
 
@@ -72,3 +74,43 @@ def test_a_hierarchy_of_ids_is_refused_with_the_way_out():
     x = torch.randn(4, 3)
     with pytest.raises(ValueError, match=r"class id per sample, \(b,\), not \(4, 2\)"):
         SCL()(x, x, condition=torch.zeros(4, 2).long())
+
+
+def scores_of_others(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """``e^g`` of all embeddings of two views at temperature 0.5, and which are of different samples."""
+    unit, sample = normalize(torch.cat([x, y]), dim=1), torch.arange(len(x)).repeat(2)
+    return (2 * unit @ unit.mT).exp(), sample[:, None] != sample
+
+
+def mean_over(mask: Tensor, scores: Tensor) -> Tensor:
+    assert mask.any(1).all()
+    return (scores * mask).sum(1) / mask.sum(1)
+
+
+@pytest.mark.parametrize("own_class_is_near", [True, False])
+def test_h_scl_is_bounded_by_h_ucl_where_the_own_class_is_nearer(own_class_is_near):
+    """Lemma 5.1 of Jiang et al. (2022); where its assumption is false, so may be the bound."""
+    torch.manual_seed(0)
+    group = torch.arange(24) % 2
+    center = torch.eye(3)[group]
+    x, y = (center + 0.1 * torch.randn(24, 3) for _ in range(2))
+    labels = group if own_class_is_near else torch.arange(24) // 2
+    scores, other = scores_of_others(x, y)
+    hard, same = other & (scores >= 0.5), labels.repeat(2)[:, None] == labels.repeat(2)
+    assumption = mean_over(hard & same, scores) >= mean_over(hard & ~same, scores)
+    assert assumption.eq(own_class_is_near).all()
+    settings = {"beta": 0.0, "threshold": 0.5, "o": 1.0}
+    bound = HUCL(0.5, **settings)(x, y)
+    assert (HSCL(0.5, **settings)(x, y, condition=labels) <= bound) == own_class_is_near
+
+
+def test_ucl_is_bounded_by_h_scl_with_a_threshold_above_the_mean():
+    """Lemma 5.2 of Jiang et al. (2022): minimizing the loss of UCL bounds nothing."""
+    torch.manual_seed(0)
+    x, y, labels = torch.randn(30, 3), torch.randn(30, 3), torch.arange(30) % 3
+    scores, other = scores_of_others(x, y)
+    threshold = mean_over(other, scores).max()
+    different = labels.repeat(2)[:, None] != labels.repeat(2)
+    assert (different & (scores >= threshold)).any(1).all()
+    hard = HSCL(0.5, beta=0, threshold=float(threshold), o=1)(x, y, condition=labels)
+    assert UCL(0.5, o=1)(x, y) < hard
