@@ -1,8 +1,8 @@
 """Compute UCL, H-UCL, SCL and H-SCL of one fixed encoder (figure 4), and both sides of assumption 1.
 
-``python docs/reproduction/hscl_losses.py`` reads the three runs of H-UCL with beta 1 that the sweep
-``examples/reproduction/hscl.toml`` has left, writes ``examples/reproduction/results/hscl_losses.csv`` and
-the tables of ``hscl.md``.  It takes a minute.  Without the runs the page is written from the CSV file.
+``python docs/reproduction/hscl_losses.py`` reads the runs of H-UCL with beta 1 that the sweep
+``examples/reproduction/hscl.toml`` has left, and writes
+``examples/reproduction/results/hscl_losses.json``.  ``pages.py hscl_losses`` then writes the tables.
 
 Losses are means over the training split, in batches of 500 pairs of augmented views, in evaluation mode.
 Assumption 1 compares, for each anchor, the means of ``e^g`` over the samples of its class and over those of
@@ -11,25 +11,18 @@ other classes, among the samples with ``e^g`` at or above the mean over all: the
 
 from __future__ import annotations
 
-import csv
-import re
+import json
 import statistics
-from collections.abc import Mapping
-from pathlib import Path
 
 import torch
+from pages import EXPERIMENTS, RESULTS, moments
 from torch import Tensor
 from torch.nn import functional
 
 import ccl_plugins as ccl
 from ccl_plugins.pipeline.sweeps import Sweep
-from ccl_plugins.runs.results import spread
 from ccl_plugins.runs.sweep import cells_of
 
-ROOT = Path(__file__).parents[2]
-EXPERIMENTS = ROOT / "examples" / "reproduction"
-FILE = EXPERIMENTS / "results" / "hscl_losses.csv"
-PAGE = Path(__file__).parent / "hscl.md"
 BETAS = (0.1, 0.5, 1.0, 5.0)
 BATCH = 500
 TEMPERATURE = 0.5
@@ -49,8 +42,8 @@ def embed(run: ccl.Run) -> tuple[Tensor, Tensor]:
     return torch.stack([torch.cat(each) for each in both]), data.targets[order]
 
 
-def measure(z: Tensor, label: Tensor) -> dict[str, float]:
-    """The losses of each beta, and assumption 1, as means over the batches."""
+def measure(z: Tensor, label: Tensor) -> dict[str, dict[str, float]]:
+    """Each loss, and both sides of assumption 1, as means over the batches."""
     batches = list(zip(z.split(BATCH, 1), label.split(BATCH), strict=True))
 
     def mean(objective: str, **options: float) -> float:
@@ -60,13 +53,15 @@ def measure(z: Tensor, label: Tensor) -> dict[str, float]:
             float(loss(*each, **more)) for (each, _), more in zip(batches, given, strict=True)
         )
 
-    found = {"UCL": mean("ucl"), "SCL": mean("scl")}
-    for beta in BETAS:
-        found[f"H-UCL {beta:g}"] = mean("hucl", beta=beta)
-        found[f"H-SCL {beta:g}"] = mean("hscl", beta=beta)
+    found = {"UCL": {"loss": mean("ucl")}, "SCL": {"loss": mean("scl")}}
+    for name, objective in (("H-UCL", "hucl"), ("H-SCL", "hscl")):
+        for beta in BETAS:
+            found[f"{name}: beta {beta:g}"] = {"loss": mean(objective, beta=beta)}
     sides = torch.cat([assumption(each, y) for each, y in batches])
-    found["same class"], found["other classes"] = sides.mean(0).tolist()
-    found["anchors"] = float((sides[:, 0] >= sides[:, 1]).double().mean())
+    same, other = sides.mean(0).tolist()
+    found["same class"] = {"e^g": same}
+    found["other classes"] = {"e^g": other}
+    found["anchors"] = {"share": float((sides[:, 0] >= sides[:, 1]).double().mean())}
     return found
 
 
@@ -81,41 +76,27 @@ def assumption(z: Tensor, label: Tensor) -> Tensor:
     return both[both.isfinite().all(1)]
 
 
-def tables(rows: list[Mapping[str, str]]) -> str:
-    """The page's two tables, of means and deviations over the runs."""
-
-    def cell(name: str) -> str:
-        values = [float(row[name]) for row in rows]
-        return spread(statistics.fmean(values), statistics.stdev(values))
-
-    lines = ["| beta | UCL | H-UCL | SCL | H-SCL |", "|---|---|---|---|---|"]
-    for beta in BETAS:
-        names = ("UCL", f"H-UCL {beta:g}", "SCL", f"H-SCL {beta:g}")
-        lines.append(f"| {beta:g} | " + " | ".join(map(cell, names)) + " |")
-    lines += ["", "| mean of e^g, same class | other classes | anchors where same is larger |"]
-    names = ("same class", "other classes", "anchors")
-    lines += ["|---|---|---|", "| " + " | ".join(map(cell, names)) + " |"]
-    return "\n".join(lines) + "\n"
-
-
 def main() -> None:
-    """Write the CSV file, if there are runs, and the page."""
+    """Measure the runs and write the results."""
     sweep = Sweep.from_toml(EXPERIMENTS / "hscl.toml")
-    if (sweep.out / "sweep.json").exists():
-        rows = []
-        for cell in cells_of(sweep):
-            if cell.values.get("objective") == "hucl" and cell.values["objective.beta"] == 1.0:
-                found = measure(*embed(ccl.load(sweep.out / "cells" / cell.name)))
-                rows.append({"seed": cell.values["fit.seed"], **found})
-        with FILE.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
-    with FILE.open(newline="", encoding="utf-8") as file:
-        text = tables(list(csv.DictReader(file)))
-    block = re.compile(r"(<!-- losses -->\n).*?(<!-- end losses -->)", re.DOTALL)
-    PAGE.write_text(block.sub(lambda match: match[1] + text + match[2], PAGE.read_text()))
-    print(FILE)
+    by_seed = {
+        cell.values["fit.seed"]: measure(*embed(ccl.load(sweep.out / "cells" / cell.name)))
+        for cell in cells_of(sweep)
+        if cell.values["objective"] == "hucl" and cell.values["objective.beta"] == 1.0
+    }
+    labels = next(iter(by_seed.values()))
+    found = []
+    for label in labels:
+        metrics = labels[label]
+        test = {m: moments({s: each[label][m] for s, each in by_seed.items()}) for m in metrics}
+        found.append(
+            {"label": label, "values": {}, "seeds": [*by_seed], "before": {}, "test": test}
+        )
+    results = {"experiment": "hscl_losses", "configurations": found, "tests": {}}
+    RESULTS.mkdir(exist_ok=True)
+    file = RESULTS / "hscl_losses.json"
+    file.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    print(file)
 
 
 if __name__ == "__main__":
