@@ -107,23 +107,18 @@ def _text(value: Any) -> str:
     return str(value) if number.is_integer() and "." not in str(value) else f"{number:.3g}"
 
 
-def with_accuracy(name: str, metric: str = METRIC) -> list[Row]:
-    """The rows of a file, each with the mean and deviation of its accuracy; none without results."""
+def with_accuracy(name: str, metric: str = METRIC) -> list[dict[str, Any]]:
+    """The rows of a file, each with its accuracy in percent and its deviation; none without results."""
     file = RESULTS / f"{name}.json"
     found = json.loads(file.read_text())["configurations"] if file.exists() else []
     values = {each["label"]: each["test"][metric] for each in found}
-    return [
-        {
-            **row,
-            "mean": values[row["configuration"]]["mean"],
-            "deviation": values[row["configuration"]]["deviation"],
-            "top-1": spread(
-                values[row["configuration"]]["mean"], values[row["configuration"]]["deviation"]
-            ),
-        }
-        for row in _read(RESULTS / f"{name}_information.csv")
-        if row["configuration"] in values
-    ]
+    rows: list[dict[str, Any]] = []
+    for row in _read(RESULTS / f"{name}_information.csv"):
+        if value := values.get(row["configuration"]):
+            mean, deviation = 100 * value["mean"], 100 * (value["deviation"] or 0.0)
+            shown = spread(mean, deviation)
+            rows.append({**row, "mean": mean, "deviation": deviation, "top-1 (%)": shown})
+    return rows
 
 
 def write_plane() -> str:
@@ -145,7 +140,7 @@ def write_plane() -> str:
     ):
         found = spearmanr([row["mean"] for row in part], [float(row[key]) for row in part])
         lines.append({"configurations": words, "n": len(part), "rank correlation": found.statistic})
-    columns = ["configuration", "clusters", "I(Z;T)", "H(Z|T)", "top-1"]
+    columns = ["configuration", "clusters", "I(Z;T)", "H(Z|T)", "top-1 (%)"]
     picture = "![accuracy over the plane of I(Z;T) and H(Z|T)](cl-infonce-plane.svg)\n"
     second = table(lines, ["configurations", "n", "rank correlation"]).replace("\\\\|", "\\|")
     return f"{table(rows, columns)}\n{second}\n{picture}"
@@ -160,8 +155,8 @@ def draw_plane(rows: Sequence[Row]) -> Any:
     x, y = ([float(row[key]) for row in rows] for key in ("H(Z|T)", "I(Z;T)"))
     points = axes.scatter(x, y, c=[row["mean"] for row in rows], s=60, zorder=3)
     for row, at, above in zip(rows, x, y, strict=True):
-        axes.annotate(f"{row['mean']:.3f}", (at, above), (5, 5), textcoords="offset points", size=7)
-    canvas.colorbar(points, label="linear probe, top-1")
+        axes.annotate(f"{row['mean']:.1f}", (at, above), (5, 5), textcoords="offset points", size=7)
+    canvas.colorbar(points, label="linear probe, top-1 (%)")
     axes.set_xlabel("H(Z|T), bits")
     axes.set_ylabel("I(Z;T), bits")
     axes.margins(0.12)
@@ -184,7 +179,7 @@ def write_granularity() -> str:
     (PAGES / "cl-infonce-granularity.svg").write_text(
         svg(draw_granularity(rows, up, down, crossed))
     )
-    columns = ["k", "clusters", "I(Z;T)", "H(Z|T)", "scaled I", "scaled -H", "top-1"]
+    columns = ["k", "clusters", "I(Z;T)", "H(Z|T)", "scaled I", "scaled -H", "top-1 (%)"]
     best = max(rows, key=lambda row: row["mean"])["k"]
     return (
         f"{table(rows, columns)}\nThe crossing is nearest to k = {rows[crossed]['k']}; the most accurate is"
@@ -201,9 +196,9 @@ def draw_granularity(
     above, below = canvas.subplots(2, 1, sharex=True)
     ks = [row["k"] for row in rows]
     above.errorbar(
-        ks, [r["mean"] for r in rows], [r["deviation"] or 0.0 for r in rows], marker="o", capsize=3
+        ks, [r["mean"] for r in rows], [r["deviation"] for r in rows], marker="o", capsize=3
     )
-    above.set_ylabel("linear probe, top-1")
+    above.set_ylabel("linear probe, top-1 (%)")
     below.plot(ks, up, marker=MARKERS[0], color=RUNS[1], label="I(Z;T)")
     below.plot(ks, down, marker=MARKERS[1], color=RUNS[2], label="-H(Z|T)")
     below.set_ylabel("scaled to 0 to 1")
@@ -240,10 +235,12 @@ def write_small_clusters() -> str:
     file = RESULTS / "insufficient_samples.json"
     found = json.loads(file.read_text())["configurations"]
     lines = {
-        each["label"]: each["test"][METRIC]["mean"] for each in found if "CCLK" in each["label"]
+        each["label"]: 100 * each["test"][METRIC]["mean"]
+        for each in found
+        if "CCLK" in each["label"]
     }
     (PAGES / "insufficient-samples.svg").write_text(svg(draw_small_clusters(rows, lines)))
-    columns = ["configuration", "clusters", "samples per cluster", "I(Z;T)", "H(Z|T)", "top-1"]
+    columns = ["configuration", "clusters", "samples per cluster", "I(Z;T)", "H(Z|T)", "top-1 (%)"]
     picture = "![accuracy over samples per cluster](insufficient-samples.svg)\n"
     return f"{table(rows, columns)}\n{picture}"
 
@@ -257,7 +254,7 @@ def draw_small_clusters(rows: Sequence[Row], lines: Mapping[str, float]) -> Any:
     groups: dict[str, list[tuple[float, float, float]]] = {}
     for row in rows:
         name = row["configuration"].partition(",")[0]
-        point = (float(row["samples per cluster"]), row["mean"], row["deviation"] or 0.0)
+        point = (float(row["samples per cluster"]), row["mean"], row["deviation"])
         groups.setdefault(name, []).append(point)
     for i, (name, points) in enumerate(groups.items()):
         xs, ys, errors = zip(*sorted(points), strict=True)
@@ -267,7 +264,7 @@ def draw_small_clusters(rows: Sequence[Row], lines: Mapping[str, float]) -> Any:
         axes.axhline(value, color=RUNS[i], linestyle="--", label=name)
     axes.set_xscale("log")
     axes.set_xlabel("mean samples per cluster")
-    axes.set_ylabel("linear probe, top-1")
+    axes.set_ylabel("linear probe, top-1 (%)")
     axes.legend()
     return canvas
 
