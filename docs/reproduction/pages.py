@@ -18,8 +18,11 @@ comments what it shows::
     <!-- end -->
 
 A line names a configuration and gives the paper's value of each metric, if there is one; without lines all
-configurations are shown.  ``<!-- figure NAME: y = METRIC, x = KEY -->`` draws a metric over the values of a
-key, with ``, log`` on a logarithmic axis, ``<!-- curves NAME: y = SCALAR -->`` a scalar over the training.
+configurations are shown.  A reference that ends with a colon, as ``against regular:``, compares
+``linear: CL`` with ``regular: CL``.  ``<!-- figure NAME: y = METRIC, x = KEY -->`` draws a metric over the
+values of a key, with ``, log`` on a logarithmic axis, ``<!-- curves NAME: y = SCALAR -->`` a scalar over
+the training.  With ``, only = WORD`` a picture has the configurations whose name begins with the word and
+a colon.
 """
 
 from __future__ import annotations
@@ -46,8 +49,8 @@ EXPERIMENTS = ROOT / "examples" / "reproduction"
 RESULTS = EXPERIMENTS / "results"
 UNTRAINED = "untrained"
 METRICS = {
-    "linear/top1": "linear probe, top-1",
-    "knn/top1": "nearest neighbors, top-1",
+    "linear/top1": "linear probe, top-1 (%)",
+    "knn/top1": "nearest neighbors, top-1 (%)",
     "color/r2": "color, R²",
     "color/mse255": "color, squared error (0 to 255)",
     "distance": "distance of the negatives' colors, in that of all others",
@@ -149,12 +152,13 @@ def tests_of(results: Results, page: str) -> dict[str, Any]:
         if match["kind"] != "table" or match["name"] != results["experiment"] or not reference:
             continue
         for label in [line[0] for line in lines] or _labels(results):
-            if label not in (UNTRAINED, reference):
+            other = _reference(reference, label)
+            if label not in (UNTRAINED, other):
                 for metric in metrics:
-                    first, second = (_of(results, each, metric) for each in (reference, label))
+                    first, second = (_of(results, each, metric) for each in (other, label))
                     if first and second:
                         test = asdict(paired(first["by_seed"], second["by_seed"]))
-                        found.setdefault(reference, {}).setdefault(label, {})[metric] = test
+                        found.setdefault(other, {}).setdefault(label, {})[metric] = test
     return found
 
 
@@ -168,6 +172,11 @@ def _table(match: re.Match[str]) -> tuple[list[str], str, list[list[str]]]:
         if line.strip()
     ]
     return [each.strip() for each in metrics.split(",")], reference, lines
+
+
+def _reference(reference: str, label: str) -> str:
+    """The configuration that a label is compared with."""
+    return f"{reference} {label.partition(': ')[2]}" if reference.endswith(":") else reference
 
 
 def _labels(results: Results) -> list[str]:
@@ -210,12 +219,18 @@ def _cell(results: Results, label: str, metric: str, reference: str, first: str)
     found = _of(results, first if untrained else label, metric, "before" if untrained else "test")
     if not found:
         return ""
-    text = spread(found["mean"], found["deviation"])
-    test = results["tests"].get(reference, {}).get(label, {}).get(metric)
+    unit = _unit(metric)
+    text = spread(unit * found["mean"], found["deviation"] and unit * found["deviation"])
+    test = results["tests"].get(_reference(reference, label), {}).get(label, {}).get(metric)
     if not test or test["difference"] is None:
         return text
     p = "" if test["p"] is None else f", p {_p(test['p'])}"
-    return f"{text} ({test['difference']:+.3g}{p})"
+    return f"{text} ({unit * test['difference']:+.3g}{p})"
+
+
+def _unit(metric: str) -> int:
+    """100 for metrics that are shown in percent, as papers have them."""
+    return 100 if metric.endswith("/top1") else 1
 
 
 def _p(p: float) -> str:
@@ -231,14 +246,18 @@ def draw(match: re.Match[str], results: Results) -> Any:
     axes.grid(visible=True)
     y = options["y"]
     groups: dict[str, list[tuple[Any, float, float]]] = {}
+    only = f"{options['only']}: " if "only" in options else ""
     for each in results["configurations"]:
+        if not each["label"].startswith(only):
+            continue
         if match["kind"] == "curves":
             if points := each.get("curves", {}).get(y):
-                groups[each["label"]] = [tuple(point) for point in points]
+                groups[each["label"].removeprefix(only)] = [tuple(point) for point in points]
         elif (x := each["values"].get(options["x"])) is not None and y in each["test"]:
             name = each["label"].partition(",")[0]
-            value = each["test"][y]
-            groups.setdefault(name, []).append((x, value["mean"], value["deviation"] or 0.0))
+            value, unit = each["test"][y], _unit(y)
+            error = unit * (value["deviation"] or 0.0)
+            groups.setdefault(name, []).append((x, unit * value["mean"], error))
     for i, (name, points) in enumerate(groups.items()):
         xs, ys, errors = zip(*sorted(points), strict=True)
         look: dict[str, Any] = {"color": RUNS[i % len(RUNS)], "label": name}
@@ -247,7 +266,7 @@ def draw(match: re.Match[str], results: Results) -> Any:
         else:
             axes.errorbar(xs, ys, errors, marker=MARKERS[i % len(MARKERS)], capsize=3, **look)
     if match["kind"] == "figure" and y in (before := results["configurations"][0]["before"]):
-        axes.axhline(before[y]["mean"], color=FAINT, linestyle="--", label=UNTRAINED)
+        axes.axhline(_unit(y) * before[y]["mean"], color=FAINT, linestyle="--", label=UNTRAINED)
     if "log" in options:
         axes.set_xscale("log")
     axes.set_xlabel("step" if match["kind"] == "curves" else options["x"])
@@ -268,8 +287,13 @@ def write_page(page: str, results: Mapping[str, Results], folder: Path) -> str:
         else:
             options = _options(match["options"])
             about = "over training" if match["kind"] == "curves" else f"over {options['x']}"
-            words = [match["name"], options["y"], options.get("x", "training")]
-            stem = re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower())
+            words = [
+                match["name"],
+                options["y"],
+                options.get("x", "training"),
+                options.get("only", ""),
+            ]
+            stem = re.sub(r"[^a-z0-9]+", "-", "-".join(filter(None, words)).lower())
             (folder / f"{stem}.svg").write_text(svg(draw(match, own)))
             body = f"![{METRICS.get(options['y'], options['y'])} {about}]({stem}.svg)\n"
         return match[0][: match.start("body") - match.start()] + body + "<!-- end -->"
