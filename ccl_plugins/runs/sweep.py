@@ -67,7 +67,7 @@ def begin(sweep: Sweep, *, resume: bool = False) -> None:
             if f"{i:03d}" not in known:
                 _enqueue(study, sweep, f"{i:03d}", cell)
         for name, trial in known.items():
-            if trial.state.name == "FAIL" or _is_abandoned(sweep, name, trial):
+            if trial.state.name == "FAIL" or _is_abandoned(study, sweep, name, trial):
                 _again(study, sweep, name, trial)
         # The definition last: without it the folder holds no sweep.
         write_json(file, sweep.to_dict())
@@ -172,13 +172,16 @@ def _again(
     _enqueue(study, sweep, name, json.loads(trial.user_attrs.get("values", "{}")), ended)
 
 
-def _is_abandoned(sweep: Sweep, name: str, trial: optuna.trial.FrozenTrial) -> bool:
+def _is_abandoned(
+    study: optuna.Study, sweep: Sweep, name: str, trial: optuna.trial.FrozenTrial
+) -> bool:
     """Whether the process that worked on a cell has ended."""
     if trial.state.name != "RUNNING":
         return False
     try:
         with owning(sweep.out / "locks" / name):
-            return True
+            # Its process may have been done with it while this one waited for the lock.
+            return _by_cell(study)[name].state.name == "RUNNING"
     except FolderInUse:
         return False
 
@@ -211,7 +214,7 @@ def _take(
     with _queue(sweep.out):
         study = _study(sweep)
         for name, trial in _by_cell(study).items():
-            if _is_abandoned(sweep, name, trial):
+            if _is_abandoned(study, sweep, name, trial):
                 ended = trial.user_attrs.get("ended", 0) + 1
                 if ended < ATTEMPTS:
                     _again(study, sweep, name, trial, ended)

@@ -256,6 +256,26 @@ def test_a_cell_that_another_process_works_on_is_left_to_it():
         assert again == "001"
 
 
+def test_a_cell_that_is_done_while_another_process_asks_for_it_stays_done(monkeypatch):
+    write(GRID, ("[0.1, 0.5]", "[0.1]"), ("[0, 1]", "[0]"))
+    sweep = Sweep.from_toml("sweep.toml")
+    sweeps.begin(sweep)
+    with contextlib.ExitStack() as held:
+        study, trial, _, _ = sweeps._take(sweep, held)
+    real = sweeps.owning
+
+    @contextlib.contextmanager
+    def owning_late(folder):
+        study.tell(trial, 1.0)
+        with real(folder):
+            yield
+
+    monkeypatch.setattr(sweeps, "owning", owning_late)
+    with contextlib.ExitStack() as held:
+        assert sweeps._take(sweep, held) is None
+    assert [each.state.name for each in study.get_trials()] == ["COMPLETE"]
+
+
 def test_a_search_draws_the_same_values_again_after_a_kill():
     write(SEARCH)
     sweep = Sweep.from_toml("sweep.toml")
