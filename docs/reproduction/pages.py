@@ -17,12 +17,13 @@ comments what it shows::
     -->
     <!-- end -->
 
-A line names a configuration and gives the paper's value of each metric, if there is one; without lines all
-configurations are shown.  A reference that ends with a colon, as ``against regular:``, compares
-``linear: CL`` with ``regular: CL``.  ``<!-- figure NAME: y = METRIC, x = KEY -->`` draws a metric over the
-values of a key, with ``, log`` on a logarithmic axis, ``<!-- curves NAME: y = SCALAR -->`` a scalar over
-the training.  With ``, only = WORD`` a picture has the configurations whose name begins with the word and
-a colon.
+A line names a configuration, with ``as`` what it is called in the table, and gives the paper's value of
+each metric, if there is one; without lines all configurations are shown.  A reference that ends with a
+colon, as ``against regular:``, compares ``linear: CL`` with ``regular: CL``.
+
+``<!-- figure NAME: y = METRIC, x = KEY -->`` draws a metric over the values of a key, with ``, log`` on a
+logarithmic axis, and ``<!-- curves NAME: y = SCALAR -->`` a scalar over the training.  With ``, only =
+WORD`` a picture has the configurations whose name begins with the word and a colon.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ from ccl_plugins.runs.pipeline import Run
 from ccl_plugins.runs.results import paired, spread
 from ccl_plugins.runs.sweep import SEED, Cell, cells_of, labels_of, rows_of
 
-ROOT = Path(__file__).parents[2]
+PAGES = Path(__file__).parent
+ROOT = PAGES.parents[1]
+README = ROOT / "README.md"
 EXPERIMENTS = ROOT / "examples" / "reproduction"
 RESULTS = EXPERIMENTS / "results"
 UNTRAINED = "untrained"
@@ -163,14 +166,14 @@ def tests_of(results: Results, page: str) -> dict[str, Any]:
 
 
 def _table(match: re.Match[str]) -> tuple[list[str], str, list[list[str]]]:
-    """The metrics, the reference and the lines of a table."""
+    """The metrics, the reference, and of each line the configuration, its title and the paper's values."""
     metrics, _, against = match["options"].partition(";")
     reference = against.strip().removeprefix("against").strip()
-    lines = [
-        [part.strip() for part in line.split("|")]
-        for line in (match["lines"] or "").splitlines()
-        if line.strip()
-    ]
+    lines = []
+    for line in filter(str.strip, (match["lines"] or "").splitlines()):
+        label, *paper = (part.strip() for part in line.split("|"))
+        label, _, title = label.partition(" as ")
+        lines.append([label, title or label, *paper])
     return [each.strip() for each in metrics.split(",")], reference, lines
 
 
@@ -194,18 +197,20 @@ def _of(results: Results, label: str, metric: str, time: str = "test") -> dict[s
 def write_table(match: re.Match[str], results: Results) -> str:
     """A table: what the paper has, what was measured here, and the difference to the reference."""
     metrics, reference, lines = _table(match)
-    lines = lines or [[label] for label in _labels(results)]
+    lines = lines or [[label, label] for label in _labels(results)]
     first = next((line[0] for line in lines if line[0] != UNTRAINED), "")
     if results["configurations"][0]["before"] and UNTRAINED not in [line[0] for line in lines]:
-        lines = [[UNTRAINED], *lines]
-    printed = [any(len(line) > i and line[i] for line in lines) for i in range(1, len(metrics) + 1)]
+        lines = [[UNTRAINED, UNTRAINED], *lines]
+    printed = [
+        any(len(line) > i + 2 and line[i + 2] for line in lines) for i in range(len(metrics))
+    ]
     heads = [""]
     for metric, has_paper in zip(metrics, printed, strict=True):
         shown = METRICS.get(metric, metric)
         heads += [f"{shown}: paper", f"{shown}: here"] if has_paper else [shown]
     rows = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
-    for label, *paper in lines:
-        cells = [label]
+    for label, title, *paper in lines:
+        cells = [title]
         for i, metric in enumerate(metrics):
             if printed[i]:
                 cells.append(paper[i] if len(paper) > i else "")
@@ -311,13 +316,10 @@ def main(words: Sequence[str] | None = None) -> None:
         "names", nargs="*", metavar="NAME", help="experiments; none: all with results"
     )
     known = sorted(each.stem for each in RESULTS.glob("*.json"))
-    pages = Path(__file__).parent
     for name in parser.parse_args(words).names or known:
-        page = next(
-            (p for p in pages.glob("*.md") if re.search(rf"<!-- \w+ {name}: ", p.read_text())),
-            pages / f"{name}.md",
-        )
-        text = page.read_text() if page.exists() else ""
+        pages = {p: p.read_text() for p in [README, *PAGES.glob("*.md")]}
+        pages = {p: text for p, text in pages.items() if re.search(rf"<!-- \w+ {name}: ", text)}
+        text = "\n".join(pages.values())
         file = RESULTS / f"{name}.json"
         sweep = EXPERIMENTS / f"{name}.toml"
         if sweep.exists() and (Sweep.from_toml(sweep).out / "sweep.json").exists():
@@ -330,8 +332,8 @@ def main(words: Sequence[str] | None = None) -> None:
         results = json.loads(json.dumps(results))
         results["tests"] = tests_of(results, text)
         file.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-        if text:
-            page.write_text(write_page(text, {name: results}, pages))
+        for page, own in pages.items():
+            page.write_text(write_page(own, {name: results}, PAGES))
         print(file)
 
 
