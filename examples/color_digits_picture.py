@@ -1,11 +1,12 @@
-"""Draw the test features of runs beside each other, colored by the ground and by digit: the pictures of the README.
+"""Draw the test features of runs, colored by the ground and by digit: the pictures of the README.
 
 Without arguments, of InfoNCE and Fair-CCLK after ``ccl train examples/color_digits_infonce.toml
-examples/color_digits_fair.toml``, with the two other pictures of docs/how-to/look-at-runs.md.  With runs, each with
-its title, of these::
+examples/color_digits_fair.toml``, with the two other pictures of docs/how-to/look-at-runs.md.  Or of any
+runs, each with its title, as of the first seed after ``ccl sweep examples/reproduction/color_mnist.toml``::
 
     python examples/color_digits_picture.py --out docs/color_mnist.png \
-        InfoNCE=runs/reproduction/color_mnist/cells/009 Fair-CCLK=runs/reproduction/color_mnist/cells/014
+        InfoNCE=runs/reproduction/color_mnist/cells/009 \
+        Fair-CCLK=runs/reproduction/color_mnist/cells/014
 """
 
 import argparse
