@@ -1,4 +1,4 @@
-"""Draw the test features of runs, colored by the ground and by digit: the pictures of the README.
+r"""Draw the test features of runs, colored by the ground and by digit: the pictures of the README.
 
 Without arguments, of InfoNCE and Fair-CCLK after ``ccl train examples/color_digits_infonce.toml
 examples/color_digits_fair.toml``, with the two other pictures of docs/how-to/look-at-runs.md.  Or of any
