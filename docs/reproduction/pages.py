@@ -234,7 +234,8 @@ def _cell(results: Results, label: str, metric: str, reference: str, first: str)
     if not test or test["difference"] is None:
         return text
     p = "" if test["p"] is None else f", p {_p(test['p'])}"
-    return f"{text} ({unit * test['difference']:+.3g}{p})"
+    difference = unit * test["difference"]
+    return f"{text} ({difference:+{'.0f' if abs(difference) >= 1000 else '.3g'}}{p})"
 
 
 def _unit(metric: str) -> int:
