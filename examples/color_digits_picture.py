@@ -1,21 +1,32 @@
-"""Draw the pictures of the README and of docs/how-to/look-at-runs.md, of InfoNCE and Fair-CCLK.
+r"""Draw the test features of runs, colored by the ground and by digit: the pictures of the README.
 
-First run `ccl train examples/color_digits_infonce.toml examples/color_digits_fair.toml`.
+Without arguments, of InfoNCE and Fair-CCLK after ``ccl train examples/color_digits_infonce.toml
+examples/color_digits_fair.toml``, with the two other pictures of docs/how-to/look-at-runs.md.  Or of any
+runs, each with its title, as of the first seed after ``ccl sweep examples/reproduction/color_mnist.toml``::
+
+    python examples/color_digits_picture.py --out docs/color_mnist.png \
+        InfoNCE=runs/reproduction/color_mnist/cells/009 \
+        Fair-CCLK=runs/reproduction/color_mnist/cells/014
 """
 
-import sys
+import argparse
 from pathlib import Path
 
 import ccl_plugins as ccl
 
-folder = sys.argv[1] if len(sys.argv) > 1 else "runs"
-runs = {
-    "InfoNCE": ccl.load(f"{folder}/color_digits_infonce"),
-    "Fair-CCLK": ccl.load(f"{folder}/color_digits_fair"),
-}
-figure = ccl.figures.embedding_map(runs, by=["color", "label"])
-figure.savefig("docs/color_digits.png", dpi=110)
-Path("docs/anchor.svg").write_text(ccl.figures.svg(ccl.figures.anchor(runs)), encoding="utf-8")
-Path("docs/similarity.svg").write_text(
-    ccl.figures.svg(ccl.figures.similarity(runs)), encoding="utf-8"
+parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
 )
+parser.add_argument("runs", nargs="*", metavar="TITLE=RUN", help="a run's folder and its title")
+parser.add_argument("--out", default="docs/color_digits.png", help="the PNG file")
+options = parser.parse_args()
+pairs = options.runs or [
+    "InfoNCE=runs/color_digits_infonce",
+    "Fair-CCLK=runs/color_digits_fair",
+]
+runs = {title: ccl.load(path) for title, _, path in (each.partition("=") for each in pairs)}
+figure = ccl.figures.embedding_map(runs, by=["color", "label"])
+figure.savefig(options.out, dpi=110)
+if not options.runs:
+    for name, draw in {"anchor": ccl.figures.anchor, "similarity": ccl.figures.similarity}.items():
+        Path(f"docs/{name}.svg").write_text(ccl.figures.svg(draw(runs)), encoding="utf-8")
