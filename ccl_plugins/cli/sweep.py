@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.cli.commands import Command, Failed, argument, reporting_mistakes
@@ -34,6 +36,8 @@ def _run(options: argparse.Namespace) -> int:
 
     with reporting_mistakes():
         sweep = Sweep.from_toml(options.file, [parse(text) for text in options.set])
+        if options.out is not None:
+            sweep = replace(sweep, out=Path(options.out).expanduser())
     with reporting_mistakes(options.file):
         try:
             sweep.check()
@@ -142,6 +146,7 @@ COMMAND = Command(
         default="local",
         help="where they run; the file's table [slurm] has the options of submitit",
     ),
+    argument("--out", metavar="DIR", help="the sweep's folder, in place of the file's out"),
     argument(
         "--set",
         action="append",

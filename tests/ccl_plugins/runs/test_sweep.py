@@ -505,7 +505,7 @@ def test_grids_with_names_and_keys_of_their_own_are_one_sweep(capsys):
     shown = capsys.readouterr().out
     for label in ("InfoNCE ", "NT-Xent, temperature 0.1 ", "NT-Xent, temperature 0.5 "):
         assert label in shown
-    assert run("--set", "fit.epochs=2", "--resume") == 0
+    assert run("--set", "fit.epochs=2", "--resume", "--out", "out") == 0
     assert run("--resume") == 2
     assert "fit.epochs" in capsys.readouterr().err
 
