@@ -22,6 +22,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pages import log_axis
 from scipy.stats import spearmanr
 
 from ccl_plugins.information.entropies import Information, crossing, information, to_unit
@@ -262,7 +263,7 @@ def draw_small_clusters(rows: Sequence[Row], lines: Mapping[str, float]) -> Any:
         axes.errorbar(xs, ys, errors, capsize=3, **look)
     for i, (name, value) in enumerate(lines.items()):
         axes.axhline(value, color=RUNS[i], linestyle="--", label=name)
-    axes.set_xscale("log")
+    log_axis(axes, {x for points in groups.values() for x, *_ in points})
     axes.set_xlabel("mean samples per cluster")
     axes.set_ylabel("linear probe, top-1 (%)")
     axes.legend()

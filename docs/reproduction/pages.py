@@ -33,7 +33,7 @@ import csv
 import json
 import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -272,17 +272,25 @@ def draw(match: re.Match[str], results: Results) -> Any:
         xs, ys, errors = zip(*sorted(points), strict=True)
         look: dict[str, Any] = {"color": RUNS[i % len(RUNS)], "label": name}
         if match["kind"] == "curves":
-            axes.plot(xs, ys, **look)
+            axes.plot(xs, ys, "-" if i < len(RUNS) else "--", **look)
         else:
             axes.errorbar(xs, ys, errors, marker=MARKERS[i % len(MARKERS)], capsize=3, **look)
     if match["kind"] == "figure" and y in (before := results["configurations"][0]["before"]):
         axes.axhline(_unit(y) * before[y]["mean"], color=FAINT, linestyle="--", label=UNTRAINED)
     if "log" in options:
-        axes.set_xscale("log")
+        log_axis(axes, {x for points in groups.values() for x, *_ in points})
     axes.set_xlabel("step" if match["kind"] == "curves" else options["x"])
     axes.set_ylabel(METRICS.get(y, y))
     axes.legend()
     return canvas
+
+
+def log_axis(axes: Any, values: Iterable[float]) -> None:
+    """A logarithmic axis with a mark at each value."""
+    axes.set_xscale("log")
+    marks = sorted(values)
+    axes.set_xticks(marks, [f"{mark:.3g}" for mark in marks])
+    axes.minorticks_off()
 
 
 def write_page(page: str, results: Mapping[str, Results], folder: Path) -> str:
