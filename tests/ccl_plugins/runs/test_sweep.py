@@ -459,6 +459,8 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
     ids=lambda file: file.stem,
 )
 def test_the_examples_can_be_tried(file):
+    if "proto_nce" in file.read_text():
+        pytest.importorskip("ccl_prototypes", reason="PCL is in the package ccl-prototypes")
     Sweep.from_toml(file).check()
 
 
