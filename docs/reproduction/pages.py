@@ -289,7 +289,7 @@ def log_axis(axes: Any, values: Iterable[float]) -> None:
     """A logarithmic axis with a mark at each value."""
     axes.set_xscale("log")
     marks = sorted(values)
-    axes.set_xticks(marks, [f"{mark:.3g}" for mark in marks])
+    axes.set_xticks(marks, [f"{mark:.4g}" for mark in marks])
     axes.minorticks_off()
 
 
