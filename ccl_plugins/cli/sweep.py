@@ -25,9 +25,9 @@ def _run(options: argparse.Namespace) -> int:
 
     FILE names a pipeline's file (base), or has it as a table, a folder (out), a metric, and a table [grid]
     of keys with lists of values, several such tables [[grid]], or a table [search] with trials and lists or
-    ranges.  All cells are checked before the first is
-    trained; one that fails is reported, and the others go on.  A sweep that was stopped goes on with
-    --resume, from the last checkpoint of each cell; so do several machines that see the folder.
+    ranges.  All cells are checked before the first is trained; one that fails is reported, and the others
+    go on.  A sweep that was stopped goes on with --resume, from the last checkpoint of each cell; so do
+    several machines that see the folder.
     """
     from ccl_plugins.pipeline.overrides import parse
     from ccl_plugins.pipeline.sweeps import Sweep

@@ -11,11 +11,10 @@ other classes, among the samples with ``e^g`` at or above the mean over all: the
 
 from __future__ import annotations
 
-import json
 import statistics
 
 import torch
-from pages import EXPERIMENTS, RESULTS, moments
+from pages import EXPERIMENTS, record
 from torch import Tensor
 from torch.nn import functional
 
@@ -84,19 +83,12 @@ def main() -> None:
         for cell in cells_of(sweep)
         if cell.values["objective"] == "hucl" and cell.values["objective.beta"] == 1.0
     }
-    labels = next(iter(by_seed.values()))
-    found = []
-    for label in labels:
-        metrics = labels[label]
-        test = {m: moments({s: each[label][m] for s, each in by_seed.items()}) for m in metrics}
-        found.append(
-            {"label": label, "values": {}, "seeds": [*by_seed], "before": {}, "test": test}
-        )
-    results = {"experiment": "hscl_losses", "configurations": found, "tests": {}}
-    RESULTS.mkdir(exist_ok=True)
-    file = RESULTS / "hscl_losses.json"
-    file.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-    print(file)
+    first = next(iter(by_seed.values()))
+    found = {
+        label: {m: {s: each[label][m] for s, each in by_seed.items()} for m in metrics}
+        for label, metrics in first.items()
+    }
+    record("hscl_losses", found)
 
 
 if __name__ == "__main__":

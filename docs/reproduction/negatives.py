@@ -7,12 +7,11 @@ weights of the conditional operator as the experiment does, and writes
 
 from __future__ import annotations
 
-import json
 import statistics
 from typing import Any
 
 import torch
-from pages import RESULTS, moments
+from pages import record
 
 from ccl_plugins.datasets.color_mnist import PALETTE, mixture
 from ccl_plugins.kernels import RBF, Cosine, Laplacian, Polynomial
@@ -52,26 +51,17 @@ def measure(kernel: Any, z: torch.Tensor) -> tuple[float, float, float]:
 
 def main() -> None:
     """Measure all kernels on both kinds of colors and write the results."""
-    found = []
+    found: dict[str, dict[str, dict[int, float]]] = {}
     for kind in ("uniform", "mixture"):
         for name, kernel in KERNELS.items():
-            by_seed: dict[str, dict[str, float]] = {}
+            metrics = found.setdefault(f"{kind}: {name}", {})
             for seed in range(3):
                 generator = torch.Generator().manual_seed(seed)
                 drawn = [measure(kernel, colors(kind, generator)) for _ in range(BATCHES)]
                 means = map(statistics.fmean, zip(*drawn, strict=True))
                 for metric, mean in zip(("distance", "brightness", "own"), means, strict=True):
-                    by_seed.setdefault(metric, {})[str(seed)] = mean
-            test = {metric: moments(values) for metric, values in by_seed.items()}
-            label = f"{kind}: {name}"
-            found.append(
-                {"label": label, "values": {}, "seeds": [0, 1, 2], "before": {}, "test": test}
-            )
-    results = {"experiment": "negatives", "configurations": found, "tests": {}}
-    RESULTS.mkdir(exist_ok=True)
-    file = RESULTS / "negatives.json"
-    file.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
-    print(file)
+                    metrics.setdefault(metric, {})[seed] = mean
+    record("negatives", found)
 
 
 if __name__ == "__main__":

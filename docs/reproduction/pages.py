@@ -145,6 +145,28 @@ def moments(by_seed: Mapping[Any, float]) -> dict[str, Any]:
     return {"mean": statistics.fmean(values), "deviation": deviation, "by_seed": by_seed}
 
 
+def record(experiment: str, values: Mapping[str, Mapping[str, Mapping[Any, float]]]) -> None:
+    """Write results of an experiment that trains nothing: by label and metric, the value of each seed."""
+    found = [
+        {
+            "label": label,
+            "values": {},
+            "seeds": [*map(int, next(iter(metrics.values())))],
+            "before": {},
+            "test": {metric: moments(by_seed) for metric, by_seed in metrics.items()},
+        }
+        for label, metrics in values.items()
+    ]
+    print(_write({"experiment": experiment, "configurations": found, "tests": {}}))
+
+
+def _write(results: Results) -> Path:
+    RESULTS.mkdir(exist_ok=True)
+    file = RESULTS / f"{results['experiment']}.json"
+    file.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    return file
+
+
 def _options(text: str) -> dict[str, str]:
     """The options of a figure: ``y = a, x = b, log``."""
     parts = [part.partition("=") for part in text.split(",")]
@@ -344,7 +366,7 @@ def main(words: Sequence[str] | None = None) -> None:
         # Seeds are words in JSON; both ways the same.
         results = json.loads(json.dumps(results))
         results["tests"] = tests_of(results, text)
-        file.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+        _write(results)
         for page, own in pages.items():
             page.write_text(write_page(own, {name: results}, PAGES))
         print(file)
