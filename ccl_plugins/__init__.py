@@ -15,9 +15,7 @@ chosen.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
@@ -25,12 +23,12 @@ from ccl_plugins.hooks import hookimpl as hookimpl
 from ccl_plugins.kinds import registry as _registry
 
 if TYPE_CHECKING:
+    from ccl_plugins import figures as figures
     from ccl_plugins.cli.info import Description
     from ccl_plugins.cli.tables import TextTable
-    from ccl_plugins.runs import figures as figures
-    from ccl_plugins.runs.pipeline import Pipeline as Pipeline
-    from ccl_plugins.runs.pipeline import load as load
-    from ccl_plugins.runs.report import report as report
+    from ccl_plugins.experiments.pipeline import Pipeline as Pipeline
+    from ccl_plugins.experiments.pipeline import load as load
+    from ccl_plugins.report import write_report as write_report
 
 __all__ = [
     "AmbiguousName",
@@ -58,9 +56,9 @@ __all__ = [
     "method",
     "objective",
     "refresh",
-    "report",
     "sampler",
-    "views",
+    "transform",
+    "write_report",
 ]
 
 Choice = engine.Choice
@@ -78,17 +76,16 @@ objective = engine.Namespace(_registry(), "objective")
 kernel = engine.Namespace(_registry(), "kernel")
 condition = engine.Namespace(_registry(), "condition")
 sampler = engine.Namespace(_registry(), "sampler")
-views = engine.Namespace(_registry(), "views")
+transform = engine.Namespace(_registry(), "transform")
 method = engine.Namespace(_registry(), "method")
 backbone = engine.Namespace(_registry(), "backbone")
 dataset = engine.Namespace(_registry(), "dataset")
 evaluator = engine.Namespace(_registry(), "evaluator")
 
 _LAZY = {
-    "Pipeline": "ccl_plugins.runs.pipeline",
-    "load": "ccl_plugins.runs.pipeline",
-    "figures": "ccl_plugins.runs",
-    "report": "ccl_plugins.runs.report",
+    "Pipeline": "ccl_plugins.experiments.pipeline",
+    "load": "ccl_plugins.experiments.pipeline",
+    "write_report": "ccl_plugins.report",
 }
 
 
@@ -159,6 +156,10 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("ccl-plugins")
+    if name == "figures":
+        from importlib import import_module
+
+        return import_module("ccl_plugins.figures")
     if name in _LAZY:
         from importlib import import_module
 
@@ -168,21 +169,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> Sequence[str]:
     return sorted({*globals(), *_LAZY, "__version__"})
-
-
-class _Face(ModuleType):
-    """This package; its attribute for a kind is kept when a sub-package has the same name.
-
-    Importing ``ccl_plugins.views`` anywhere sets the attribute ``views`` of the package to the sub-package.
-    Here the kind is kept instead, and gives access to the names of the sub-package.
-    """
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        kept = self.__dict__.get(name)
-        if isinstance(kept, engine.Namespace) and isinstance(value, ModuleType):
-            kept.shadowed = value
-        else:
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Face

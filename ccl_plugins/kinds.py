@@ -8,27 +8,29 @@ from collections.abc import Iterable
 from ccl_plugins._engine import engine
 from ccl_plugins.hooks import NAME, Hooks
 
-_P = "ccl_plugins.protocols:"
+_P = "ccl_plugins.protocols"
 _BATCHES = ("size", "batch_size", "seed", "condition")
 
 KINDS = (
-    engine.Kind("objective", "A loss on pairs.", f"{_P}Objective"),
-    engine.Kind("kernel", "A similarity on the conditioning variable.", f"{_P}Kernel"),
-    engine.Kind("condition", "A conditioning variable.", f"{_P}Condition", ("dataset",)),
-    engine.Kind("sampler", "The order of samples.", f"{_P}Sampler", _BATCHES),
-    engine.Kind("views", "The augmentations.", f"{_P}Views"),
+    engine.Kind("objective", "A loss on pairs.", f"{_P}.objective:Objective"),
+    engine.Kind("kernel", "A similarity on the conditioning variable.", f"{_P}.kernel:Kernel"),
+    engine.Kind("condition", "A conditioning variable.", f"{_P}.condition:Condition", ("dataset",)),
+    engine.Kind("sampler", "The order of samples.", f"{_P}.sampler:Sampler", _BATCHES),
+    engine.Kind("transform", "The augmentations.", f"{_P}.transform:Transform"),
     engine.Kind(
         "method",
         "A backbone, its heads and how they make pairs.",
-        f"{_P}Method",
+        f"{_P}.method:Method",
         ("backbone", "modalities"),
     ),
-    engine.Kind("backbone", "A network from images to features.", f"{_P}Backbone"),
-    engine.Kind("dataset", "A data set with its columns.", f"{_P}Dataset"),
-    engine.Kind("evaluator", "A measurement on frozen features.", f"{_P}Evaluator", ("dataset",)),
+    engine.Kind("backbone", "A network from images to features.", f"{_P}.backbone:Backbone"),
+    engine.Kind("dataset", "A data set with its columns.", f"{_P}.dataset:Dataset"),
+    engine.Kind(
+        "evaluator", "A measurement of features.", f"{_P}.evaluator:Evaluator", ("dataset",)
+    ),
 )
 
-FOLDERS = {kind.name: kind.name.removesuffix("s") + "s" for kind in KINDS}
+FOLDERS = {kind.name: f"{kind.name}s" for kind in KINDS}
 """The sub-package of each kind's components, and the module of its laws in ``testing``."""
 
 PROJECT = engine.Project(NAME, "ccl", KINDS, Hooks, host="ccl-plugins")
@@ -39,10 +41,8 @@ HEAVY = ("torch", "torchvision", "lightly", "timm", "pytorch_lightning", "sklear
 
 def protocol(kind: str) -> type:
     """The protocol that components of a kind satisfy; this imports torch."""
-    from ccl_plugins import protocols
-
-    found: type = getattr(protocols, registry().kind(kind).protocol.partition(":")[2])
-    return found
+    imported: type = engine.import_target(registry().kind(kind).protocol)
+    return imported
 
 
 def new_registry(disable: Iterable[str] | None = None) -> engine.Registry:

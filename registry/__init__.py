@@ -34,4 +34,5 @@ from .spec import LOCAL as LOCAL
 from .spec import ComponentSpec as ComponentSpec
 from .spec import Kind as Kind
 from .spec import Project as Project
+from .spec import import_target as import_target
 from .spec import normalize as normalize

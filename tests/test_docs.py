@@ -17,11 +17,11 @@ from test_architecture import LAYERS
 import ccl_plugins as ccl
 from ccl_plugins import protocols
 from ccl_plugins.cli import _parser
+from ccl_plugins.experiments.composition import TABLES
 from ccl_plugins.hooks import Hooks
 from ccl_plugins.kinds import KINDS
-from ccl_plugins.monitors.settings import MonitorSettings
-from ccl_plugins.pipeline.composition import TABLES
 from ccl_plugins.training.settings import OPTIMIZERS, SCHEDULES, FitSettings
+from ccl_plugins.watching.settings import MonitorSettings
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

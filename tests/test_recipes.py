@@ -37,7 +37,7 @@ def test_a_recipe_names_the_source_of_its_numbers(path):
 
 
 SMALL: dict[str, dict[str, Any]] = {
-    "views": {"size": 32},
+    "transform": {"size": 32},
     "method": {"hidden": 16, "dim": 8},
     "fit": {"epochs": 2, "batch_size": 8, "warmup_epochs": 0.5, "devices": 1, "workers": 0},
 }
@@ -60,7 +60,7 @@ def small(path):
         tables[name] |= changes
     tables["dataset"] = FakeDataset(20)
     tables["backbone"] = BACKBONES[tables["backbone"]["use"]]
-    tables["views"]["size"] = tables["backbone"].get("size", 32)
+    tables["transform"]["size"] = tables["backbone"].get("size", 32)
     tables["fit"]["precision"] = "32-true"
     if "queue_size" in tables["method"]:
         tables["method"]["queue_size"] = 12

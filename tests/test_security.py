@@ -8,7 +8,7 @@ from support.imports import ROOT
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
-from ccl_plugins.pipeline.record import check_plugins
+from ccl_plugins.experiments.record import check_plugins
 from ccl_plugins.testing.audit import what_it_opens
 
 SOURCES = sorted(
@@ -162,7 +162,7 @@ def test_a_condition_s_name_is_a_key_and_no_path(tmp_path, monkeypatch):
     pipeline = ccl.Pipeline(
         dataset="color_digits",
         backbone="lenet5",
-        views=ccl.views("simclr", size=32, min_scale=1.0, jitter=0.0, grey=0.0, blur=0.0),
+        transform=ccl.transform("simclr", size=32, min_scale=1.0, jitter=0.0, gray=0.0, blur=0.0),
         method=ccl.method("simclr", hidden=8, dim=4),
         objective=ccl.objective("cl_infonce", on=name),
         conditions={name: "label"},

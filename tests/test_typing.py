@@ -29,9 +29,9 @@ from ccl_plugins.protocols import (
     Objective,
     BatchCondition,
     Sampler,
-    Views,
+    Transform,
 )
-from ccl_plugins.views import SimCLRViews
+from ccl_plugins.transforms import SimCLRTransform
 from torch import Tensor
 
 
@@ -71,7 +71,7 @@ ours: Kernel = RBF()
 read: FittedCondition = Column("color")
 seen: BatchCondition = Embedding()
 loss: Objective = FairCCLK(RBF())
-views: Views = SimCLRViews()
+transform: Transform = SimCLRTransform()
 queued: Method = MoCoV2(backbone=LeNet5())
 third: Method = MoCoV3(backbone=LeNet5())
 lacking: Kernel = WithoutACall()

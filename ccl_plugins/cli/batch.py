@@ -14,7 +14,7 @@ from ccl_plugins.cli.tables import TextTable
 from ccl_plugins.kinds import registry
 
 if TYPE_CHECKING:
-    from ccl_plugins.runs.results import Result
+    from ccl_plugins.experiments.results import Result
 
 EXPLAINED = (engine.RegistryError, Mistake, Failed, OSError)
 """Errors whose message says what is wrong; others are bugs, and keep their traceback."""
@@ -66,7 +66,7 @@ def attempt_each(runs: Iterable[str], work: Callable[[Path], object]) -> dict[Pa
 
 def compared(results: Iterable[Result]) -> TextTable:
     """The results of runs in one table: a line for each metric and configuration."""
-    from ccl_plugins.runs.results import compare
+    from ccl_plugins.experiments.results import compare
 
     rows = compare(results)
     notes = _notes([row["test"] for row in rows if row["test"] is not None])
@@ -75,7 +75,7 @@ def compared(results: Iterable[Result]) -> TextTable:
 
 def _notes(tests: Sequence[Mapping[str, Any]]) -> list[str]:
     """What the differences of a table are, and what its number of seeds can show."""
-    from ccl_plugins.runs.results import visible
+    from ccl_plugins.experiments.results import visible
 
     notes = []
     for against in dict.fromkeys(test["against"] for test in tests):
@@ -95,7 +95,7 @@ def _notes(tests: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _columns(row: dict[str, Any]) -> dict[str, Any]:
-    from ccl_plugins.runs.results import spread
+    from ccl_plugins.experiments.results import spread
 
     return {
         "metric": row["metric"] or "",

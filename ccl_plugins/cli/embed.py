@@ -13,7 +13,7 @@ def _run(options: argparse.Namespace) -> int:
 
     Embedding Atlas, FiftyOne and Spotlight read the file.
     """
-    from ccl_plugins.runs.embed import embed
+    from ccl_plugins.experiments.embed import embed
 
     run = opened(options.run_folder)
     given = {"split": options.split, "method": options.method, "neighbors": options.neighbors}

@@ -10,8 +10,8 @@ from ccl_plugins.cli.batch import RUNS, attempt_each, compared
 from ccl_plugins.cli.commands import JSON, Command, reporting_mistakes, show
 
 if TYPE_CHECKING:
-    from ccl_plugins.runs.pipeline import Run
-    from ccl_plugins.runs.results import Result
+    from ccl_plugins.experiments.pipeline import Run
+    from ccl_plugins.experiments.results import Result
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -20,7 +20,7 @@ def _run(options: argparse.Namespace) -> int:
     A run that was interrupted is measured with its newest checkpoint.  One that cannot be measured is
     reported, and the others are shown.
     """
-    from ccl_plugins.runs.results import Result
+    from ccl_plugins.experiments.results import Result
 
     results: dict[Path, Result] = {}
 
@@ -47,7 +47,7 @@ COMMAND = Command(
 
 def opened(folder: str | Path) -> Run:
     """The run in a folder; mistakes in its record are reported with the record's file."""
-    from ccl_plugins.runs.pipeline import load
+    from ccl_plugins.experiments.pipeline import load
 
     with reporting_mistakes():
         run = load(folder)
@@ -58,7 +58,7 @@ def opened(folder: str | Path) -> Run:
 
 def measured(run: Run, file: str = "") -> Result:
     """Evaluate a run; errors of reading its weights and data are mistakes of the user, in ``file``."""
-    from ccl_plugins.runs.results import result_of
+    from ccl_plugins.experiments.results import result_of
 
     with reporting_mistakes(file):
         _ = run.parts, run.splits

@@ -16,7 +16,7 @@ from ccl_plugins.cli.commands import Command, Mistake, argument, reporting_mista
 from ccl_plugins.cli.evaluate import opened
 
 if TYPE_CHECKING:
-    from ccl_plugins.runs.pipeline import Run
+    from ccl_plugins.experiments.pipeline import Run
 
 FIGURES = {
     "kernel_matrix": "the kernel of Z beside the conditional operator, of each run",
@@ -41,8 +41,8 @@ def _run(options: argparse.Namespace) -> int:
     share a color; where runs are drawn side by side, the first of each configuration is drawn.  The exit
     status is 1 if a run could not be read or a figure failed, and if nothing was drawn.
     """
-    from ccl_plugins.runs import figures
-    from ccl_plugins.runs.figures.samples import DoesNotApply, same_data
+    from ccl_plugins import figures
+    from ccl_plugins.figures.samples import DoesNotApply, same_data
 
     only = _only(options.only)
     found: dict[Path, Run] = {}
@@ -104,8 +104,8 @@ def _drawings(
     runs: Mapping[str, Run], only: list[str], projection: Any
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
     """The names of files, and what draws them."""
-    from ccl_plugins.runs import figures
-    from ccl_plugins.runs.figures.charts import grouped
+    from ccl_plugins import figures
+    from ccl_plugins.figures.charts import grouped
 
     first = [each.runs[0] for each in grouped(runs)][:PICTURED]
     pictured = {title: run for title, run in runs.items() if run in first}

@@ -32,8 +32,9 @@ COMMAND = Command(
 
 
 def _table(options: argparse.Namespace) -> TextTable:
+    from ccl_plugins.experiments.composition import Composition
+    from ccl_plugins.experiments.information import plane, sweep
     from ccl_plugins.information.plane import best, plot
-    from ccl_plugins.pipeline import Composition, plane, sweep
 
     if options.sweep is None and (options.plot or options.on):
         raise Mistake("--plot and --on belong to a --sweep")

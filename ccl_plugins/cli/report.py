@@ -11,7 +11,7 @@ from ccl_plugins.cli.commands import Command, argument, reporting_mistakes
 from ccl_plugins.cli.evaluate import opened
 
 if TYPE_CHECKING:
-    from ccl_plugins.runs.pipeline import Run
+    from ccl_plugins.experiments.pipeline import Run
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -20,7 +20,7 @@ def _run(options: argparse.Namespace) -> int:
     Runs that differ in the seed alone are one column.  The file needs nothing else and loads nothing.  A
     run that cannot be read, or that has no checkpoint, is reported, and the others are shown.
     """
-    from ccl_plugins.runs.report import report
+    from ccl_plugins.report import write_report
 
     runs: list[Run] = []
 
@@ -34,7 +34,7 @@ def _run(options: argparse.Namespace) -> int:
     missing = {str(folder): reason for folder, reason in found.items() if reason}
     if not runs:
         return 1
-    file = report(runs, Path(options.out).expanduser(), missing=missing)
+    file = write_report(runs, Path(options.out).expanduser(), missing=missing)
     print(f"{file}: open it in a browser")
     return int(bool(missing))
 

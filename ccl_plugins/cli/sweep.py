@@ -13,8 +13,8 @@ from ccl_plugins.cli.commands import Command, Failed, argument, reporting_mistak
 from ccl_plugins.cli.tables import TextTable
 
 if TYPE_CHECKING:
-    from ccl_plugins.pipeline.sweeps import Sweep
-    from ccl_plugins.runs.sweep import Cell
+    from ccl_plugins.experiments.cells import Cell
+    from ccl_plugins.experiments.sweep import Sweep
 
 PATIENCE = 2.0
 """Seconds between two looks at what other processes have done."""
@@ -29,10 +29,10 @@ def _run(options: argparse.Namespace) -> int:
     go on.  A sweep that was stopped goes on with --resume, from the last checkpoint of each cell; so do
     several machines that see the folder.
     """
-    from ccl_plugins.pipeline.overrides import parse
-    from ccl_plugins.pipeline.sweeps import Sweep
-    from ccl_plugins.runs import sweep as sweeps
-    from ccl_plugins.runs.train import RunInterrupted
+    from ccl_plugins.experiments import cells as sweeps
+    from ccl_plugins.experiments.overrides import parse
+    from ccl_plugins.experiments.sweep import Sweep
+    from ccl_plugins.experiments.train import RunInterrupted
 
     with reporting_mistakes():
         sweep = Sweep.from_toml(options.file, [parse(text) for text in options.set])
@@ -55,7 +55,11 @@ def _run(options: argparse.Namespace) -> int:
     cells = sweeps.cells_of(sweep)
     files = sweeps.write_results(sweep, cells)
     if stopped is None and any(each.state == "done" for each in cells):
-        files.append(sweeps.write_report(sweep, cells))
+        from ccl_plugins.experiments.pipeline import Run
+        from ccl_plugins.report import write_report
+
+        done = [Run(sweep.out / "cells" / each.name) for each in cells if each.state == "done"]
+        files.append(write_report(done, sweep.out / "report.html"))
     print(_table(sweep, cells, files))
     if isinstance(stopped, RunInterrupted):
         print("ccl: stopped; --resume goes on with this sweep", file=sys.stderr)
@@ -73,8 +77,8 @@ def _wait(sweep: Sweep, options: argparse.Namespace) -> None:
     """Start processes, and say what becomes of the cells until all have ended."""
     import time
 
-    from ccl_plugins.pipeline.sweeps import named
-    from ccl_plugins.runs import sweep as sweeps
+    from ccl_plugins.experiments import cells as sweeps
+    from ccl_plugins.experiments.sweep import named
 
     with reporting_mistakes(options.file):
         jobs = sweeps.launch(sweep, options.jobs, options.launcher)
@@ -101,8 +105,8 @@ def _wait(sweep: Sweep, options: argparse.Namespace) -> None:
 
 def _table(sweep: Sweep, cells: Sequence[Cell], files: Sequence[Any]) -> TextTable:
     """The configurations, the best first."""
-    from ccl_plugins.runs.results import spread
-    from ccl_plugins.runs.sweep import configurations
+    from ccl_plugins.experiments.cells import configurations
+    from ccl_plugins.experiments.results import spread
 
     done = sum(each.state == "done" for each in cells)
     notes = [

@@ -23,8 +23,8 @@ from ccl_plugins.cli.evaluate import measured
 from ccl_plugins.kinds import registry
 
 if TYPE_CHECKING:
-    from ccl_plugins.runs.results import Result
-    from ccl_plugins.runs.train import Plan
+    from ccl_plugins.experiments.results import Result
+    from ccl_plugins.experiments.train import Plan
 
 _VALUES: dict[str, Any] = {
     "epochs": int,
@@ -66,8 +66,8 @@ def _run(options: argparse.Namespace) -> int:
     All files are checked, and their data are read, before the first is trained.  A file that fails later is
     reported, and the others go on.
     """
-    from ccl_plugins.runs.results import Result
-    from ccl_plugins.runs.train import RunInterrupted, is_first
+    from ccl_plugins.experiments.results import Result
+    from ccl_plugins.experiments.train import RunInterrupted, is_first
 
     jobs = _jobs(options)
     plans = _checked(jobs, options)
@@ -111,7 +111,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _jobs(options: argparse.Namespace) -> list[Job]:
     """What is to be trained: each file, with each seed."""
-    from ccl_plugins.pipeline.overrides import parse
+    from ccl_plugins.experiments.overrides import parse
 
     settings = {k: v for k in _SETTINGS if (v := getattr(options, k)) is not None}
     changes = [parse(text) for text in options.set]
@@ -166,8 +166,8 @@ def _checked(jobs: Sequence[Job], options: argparse.Namespace) -> list[Plan]:
     Raises:
         Mistake: For the last file with a mistake; a line for each other is printed.
     """
-    from ccl_plugins.runs.pipeline import Pipeline
-    from ccl_plugins.runs.train import check, check_installed, prepare, rehearse
+    from ccl_plugins.experiments.pipeline import Pipeline
+    from ccl_plugins.experiments.train import check, check_installed, prepare, rehearse
 
     plans: list[Plan] = []
     mistakes: list[str] = []
@@ -205,10 +205,10 @@ def _train(
     job: Job, plan: Plan, quiet: bool, before: Callable[[Mapping[str, float]], None]
 ) -> Result:
     """Train and evaluate one file."""
-    from ccl_plugins.runs.figures.board import show
-    from ccl_plugins.runs.pipeline import Run
-    from ccl_plugins.runs.results import Result
-    from ccl_plugins.runs.train import is_first, prepare, train
+    from ccl_plugins.experiments.pipeline import Run
+    from ccl_plugins.experiments.results import Result
+    from ccl_plugins.experiments.train import is_first, prepare, train
+    from ccl_plugins.figures.board import show
     from ccl_plugins.training.fitting import CannotBegin
     from ccl_plugins.training.monitor import NotFinite
 

@@ -28,7 +28,7 @@ class Dual(nn.Module):
     of the image and one of the text, ``infonce(temperature={learn = true, start = 0.07})`` is CLIP's loss.
     Features are those of the images alone, so evaluators, monitors and exports see the image tower.
 
-    The views are of several modalities: ``views = {image = "simclr", text = "tokens"}``.
+    The views are of several modalities: ``transform = {image = "simclr", text = "tokens"}``.
 
     With ``queue_size`` the keys are those of momentum towers, as in MoCo v2: each view is compared with the
     keys of other views, and with a queue of earlier keys of another modality: images with those of the
@@ -280,5 +280,5 @@ def _check(towers: Mapping[str, Any], modalities: Sequence[str]) -> None:
     if unseen:
         raise ValueError(
             f"dual has a tower for {unseen[0]!r}, and the views are of"
-            f" {', '.join(dict.fromkeys(modalities))}: give views = {{image = ..., {unseen[0]} = ...}}"
+            f" {', '.join(dict.fromkeys(modalities))}: give transform = {{image = ..., {unseen[0]} = ...}}"
         )

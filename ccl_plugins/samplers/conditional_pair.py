@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ccl_plugins.drawing.by_class import OfClass
+from ccl_plugins.drawing.by_kernel import by_kernel
+from ccl_plugins.drawing.checks import require_rows
+from ccl_plugins.drawing.nearest import among_nearest
+from ccl_plugins.drawing.partners import Partners
 from ccl_plugins.protocols import VALUE_TYPES, Kernel, ValueType
-from ccl_plugins.samplers.by_class import OfClass
-from ccl_plugins.samplers.by_kernel import by_kernel
-from ccl_plugins.samplers.checks import require_rows
-from ccl_plugins.samplers.nearest import among_nearest
-from ccl_plugins.samplers.partners import Partners
 from ccl_plugins.samplers.uniform import Uniform
 
 TOGETHER = 4096

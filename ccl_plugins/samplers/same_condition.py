@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
+from ccl_plugins.drawing.checks import require_classes
+from ccl_plugins.drawing.groups import Groups
 from ccl_plugins.protocols import ValueType
-from ccl_plugins.samplers.checks import require_classes
-from ccl_plugins.samplers.groups import Groups
 from ccl_plugins.samplers.uniform import Uniform
 
 Small = Literal["error", "repeat", "leave_out"]

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ccl_plugins.metadata.columns import tensor_columns
-from ccl_plugins.protocols import Frozen, Images, SupportsKeys, SupportsTowers, Towers, Views
+from ccl_plugins.protocols import Frozen, Images, SupportsKeys, SupportsTowers, Towers, Transform
 from ccl_plugins.training import ranks
-from ccl_plugins.views.modalities import IMAGE, texts_of
+from ccl_plugins.transforms.modalities import IMAGE, texts_of
 
 
 def frozen_features(
-    method: Any, split: Any, views: Views, batch_size: int = 512, workers: int = 0
+    method: Any, split: Any, transform: Transform, batch_size: int = 512, workers: int = 0
 ) -> Frozen:
     """The backbone's features of every sample of a split, in evaluation mode, without augmentation.
 
@@ -28,53 +28,55 @@ def frozen_features(
     Args:
         method: A `ccl_plugins.protocols.Method`; it stays on its device.
         split: A torch Dataset of ``(image, ...)`` with ``metadata``.
-        views: Their ``plain`` makes the tensors.
+        transform: Its ``plain`` makes the tensors.
         batch_size: Samples per forward pass.
         workers: Processes that read images, if the split is not in memory.
     """
     samples = range(len(split))
-    found = _forward(method, method.encode, split, views, samples, batch_size, workers)
+    found = _forward(method, method.encode, split, transform, samples, batch_size, workers)
     images = Images(
         torch.arange(len(split)),
-        partial(_plain_batches, split, views, workers),
+        partial(_plain_batches, split, transform, workers),
         partial(copy.deepcopy, method.backbone),
     )
     return Frozen(
         found.float().cpu(),
         tensor_columns(split.metadata),
         images,
-        _towers(method, found, split, views, batch_size),
+        _towers(method, found, split, transform, batch_size),
         vocabulary=getattr(split, "vocabulary", {}),
     )
 
 
 def _towers(
-    method: Any, features: Tensor, split: Any, views: Views, batch_size: int
+    method: Any, features: Tensor, split: Any, transform: Transform, batch_size: int
 ) -> Towers | None:
     """The projections of images and texts, if a method has a tower for a modality of texts."""
-    if texts_of(views) is None or not isinstance(method, SupportsTowers):
+    if texts_of(transform) is None or not isinstance(method, SupportsTowers):
         return None
     head = method.heads[IMAGE]
     with evaluating(head), torch.no_grad():
         images = torch.cat([head(piece) for piece in features.split(batch_size)])
     return Towers(
         functional.normalize(images.float(), dim=1).cpu(),
-        partial(embed_texts, method, views, batch_size=batch_size),
+        partial(embed_texts, method, transform, batch_size=batch_size),
         dict(getattr(split, "texts", {})),
     )
 
 
-def embed_texts(method: Any, views: Views, texts: Sequence[str], batch_size: int = 512) -> Tensor:
+def embed_texts(
+    method: Any, transform: Transform, texts: Sequence[str], batch_size: int = 512
+) -> Tensor:
     """Unit-norm projections (k, d) of k texts, float32 on the CPU, in evaluation mode.
 
     Raises:
-        ValueError: For a method or views without a modality of texts.
+        ValueError: For a method or a transform without a modality of texts.
     """
-    read = texts_of(views)
+    read = texts_of(transform)
     if read is None or not isinstance(method, SupportsTowers):
         raise ValueError(
-            f"{type(method).__name__} has no tower for texts: a method dual has one, with views = {{image ="
-            ' "simclr", text = "tokens"}'
+            f"{type(method).__name__} has no tower for texts: a method dual has one, with transform ="
+            ' {image = "simclr", text = "tokens"}'
         )
     name, tokens = read
     device = next(method.parameters()).device  # type: ignore[attr-defined]  # of the module
@@ -90,7 +92,7 @@ def embed_texts(method: Any, views: Views, texts: Sequence[str], batch_size: int
 def embed_split(
     method: Any,
     split: Any,
-    views: Views,
+    transform: Transform,
     batch_size: int = 512,
     of: Literal["projection", "key"] = "projection",
 ) -> Tensor:
@@ -103,7 +105,7 @@ def embed_split(
     if of == "key" and not isinstance(method, SupportsKeys):
         raise ValueError(f"{type(method).__name__} has no momentum encoder and so no keys")
     project = method.project_key if of == "key" else method.project
-    projected = _forward(method, project, split, views, samples, batch_size, 0)
+    projected = _forward(method, project, split, transform, samples, batch_size, 0)
     return ranks.gather_rows(functional.normalize(projected.float(), dim=1), len(split)).cpu()
 
 
@@ -111,7 +113,7 @@ def _forward(
     method: nn.Module,
     function: Callable[[Tensor], Tensor],
     split: Any,
-    views: Views,
+    transform: Transform,
     samples: range,
     batch_size: int,
     workers: int,
@@ -119,30 +121,30 @@ def _forward(
     like = next(method.parameters())
     pieces = list(torch.arange(samples.start, samples.stop).split(batch_size))
     with evaluating(method), torch.no_grad():
-        batches = _plain_batches(split, views, workers, pieces)
+        batches = _plain_batches(split, transform, workers, pieces)
         return torch.cat([function(batch.to(like)) for batch in batches])
 
 
 def _plain_batches(
-    split: Any, views: Views, workers: int, pieces: list[Tensor]
+    split: Any, transform: Transform, workers: int, pieces: list[Tensor]
 ) -> Iterator[Tensor]:
     held = getattr(split, "images", getattr(split, "vectors", None))
     if isinstance(held, Tensor) and len(held) == len(split):
         for piece in pieces:
-            yield views.plain(held[piece])
+            yield transform.plain(held[piece])
         return
     yield from torch.utils.data.DataLoader(
         split,
         batch_sampler=[piece.tolist() for piece in pieces],
-        collate_fn=partial(_stack, views),
+        collate_fn=partial(_stack, transform),
         num_workers=workers,
         # The loader draws a seed from this generator instead of the one that training uses.
         generator=torch.Generator(),
     )
 
 
-def _stack(views: Views, samples: Sequence[Any]) -> Tensor:
-    return torch.stack([views.plain(sample[0]) for sample in samples])
+def _stack(transform: Transform, samples: Sequence[Any]) -> Tensor:
+    return torch.stack([transform.plain(sample[0]) for sample in samples])
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from ccl_plugins.protocols import (
     SupportsReadsQueue,
 )
 from ccl_plugins.training.randomness import undisturbed
-from ccl_plugins.views.modalities import by_modality, column_of, sources
+from ccl_plugins.transforms.modalities import by_modality, column_of, sources
 
 
 def check_rows(method: Any, member: str, found: Any) -> int:
@@ -117,9 +117,9 @@ def check_indices(sampler: Any, batch: Any, size: int) -> None:
         )
 
 
-def check_views(views: Any, found: Any) -> None:
-    """Check that an image has become a list of as many tensors as the views say."""
-    name, count = type(views).__name__, views.count
+def check_views(transform: Any, found: Any) -> None:
+    """Check that an image has become a list of as many tensors as the transform says."""
+    name, count = type(transform).__name__, transform.count
     if not isinstance(found, list | tuple) or len(found) != count:
         had = f"{len(found)}" if isinstance(found, list | tuple) else _shown(found)
         raise ValueError(
@@ -130,16 +130,16 @@ def check_views(views: Any, found: Any) -> None:
             raise ValueError(f"{name} must make views that are tensors, not {_shown(view)}")
 
 
-def check_columns(views: Any, split: Any) -> None:
-    """Check the columns of a split that views read: texts, and values.
+def check_columns(transform: Any, split: Any) -> None:
+    """Check the columns of a split that a transform reads: texts, and values.
 
     Raises:
-        ValueError: If there is no such column, or the views cannot take a value of it.
+        ValueError: If there is no such column, or the transform cannot take a value of it.
     """
-    for name, source in sources(views).items():
+    for name, source in sources(transform).items():
         if source is None:
             continue
-        column, reader = column_of(split, source), by_modality(views)[name]
+        column, reader = column_of(split, source), by_modality(transform)[name]
         if len(column) != len(split):
             raise ValueError(
                 f"the column {source!r} has {len(column)} rows, and the split {len(split)} samples"

@@ -13,12 +13,12 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ccl_plugins.datasets.annotated import dictionary
-from ccl_plugins.protocols import SupportsModalities, SupportsTransforms, Views
+from ccl_plugins.protocols import SupportsModalities, SupportsTransforms, Transform
 from ccl_plugins.training.first_use import check_views
 from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
 from ccl_plugins.training.sampling import Batches, SampleKey
 from ccl_plugins.training.settings import FitSettings
-from ccl_plugins.views.modalities import column_of, sources
+from ccl_plugins.transforms.modalities import column_of, sources
 
 if TYPE_CHECKING:
     from pytorch_lightning import Trainer
@@ -43,18 +43,20 @@ class Items(Dataset[Augmented]):
     """The views of each sample of a split, by its key.
 
     Each view's random numbers are seeded by (seed, epoch, position, view): a sample comes out the same
-    in any process, whatever the number of workers, and training's generators are left alone.  Views
-    without `SupportsTransforms` are seeded together.  Views of several modalities are made of the image,
-    the texts and the values of a sample.
+    in any process, whatever the number of workers, and training's generators are left alone.  Views of a
+    transform without `SupportsTransforms` are seeded together.  Those of several modalities are made of
+    the image, the texts and the values of a sample.
     """
 
-    def __init__(self, split: Any, views: Views, seed: int) -> None:
+    def __init__(self, split: Any, transform: Transform, seed: int) -> None:
         self.split = split
-        self.views = views
-        self.transforms = views.transforms if isinstance(views, SupportsTransforms) else None
+        self.transform = transform
+        self.transforms = (
+            transform.transforms if isinstance(transform, SupportsTransforms) else None
+        )
         self.columns = (
-            {name: s and column_of(split, s) for name, s in sources(views).items()}
-            if isinstance(views, SupportsModalities)
+            {name: s and column_of(split, s) for name, s in sources(transform).items()}
+            if isinstance(transform, SupportsModalities)
             else None
         )
         self.seed = seed
@@ -72,20 +74,20 @@ class Items(Dataset[Augmented]):
         seed_cpu(mix(self.seed, epoch, position, 0))
         images = [self._read(i) for i in indices]
         if self.transforms is None:
-            made = [self.views(image) for image in images]
+            made = [self.transform(image) for image in images]
             for each in made:
-                check_views(self.views, each)
+                check_views(self.transform, each)
             return [made[0][0], *made[-1][1:]], list(indices)
         views = []
         for view, transform in enumerate(self.transforms):
             if view:
                 seed_cpu(mix(self.seed, epoch, position, view))
             views.append(transform(images[min(view, len(images) - 1)]))
-        check_views(self.views, views)
+        check_views(self.transform, views)
         return views, list(indices)
 
     def _read(self, index: int) -> Any:
-        """The image of a sample, or what views of several modalities are made of."""
+        """The image of a sample, or what a transform of several modalities takes."""
         image = _image(self.split[index], index)
         if self.columns is None:
             return image

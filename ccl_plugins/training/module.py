@@ -130,7 +130,7 @@ class TrainingModule(LightningModule):
                 self.trainer.global_rank,
                 self.trainer.world_size,
             )
-            items = Items(self.split, self.parts.views, settings.seed)
+            items = Items(self.split, self.parts.transform, settings.seed)
             self._loader = Loader(items, batches, workers, pin_memory=device == "cuda")
         return self._loader
 
@@ -261,7 +261,7 @@ class TrainingModule(LightningModule):
     def _embed(self, of: Literal["projection", "key"] = "projection") -> Tensor:
         # Conditions are first fitted before Lightning has moved the model.
         self.method.to(self.trainer.strategy.root_device)
-        return embed_split(self.method, self.split, self.parts.views, of=of)
+        return embed_split(self.method, self.split, self.parts.transform, of=of)
 
 
 def _prepare(method: nn.Module, objective: Any, settings: FitSettings) -> Callable[[Any], Tensor]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ccl_plugins.protocols import Condition, Dataset, Sampler, Views
+from ccl_plugins.protocols import Condition, Dataset, Sampler, Transform
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Parts:
 
     Args:
         dataset: The data set; ``dataset("train")`` is trained on.
-        views: The augmentations.
+        transform: The augmentations.
         method: A `ccl_plugins.protocols.Method` and ``nn.Module``; holds the backbone and the heads.
         objective: A `ccl_plugins.protocols.Objective` and ``nn.Module``.
         sampler: Makes the sampler; called with the keyword arguments ``size``, ``batch_size``, ``seed``
@@ -26,7 +26,7 @@ class Parts:
     """
 
     dataset: Dataset
-    views: Views
+    transform: Transform
     method: Any
     objective: Any
     sampler: Callable[..., Sampler]

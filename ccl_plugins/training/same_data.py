@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.files.fingerprints import differences, of_data, of_image
-from ccl_plugins.protocols import SupportsFingerprint, Table, Views
+from ccl_plugins.protocols import SupportsFingerprint, Table, Transform
 from ccl_plugins.training.loader import read_batch
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
 from ccl_plugins.training.resume_point import ResumePoint
 from ccl_plugins.training.tables import Tables
-from ccl_plugins.views.modalities import by_modality
+from ccl_plugins.transforms.modalities import by_modality
 
 NEAR = 1e-3
 """How far numbers of a table that is fitted again may differ, in parts of its largest number."""
@@ -26,14 +26,14 @@ class OtherData(ValueError):
 
 
 def fingerprint(
-    split: Any, workers: int | None = None, views: Views | None = None
+    split: Any, workers: int | None = None, transform: Transform | None = None
 ) -> dict[str, Any]:
     """What identifies a training split; see `ccl_plugins.files.fingerprints.of_data`.
 
     Args:
         split: The training split.
         workers: As in `FitSettings`.
-        views: What reads the columns of texts; a tokenizer in a file is a column of its own.
+        transform: What reads the columns of texts; a tokenizer in a file is a column of its own.
     """
 
     def read(indices: list[int]) -> list[str]:
@@ -41,7 +41,7 @@ def fingerprint(
         return found
 
     found = of_data(split, read)
-    for name, each in by_modality(views).items() if views is not None else ():
+    for name, each in by_modality(transform).items() if transform is not None else ():
         if isinstance(each, SupportsFingerprint):
             found["columns"][f"tokens of {name}"] = ("tokens", each.fingerprint())
     return found

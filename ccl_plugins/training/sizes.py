@@ -17,13 +17,15 @@ from ccl_plugins.training.settings import FitSettings
 
 def widths(parts: Parts, split: Any, settings: FitSettings) -> tuple[int, int]:
     """The widths of features and of projections, from the first sample in evaluation mode."""
-    items = Items(split, parts.views, settings.seed)
+    items = Items(split, parts.transform, settings.seed)
     batch = read_batch(items, [(0, 0, 0)], collate, settings.workers)
     with undisturbed(), evaluating(parts.method), torch.no_grad():
         method, device = parts.method, next(parts.method.parameters()).device
         views = [view.to(device) for view in batch.views]
         features = check_rows(method, "encode", method.encode(views[0]))
         projections = check_rows(method, "project", method.project(views[0]))
-        if isinstance(parts.views, SupportsModalities):  # the networks of the others see theirs too
+        if isinstance(
+            parts.transform, SupportsModalities
+        ):  # the networks of the others see theirs too
             method.embed(views)
         return features, projections

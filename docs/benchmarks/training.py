@@ -132,7 +132,7 @@ def peak(cell: dict[str, Any]) -> dict[str, float]:
 def share(cell: dict[str, Any]) -> float:
     """The share of our step, without drawing views, spent outside backbone and head."""
     torch.manual_seed(0)
-    images, views = Images(256), ccl.create("views", "simclr", size=32)
+    images, views = Images(256), ccl.create("transform", "simclr", size=32)
     objective, model = InfoNCE(within_view=cell["method"] == "simclr"), method(cell)
     parts, tables = Parts(images, views, model, objective, sampler=Uniform), Tables({}, 256)
     keys = [(0, i, i % 256) for i in range(cell["batch"])]

@@ -20,9 +20,9 @@ from torch.utils.data import DataLoader, Dataset
 
 import ccl_plugins as ccl
 from ccl_plugins.backbones import Timm
+from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.methods import MoCoV2, SimCLR
 from ccl_plugins.objectives import InfoNCE
-from ccl_plugins.runs.layout import Layout
 from ccl_plugins.samplers import Uniform
 from ccl_plugins.training import FitSettings, Parts, fit
 
@@ -129,7 +129,7 @@ def run(cell: dict[str, Any]) -> list[float]:
     torch.manual_seed(0)
     clock = Clock()
     images = Images(cell["batch"] * cell["steps"])
-    views = ccl.create("views", "simclr", size=32)
+    views = ccl.create("transform", "simclr", size=32)
     with tempfile.TemporaryDirectory() as folder:
         loop = ours if cell["loop"] == "ours" else by_hand
         loop(cell, images, views, Path(folder), clock)

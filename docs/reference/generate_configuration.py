@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from ccl_plugins.cli.docstrings import documentation
-from ccl_plugins.monitors.settings import MEASURES, MonitorSettings
-from ccl_plugins.pipeline.composition import SINGLE, TABLES, Composition
-from ccl_plugins.runs import Run
+from ccl_plugins.experiments import Run
+from ccl_plugins.experiments.composition import SINGLE, TABLES, Composition
 from ccl_plugins.training.settings import FROM_ZERO, OPTIMIZERS, PRECISIONS, SCHEDULES, FitSettings
+from ccl_plugins.watching.settings import MEASURES, MonitorSettings
 
 TARGET = Path(__file__).with_name("configuration.md")
 HEAD = """# The configuration of a pipeline

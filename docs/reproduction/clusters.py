@@ -25,12 +25,13 @@ from typing import Any
 from pages import log_axis
 from scipy.stats import spearmanr
 
+from ccl_plugins.experiments import Composition
+from ccl_plugins.experiments.cells import labels_of
+from ccl_plugins.experiments.information import plane
+from ccl_plugins.experiments.results import spread
+from ccl_plugins.experiments.sweep import Sweep
+from ccl_plugins.figures.style import FAINT, MARKERS, RUNS, figure, styled, svg
 from ccl_plugins.information.entropies import Information, crossing, information, to_unit
-from ccl_plugins.pipeline import Composition, plane
-from ccl_plugins.pipeline.sweeps import Sweep
-from ccl_plugins.runs.figures.style import FAINT, MARKERS, RUNS, figure, styled, svg
-from ccl_plugins.runs.results import spread
-from ccl_plugins.runs.sweep import labels_of
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "examples" / "reproduction"

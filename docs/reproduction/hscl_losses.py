@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.nn import functional
 
 import ccl_plugins as ccl
-from ccl_plugins.pipeline.sweeps import Sweep
-from ccl_plugins.runs.sweep import cells_of
+from ccl_plugins.experiments.cells import cells_of
+from ccl_plugins.experiments.sweep import Sweep
 
 BETAS = (0.1, 0.5, 1.0, 5.0)
 BATCH = 500
@@ -35,7 +35,7 @@ def embed(run: ccl.Run) -> tuple[Tensor, Tensor]:
     both: list[list[Tensor]] = [[], []]
     with torch.no_grad():
         for rows in order.split(BATCH):
-            views = zip(*(parts.views(data[row][0]) for row in rows.tolist()), strict=True)
+            views = zip(*(parts.transform(data[row][0]) for row in rows.tolist()), strict=True)
             for found, images in zip(both, views, strict=True):
                 found.append(functional.normalize(parts.method.project(torch.stack(images)), dim=1))
     return torch.stack([torch.cat(each) for each in both]), data.targets[order]

@@ -38,12 +38,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ccl_plugins.pipeline.sweeps import NAME, Sweep
-from ccl_plugins.runs.curves import curves as read_curves
-from ccl_plugins.runs.figures.style import FAINT, MARKERS, RUNS, figure, styled, svg
-from ccl_plugins.runs.pipeline import Run
-from ccl_plugins.runs.results import paired, spread
-from ccl_plugins.runs.sweep import SEED, Cell, cells_of, labels_of, rows_of
+from ccl_plugins.experiments.cells import SEED, Cell, cells_of, labels_of, rows_of
+from ccl_plugins.experiments.curves import curves as read_curves
+from ccl_plugins.experiments.pipeline import Run
+from ccl_plugins.experiments.results import paired, spread
+from ccl_plugins.experiments.sweep import NAME, Sweep
+from ccl_plugins.figures.style import FAINT, MARKERS, RUNS, figure, styled, svg
 
 PAGES = Path(__file__).parent
 ROOT = PAGES.parents[1]

@@ -129,11 +129,11 @@ def test_errors_share_a_tree():
 @pytest.mark.parametrize(
     "order",
     [
-        "import ccl_plugins as ccl; import ccl_plugins.views",
-        "import ccl_plugins.views; import ccl_plugins as ccl",
-        "from ccl_plugins.views import SimCLRViews; import ccl_plugins as ccl",
+        "import ccl_plugins as ccl; import ccl_plugins.transforms",
+        "import ccl_plugins.transforms; import ccl_plugins as ccl",
+        "from ccl_plugins.transforms import SimCLRTransform; import ccl_plugins as ccl",
         "import ccl_plugins as ccl; ccl.create('views', 'simclr', size=32)",
-        "import importlib; importlib.import_module('ccl_plugins.views'); import ccl_plugins as ccl",
+        "import importlib; importlib.import_module('ccl_plugins.transforms'); import ccl_plugins as ccl",
     ],
 )
 def test_the_kind_views_and_the_folder_views_live_together(installed_plugins, order):
@@ -141,13 +141,13 @@ def test_the_kind_views_and_the_folder_views_live_together(installed_plugins, or
 {order}
 import sys
 from ccl_plugins import views
-from ccl_plugins.views import SimCLRViews
-import ccl_plugins.views as module
-assert views is ccl.views is module
-assert ccl.views("simclr", size=32) == ccl.views.simclr(size=32)
-assert ccl.create("views", "simclr", size=32).__class__ is SimCLRViews
-assert module.SimCLRViews is ccl.views.SimCLRViews is SimCLRViews
-assert sys.modules["ccl_plugins.views"].SimCLRViews is SimCLRViews
+from ccl_plugins.transforms import SimCLRTransform
+import ccl_plugins.transforms as module
+assert views is ccl.transform is module
+assert ccl.transform("simclr", size=32) == ccl.transform.simclr(size=32)
+assert ccl.create("transform", "simclr", size=32).__class__ is SimCLRTransform
+assert module.SimCLRTransform is ccl.transform.SimCLRTransform is SimCLRTransform
+assert sys.modules["ccl_plugins.transforms"].SimCLRTransform is SimCLRTransform
 """
     installed_plugins.python(code)
 

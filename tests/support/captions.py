@@ -66,7 +66,7 @@ def pipeline(**changes: Any) -> Any:
     """A pipeline of images and captions."""
     given: dict[str, Any] = {
         "dataset": Captioned(),
-        "views": VIEWS,
+        "transform": VIEWS,
         "backbone": {"use": "mlp", "in_features": 192, "hidden": [16], "batch_norm": False},
         "method": {"use": "dual", "towers": {"text": TEXT}, "dim": 8},
         "objective": "infonce",

@@ -14,9 +14,9 @@ from support.training_fakes import fit
 from support.training_ranks import as_rank
 
 import ccl_plugins as ccl
-from ccl_plugins.monitors.callback import Monitors
-from ccl_plugins.monitors.costs import Costs
 from ccl_plugins.training import ranks
+from ccl_plugins.watching.callback import Monitors
+from ccl_plugins.watching.costs import Costs
 
 N = 64
 _GENERATOR = torch.Generator().manual_seed(0)
@@ -60,7 +60,7 @@ def pipeline(method: str = "simclr", monitor: Any = EACH_EPOCH, **settings: Any)
             dataset=ccl.create("dataset", "features", train=ROWS, test=ROWS),
             backbone=ccl.backbone("mlp", in_features=4, hidden=[8], batch_norm=False),
             method=ccl.method(method, **options),
-            views="noise",
+            transform="noise",
             objective=ccl.objective("fair_cclk", kernel=ccl.kernel("rbf", scale=0.1), on="age"),
             conditions={
                 "age": ccl.condition("column", name="age"),

@@ -16,7 +16,7 @@ RECORD = ROOT / "tests" / "support" / "public_api.json"
 
 SIGNED = (
     "__init__",
-    "protocols",
+    "protocols/__init__",
     "arguments",
     "pairs/__init__",
     "numerics/__init__",
@@ -32,7 +32,7 @@ MODULES = (
     "kernels/__init__",
     "conditions/__init__",
     "samplers/__init__",
-    "views/__init__",
+    "transforms/__init__",
     "methods/__init__",
     "backbones/__init__",
     "datasets/__init__",

@@ -10,7 +10,7 @@ TOML = """
 dataset = {use = "features", train = "train.safetensors", test = "test.safetensors"}
 backbone = {use = "mlp", in_features = 4, hidden = [8]}
 method = {use = "simclr", hidden = 8, dim = 4}
-views = "noise"
+transform = "noise"
 objective = "infonce"
 evaluate = ["knn"]
 fit = {epochs = 1, batch_size = 16, workers = 0}

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from ccl_plugins import training
+from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.protocols import Embedded
-from ccl_plugins.runs.layout import Layout
 from ccl_plugins.training import FitResult, FitSettings, Parts, ResumePoint
 
 
@@ -51,7 +51,7 @@ def noisy(image: Tensor) -> Tensor:
     return image / 255 + 0.1 * torch.randn(image.shape) + 0.1 * shift
 
 
-class FakeViews:
+class FakeTransform:
     def __init__(self, count: int = 2, separate: bool = True) -> None:
         self.count = count
         if separate:
@@ -149,7 +149,7 @@ def shuffled(*, size: int, batch_size: int, seed: int) -> Any:
 def make_parts(**changes: Any) -> Parts:
     given: dict[str, Any] = {
         "dataset": FakeDataset(),
-        "views": FakeViews(),
+        "transform": FakeTransform(),
         "method": FakeMethod(),
         "objective": FakeObjective(),
         "sampler": shuffled,

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from pytorch_lightning import Callback
-from support.training_fakes import FakeDataset, FakeViews, fit, make_parts
+from support.training_fakes import FakeDataset, FakeTransform, fit, make_parts
 from torch import Tensor, nn
 
 from ccl_plugins.backbones import TextTransformer
@@ -18,7 +18,7 @@ from ccl_plugins.objectives import AlignUniform, InfoNCE
 from ccl_plugins.training import CannotBegin, FitSettings
 from ccl_plugins.training.checkpointing import newest
 from ccl_plugins.training.ranks import chunk, gather_rows, on_first, rank
-from ccl_plugins.views import Modalities, TokenViews
+from ccl_plugins.transforms import Modalities, TokenTransform
 
 
 class Small(nn.Sequential):
@@ -62,8 +62,8 @@ def make_method(name: str) -> Any:
 
 def views_for(method: str) -> Any:
     if not method.startswith("dual"):
-        return FakeViews()
-    return Modalities({"image": FakeViews(1), "word": TokenViews("word", length=3)})
+        return FakeTransform()
+    return Modalities({"image": FakeTransform(1), "word": TokenTransform("word", length=3)})
 
 
 def train(
@@ -72,7 +72,7 @@ def train(
     """The method's state, the condition's last table, and the loss of every batch."""
     parts = make_parts(
         dataset=FakeDataset(21),
-        views=views_for(method),
+        transform=views_for(method),
         method=make_method(method),
         objective=InfoNCE(),
         conditions={"condition": Projected()},

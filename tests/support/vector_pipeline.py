@@ -19,7 +19,7 @@ def make_pipeline(temperature: float = 0.1, **settings: Any) -> ccl.Pipeline:
         dataset=ccl.create("dataset", "features", train=ROWS, test=ROWS),
         backbone=ccl.backbone("mlp", in_features=4, hidden=[8]),
         method=ccl.method("simclr", hidden=8, dim=4),
-        views="noise",
+        transform="noise",
         objective=ccl.objective("infonce", temperature=temperature),
         evaluate=["knn"],
         fit={"epochs": 2, "batch_size": 16, "workers": 0, "checkpoint_every": 1, **settings},

@@ -23,7 +23,7 @@ def test_frozen_layers_keep_their_weights_and_early_ones_move_less(tmp_path):
             freeze=1,
         ),
         method=ccl.method("moco_v2", hidden=16, dim=8, queue_size=16),
-        views=ccl.views("simclr", size=32, blur=0.0),
+        transform=ccl.transform("simclr", size=32, blur=0.0),
         objective="infonce",
         evaluate=[{"use": "knn", "k": 3}],
     )

@@ -130,7 +130,7 @@ def test_a_built_in_is_named_in_another_author_s_loop_too():
     given = {
         "dataset": ccl.dataset("features", train="train.safetensors", test="test.safetensors"),
         "backbone": ccl.backbone("mlp", in_features=4, hidden=[8]),
-        "views": "noise",
+        "transform": "noise",
     }
     pipeline = ccl.Pipeline(**given, objective=Broken(), evaluate=["knn"])
     with pytest.raises(TypeError) as raised:

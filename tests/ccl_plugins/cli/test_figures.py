@@ -8,16 +8,16 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import ccl_plugins as ccl
+from ccl_plugins import figures
 from ccl_plugins.cli import main
 from ccl_plugins.cli.figures import FIGURES
-from ccl_plugins.runs import figures
-from ccl_plugins.runs.curves import curves
+from ccl_plugins.experiments.curves import curves
 
 TOML = """
 dataset = "color_digits"
 backbone = "lenet5"
 method = {use = "simclr", hidden = 16, dim = 8}
-views = {use = "simclr", size = 32, flip = 0.0, jitter = 0.0, grey = 0.0, blur = 0.0}
+transform = {use = "simclr", size = 32, flip = 0.0, jitter = 0.0, gray = 0.0, blur = 0.0}
 condition = {use = "column", name = "color"}
 objective = {use = "fair_cclk", kernel = {use = "rbf", scale = 0.1}}
 evaluate = ["knn"]

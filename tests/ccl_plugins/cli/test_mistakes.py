@@ -14,7 +14,7 @@ from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_dat
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
-from ccl_plugins.runs import train as launch
+from ccl_plugins.experiments import train as launch
 
 pytestmark = pytest.mark.usefixtures("in_a_folder_with_data")
 
@@ -180,7 +180,7 @@ def parts(**changed):
     given = {
         "dataset": ccl.dataset("features", train="train.safetensors", test="test.safetensors"),
         "backbone": ccl.backbone("mlp", in_features=4, hidden=[8]),
-        "views": "noise",
+        "transform": "noise",
         "objective": "infonce",
     }
     return {**given, **changed}

@@ -19,9 +19,9 @@ from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_dat
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
+from ccl_plugins.experiments import train as launch
+from ccl_plugins.experiments.results import spread
 from ccl_plugins.objectives import InfoNCE
-from ccl_plugins.runs import train as launch
-from ccl_plugins.runs.results import spread
 
 pytestmark = pytest.mark.usefixtures("in_a_folder_with_data")
 

@@ -12,12 +12,12 @@ from safetensors.torch import save_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ccl_plugins.cli import main
+from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.checkpoints import read_checkpoint
-from ccl_plugins.runs.layout import Layout
 
 TOML = """
 dataset = {{use = "features", train = "{folder}/train.safetensors", test_fraction = 0.2}}
-views = "noise"
+transform = "noise"
 backbone = {{use = "mlp", in_features = 6, hidden = [16, 16], batch_norm = false}}
 method = {{use = "{method}", hidden = 16, dim = 8, batch_norm = false{more}}}
 objective = "infonce"

@@ -208,7 +208,7 @@ def test_a_run_trains_on_several_variables_and_is_resumed(tmp_path):
     pipeline = compose(
         Sized(),
         objective=mixture,
-        views={"use": "simclr", "size": 32},
+        transform={"use": "simclr", "size": 32},
         method={"use": "moco_v2", "hidden": 8, "dim": 4, "queue_size": 512},
         evaluate=[],
     )

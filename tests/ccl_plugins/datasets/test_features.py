@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 import ccl_plugins as ccl
 from ccl_plugins.backbones import MLP
 from ccl_plugins.datasets import Features
-from ccl_plugins.views import NoiseViews
+from ccl_plugins.transforms import NoiseTransform
 
 
 def blobs(size=60, width=6, seed=0):
@@ -102,7 +102,7 @@ def test_sources_that_are_not_right_are_quoted(tmp_path):
 
 
 def test_noise_has_its_size_and_leaves_out_its_share():
-    views = NoiseViews(std=0.5, drop=0.25, count=3)
+    views = NoiseTransform(std=0.5, drop=0.25, count=3)
     torch.manual_seed(0)
     x = torch.ones(20000)
     drawn = views(x)
@@ -113,7 +113,7 @@ def test_noise_has_its_size_and_leaves_out_its_share():
     assert abs(len(kept) / len(x) - 0.75) < 5 * (0.75 * 0.25 / 20000) ** 0.5
     assert abs(kept.mean() - 1) < 5 * 0.5 / 15000**0.5
     assert abs(kept.std() - 0.5) < 5 * 0.5 / 30000**0.5
-    still = NoiseViews(std=0.0, drop=0.0)(torch.arange(3))
+    still = NoiseTransform(std=0.0, drop=0.0)(torch.arange(3))
     torch.testing.assert_close(still, [torch.arange(3.0)] * 2)
     torch.testing.assert_close(views.plain(x[:6].reshape(2, 3)), torch.ones(2, 3))
 
@@ -128,7 +128,7 @@ def test_noise_has_its_size_and_leaves_out_its_share():
 )
 def test_noise_out_of_range_is_quoted(wrong, message):
     with pytest.raises(ValueError, match=message):
-        NoiseViews(**wrong)
+        NoiseTransform(**wrong)
 
 
 def test_a_perceptron_has_the_widths_it_is_given():
@@ -162,7 +162,7 @@ def test_a_pipeline_of_vectors_trains_and_finds_their_classes(tmp_path):
         paths[split] = str(tmp_path / f"{split}.safetensors")
     pipeline = ccl.Pipeline(
         dataset={"use": "features", **paths, "standardize": True},
-        views={"use": "noise", "std": 0.3},
+        transform={"use": "noise", "std": 0.3},
         backbone={"use": "mlp", "in_features": 6, "hidden": [32, 16]},
         method={"use": "simclr", "hidden": 16, "dim": 8},
         objective="weaklysup_infonce",

@@ -145,10 +145,10 @@ def test_parameters_out_of_range_are_quoted(root, wrong, message):
 
 
 def test_a_split_gives_the_views_what_they_take(root):
-    from ccl_plugins.views import SimCLRViews
+    from ccl_plugins.transforms import SimCLRTransform
 
     train = ImageFolder(root)("train")
-    views = SimCLRViews(size=16)
+    views = SimCLRTransform(size=16)
     assert torch.stack(views(train[0][0])).shape == (2, 3, 16, 16)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import ccl_plugins as ccl
 from ccl_plugins.kinds import registry
-from ccl_plugins.runs.summary import meaning, probed
+from ccl_plugins.report.words import meaning, probed
 from ccl_plugins.testing.evaluators import splits
 
 NEEDED = {"fairness": {"column": "group"}}

@@ -182,11 +182,11 @@ def test_a_pipeline_without_a_text_tower_is_refused_when_it_is_composed(name):
         "dataset": ccl.dataset("color_digits", captions=True),
         "backbone": "lenet5",
         "objective": "infonce",
-        "views": ccl.views("simclr", size=32),
+        "transform": ccl.transform("simclr", size=32),
     }
     with pytest.raises(ValueError, match="method simclr has no text tower"):
         ccl.Pipeline(**parts, evaluate=[name])
-    parts["views"] = {"image": parts["views"], "color": {"use": "column", "name": "color"}}
+    parts["transform"] = {"image": parts["transform"], "color": {"use": "column", "name": "color"}}
     towers = {"color": ccl.backbone("mlp", in_features=3)}
     with pytest.raises(ValueError, match="and the views are of image, color: give views"):
         ccl.Pipeline(**parts, method={"use": "dual", "towers": towers}, evaluate=[name])

@@ -12,7 +12,7 @@ import pytest
 import torch
 from pytorch_lightning import Callback
 from support.sharded_methods import Small
-from support.training_fakes import FakeDataset, FakeViews, fit, make_parts
+from support.training_fakes import FakeDataset, FakeTransform, fit, make_parts
 
 from ccl_plugins.conditions import Embedding
 from ccl_plugins.kernels import RBF, Linear
@@ -44,7 +44,7 @@ def make(
     more = {} if sampler is None else {"sampler": sampler, "sampler_on": "condition"}
     return make_parts(
         dataset=FakeDataset(44),
-        views=FakeViews(),
+        transform=FakeTransform(),
         method=method,
         objective=objective or InfoNCE(),
         conditions={} if condition is None else {"condition": condition},

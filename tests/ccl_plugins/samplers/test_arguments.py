@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from ccl_plugins.drawing.groups import Groups
+from ccl_plugins.drawing.nearest import Nearest, NearestOnLine, among_nearest
 from ccl_plugins.kernels import RBF
 from ccl_plugins.protocols import VALUE_TYPES
 from ccl_plugins.samplers import ConditionalPair, Imbalanced, SameCondition, Uniform
-from ccl_plugins.samplers.groups import Groups
 from ccl_plugins.samplers.imbalanced import kept_counts
-from ccl_plugins.samplers.nearest import Nearest, NearestOnLine, among_nearest
 
 CLASSES = torch.arange(12) % 3
 NUMBERS = torch.rand(12, 2, generator=torch.Generator().manual_seed(0))

@@ -13,9 +13,9 @@ from support import oracle
 from support.sampled import ERROR_RATE
 
 import ccl_plugins as ccl
+from ccl_plugins.drawing.groups import Groups
 from ccl_plugins.kernels import RBF
 from ccl_plugins.samplers import ConditionalPair, Imbalanced, SameCondition, Uniform
-from ccl_plugins.samplers.groups import Groups
 from ccl_plugins.samplers.imbalanced import kept_counts
 from ccl_plugins.training.sampling import Batches, Consumed
 

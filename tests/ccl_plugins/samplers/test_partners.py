@@ -8,12 +8,12 @@ import torch
 from support.sampled import assert_distributed, assert_in_proportion
 
 import ccl_plugins as ccl
+from ccl_plugins.drawing.boxes import Boxes
+from ccl_plugins.drawing.by_class import ByClassKernel
+from ccl_plugins.drawing.by_distance import ByDistance
+from ccl_plugins.drawing.by_kernel import ByKernel, by_kernel
+from ccl_plugins.drawing.nearest import NearestOnLine
 from ccl_plugins.kernels import RBF, Delta, Laplacian, Product, Sum
-from ccl_plugins.samplers.boxes import Boxes
-from ccl_plugins.samplers.by_class import ByClassKernel
-from ccl_plugins.samplers.by_distance import ByDistance
-from ccl_plugins.samplers.by_kernel import ByKernel, by_kernel
-from ccl_plugins.samplers.nearest import NearestOnLine
 
 CUBES = torch.linspace(-1, 1, 100) ** 3  # crowded in the middle
 LINES = {
@@ -91,9 +91,9 @@ def test_every_sample_has_its_bound(own, share, scale):
 
 @pytest.mark.parametrize("own", [True, False])
 def test_an_anchor_whose_candidates_are_rejected_opens_smaller_boxes(own, monkeypatch):
-    monkeypatch.setattr("ccl_plugins.samplers.by_distance.SHARE", 1.0)
-    monkeypatch.setattr("ccl_plugins.samplers.by_distance.CANDIDATES", (1, 2))
-    monkeypatch.setattr("ccl_plugins.samplers.by_distance.TOGETHER", 64)
+    monkeypatch.setattr("ccl_plugins.drawing.by_distance.SHARE", 1.0)
+    monkeypatch.setattr("ccl_plugins.drawing.by_distance.CANDIDATES", (1, 2))
+    monkeypatch.setattr("ccl_plugins.drawing.by_distance.TOGETHER", 64)
     values = SPACES["crowded"]
     kernel = RBF(0.03)
     weights = kernel(values, values) if own else kernel(values, values).fill_diagonal_(0)

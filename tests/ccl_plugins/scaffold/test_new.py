@@ -76,7 +76,7 @@ import ccl_plugins as ccl
 pipeline = ccl.Pipeline(
     dataset=ccl.dataset("made_dataset", samples=64, size=16),
     backbone=ccl.backbone("made_backbone", width=4),
-    views="made_views",
+    transform="made_transform",
     method=ccl.method("made_method", dim=8),
     sampler="made_sampler",
     condition="made_condition",

@@ -15,7 +15,7 @@ HOW_TO = ROOT / "docs" / "how-to"
 
 
 def page_of(kind: str) -> str:
-    name = "views" if kind == "views" else f"a{'n' * (kind[0] in 'aeiou')}-{kind}"
+    name = f"a{'n' * (kind[0] in 'aeiou')}-{kind}"
     return (HOW_TO / f"write-{name}.md").read_text("utf-8")
 
 

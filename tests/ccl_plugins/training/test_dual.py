@@ -13,7 +13,7 @@ import torch
 from pytorch_lightning import Callback
 from support.captions import TEXT, WORDS, Captioned, Plain, pipeline
 
-from ccl_plugins.runs import RunInterrupted
+from ccl_plugins.experiments import RunInterrupted
 from ccl_plugins.training import fingerprint
 from ccl_plugins.training.micro_batches import embed
 
@@ -78,7 +78,7 @@ def test_what_is_no_list_of_texts_is_refused(trained: Any) -> None:
 
 
 def test_a_run_without_a_text_tower_says_so(tmp_path: Path) -> None:
-    run = pipeline(method="simclr", views=Plain(2)).fit(out=tmp_path / "run", progress=False)
+    run = pipeline(method="simclr", transform=Plain(2)).fit(out=tmp_path / "run", progress=False)
     with pytest.raises(ValueError, match="SimCLR has no tower for texts: a method dual has one"):
         run.encode_text(PROMPTS)
     assert run.features("test").towers is None
@@ -161,7 +161,7 @@ def test_a_run_is_not_resumed_with_another_tokenizer(tmp_path: Path) -> None:
     def fit(**more: Any) -> Any:
         tokens = {"use": "tokens", "length": 16, "path": str(tmp_path / "words.json")}
         views = {"image": Plain(), "text": tokens}
-        return pipeline(views=views).fit(out=tmp_path / "run", progress=False, **more)
+        return pipeline(transform=views).fit(out=tmp_path / "run", progress=False, **more)
 
     save("a", "square", "?", *WORDS)
     fit()
@@ -171,7 +171,7 @@ def test_a_run_is_not_resumed_with_another_tokenizer(tmp_path: Path) -> None:
 
 
 def test_the_image_tower_is_exported_alone(trained: Any, tmp_path: Path) -> None:
-    from ccl_plugins.runs.export import export
+    from ccl_plugins.experiments.export import export
 
     folder = export(trained, tmp_path / "out", format="torch")
     model = torch.export.load(folder / "backbone.pt2").module()
@@ -180,7 +180,7 @@ def test_the_image_tower_is_exported_alone(trained: Any, tmp_path: Path) -> None
 
 
 def test_an_anchor_is_drawn_with_the_share_of_its_text(trained: Any) -> None:
-    from ccl_plugins.runs.figures.anchors import anchor, weights
+    from ccl_plugins.figures.anchors import anchor, weights
 
     found = weights(trained, 3)
     assert found.modalities == ("image", "text")

@@ -17,11 +17,11 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch import nn
 
 from ccl_plugins.conditions import Clusters
+from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.kernels import Delta
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import FairCCLK, InfoNCE, Mixture
-from ccl_plugins.runs.layout import Layout
 from ccl_plugins.training import FitSettings
 
 

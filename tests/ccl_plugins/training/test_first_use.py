@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 import torch
-from support.training_fakes import FakeMethod, FakeObjective, FakeViews, fit, make_parts
+from support.training_fakes import FakeMethod, FakeObjective, FakeTransform, fit, make_parts
 from support.training_ranks import make_method
 from torch import Tensor
 
 import ccl_plugins as ccl
+from ccl_plugins.experiments.measure import _checked
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import ContrastiveObjective, InfoNCE
 from ccl_plugins.protocols import Embedded, Table
-from ccl_plugins.runs.measure import _checked
 from ccl_plugins.testing.inputs import SmallBackbone
 from ccl_plugins.training import FitSettings
 from ccl_plugins.training.kernel_check import check_kernel
@@ -41,7 +41,7 @@ class Loss(FakeObjective):
         return self.found(super().loss(pairs))
 
 
-class Views(FakeViews):
+class Views(FakeTransform):
     def __init__(self, found: Any) -> None:
         super().__init__(separate=False)
         self.found = found
@@ -104,13 +104,16 @@ WRONG = {
         r"Loss.loss must return one number, .* \(3,\)",
     ),
     "number": ({"objective": Loss(lambda x: float(x.detach()))}, "one number, .* not a float"),
-    "one view": ({"views": Views(lambda x: x[:1])}, "Views must make a list of 2 views .*, not 1"),
+    "one view": (
+        {"transform": Views(lambda x: x[:1])},
+        "Views must make a list of 2 views .*, not 1",
+    ),
     "stacked": (
-        {"views": Views(torch.stack)},
+        {"transform": Views(torch.stack)},
         r"a list of 2 views .*, not torch.float32 \(2, 3, 4, 4\)",
     ),
     "arrays": (
-        {"views": Views(lambda x: [v.numpy() for v in x])},
+        {"transform": Views(lambda x: [v.numpy() for v in x])},
         "that are tensors, not a ndarray",
     ),
     "range": (
@@ -291,7 +294,7 @@ def test_images_that_the_method_cannot_embed_are_refused_before_training(tmp_pat
     pipeline = ccl.Pipeline(
         dataset="color_digits",
         backbone="lenet5",
-        views=ccl.views("simclr", size=32),
+        transform=ccl.transform("simclr", size=32),
         objective="infonce",
         method=ccl.local("method", Flat, hidden=8, dim=4, queue_size=512),
     )

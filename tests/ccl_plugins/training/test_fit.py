@@ -13,16 +13,16 @@ from support.training_fakes import (
     FakeDataset,
     FakeMethod,
     FakeObjective,
-    FakeViews,
+    FakeTransform,
     fit,
     make_parts,
 )
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import Tensor
 
+from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.protocols import Embedded, Sizes, Table
-from ccl_plugins.runs.layout import Layout
 from ccl_plugins.training import FitSettings, Parts
 from ccl_plugins.training.checkpointing import by_step
 from ccl_plugins.training.monitor import NonFiniteLoss, NonFiniteWeights
@@ -266,7 +266,7 @@ def test_a_sampler_is_given_the_condition_that_it_reads(tmp_path: Path) -> None:
 def test_lightning_writes_no_messages(
     tmp_path: Path, capfd: Any, recwarn: pytest.WarningsRecorder
 ) -> None:
-    parts = make_parts(views=FakeViews(count=3))
+    parts = make_parts(transform=FakeTransform(count=3))
     fit(parts, FitSettings(1, 8, workers=0), tmp_path, {})
     out, err = capfd.readouterr()
     assert out == ""

@@ -12,8 +12,8 @@ from support.training_fakes import FakeDataset
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import ccl_plugins as ccl
+from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.checkpoints import read_checkpoint
-from ccl_plugins.runs.layout import Layout
 from ccl_plugins.training.optimizers import parameter_groups
 
 N = 96
@@ -40,7 +40,7 @@ def pipeline(*guides: dict[str, Any], balance: str | None = None, **settings: An
         dataset=ccl.create("dataset", "features", train=ROWS, test=ROWS),
         backbone=ccl.backbone("mlp", in_features=5, hidden=[16], batch_norm=False),
         method=ccl.method("simclr", hidden=16, dim=8, batch_norm=False),
-        views="noise",
+        transform="noise",
         conditions={name: each for name, each in CONDITIONS.items() if name in on} or None,
         objective=objective,
         evaluate=["knn", {"use": "regression", "column": "color"}],

@@ -14,8 +14,8 @@ import pytest
 from pytorch_lightning import Callback
 from support.training_fakes import fit, make_parts
 
+from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.checkpoints import read_checkpoint
-from ccl_plugins.runs.layout import Layout
 from ccl_plugins.training import FitSettings
 from ccl_plugins.training.interrupt import Interrupt
 

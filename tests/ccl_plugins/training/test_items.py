@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.training_fakes import FakeDataset, FakeViews, noisy
+from support.training_fakes import FakeDataset, FakeTransform, noisy
 from torch import Tensor
 
 from ccl_plugins.training.loader import Items, Loader, collate
@@ -17,7 +17,7 @@ KEYS = [(0, 0, 3), (0, 1, 5), (1, 0, 3)]
 
 
 def items(views: Any = None, seed: int = 0) -> Items:
-    return Items(FakeDataset()("train"), views or FakeViews(), seed)
+    return Items(FakeDataset()("train"), views or FakeTransform(), seed)
 
 
 def test_a_sample_is_the_same_whatever_was_drawn_before() -> None:
@@ -39,14 +39,14 @@ def test_a_view_does_not_depend_on_what_another_draws() -> None:
         torch.rand(100), np.random.rand(100), random.random()
         return noisy(image)
 
-    views = FakeViews()
+    views = FakeTransform()
     expected = items(views)[KEYS[0]][0][1]
     views.transforms = [greedy, noisy]
     torch.testing.assert_close(items(views)[KEYS[0]][0][1], expected, rtol=0, atol=0)
 
 
 def test_views_without_transforms_are_seeded_together() -> None:
-    views = FakeViews(separate=False)
+    views = FakeTransform(separate=False)
     torch.testing.assert_close(items(views)[KEYS[1]], items(views)[KEYS[1]], rtol=0, atol=0)
 
 
@@ -58,7 +58,7 @@ def test_drawing_leaves_the_global_generators_alone() -> None:
 
 @pytest.mark.parametrize("separate", [True, False])
 def test_the_views_after_the_first_show_the_partner(separate: bool) -> None:
-    class Plain(FakeViews):
+    class Plain(FakeTransform):
         def __call__(self, image: Tensor) -> list[Tensor]:
             return [image, image]
 

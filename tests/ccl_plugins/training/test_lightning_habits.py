@@ -17,8 +17,8 @@ from support.training_fakes import FakeDataset, fit, make_parts
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ccl_plugins.conditions import Label
+from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.checkpoints import read_checkpoint
-from ccl_plugins.runs.layout import Layout
 from ccl_plugins.training import FitResult, FitSettings
 from ccl_plugins.training.checkpointing import by_step
 
@@ -137,7 +137,7 @@ def test_a_logger_may_be_passed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("logger", ["csv", [1], 3])
 def test_what_is_no_logger_is_refused(tmp_path: Path, logger: Any) -> None:
-    from ccl_plugins.runs.train import _loggers
+    from ccl_plugins.experiments.train import _loggers
 
     with pytest.raises(TypeError, match="logger must be True"):
         _loggers(logger)

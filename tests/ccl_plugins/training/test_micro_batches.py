@@ -13,11 +13,11 @@ from support.training_fakes import FakeDataset, fit, make_parts
 from torch import Tensor, nn
 
 from ccl_plugins.conditions import Label
+from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.kernels import Delta
 from ccl_plugins.methods import MoCoV2, SimCLR
 from ccl_plugins.objectives import AlignUniform, FairCCLK, InfoNCE
-from ccl_plugins.runs.layout import Layout
 from ccl_plugins.training import FitSettings
 from ccl_plugins.training.micro_batches import embed
 

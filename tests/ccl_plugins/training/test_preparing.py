@@ -9,10 +9,10 @@ from support.training_fakes import FakeDataset, fit, make_parts
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
+from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import InfoNCE
-from ccl_plugins.runs.layout import Layout
 from ccl_plugins.training import FitSettings
 
 

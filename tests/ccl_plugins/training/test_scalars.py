@@ -16,11 +16,11 @@ from support.training_fakes import FakeDataset, FakeMethod, fit, make_parts
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ccl_plugins.conditions import Label
+from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.kernels import Linear
 from ccl_plugins.objectives import FairCCLK, InfoNCE, Mixture
 from ccl_plugins.pairs.pairs import Pairs, in_batch
-from ccl_plugins.runs.layout import Layout
 from ccl_plugins.training import FitSettings
 
 

@@ -145,7 +145,7 @@ CONDITIONS = {
 def test_it_trains_on_levels_of(name, tmp_path):
     pipeline = ccl.Pipeline(
         dataset=ccl.dataset("color_digits"),
-        views=ccl.views("noise", std=0.1),
+        transform=ccl.transform("noise", std=0.1),
         backbone=ccl.backbone("lenet5"),
         method=ccl.method("moco_v2", hidden=16, dim=8, queue_size=512),
         objective=ccl.objective("hmlc"),

@@ -37,7 +37,7 @@ def train(name, out):
     params, conditions = CASES[name]
     pipeline = ccl.Pipeline(
         dataset=ccl.dataset("color_digits"),
-        views=ccl.views("noise", std=0.1),
+        transform=ccl.transform("noise", std=0.1),
         backbone=ccl.backbone("lenet5"),
         method=ccl.method("simclr", hidden=16, dim=8),
         objective=ccl.objective(name, **params),

@@ -139,7 +139,7 @@ def test_captions_of_ones_own_data_set_are_read_from_its_metadata_or_texts(tmp_p
     splits = {"train": images, "test": images, "metadata": table, "test_metadata": table}
     pipeline = ccl.Pipeline(
         dataset=ccl.create("dataset", "torch", **splits, text=text),
-        views=ccl.views("simclr", size=32),
+        transform=ccl.transform("simclr", size=32),
         backbone=ccl.backbone("lenet5"),
         method=ccl.method("simclr", hidden=16, dim=8),
         objective=ccl.objective("weaklysup_cclk", kernel=ccl.kernel("cosine")),
@@ -165,7 +165,10 @@ def test_two_towers_are_conditioned_on_captions(objective, tmp_path):
     tower = ccl.backbone("text_transformer", length=8, width=16, depth=1, heads=2)
     pipeline = ccl.Pipeline(
         dataset=ccl.create("dataset", "torch", **splits, text=["caption"]),
-        views={"image": ccl.views("simclr", size=32), "text": ccl.views("tokens", length=8)},
+        transform={
+            "image": ccl.transform("simclr", size=32),
+            "text": ccl.transform("tokens", length=8),
+        },
         backbone="lenet5",
         method=ccl.method("dual", towers={"text": tower}, dim=8),
         objective=objective,

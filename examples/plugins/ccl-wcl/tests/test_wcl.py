@@ -124,7 +124,7 @@ def test_its_graph_is_a_condition_by_name_with_momentum_keys_and_not_with_a_queu
     def compose(method):
         return ccl.Pipeline(
             dataset=ccl.dataset("color_digits"),
-            views=ccl.views("simclr", size=32),
+            transform=ccl.transform("simclr", size=32),
             backbone=ccl.backbone("lenet5"),
             method=method,
             objective=ccl.objective("wcl", on="condition"),

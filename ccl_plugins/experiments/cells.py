@@ -1,0 +1,542 @@
+"""The cells of a sweep: trained and measured by any number of processes, then shown in one table.
+
+A sweep's folder has its definition (``sweep.json``), Optuna's study (``study.log``), one run for each
+cell (``cells/000``, ...), and what was found (``results.csv``, ``results.parquet``).  The study is the
+queue of cells: any number of processes, on any machine that sees the folder, take cells from it.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import json
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ccl_plugins.experiments.changes import differences
+from ccl_plugins.experiments.pipeline import Pipeline, Run
+from ccl_plugins.experiments.record import read_json, write_json
+from ccl_plugins.experiments.results import settings_of
+from ccl_plugins.experiments.sweep import NAME, Range, Sweep, named, text_of
+from ccl_plugins.experiments.train import RunInterrupted, check, prepare, train
+from ccl_plugins.files.atomic import atomic_write
+from ccl_plugins.files.lock import FolderInUse, owning
+from ccl_plugins.kinds import registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import optuna
+    from filelock import BaseFileLock
+
+SEED = "fit.seed"
+"""The key whose values are repetitions of one configuration."""
+
+ATTEMPTS = 3
+"""Processes that may end while they work on one cell, as those that run out of memory."""
+
+
+class SweepExists(FileExistsError):
+    """The folder already holds a sweep."""
+
+
+def begin(sweep: Sweep, *, resume: bool = False) -> None:
+    """Create a sweep's folder, or find it again; a cell that failed is put into the queue again.
+
+    Raises:
+        SweepExists: If the folder holds this sweep and ``resume`` is not given, or another sweep.
+        ImportError: If Optuna is not installed.
+    """
+    _optuna()
+    file = sweep.out / "sweep.json"
+    with _queue(sweep.out):
+        if file.exists():
+            _check_same(sweep, read_json(file), resume)
+        elif other := sorted({each.name for each in sweep.out.iterdir()} - set(_OWN)):
+            raise SweepExists(
+                f"{sweep.out} has other files, as {other[0]!r}: a sweep needs a folder of its own"
+            )
+        study = _study(sweep)
+        known = _by_cell(study)
+        for i, cell in enumerate(sweep.cells if sweep.trials is None else ()):
+            if f"{i:03d}" not in known:
+                _enqueue(study, sweep, f"{i:03d}", cell)
+        for name, trial in known.items():
+            if trial.state.name == "FAIL" or _is_abandoned(study, sweep, name, trial):
+                _again(study, sweep, name, trial)
+        # The definition last: without it the folder holds no sweep.
+        write_json(file, sweep.to_dict())
+
+
+def _check_same(sweep: Sweep, saved: Mapping[str, Any], resume: bool) -> None:
+    now = json.loads(json.dumps(sweep.to_dict()))
+    changed = [
+        each
+        for each in differences(saved, now)
+        if not each.startswith("trials: ") or (sweep.trials or 0) < (saved["trials"] or math.inf)
+    ]
+    if changed:
+        raise SweepExists(f"{sweep.out} holds another sweep: {'; '.join(changed)}")
+    if not resume:
+        raise SweepExists(
+            f"{sweep.out} already holds this sweep: --resume goes on with it, and another out leaves it"
+            " alone"
+        )
+
+
+_OWN = ("queue.lock", "study.lock", "study.log")
+"""What a process leaves that was killed before the definition was written."""
+
+
+@contextmanager
+def _queue(out: Path) -> Iterator[None]:
+    """Hold the lock of the queue, for the moment of taking a cell from it."""
+    from filelock import FileLock
+
+    out.mkdir(parents=True, exist_ok=True)
+    with FileLock(out / "queue.lock"):
+        yield
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ImportError as error:
+        raise ImportError('a sweep needs Optuna: pip install "ccl-plugins[sweep]"') from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+class _Lock:
+    """A lock of the system as Optuna takes one; it is free when its process has ended."""
+
+    def __init__(self, lock: BaseFileLock) -> None:
+        self.lock = lock
+
+    def acquire(self) -> bool:
+        self.lock.acquire()
+        return True
+
+    def release(self) -> None:
+        self.lock.release()
+
+
+def _study(sweep: Sweep) -> optuna.Study:
+    """The study in a sweep's folder."""
+    optuna = _optuna()
+    from filelock import FileLock
+    from optuna.storages.journal import JournalFileBackend, JournalStorage
+
+    # Optuna's own locks outlive a process that is killed; in a relative folder they are never broken.
+    lock: Any = _Lock(FileLock(sweep.out / "study.lock"))
+    storage = JournalStorage(JournalFileBackend(str(sweep.out / "study.log"), lock))
+    return optuna.create_study(
+        study_name="sweep",
+        storage=storage,
+        pruner=optuna.pruners.MedianPruner() if sweep.prune else optuna.pruners.NopPruner(),
+        direction=sweep.direction,
+        load_if_exists=True,
+    )
+
+
+def _by_cell(study: optuna.Study) -> dict[str, optuna.trial.FrozenTrial]:
+    """The last trial of each cell, in the order of the cells."""
+    trials = study.get_trials(deepcopy=False)
+    found = {each.user_attrs["cell"]: each for each in trials if "cell" in each.user_attrs}
+    return dict(sorted(found.items()))
+
+
+def _enqueue(
+    study: optuna.Study, sweep: Sweep, name: str, cell: Mapping[str, Any], ended: int = 0
+) -> None:
+    """Put a cell into the queue; ``ended`` processes have ended while they worked on it."""
+    known = sweep.values
+    params = {
+        key: value if isinstance(known[key], Range) else json.dumps(value)
+        for key, value in cell.items()
+    }
+    study.enqueue_trial(params, {"cell": name, "values": json.dumps(cell), "ended": ended})
+
+
+def _again(
+    study: optuna.Study, sweep: Sweep, name: str, trial: optuna.trial.FrozenTrial, ended: int = 0
+) -> None:
+    """Put a cell into the queue again with its values, or with new ones if none were drawn."""
+    if not trial.state.is_finished():
+        study.tell(trial.number, state=_optuna().trial.TrialState.FAIL)
+    _enqueue(study, sweep, name, json.loads(trial.user_attrs.get("values", "{}")), ended)
+
+
+def _is_abandoned(
+    study: optuna.Study, sweep: Sweep, name: str, trial: optuna.trial.FrozenTrial
+) -> bool:
+    """Whether the process that worked on a cell has ended."""
+    if trial.state.name != "RUNNING":
+        return False
+    try:
+        with owning(sweep.out / "locks" / name):
+            # Its process may have been done with it while this one waited for the lock.
+            return _by_cell(study)[name].state.name == "RUNNING"
+    except FolderInUse:
+        return False
+
+
+def _drawn(trial: optuna.Trial, sweep: Sweep) -> dict[str, Any]:
+    """The values of a trial: those that it was put into the queue with, or newly drawn ones."""
+    cell: dict[str, Any] = {}
+    # Of several grids each has keys of its own.
+    own = json.loads(trial.user_attrs.get("values", "{}")) or sweep.values
+    for key, each in sweep.values.items():
+        if key not in own:
+            continue
+        if not isinstance(each, Range):
+            labels = [json.dumps(value) for value in each]
+            cell[key] = json.loads(trial.suggest_categorical(key, labels))
+        elif isinstance(each.low, int) and isinstance(each.high, int):
+            cell[key] = trial.suggest_int(key, each.low, each.high, log=each.log)
+        else:
+            cell[key] = trial.suggest_float(key, each.low, each.high, log=each.log)
+    return cell
+
+
+def _take(
+    sweep: Sweep, held: ExitStack
+) -> tuple[optuna.Study, optuna.Trial, str, dict[str, Any]] | None:
+    """The next cell: one whose process has ended, one that waits, or a new one of a search.
+
+    Its lock is held until ``held`` is closed; the others are left to the processes that hold theirs.
+    """
+    with _queue(sweep.out):
+        study = _study(sweep)
+        for name, trial in _by_cell(study).items():
+            if _is_abandoned(study, sweep, name, trial):
+                ended = trial.user_attrs.get("ended", 0) + 1
+                if ended < ATTEMPTS:
+                    _again(study, sweep, name, trial, ended)
+                else:
+                    study.tell(trial.number, state=_optuna().trial.TrialState.FAIL)
+        cells = _by_cell(study)
+        waiting = any(trial.state.name == "WAITING" for trial in cells.values())
+        if not waiting and len(cells) >= (sweep.trials or 0):
+            return None
+        # What is drawn for a cell depends on the seed and on the cells before it alone.
+        seed = sweep.seed + len(cells)
+        study.sampler = _optuna().samplers.TPESampler(seed=seed, constant_liar=True)
+        taken = study.ask()
+        name = taken.user_attrs.get("cell", f"{len(cells):03d}")
+        taken.set_user_attr("cell", name)
+        held.enter_context(owning(sweep.out / "locks" / name))
+        cell = _drawn(taken, sweep)
+        taken.set_user_attr("values", json.dumps(cell))
+        return study, taken, name, cell
+
+
+def work(
+    sweep: Sweep,
+    *,
+    progress: bool = False,
+    tell: Callable[[str], None] = lambda line: None,
+) -> None:
+    """Take cells from the queue until none is left; train and measure each.
+
+    A cell that fails is noted in the study, and the next is taken.
+
+    Args:
+        sweep: The sweep; its folder was made by `begin`.
+        progress: Whether each run shows a progress bar.
+        tell: Called with a line when a cell begins and when it fails.
+
+    Raises:
+        RunInterrupted: If training was stopped; the cell goes on when the sweep is resumed.
+    """
+    state = _optuna().trial.TrialState
+    while True:
+        with ExitStack() as held:
+            taken = _take(sweep, held)
+            if taken is None:
+                return
+            study, trial, name, cell = taken
+            tell(f"cell {name} (of {sweep.size}): {named(cell)}")
+            pruning = _pruning(trial, sweep.prune)
+            try:
+                value = _run_cell(sweep, sweep.out / "cells" / name, cell, pruning, progress)
+            except (RunInterrupted, KeyboardInterrupt):
+                raise
+            # The cell's components may raise anything; the other cells do not depend on it.
+            except BaseException as error:
+                if registry().strict:
+                    raise
+                reason = " ".join(f"{type(error).__name__}: {error}".split())
+                trial.set_user_attr("error", reason[:2000])
+                study.tell(trial, state=state.FAIL)
+                tell(f"cell {name} failed: {reason}")
+                continue
+            if pruning and pruning[0].pruned:
+                study.tell(trial, state=state.PRUNED)
+                tell(f"cell {name} was stopped early")
+            else:
+                study.tell(trial, value)
+
+
+def work_in(out: str) -> None:
+    """`work` on the sweep of a folder, in a process of its own."""
+    work(load_sweep(Path(out)))
+
+
+def load_sweep(out: Path) -> Sweep:
+    """The sweep of a folder.
+
+    Raises:
+        FileNotFoundError: If it holds none.
+    """
+    if not (out / "sweep.json").is_file():
+        raise FileNotFoundError(f"{out} holds no sweep: it has no sweep.json")
+    return Sweep.from_dict(read_json(out / "sweep.json"), out)
+
+
+def _run_cell(
+    sweep: Sweep, folder: Path, cell: Mapping[str, Any], callbacks: list[Any], progress: bool
+) -> float:
+    """Train and measure a cell, from its last checkpoint; the metric on the validation part."""
+    pipeline = Pipeline.from_dict(sweep.configuration(cell))
+    prepared = prepare(check(pipeline, folder, resume=True), callbacks)
+
+    def before(found: Mapping[str, float]) -> None:
+        _of(found, sweep.metric)
+
+    train(prepared, progress=progress, before=before)
+    run = Run(folder, pipeline, prepared.splits)
+    found = run.validate()
+    run.evaluate()
+    return _of(found, sweep.metric)
+
+
+def _of(metrics: Mapping[str, float], name: str) -> float:
+    if name not in metrics:
+        near = difflib.get_close_matches(name, metrics, n=1)
+        hint = f". Did you mean {near[0]}?" if near else f"; there are {', '.join(metrics)}"
+        raise ValueError(f"no evaluator of the pipeline gives the metric {name!r}{hint}")
+    return metrics[name]
+
+
+def _pruning(trial: optuna.Trial, name: str | None) -> list[Any]:
+    """A callback that stops a run whose logged value is behind that of other cells."""
+    if name is None:
+        return []
+    from pytorch_lightning import Callback
+
+    class Pruning(Callback):
+        pruned = False
+
+        def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+            value = trainer.callback_metrics.get(name)
+            if value is None:
+                return
+            trial.report(float(value), trainer.global_step)
+            last = trainer.current_epoch + 1 >= trainer.max_epochs
+            if not last and trial.should_prune():
+                self.pruned = trainer.should_stop = True
+
+    return [Pruning()]
+
+
+# Processes beside this one.
+
+FOREVER = 60 * 24 * 365
+"""Minutes: submitit ends local processes after five by default."""
+
+
+def launch(sweep: Sweep, jobs: int, launcher: str = "local") -> list[Any]:
+    """Start processes that take cells from the queue; their output is in the folder ``logs``.
+
+    Args:
+        sweep: The sweep; its folder was made by `begin`.
+        jobs: How many.
+        launcher: ``"local"``: on this machine, each with one of its GPUs in turn; ``"slurm"``: as an array.
+
+    Returns:
+        submitit's jobs.
+
+    Raises:
+        ImportError: If submitit is not installed.
+        RuntimeError: If this machine has no SLURM.
+        ValueError: For options of ``[slurm]`` that submitit does not know.
+    """
+    try:
+        import submitit
+    except ImportError as error:
+        raise ImportError('a sweep needs submitit: pip install "ccl-plugins[sweep]"') from error
+    logs = sweep.out / "logs"
+    if launcher == "slurm":
+        executor = submitit.AutoExecutor(logs, cluster="slurm")
+        try:
+            executor.update_parameters(**{"name": "ccl-sweep", **sweep.slurm})
+        except (NameError, TypeError, AssertionError) as error:
+            raise ValueError(f"[slurm]: {' '.join(str(error).split())}") from error
+        return list(executor.map_array(work_in, [str(sweep.out)] * jobs))
+    import torch
+
+    devices = torch.cuda.device_count()
+    local, started = submitit.LocalExecutor(logs), []
+    for i in range(jobs):
+        own = {"gpus_per_node": 1, "visible_gpus": (i % devices,)} if devices else {}
+        local.update_parameters(timeout_min=FOREVER, **own)
+        started.append(local.submit(work_in, str(sweep.out)))
+    return started
+
+
+# What was found.
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is known of a cell.
+
+    Args:
+        name: Its folder in ``cells``.
+        values: The values of the swept keys.
+        state: ``"done"``, ``"pruned"``, ``"running"``, ``"waiting"`` or ``"failed: ..."``.
+        before: The metrics before training.
+        validation: The metrics of the validation part of the training split, for choosing.
+        test: The metrics of the test split.
+    """
+
+    name: str
+    values: Mapping[str, Any]
+    state: str
+    before: Mapping[str, float]
+    validation: Mapping[str, float]
+    test: Mapping[str, float]
+
+
+def cells_of(sweep: Sweep) -> list[Cell]:
+    """The cells of a sweep that were begun or wait, in order."""
+    return [_cell(sweep, name, trial) for name, trial in _by_cell(_study(sweep)).items()]
+
+
+_STATES = {"COMPLETE": "done", "PRUNED": "pruned", "RUNNING": "running", "WAITING": "waiting"}
+
+
+def _cell(sweep: Sweep, name: str, trial: optuna.trial.FrozenTrial) -> Cell:
+    values = json.loads(trial.user_attrs.get("values", "{}"))
+    reason = trial.user_attrs.get("error", "its processes ended")
+    state = _STATES.get(trial.state.name, f"failed: {reason}")
+    folder = sweep.out / "cells" / name
+    if not (folder / "pipeline.json").exists():
+        return Cell(name, values, state, {}, {}, {})
+    run = Run(folder)
+    done = state == "done"
+    return Cell(
+        name, values, state, run.before, run.validation if done else {}, run.metrics if done else {}
+    )
+
+
+def rows_of(sweep: Sweep, cells: Iterable[Cell]) -> list[dict[str, Any]]:
+    """One row for each cell, all with the same columns: values, state and metrics."""
+    cells = list(cells)
+    keys = list(sweep.values)
+    kinds = ("before", "validation", "test")
+    names = {kind: sorted({n for each in cells for n in getattr(each, kind)}) for kind in kinds}
+    return [
+        {
+            "cell": each.name,
+            **{key: _plain(each.values.get(key)) for key in keys},
+            "state": each.state,
+            **{f"{kind}/{n}": getattr(each, kind).get(n) for kind in kinds for n in names[kind]},
+        }
+        for each in cells
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and words as they are, tables as JSON."""
+    return json.dumps(value) if isinstance(value, Mapping | list) else value
+
+
+def write_results(sweep: Sweep, cells: Iterable[Cell]) -> list[Path]:
+    """Write ``results.csv`` and ``results.parquet``, a row for each cell, atomically.
+
+    Raises:
+        ImportError: If pyarrow is not installed.
+        OSError: If a file cannot be written.
+    """
+    import pyarrow
+    from pyarrow import parquet
+
+    rows = rows_of(sweep, cells)
+    columns = list(rows[0]) if rows else []
+    files = [sweep.out / "results.csv", sweep.out / "results.parquet"]
+    with (
+        atomic_write(files[0]) as temporary,
+        temporary.open("w", newline="", encoding="utf-8") as file,
+    ):
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(rows)
+    # Values of several types, as "median" beside 0.1, are words for Parquet.
+    table = {name: _one_type([row[name] for row in rows]) for name in columns}
+    with atomic_write(files[1]) as temporary:
+        parquet.write_table(pyarrow.table(table), temporary)
+    return files
+
+
+def _one_type(values: list[Any]) -> list[Any]:
+    types = {type(value) for value in values if value is not None}
+    return (
+        values
+        if len(types - {int, float}) + bool(types & {int, float}) < 2
+        else [None if value is None else text_of(value) for value in values]
+    )
+
+
+def configurations(sweep: Sweep, cells: Iterable[Cell]) -> list[dict[str, Any]]:
+    """One row for each configuration, the best by the validation part first.
+
+    Cells that differ in the seed alone are one configuration, with means and standard deviations (n - 1).
+    Its ``label`` is the name of its grid and what tells it from the others of that name.
+    """
+    groups: dict[str, list[Cell]] = {}
+    for each in cells:
+        values = {key: value for key, value in each.values.items() if key != SEED}
+        groups.setdefault(json.dumps(values), []).append(each)
+    rows = []
+    for key, group in groups.items():
+        done = [each for each in group if each.state == "done"]
+        row: dict[str, Any] = {"values": json.loads(key), "cells": len(group), "done": len(done)}
+        for kind in ("before", "validation", "test"):
+            found = [m for each in done if (m := getattr(each, kind).get(sweep.metric)) is not None]
+            row[kind] = statistics.fmean(found) if found else None
+            row[f"{kind}_deviation"] = statistics.stdev(found) if len(found) > 1 else None
+        states = dict.fromkeys(each.state for each in group if each.state != "done")
+        rows.append({**row, "state": "; ".join(states)})
+    for row, label in zip(rows, labels_of([row["values"] for row in rows]), strict=True):
+        row["label"] = label
+    sign = -1 if sweep.direction == "maximize" else 1
+    return sorted(
+        rows, key=lambda row: math.inf if row["validation"] is None else sign * row["validation"]
+    )
+
+
+def labels_of(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What each configuration is called: the name of its grid, and what tells it from others of that name.
+
+    Without a name it is what tells it from all others.
+    """
+    labels = [""] * len(cells)
+    for name in dict.fromkeys(cell.get(NAME, "") for cell in cells):
+        own = [i for i, cell in enumerate(cells) if cell.get(NAME, "") == name]
+        values = [{k: v for k, v in cells[i].items() if k not in (NAME, SEED)} for i in own]
+        differ = {k for each in values for k, v in each.items() if v != values[0].get(k)}
+        shown = (
+            settings_of(values)
+            if name
+            else [named({k: v for k, v in each.items() if k in differ}) for each in values]
+        )
+        for i, each in zip(own, shown, strict=True):
+            labels[i] = ", ".join(filter(None, (name, each)))
+    return labels

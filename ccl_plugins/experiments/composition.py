@@ -1,0 +1,270 @@
+"""A composition: the choices of an experiment, checked against each other and built when needed."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from ccl_plugins._engine import engine
+from ccl_plugins.experiments import modalities, requirements
+from ccl_plugins.experiments.overrides import override
+from ccl_plugins.experiments.record import plugins_of
+from ccl_plugins.kinds import registry
+from ccl_plugins.metadata.variables import place_of, variables
+from ccl_plugins.transforms.modalities import modality_of_each
+
+if TYPE_CHECKING:
+    from ccl_plugins.training.parts import Parts
+
+SINGLE = ("dataset", "transform", "backbone", "method", "objective", "sampler")
+"""The kinds of which a pipeline has exactly one."""
+
+TABLES = (*SINGLE, "condition", "conditions", "evaluate", "fit", "monitor", "loggers")
+"""The tables of a configuration."""
+
+SCHEMA = 1
+"""The version of the record's layout."""
+
+
+class Composition:
+    """A whole experiment as data: data set, transform, backbone, method, objective, conditions and sampler.
+
+    Each part is a choice (`ccl.kernel("rbf", scale=0.1)`), a bare name, a table with ``use``, or an
+    object of your own.  The constructor checks them against each other before training data is read, and
+    builds the data set, conditions, transform and evaluators once; `build` makes new networks.
+
+    Args:
+        dataset: The data set to train on.
+        backbone: The network from images to features.
+        objective: The loss on pairs.
+        method: The model around the backbone.
+        transform: The augmentations; ``{"image": "simclr", "text": "tokens"}``: of several modalities.
+        condition: The conditioning variable; objectives know it as ``"condition"``.
+        conditions: Several, by name, in place of ``condition``.
+        sampler: Which samples meet in a batch.
+        evaluate: The measurements at the end; by default a linear probe, nearest neighbors, and a
+            regression of each continuous column of the data set.
+        fit: Settings of training, as the ``[fit]`` table of a configuration.
+        monitor: What is measured while it trains, as the ``[monitor]`` table; ``"off"``: nothing.
+        loggers: Where numbers go while it trains: names, or tables of options, as
+            ``["tensorboard", "csv", {"use": "wandb", "mode": "offline"}]``; by default TensorBoard.
+
+    Raises:
+        RegistryError: For wrong names, parameters and configurations.
+        ValueError: For parts that do not go together.
+    """
+
+    def __init__(
+        self,
+        *,
+        dataset: Any,
+        backbone: Any,
+        objective: Any,
+        method: Any = "simclr",
+        transform: Any = "simclr",
+        condition: Any = None,
+        conditions: Mapping[str, Any] | None = None,
+        sampler: Any = "uniform",
+        evaluate: Iterable[Any] | None = None,
+        fit: Mapping[str, Any] | None = None,
+        monitor: Mapping[str, Any] | str | bool | None = None,
+        loggers: Iterable[Any] | None = None,
+    ) -> None:
+        if condition is not None and conditions is not None:
+            raise ValueError("give condition= or conditions={name: ...}, not both")
+        if condition is not None:
+            conditions = {"condition": condition}
+        given = {
+            "dataset": dataset,
+            "transform": modalities.long_form(transform),
+            "backbone": backbone,
+            "method": method,
+            "objective": objective,
+            "sampler": sampler,
+        }
+        requirements.check_tables(conditions, evaluate, fit)
+        reg = registry()
+        self.choices = {kind: reg.read(kind, given[kind], where=kind) for kind in SINGLE}
+        self.conditions = {
+            name: reg.read("condition", choice, where=_place(name, conditions or {}))
+            for name, choice in (conditions or {}).items()
+        }
+        self.settings = requirements.fit_settings(fit or {})
+        self.monitor = requirements.monitor_settings(monitor)
+        """What is measured while it trains; None: nothing."""
+        self.loggers = requirements.chosen_loggers(loggers)
+        """The chosen loggers, each a table with ``use``."""
+        cache: dict[Any, Any] = {}
+        self.dataset = self.choices["dataset"].build(cache=cache)
+        self.evaluates_by_default = evaluate is None
+        """Whether the evaluators follow from the data set's columns, and not from a choice."""
+        self.evaluators = [
+            reg.read("evaluator", choice, where=f"evaluate[{i}]")
+            for i, choice in enumerate(
+                requirements.default_evaluators(self.dataset) if evaluate is None else evaluate
+            )
+        ]
+        self._build_and_check(cache)
+        reg.call("ccl_pipeline_composed", pipeline=self)  # a plug-in rejects a pipeline by raising
+
+    def _build_and_check(self, cache: dict[Any, Any]) -> None:
+        """Build the parts without weights, and check that all parts go together.
+
+        This objective is for the check alone: `build` makes another, with newly drawn parameters.
+        """
+        import torch
+
+        supplied = {"dataset": self.dataset}
+        with torch.random.fork_rng(devices=[]):
+            objective = self.choices["objective"].build(cache={})
+            self.transform = self.choices["transform"].build(cache={})
+            built = {n: c.build(supplied, cache=cache) for n, c in self.conditions.items()}
+            self.built_evaluators = [choice.build(supplied) for choice in self.evaluators]
+            modalities.check_modalities(
+                self.transform, self.choices["method"], self.choices["backbone"], self.dataset
+            )
+        requirements.check_towers(self.built_evaluators, self.choices["method"])
+        modalities.check_reads_texts(self.built_evaluators, self.transform)
+        requirements.check_conditions(built)
+        requirements.check_keys(built, self.choices["method"])
+        self.built_conditions = variables(built)
+        requirements.check_views(objective, self.transform)
+        read = requirements.check_read(objective, self.built_conditions)
+        with torch.random.fork_rng(devices=[]):
+            read |= requirements.read_by_method(
+                self.choices["method"], self._build_method, self.built_conditions
+            )
+        requirements.warn_of_unread_queue(objective, self.choices["method"])
+        self.sampler_on = requirements.read_by_sampler(
+            self.choices["sampler"], self.built_conditions
+        )
+        found = self.built_conditions.items()
+        reached = {place_of(n, c) for n, c in found if n in {*read, self.sampler_on}}
+        if unread := [name for name in built if name not in reached]:
+            warnings.warn(
+                f"nothing in this pipeline reads the condition {', '.join(unread)}", stacklevel=4
+            )
+
+    def build(self) -> Parts:
+        """New networks, with weights drawn from torch's global generator, and the parts built before."""
+        from ccl_plugins.training.parts import Parts
+
+        cache: dict[Any, Any] = {}
+        return Parts(
+            dataset=self.dataset,
+            transform=self.transform,
+            method=self._build_method(cache),
+            objective=self.choices["objective"].build(cache=cache),
+            conditions=self.built_conditions,
+            sampler=lambda **given: self.choices["sampler"].build(given),
+            sampler_on=self.sampler_on,
+        )
+
+    def _build_method(self, cache: dict[Any, Any] | None = None) -> Any:
+        cache = {} if cache is None else cache
+        backbone = self.choices["backbone"].build(cache=cache)
+        supplied = {"backbone": backbone, "modalities": modality_of_each(self.transform)}
+        # Without the cache: towers with equal records are networks of their own.
+        return self.choices["method"].build(supplied)
+
+    def with_settings(self, **settings: Any) -> Self:
+        """The same pipeline with other settings of training; nothing is read or built again.
+
+        Raises:
+            InvalidConfig: For an unknown setting.
+            TypeError: For a value of another type.
+            ValueError: For a value out of range.
+        """
+        changed = copy.copy(self)
+        changed.settings = requirements.fit_settings({**self.settings.to_dict(), **settings})
+        return changed
+
+    @property
+    def all_choices(self) -> list[Any]:
+        """Every choice, without those nested in them."""
+        return [*self.choices.values(), *self.conditions.values(), *self.evaluators]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record: every choice by its qualified name with every parameter, and the versions."""
+        return {
+            "schema": SCHEMA,
+            **{kind: choice.record() for kind, choice in self.choices.items()},
+            "conditions": {name: choice.record() for name, choice in self.conditions.items()},
+            "evaluate": [choice.record() for choice in self.evaluators],
+            "fit": self.settings.to_dict(),
+            "monitor": self.monitor.to_dict() if self.monitor else "off",
+            "loggers": copy.deepcopy(self.loggers),
+            "plugins": plugins_of(self.all_choices),
+        }
+
+    def to_json(self) -> str:
+        """The record as JSON."""
+        return engine.to_json(self.to_dict())
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], where: str = "") -> Self:
+        """A pipeline from a record or from the tables of a configuration.
+
+        Raises:
+            InvalidConfig: For an unknown or missing table, or a record of another schema.
+        """
+        where = where or "pipeline"
+        if not isinstance(data, Mapping):
+            raise engine.InvalidConfig(f"{where}: must be a table, not {engine.represented(data)}")
+        tables = {k: v for k, v in data.items() if k not in ("schema", "plugins", "callbacks")}
+        engine.known_keys(tables, TABLES, where)
+        if data.get("schema", SCHEMA) != SCHEMA:
+            raise engine.InvalidConfig(
+                f"{where}: unknown schema {engine.represented(data['schema'])};"
+                f" this version reads and writes {SCHEMA}"
+            )
+        # A record says all that was trained; monitors and loggers change nothing of it.
+        record = (*SINGLE, "conditions", "evaluate", "fit")
+        needed = record if "schema" in data else ("dataset", "backbone", "objective")
+        if missing := [k for k in needed if k not in tables]:
+            raise engine.InvalidConfig(f"{where}: {', '.join(map(repr, missing))} is missing")
+        if "conditions" in tables and not tables["conditions"]:
+            del tables["conditions"]
+        return cls(**tables)
+
+    @classmethod
+    def from_toml(
+        cls,
+        path: str | Path,
+        *,
+        changes: Iterable[tuple[Sequence[str], Any]] = (),
+        **settings: Any,
+    ) -> Self:
+        """A pipeline from a TOML file.
+
+        Args:
+            path: The file.
+            changes: Keys and value of each value in place of the file's:
+                ``(("objective", "kernel", "scale"), 0.2)``.
+            settings: Settings of training in place of those in its ``[fit]`` table.
+
+        Raises:
+            InvalidConfig: For a file that is no TOML, or with an unknown table or key.
+        """
+        tables = override(engine.read_toml(path), changes, TABLES)
+        fit = tables.get("fit", {})
+        if settings and isinstance(fit, Mapping):
+            tables["fit"] = {**fit, **settings}
+        return cls.from_dict(tables, where=str(path))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Composition) and self.to_dict() == other.to_dict()
+
+    __hash__ = None  # type: ignore[assignment]  # equality compares records, which may change
+
+    def __repr__(self) -> str:
+        parts = [f"{kind}={choice!r}" for kind, choice in self.choices.items()]
+        parts += [f"conditions={self.conditions!r}"] if self.conditions else []
+        return f"{type(self).__name__}(\n    " + ",\n    ".join(parts) + ",\n)"
+
+
+def _place(name: str, conditions: Mapping[str, Any]) -> str:
+    return "condition" if list(conditions) == ["condition"] else f"conditions.{name}"

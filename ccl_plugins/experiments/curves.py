@@ -1,0 +1,68 @@
+"""The scalars that a run logged."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ccl_plugins.experiments.layout import EVENTS, Layout
+
+if TYPE_CHECKING:
+    from ccl_plugins.experiments.pipeline import Run
+
+Curves = dict[str, list[tuple[int, float]]]
+"""The (step, value) points of each scalar, by its name, in the order of steps."""
+
+
+def curves(run: Run) -> Curves:
+    """Every scalar of a run: from its TensorBoard events, else from ``history.csv``.
+
+    Steps that a resumed run repeated are listed once, with the value that was logged last.
+
+    Args:
+        run: A run; one that is still trained has the scalars written so far.
+
+    Raises:
+        FileNotFoundError: If the run has neither events nor ``history.csv``.
+    """
+    history = Layout(run.path).history
+    if any(run.path.glob(f"{EVENTS}*")):
+        found = _from_events(run.path)
+    elif history.is_file():
+        found = _from_csv(history)
+    else:
+        raise FileNotFoundError(
+            f"{run.path} has no curves: neither TensorBoard events nor {history.name}"
+        )
+    return {name: sorted(dict(points).items()) for name, points in sorted(found.items())}
+
+
+def _from_events(folder: Path) -> Curves:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    # 0: all scalars; of other kinds, one.
+    sizes = {"scalars": 0, "images": 1, "histograms": 1, "audio": 1, "tensors": 1}
+    events = EventAccumulator(str(folder), size_guidance=sizes).Reload()
+    return {
+        name: [(event.step, float(event.value)) for event in events.Scalars(name)]
+        for name in events.Tags()["scalars"]
+    }
+
+
+def _from_csv(file: Path) -> Curves:
+    """A row for each number: step, name, value."""
+    found: Curves = {}
+    with file.open(encoding="utf-8", newline="") as lines:
+        reader = csv.DictReader(lines)
+        if missing := {"step", "name", "value"} - {*(reader.fieldnames or ())}:
+            raise ValueError(f"{file}: the first line lacks {', '.join(sorted(missing))}")
+        for row in reader:
+            try:
+                step, number = int(row["step"]), float(row["value"])
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{file}, line {reader.line_num}: {error}") from error
+            if not math.isnan(number):
+                found.setdefault(row["name"], []).append((step, number))
+    return found

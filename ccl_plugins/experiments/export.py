@@ -1,0 +1,220 @@
+"""The export of a run's backbone to a format that other libraries read."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ccl_plugins.experiments.record import write_json
+
+if TYPE_CHECKING:
+    from ccl_plugins.experiments.pipeline import Run
+
+FORMATS = ("timm", "torch")
+WEIGHTS = "model.safetensors"
+PROGRAM = "backbone.pt2"
+CONFIG = "config.json"
+README = "README.md"
+
+
+def export(run: Run, folder: str | Path | None = None, *, format: str | None = None) -> Path:
+    """Write a run's backbone, without heads, as a folder that other libraries read without this one.
+
+    As ``"timm"`` it holds ``model.safetensors``, which ``timm.create_model(name, num_classes=0,
+    checkpoint_path=...)`` takes, and ``config.json``, which describes the model:
+    ``timm.create_model("local-dir:FOLDER", pretrained=True).eval()`` needs nothing else.
+
+    As ``"torch"``, for any backbone, it holds ``backbone.pt2``, a program of `torch.export` in evaluation
+    mode, which ``torch.export.load(...).module()`` runs with PyTorch alone, and ``model.safetensors``, the
+    weights, to train them further.
+
+    ``README.md`` has the lines that load it.  ``SHA256SUMS`` has the checksums of the other files, which
+    ``sha256sum --check`` compares, and a backbone of this library that loads the weights.
+
+    Args:
+        run: A finished or interrupted run.
+        folder: The folder to write; by default ``timm`` or ``torch`` in the run's folder.  Files of these
+            names are replaced.
+        format: ``"timm"`` or ``"torch"``; None: timm's for a model that timm has, else torch's.
+
+    Returns:
+        The folder.
+
+    Raises:
+        FolderInUse: If another process writes to the folder, or to the run that it lies in.
+        ValueError: For another format, for a backbone that timm lacks as ``"timm"``, and for one that
+            `torch.export` cannot follow.
+    """
+    from ccl_plugins.arguments import one_of
+    from ccl_plugins.files.lock import owning
+    from ccl_plugins.files.sums import SUMS, write_sums
+    from ccl_plugins.files.tensors import write_tensors
+
+    backbone = run.parts.method.backbone
+    unknown = _unknown_to_timm(run)
+    if format is None:
+        format = "torch" if unknown else "timm"
+    if one_of("format", format, FORMATS) == "timm" and unknown:
+        raise ValueError(f"{run.path} has {unknown}: the format 'torch' takes any backbone")
+    config = _config(backbone, run) if format == "timm" else _torch_config(run)
+    program = None if format == "timm" else _program(run, config["input_size"])
+    target = Path(folder).expanduser() if folder is not None else run.layout.exports[format]
+    # Copies, since safetensors refuses tensors that share memory.
+    state = {name: tensor.clone() for name, tensor in _inner(backbone).state_dict().items()}
+    with owning(run.path if folder is None else target):
+        (target / SUMS).unlink(missing_ok=True)  # of files that are replaced
+        (target / PROGRAM).unlink(missing_ok=True)
+        write_tensors(target / WEIGHTS, state, {})
+        write_json(target / CONFIG, config)
+        if program is not None:
+            _write_program(target / PROGRAM, program)
+        _write_readme(target / README, run, config, format)
+        write_sums(target, (WEIGHTS, CONFIG) if program is None else (WEIGHTS, CONFIG, PROGRAM))
+    return target
+
+
+def _unknown_to_timm(run: Run) -> str:
+    """What timm does not have of a run's backbone, or nothing."""
+    from ccl_plugins.backbones.timm import Timm
+
+    backbone = run.parts.method.backbone
+    if not isinstance(backbone, Timm):
+        return f"the backbone {run.pipeline.choices['backbone']!r}, which timm does not have"
+    if backbone.stem != "default":
+        return f"a backbone with stem={backbone.stem!r}, which no model of timm has"
+    return ""
+
+
+def _inner(backbone: Any) -> Any:
+    """The module whose weights are written: timm's own, if it stands on one."""
+    from ccl_plugins.backbones.timm import Timm
+
+    return backbone.model if isinstance(backbone, Timm) else backbone
+
+
+def _program(run: Run, shape: Sequence[int]) -> Any:
+    """A run's backbone as a program for batches of any size of images of a shape."""
+    import torch
+
+    backbone = copy.deepcopy(run.parts.method.backbone).cpu().eval()
+    try:
+        return torch.export.export(
+            backbone,
+            (torch.zeros(2, *shape),),
+            dynamic_shapes=({0: torch.export.Dim("n", min=1)},),
+        )
+    except RuntimeError as error:  # which all errors of its tracer are
+        raise ValueError(
+            f"torch.export cannot follow the backbone {run.pipeline.choices['backbone']!r}:"
+            f" {str(error).strip().partition(chr(10))[0]}"
+        ) from error
+
+
+def _write_program(path: Path, program: Any) -> None:
+    import torch
+
+    from ccl_plugins.files.atomic import atomic_write
+
+    # Opened here, since torch asks for a name that ends in .pt2.
+    with atomic_write(path) as temporary, temporary.open("wb") as file:
+        torch.export.save(program, file)
+
+
+def _torch_config(run: Run) -> dict[str, Any]:
+    """What the program takes and gives, and the parts of the run's record."""
+    transform: Any = run.parts.transform
+    images = _images(transform)
+    if not images:  # a transform of one's own: one sample shows the shape
+        plain = transform.plain(run.pipeline.dataset("train")[0][0])
+        images = {"input_size": [*plain.shape]}
+    return {
+        **images,
+        "num_features": run.parts.method.backbone.num_features,
+        "ccl_plugins": {k: run.record[k] for k in ("backbone", "objective", "method", "plugins")},
+    }
+
+
+def _images(transform: Any) -> dict[str, Any]:
+    """The shape of the images that a transform makes, and their mean and deviation, as timm writes them."""
+    import torch
+
+    from ccl_plugins.transforms.modalities import of_image
+
+    transform = of_image(transform)
+    if not all(hasattr(transform, name) for name in ("size", "mean", "std")):
+        return {}
+    mean, std = (
+        torch.as_tensor(getattr(transform, name)).flatten().tolist() for name in ("mean", "std")
+    )
+    return {"input_size": [len(mean), transform.size, transform.size], "mean": mean, "std": std}
+
+
+LOADING = {
+    "timm": """\
+import timm
+
+model = timm.create_model("local-dir:.", pretrained=True).eval()""",
+    "torch": """\
+model = torch.export.load("backbone.pt2").module()  # in evaluation mode""",
+}
+"""The lines that load an export, in its folder."""
+
+PREPARED = ", of pixels in [0, 1], less the mean, divided by std, as in config.json"
+
+
+def _write_readme(path: Path, run: Run, config: Mapping[str, Any], format: str) -> None:
+    from ccl_plugins.files.atomic import atomic_write
+
+    images = config.get("pretrained_cfg", config)
+    shape = ", ".join(map(str, images.get("input_size", (3, 224, 224))))
+    after = {
+        "timm": "`create_model` gives a model in training mode: without `.eval()`, batch norms and dropout"
+        " give other features.",
+        "torch": "`backbone.pt2` is fixed in evaluation mode. `model.safetensors` has the weights, to train"
+        " them further.",
+    }[format]
+    text = f"""\
+# A backbone trained with ccl-plugins
+
+Its features (n, {config["num_features"]}) of images, without the heads of its training; in this folder:
+
+```python
+import torch
+{LOADING[format]}
+images = torch.zeros(2, {shape})  # (n, channels, height, width){PREPARED if "mean" in images else ""}
+with torch.no_grad():
+    features = model(images)
+```
+
+{after}
+"""
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, "utf-8")
+
+
+def _config(backbone: Any, run: Run) -> dict[str, Any]:
+    """The entries that timm's own export writes, and the objective, method and plug-ins of the run."""
+    import timm
+
+    known = backbone.model.pretrained_cfg
+    # Options of create_model itself tell where weights come from, and do not describe the model.
+    not_model = set(inspect.signature(timm.create_model).parameters)
+    images = _images(run.parts.transform)
+    if images:
+        images["crop_pct"] = 1.0  # the transform's `plain` resizes to the size itself
+    return {
+        "architecture": known["architecture"],
+        "num_classes": 0,
+        "num_features": backbone.num_features,
+        "model_args": {k: v for k, v in backbone.options.items() if k not in not_model},
+        "pretrained_cfg": {
+            **{k: known[k] for k in ("first_conv", "classifier", "pool_size") if k in known},
+            **images,
+            "interpolation": "bilinear",
+            "num_classes": 0,
+        },
+        "ccl_plugins": {k: run.record[k] for k in ("objective", "method", "plugins")},
+    }

@@ -1,0 +1,45 @@
+"""The origin of an error: the component of a pipeline that raised it."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ccl_plugins.experiments.composition import Composition
+from ccl_plugins.experiments.record import nested
+
+
+@contextmanager
+def naming(composition: Composition) -> Iterator[None]:
+    """Add a note with the component's kind and name to an error that a component raises."""
+    try:
+        yield
+    except Exception as error:
+        if choice := origin(error, composition):
+            note = f"raised by {choice.kind} {choice.spec.id}"
+            if note not in getattr(error, "__notes__", ()):
+                error.add_note(note)
+        raise
+
+
+def origin(error: BaseException, composition: Composition) -> Any:
+    """The choice whose component raised an error or its cause: of the innermost frame that lies in one."""
+    classes = [(choice, _class_of(choice)) for choice in nested(composition.all_choices)]
+    for raised in (error.__cause__, error):
+        frames = [frame for frame, _ in traceback.walk_tb(raised.__traceback__)] if raised else []
+        for frame in reversed(frames):
+            caller, module = type(frame.f_locals.get("self")), frame.f_globals.get("__name__")
+            found = [choice for choice, cls in classes if cls is caller]
+            found += [choice for choice, cls in classes if cls.__module__ == module]
+            if found:
+                return found[0]
+    return None
+
+
+def _class_of(choice: Any) -> Any:
+    """The class of a choice, or its function."""
+    target = choice.spec.load()
+    return target if inspect.isroutine(target) or isinstance(target, type) else type(target)

@@ -1,0 +1,474 @@
+"""A pipeline that can be trained, and the run that training leaves."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ccl_plugins.arguments import whole
+from ccl_plugins.datasets.splitting import SPLITS, check_split
+from ccl_plugins.experiments.changes import other_run
+from ccl_plugins.experiments.composition import Composition
+from ccl_plugins.experiments.information import plane
+from ccl_plugins.experiments.layout import Layout
+from ccl_plugins.experiments.measure import freeze, held_out, log_again, measure
+from ccl_plugins.experiments.metrics import (
+    add_costs,
+    read_intervals,
+    read_metrics,
+    write_intervals,
+    write_metrics,
+)
+from ccl_plugins.experiments.record import check_plugins, read_json
+from ccl_plugins.experiments.requirements import check_columns, check_towers
+from ccl_plugins.experiments.train import check, prepare, train
+from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
+from ccl_plugins.files.lock import owning
+from ccl_plugins.files.messages import one_line_warnings
+from ccl_plugins.kinds import registry
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from ccl_plugins.information.plane import Point
+    from ccl_plugins.protocols import Frozen, Table
+    from ccl_plugins.training.parts import Parts
+
+
+class Pipeline(Composition):
+    """A whole experiment as data, which `fit` trains.
+
+    Each part is a choice (`ccl.kernel("rbf", scale=0.1)`), a bare name, a table with ``use``, or an
+    object of your own.  The arguments are those of `ccl_plugins.experiments.Composition`.
+    """
+
+    def fit(
+        self,
+        *,
+        out: str | Path,
+        resume: bool = False,
+        overwrite: bool = False,
+        callbacks: Iterable[Any] = (),
+        logger: Any = True,
+        progress: bool = True,
+        **settings: Any,
+    ) -> Run:
+        """Measure the backbone, train, and leave a run: record, events, checkpoints.
+
+        Args:
+            out: The run's folder.
+            resume: Continue the run in the folder from its last checkpoint.
+            overwrite: Delete the run in the folder.
+            callbacks: Lightning callbacks beside those of plug-ins; ``trainer.callback_metrics`` has
+                ``loss`` and all else that is logged.
+            logger: True: the pipeline's ``loggers``, by default TensorBoard; a Lightning logger, or a
+                list of them, logs instead; False: nothing is logged.
+            progress: Whether a progress bar is shown.
+            settings: `ccl_plugins.training.FitSettings`, in place of the pipeline's own.
+
+        Raises:
+            FolderInUse: If another process writes to the folder.
+            RunExists: If the folder holds a run, and neither ``resume`` nor ``overwrite`` is given.
+            RunInterrupted: If training was stopped before its end.
+        """
+        pipeline = self.with_settings(**settings)
+        with one_line_warnings():
+            plan = check(pipeline, Path(out).expanduser(), resume=resume, overwrite=overwrite)
+            prepared = prepare(plan, callbacks, logger)
+            train(prepared, progress=progress)
+        return Run(out, pipeline, prepared.splits if pipeline.built_evaluators else None)
+
+    def plane(self, against: str = "label") -> tuple[list[Point], list[str]]:
+        """The categorical conditions with one table, on the information plane; see `ccl information`.
+
+        Args:
+            against: The metadata column T.
+
+        Returns:
+            The points, and a line for each condition that is left out, saying why.
+
+        Raises:
+            ValueError: If the target is no column of class ids, or no condition is left.
+        """
+        return plane(self, against)
+
+
+class Run:
+    """A finished or interrupted run, rebuilt by name from its folder.
+
+    Args:
+        path: The run's folder.
+        pipeline: The pipeline that was trained; None: rebuilt from the record, which holds no objects of
+            a session.
+        splits: The training and the test split; None: read when they are needed.
+
+    Raises:
+        FileNotFoundError: If the folder holds no run.
+        InvalidConfig: If its record cannot be read.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        pipeline: Pipeline | None = None,
+        splits: tuple[Any, Any] | None = None,
+    ) -> None:
+        self.path = Path(path).expanduser()
+        self.layout = Layout(self.path)
+        self._features: dict[str, Frozen] = {}
+        record = self.layout.record
+        if not record.is_file():
+            raise FileNotFoundError(f"{self.path} holds no run: it has no {record.name}")
+        self.record: dict[str, Any] = read_json(record)
+        self._in_session = pipeline is not None
+        """Whether the run was trained in this session."""
+        if pipeline is not None:
+            self.__dict__["pipeline"] = pipeline
+        if splits is not None:
+            self.__dict__["splits"] = splits
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """The pipeline, rebuilt from its record."""
+        check_plugins(self.record.get("plugins", {}))
+        return Pipeline.from_dict(self.record, where=str(self.layout.record))
+
+    @cached_property
+    def parts(self) -> Parts:
+        """The built parts with the weights of the newest readable checkpoint."""
+        import torch
+
+        with torch.random.fork_rng(devices=[]):
+            parts = self.pipeline.build()
+        self.__dict__["progress"], states = self._newest()
+        for name, state in states.items():
+            parts.networks[name].load_state_dict(state)
+        parts.method.eval()
+        return parts
+
+    @cached_property
+    def progress(self) -> tuple[int, int]:
+        """The optimizer step of the newest readable weights, and the steps of the whole run."""
+        return self._newest()[0]
+
+    def _newest(self) -> tuple[tuple[int, int], dict[str, dict[str, Tensor]]]:
+        """`progress`, and the networks' weights, of the finished run or of its newest checkpoint.
+
+        Warns:
+            UserWarning: If a damaged file is passed over for another, naming the damaged file, and if the
+                folder's record is not that of the weights.
+        """
+        from ccl_plugins.training.checkpointing import OURS, by_step, file_of, newest
+
+        file, folder, names = self.layout.weights, self.layout.checkpoints, ("method", "objective")
+        latest = next(iter(by_step(folder)), None)
+        saved = _finished(file, or_else=latest)
+        # A finished run that is resumed for more epochs has checkpoints of later steps.
+        if saved and (latest is None or latest.name <= file_of(folder, saved["step"]).name):
+            self._compare(saved["record"], file)
+            return (saved["step"], saved["step"]), {name: saved[name] for name in names}
+        if latest is None:
+            raise FileNotFoundError(
+                f"{self.path} holds no weights: training stopped before its first checkpoint, or the"
+                " folder was deleted"
+            )
+        file, saved = newest(folder)
+        self._compare(saved[OURS]["record"], file)
+        state = saved["state_dict"]
+        return (saved["global_step"], saved[OURS]["total"]), {
+            name: {
+                k.removeprefix(f"{name}."): v for k, v in state.items() if k.startswith(f"{name}.")
+            }
+            for name in names
+        }
+
+    def _compare(self, saved: str, file: Path) -> None:
+        """Warn if the folder's record is not that of the weights, which lies beside them."""
+        if changed := other_run(json.loads(saved), self.record):
+            warnings.warn(
+                f"{self.layout.record} was changed; in {file.name} it is another: {'; '.join(changed)}",
+                stacklevel=3,
+            )
+
+    def condition_tables(self) -> dict[str, Table]:
+        """The conditions' tables over the training split, by name, from the newest checkpoint.
+
+        A table has one row per sample, as `ccl_plugins.training.tables.Tables` holds it.  Conditions
+        that are computed in every step have none.
+
+        Raises:
+            FileNotFoundError: If the run has a condition with a table and no checkpoint.
+            DamagedCheckpoint: If no checkpoint can be read.
+        """
+        from ccl_plugins.protocols import Table
+        from ccl_plugins.training.checkpointing import OURS, by_step, newest
+
+        conditions = self.parts.conditions
+        if all(each.refresh == "batch" for each in conditions.values()):
+            return {}
+        if not by_step(self.layout.checkpoints):
+            raise FileNotFoundError(
+                f"{self.path} has no checkpoint, which would hold the tables of its conditions"
+                f" {', '.join(map(repr, conditions))}"
+            )
+        _, saved = newest(self.layout.checkpoints)
+        tables = saved[OURS]["tables"]
+        return {name: Table(each["values"], each["extras"]) for name, each in tables.items()}
+
+    def encode(
+        self, images: Any, batch_size: int = 512, device: str | torch.device | None = None
+    ) -> Tensor:
+        """Features of images, un-augmented, in evaluation mode.
+
+        Args:
+            images: A batch (n, channels, height, width), or any sequence of images the transform takes.
+            batch_size: Images per forward pass.
+            device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
+
+        Returns:
+            (n, f) on the CPU.
+
+        Raises:
+            FileNotFoundError: If the run has no weights yet.
+            ValueError: If there are no images, or they are not of the kind the transform takes.
+        """
+        return self._of_images("encode", images, batch_size, device)
+
+    def project(
+        self, images: Any, batch_size: int = 512, device: str | torch.device | None = None
+    ) -> Tensor:
+        """Projections of images, un-augmented, in evaluation mode, of unit length.
+
+        With two towers their products with `encode_text` are cosines.  The arguments and errors are
+        those of `encode`.
+
+        Returns:
+            (n, d) on the CPU.
+        """
+        from torch.nn.functional import normalize
+
+        return normalize(self._of_images("project", images, batch_size, device).float(), dim=1)
+
+    def encode_text(
+        self,
+        texts: Sequence[str],
+        batch_size: int = 512,
+        device: str | torch.device | None = None,
+    ) -> Tensor:
+        """Projections of texts by the text tower, in evaluation mode, of unit length.
+
+        Args:
+            texts: One or more strings, as ``["a seven", "a nine"]``.
+            batch_size: Texts per forward pass.
+            device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
+
+        Returns:
+            (k, d) on the CPU.
+
+        Raises:
+            FileNotFoundError: If the run has no weights yet.
+            ValueError: If the method has no text tower, or there are no texts.
+        """
+        from ccl_plugins.training.features import embed_texts
+
+        whole("batch_size", batch_size, 1)
+        if isinstance(texts, str) or not len(texts):
+            raise ValueError(f"texts must be one or more strings in a list, not {texts!r:.80}")
+        return embed_texts(self._method_on(device), self.parts.transform, texts, batch_size)
+
+    def _of_images(
+        self, member: str, images: Any, batch_size: int, device: str | torch.device | None
+    ) -> Tensor:
+        """What ``encode`` or ``project`` of the method makes of images."""
+        import torch
+
+        whole("batch_size", batch_size, 1)
+        if not len(images):
+            raise ValueError("there are no images to encode")
+        method, transform = self._method_on(device), self.parts.transform
+        found = []
+        with torch.no_grad():
+            for first in range(0, len(images), batch_size):
+                batch = images[first : first + batch_size]
+                if not isinstance(batch, torch.Tensor):
+                    batch = torch.stack([transform.plain(image) for image in batch])
+                else:
+                    batch = transform.plain(batch)
+                given = batch.to(next(method.parameters()).device)
+                found.append(getattr(method, member)(given).cpu())
+        return torch.cat(found)
+
+    def _method_on(self, device: str | torch.device | None) -> Any:
+        from ccl_plugins.networks.devices import accelerator
+
+        return self.parts.method.to(accelerator() if device is None else device)
+
+    @cached_property
+    def splits(self) -> tuple[Any, Any]:
+        """The training and the test split."""
+        dataset = self.pipeline.dataset
+        return dataset("train"), dataset("test")
+
+    def features(self, split: str, device: str | torch.device | None = None) -> Frozen:
+        """Backbone features of a split, un-augmented, with its metadata; computed once and then kept.
+
+        Args:
+            split: ``"train"`` or ``"test"``.
+            device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
+
+        Returns:
+            Features (N, f) float32 on the CPU, and the metadata columns as tensors.
+
+        Raises:
+            FileNotFoundError: If the run has no weights yet.
+            ValueError: For another split.
+        """
+        check_split(split)
+        if split not in self._features:
+            self._method_on(device)
+            data = self.splits[SPLITS.index(split)]
+            self._features[split] = freeze(self.parts, self.pipeline, data)[0]
+        return self._features[split]
+
+    @cached_property
+    def metrics(self) -> dict[str, float]:
+        """The metrics measured last; empty before the first evaluation."""
+        return read_metrics(self.layout.metrics)
+
+    @cached_property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """The 95 % intervals over test samples of those `metrics` that have one."""
+        return read_intervals(self.layout.intervals)
+
+    @cached_property
+    def validation(self) -> dict[str, float]:
+        """The metrics of the last `validate`; empty before the first."""
+        return read_metrics(self.layout.validation)
+
+    @cached_property
+    def before(self) -> dict[str, float]:
+        """The metrics before training, of the untrained or pretrained backbone."""
+        return read_metrics(self.layout.before)
+
+    @property
+    def costs(self) -> dict[str, float]:
+        """Seconds of training, of its monitors and of the last evaluation, and the monitors' share."""
+        return read_metrics(self.layout.costs)
+
+    def evaluate(self, device: str | torch.device | None = None) -> dict[str, float]:
+        """Measure the frozen features of the un-augmented data set.
+
+        The result is returned, and written to ``metrics.json``, ``intervals.json`` and the
+        pipeline's loggers; to those of services, such as wandb, in the session that trained the run.
+
+        Args:
+            device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
+
+        Returns:
+            Metrics by name; those with an interval are a `ccl_plugins.protocols.Estimate`.
+
+        Raises:
+            FolderInUse: If another process trains or measures the run.
+        """
+        with owning(self.path):
+            begin = time.perf_counter()
+            metrics = self._measure(device, validate=False)
+            add_costs(self.layout.costs, {"evaluation": time.perf_counter() - begin})
+            self.layout.intervals.unlink(missing_ok=True)  # never those of other metrics
+            write_metrics(self.layout.metrics, metrics)
+            write_intervals(self.layout.intervals, metrics)
+            log_again(self.path, self.pipeline.loggers, metrics, self.progress[0], self._in_session)
+        self.__dict__["metrics"] = metrics
+        self.__dict__.pop("intervals", None)
+        return metrics
+
+    def validate(self, device: str | torch.device | None = None) -> dict[str, float]:
+        """Measure as `evaluate` does, but on a part of the training split; no test sample is measured.
+
+        Evaluators are fitted to nine tenths of the training split and measured on the last tenth: every
+        tenth sample in a shuffle that is the same for all runs on a data set.  The network has seen the
+        images of both parts, so that these numbers choose between runs, and are not to be reported.
+
+        The result is returned, and written to ``validation.json``.
+
+        Args:
+            device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
+
+        Raises:
+            FolderInUse: If another process trains or measures the run.
+        """
+        with owning(self.path):
+            metrics = self._measure(device, validate=True)
+            write_metrics(self.layout.validation, metrics)
+        self.__dict__["validation"] = metrics
+        return metrics
+
+    def measure(
+        self, *evaluators: Any, validate: bool = False, device: str | torch.device | None = None
+    ) -> dict[str, float]:
+        """Measure the features by other evaluators than the pipeline's; nothing is written.
+
+        ``run.measure("clustering", ccl.evaluator("few_shot", samples=0.01))``
+
+        Args:
+            evaluators: Names, choices, tables with ``use``, or objects.
+            validate: Whether to measure on a part of the training split, as `validate` does.
+            device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
+
+        Raises:
+            RegistryError: For wrong names and parameters.
+            ValueError: For a column that the data set lacks, and for texts without a text tower.
+        """
+        choices = [
+            registry().read("evaluator", each, where=f"evaluators[{i}]")
+            for i, each in enumerate(evaluators)
+        ]
+        built = [choice.build({"dataset": self.pipeline.dataset}) for choice in choices]
+        check_columns(built, self.pipeline.dataset)
+        check_towers(built, self.pipeline.choices["method"])
+        pairs = list(zip(choices, built, strict=True))
+        return self._measure(device, validate=validate, evaluators=pairs) if pairs else {}
+
+    def _measure(
+        self,
+        device: str | torch.device | None,
+        *,
+        validate: bool,
+        evaluators: Iterable[tuple[Any, Any]] | None = None,
+    ) -> dict[str, float]:
+        if evaluators is None and not self.pipeline.built_evaluators:
+            return {}
+        train = self.features("train", device)
+        train, test = held_out(train) if validate else (train, self.features("test", device))
+        return measure(self.pipeline, train, test, evaluators=evaluators)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+
+def _finished(file: Path, or_else: Path | None) -> dict[str, Any] | None:
+    """The weights of a finished run; None if there are none, or if they are damaged and others are not."""
+    if not file.is_file():
+        return None
+    try:
+        return read_checkpoint(file)
+    except DamagedCheckpoint as damage:
+        if or_else is None:
+            raise
+        warnings.warn(f"{damage}; the newest checkpoint is read instead", stacklevel=3)
+        return None
+
+
+def load(path: str | Path) -> Run:
+    """A run from its folder: `ccl.load("runs/fair").encode(images)`.
+
+    Raises:
+        FileNotFoundError: If the folder holds no run.
+    """
+    return Run(path)

@@ -1,0 +1,360 @@
+"""Checks of what the parts of a pipeline require of each other; a ValueError says what would be right."""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ccl_plugins._engine import engine
+from ccl_plugins.metadata.variables import source_of
+from ccl_plugins.protocols import (
+    VALUE_TYPES,
+    SupportsBatchCheck,
+    SupportsCheckRead,
+    SupportsColumns,
+    SupportsConditions,
+    SupportsHierarchies,
+    SupportsHierarchy,
+    SupportsImageSize,
+    SupportsMissing,
+    SupportsReadConditions,
+    SupportsReadsEmbeddings,
+    SupportsReadsQueue,
+    SupportsReadsTowers,
+    SupportsWithinBatch,
+)
+
+if TYPE_CHECKING:
+    from ccl_plugins.training.settings import FitSettings
+    from ccl_plugins.watching.settings import MonitorSettings
+
+
+def check_conditions(conditions: Mapping[str, Any]) -> None:
+    """Check that each condition has the method that its ``refresh`` calls for."""
+    methods = {"never": "fit", "epoch": "fit", "batch": "__call__"}
+    for name, condition in conditions.items():
+        refresh, kind = condition.refresh, type(condition).__name__
+        if refresh not in methods:
+            raise ValueError(
+                f"the condition {name!r}, {kind}, has refresh {refresh!r};"
+                f" it must be {', '.join(map(repr, methods))}"
+            )
+        if not callable(getattr(condition, methods[refresh], None)):
+            raise ValueError(
+                f"the condition {name!r}, {kind}, has refresh {refresh!r}, for which it needs a method"
+                f" {methods[refresh]}"
+            )
+
+
+def check_views(objective: Any, transform: Any) -> None:
+    """Check that an objective gets as many views as it compares."""
+    name = type(objective).__name__
+    if transform.count < objective.min_views:
+        raise ValueError(
+            f"{name} needs at least {objective.min_views} views, and this transform gives"
+            f" {transform.count}: use transform multi with count={objective.min_views}"
+        )
+
+
+def check_read(reader: Any, conditions: Mapping[str, Any]) -> set[str]:
+    """Check that an objective or a method gets the conditions that it reads; return their names."""
+    name = type(reader).__name__
+    declared = _declared(reader, "conditions", reader.conditions)
+    for wanted, value_types in declared.items():
+        if wanted not in conditions:
+            raise ValueError(_missing(reader, wanted, value_types, conditions))
+        condition = conditions[wanted]
+        if isinstance(reader, SupportsCheckRead):
+            reader.check_read(wanted, condition)
+        value_type, kind = condition.value_type, _kind(condition)
+        if value_type not in value_types:
+            raise ValueError(
+                f"{name} needs a {' or '.join(value_types)} condition, and {wanted!r}, {kind}, is"
+                f" {value_type}{_way_out(value_type, value_types)}"
+            )
+        if isinstance(condition, SupportsMissing) and condition.missing == "ignore":
+            _check_ignores(reader, wanted)
+        several = isinstance(condition, SupportsHierarchy) and condition.hierarchy
+        if several and not (isinstance(reader, SupportsHierarchies) and reader.hierarchies):
+            raise ValueError(
+                f"{name} reads one class id per sample, and {wanted!r}, {kind}, is a hierarchy of several:"
+                " give it one level (wordnet(level=...)) or one k (clusters(k=...)), or make a condition"
+                " of each"
+            )
+    return set(declared)
+
+
+def check_keys(conditions: Mapping[str, Any], method: Any) -> None:
+    """Check that the chosen method has the momentum encoder that conditions read."""
+    for name, condition in conditions.items():
+        keys = (
+            isinstance(condition, SupportsReadsEmbeddings) and condition.reads_embeddings == "key"
+        )
+        if keys and (_lacks_queue(method) or not hasattr(method.spec.load(), "project_key")):
+            raise ValueError(
+                f"the condition {name!r}, {_kind(condition)}, reads keys of a momentum encoder, and"
+                f" {method.spec.name} has none: use method moco_v2 or moco_v3, or clusters(of='embedding')"
+            )
+
+
+def read_by_method(
+    method: Any, build: Callable[[], Any], conditions: Mapping[str, Any]
+) -> set[str]:
+    """Check that a method gets the conditions that it reads; return their names.
+
+    Args:
+        method: The choice.
+        build: Builds it; called only if its class says that it reads conditions.
+        conditions: The built conditions of the pipeline, by name.
+    """
+    return check_read(build(), conditions) if hasattr(method.spec.load(), "conditions") else set()
+
+
+def warn_of_unread_queue(objective: Any, method: Any) -> None:
+    """Warn if an objective does not compare with the queue of the chosen method."""
+    ignored = isinstance(objective, SupportsReadsQueue) and not objective.reads_queue
+    if ignored and hasattr(method.spec.load(), "read_conditions") and not _lacks_queue(method):
+        name = type(objective).__name__
+        warnings.warn(
+            f"{name} compares with no queue, so {method.spec.name}'s has no effect: use a method"
+            " without a queue, as simclr or moco_v3",
+            stacklevel=5,
+        )
+
+
+def _lacks_queue(method: Any) -> bool:
+    """Whether a choice says that its queue, and the momentum encoder for it, hold nothing."""
+    return bool(method.params.get("queue_size") == 0)
+
+
+def _declared(reader: Any, member: str, found: Any) -> Mapping[str, Any]:
+    """A declaration of what is read, once its form is checked."""
+    well_formed = isinstance(found, Mapping) and all(
+        isinstance(types, tuple | list | set | frozenset)
+        and types
+        and all(value_type in VALUE_TYPES for value_type in types)
+        for types in found.values()
+    )
+    if not well_formed:
+        raise ValueError(
+            f"{type(reader).__name__}.{member} must have value types ({', '.join(VALUE_TYPES)}) by name, as"
+            f" {{'color': ('continuous',)}}, not {found!r}"
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def _check_ignores(reader: Any, wanted: str) -> None:
+    from ccl_plugins.objectives.base import ContrastiveObjective
+
+    for each in reader.modules():
+        reads = hasattr(each, "terms") and wanted in each.conditions
+        if reads and not isinstance(each, ContrastiveObjective):
+            raise ValueError(
+                f"the condition {wanted!r} has missing='ignore', and {type(each).__name__} is no subclass"
+                " of ContrastiveObjective, which leaves such samples out: derive it from there, or give"
+                " the condition missing='own' or 'drop'"
+            )
+
+
+def check_tables(conditions: Any, evaluate: Any, fit: Any) -> None:
+    """Check that these entries of a configuration are tables and lists where they must be."""
+    for name, given, example in (
+        ("conditions", conditions, '{color = "..."}; a single one is called condition'),
+        ("fit", fit, "{epochs = 100}"),
+    ):
+        if given is not None and not isinstance(given, Mapping):
+            raise engine.InvalidConfig(f"{name} must be a table, as {example}, not {given!r}")
+    if isinstance(evaluate, str | Mapping) or not isinstance(evaluate, Iterable | None):
+        raise engine.InvalidConfig(
+            f'evaluate must be a list of evaluators, as ["linear"] or [[evaluate]] tables, not {evaluate!r}'
+        )
+
+
+def check_columns(evaluators: Iterable[Any], dataset: Any) -> None:
+    """Check that the data set has the columns that built evaluators read, with the right value types."""
+    declared = [
+        (type(each).__name__, _declared(each, "columns", each.columns))
+        for each in evaluators
+        if isinstance(each, SupportsColumns)
+    ]
+    schema = dataset.schema() if declared else {}
+    for name, columns in declared:
+        for column, accepted in columns.items():
+            if column not in schema:
+                raise ValueError(
+                    f"the evaluator {name} reads the column {column!r}, and the data set has"
+                    f" {', '.join(schema)}"
+                )
+            if schema[column] not in accepted:
+                raise ValueError(
+                    f"the evaluator {name} needs a {' or '.join(accepted)} column, and {column!r} is"
+                    f" {schema[column]}"
+                )
+
+
+def check_towers(evaluators: Iterable[Any], method: Any) -> None:
+    """Check that built evaluators that compare images with texts get a method with towers.
+
+    Args:
+        evaluators: The evaluators.
+        method: The choice.
+    """
+    if hasattr(method.spec.load(), "embed_modality"):
+        return
+    for each in evaluators:
+        if isinstance(each, SupportsReadsTowers) and each.reads_towers:
+            raise ValueError(
+                f"the evaluator {type(each).__name__} compares images with texts, and the method"
+                f' {method.spec.name} has no text tower: give method = {{use = "dual", towers = {{text ='
+                ' "text_transformer"}}'
+            )
+
+
+def check_image_size(backbone: Any, transform: Any) -> None:
+    """Check that the chosen backbone takes images of the size that the transform makes."""
+    cls, size = backbone.spec.load(), getattr(transform, "size", None)
+    if isinstance(cls, type) and isinstance(cls, SupportsImageSize) and isinstance(size, int):
+        cls.check_image_size(backbone.params, size)
+
+
+def check_method(method: Any, batch_size: int, conditions: Mapping[str, Any]) -> None:
+    """Check that a built method can take batches of this size and compare by these conditions."""
+    if isinstance(method, SupportsBatchCheck):
+        method.check_batch(batch_size)
+    if isinstance(method, SupportsConditions):
+        check_read(method, conditions)
+    has_queue = (
+        isinstance(method, SupportsReadConditions) and getattr(method, "queue", 0) is not None
+    )
+    for name, condition in conditions.items():
+        if has_queue and isinstance(condition, SupportsWithinBatch) and condition.within_batch:
+            raise ValueError(
+                f"the condition {name!r}, {_kind(condition)}, compares samples of one batch alone,"
+                f" so {type(method).__name__} cannot compare a queue of earlier"
+                " batches by it: use a method without a queue, as simclr or moco_v3"
+            )
+
+
+def _kind(condition: Any) -> str:
+    return type(source_of(condition)).__name__
+
+
+def _nearest(wanted: str, present: Sequence[str]) -> str:
+    """The name that was probably meant: a variable of that name, one spelled like it, or the first."""
+    variables = [name for name in present if name.endswith(f"/{wanted}")]
+    return (variables or difflib.get_close_matches(wanted, present, 1) or present)[0]
+
+
+def _missing(reader: Any, wanted: str, value_types: Any, present: Mapping[str, Any]) -> str:
+    message = (
+        f"{type(reader).__name__} reads the condition {wanted!r} ({' or '.join(value_types)}), and the"
+        f" pipeline has {', '.join(map(repr, present)) or 'none'}"
+    )
+    suitable = [name for name, each in present.items() if each.value_type in value_types]
+    if suitable and getattr(reader, "on", None) == wanted:
+        return f"{message}: give it on={_nearest(wanted, suitable)!r}"
+    if present or wanted != "condition":
+        wanted_all = ", ".join(f"{name!r}: ..." for name in reader.conditions)
+        return f"{message}: give the pipeline conditions={{{wanted_all}}}"
+    return f"{message}: give the pipeline condition=..."
+
+
+def _way_out(value_type: str, value_types: Any) -> str:
+    if value_type != "categorical" and "categorical" in value_types:
+        return ": make class ids of it with clusters(of=..., k=...)"
+    return ""
+
+
+def read_by_sampler(sampler: Any, conditions: Mapping[str, Any]) -> str | None:
+    """The name of the condition that a sampler reads, or None.
+
+    Args:
+        sampler: The choice.  If its class takes ``condition``, it reads the condition that its parameter
+            ``on`` names; without one, the only condition, or the one called ``"condition"``.  Its static
+            method ``value_types(parameters)`` gives the value types that it accepts.
+        conditions: The built conditions of the pipeline, by name.
+    """
+    if "condition" not in sampler.supplied:
+        return None
+    name = sampler.spec.name
+    on: str = sampler.params.get("on") or (
+        next(iter(conditions)) if len(conditions) == 1 else "condition"
+    )
+    if on not in conditions:
+        present = ", ".join(map(repr, conditions))
+        raise ValueError(
+            f"the sampler {name} reads the condition {on!r}, and the pipeline has "
+            + (
+                f"{present}: give the sampler on={_nearest(on, list(conditions))!r}"
+                if present
+                else "none"
+            )
+        )
+    condition = conditions[on]
+    if condition.refresh == "batch":
+        raise ValueError(
+            f"the sampler {name} reads the condition {on!r}, {_kind(condition)}, which is computed"
+            " from embedded batches: batches are drawn by conditions with refresh 'never' or 'epoch'"
+        )
+    if isinstance(condition, SupportsMissing) and condition.missing == "ignore":
+        raise ValueError(
+            f"the sampler {name} reads the condition {on!r}, whose missing='ignore' keeps samples without a"
+            " value in training: draw batches by a condition with missing='own' or 'drop'"
+        )
+    value_types = getattr(sampler.spec.load(), "value_types", None)
+    accepted = None if value_types is None else value_types(sampler.params)
+    if accepted is not None and condition.value_type not in accepted:
+        raise ValueError(
+            f"the sampler {sampler!r} needs a {' or '.join(accepted)} condition, and {on!r},"
+            f" {_kind(condition)}, is {condition.value_type}"
+            f"{_way_out(condition.value_type, accepted)}"
+        )
+    return on
+
+
+def default_evaluators(dataset: Any) -> list[Any]:
+    """Probes of the label where it is class ids, and a regression of each continuous column."""
+    schema = dataset.schema()
+    probes = ["linear", "knn"] if schema.get("label") == "categorical" else []
+    continuous = [name for name, value_type in schema.items() if value_type == "continuous"]
+    return [*probes, *({"use": "regression", "column": name} for name in continuous)]
+
+
+def monitor_settings(given: Any) -> MonitorSettings | None:
+    """The ``[monitor]`` table, checked and complete; None if nothing is measured."""
+    from dataclasses import fields
+
+    from ccl_plugins.watching.settings import MonitorSettings
+
+    if given is False or given == "off":
+        return None
+    if given is not None and not isinstance(given, Mapping):
+        raise engine.InvalidConfig(
+            f'monitor must be a table, as {{every_epochs = 1}}, or "off", not'
+            f" {engine.represented(given)}"
+        )
+    settings = given or {}
+    engine.known_keys(settings, [field.name for field in fields(MonitorSettings)], "monitor")
+    return MonitorSettings(**settings)
+
+
+def fit_settings(settings: Mapping[str, Any]) -> FitSettings:
+    """The ``[fit]`` table, checked and complete."""
+    from dataclasses import fields
+
+    from ccl_plugins.training.settings import FitSettings
+
+    engine.known_keys(settings, [field.name for field in fields(FitSettings)], "fit")
+    return FitSettings(**settings)
+
+
+def chosen_loggers(given: Any) -> list[dict[str, Any]]:
+    """The ``loggers`` of a configuration, each as a table with ``use``."""
+    from ccl_plugins.watching.loggers import read
+
+    try:
+        return read(given)
+    except (TypeError, ValueError) as error:
+        raise engine.InvalidConfig(str(error)) from None

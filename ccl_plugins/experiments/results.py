@@ -1,0 +1,302 @@
+"""The results of several runs side by side: seeds of one configuration together, each before and after.
+
+Two configurations are compared seed by seed: runs of one seed begin with the same weights and see the same
+samples, so that their differences vary less than the runs do.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ccl_plugins.experiments.changes import FREE, FREE_TABLES
+
+if TYPE_CHECKING:
+    from ccl_plugins.experiments.pipeline import Run
+
+ALPHA = 0.05
+"""Differences with a smaller p are called unlikely to be luck."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is known of a run.
+
+    Args:
+        path: Its folder, by which tables name it.
+        before: The metrics before training.
+        after: The metrics of its weights.
+        state: Why there are no results of a finished run, as "step 12 of 150"; empty if there are.
+        record: Its record; runs whose records differ in the seed alone are one configuration.
+        intervals: Of metrics after training, the ends of the interval over test samples.
+    """
+
+    path: Path
+    before: Mapping[str, float] = field(default_factory=dict)
+    after: Mapping[str, float] = field(default_factory=dict)
+    state: str = ""
+    record: Mapping[str, Any] = field(default_factory=dict)
+    intervals: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+    @property
+    def seed(self) -> Any:
+        """The seed of its training; None without a record."""
+        return self.record.get("fit", {}).get("seed")
+
+
+def result_of(run: Run) -> Result:
+    """What is known of a run, without measuring it.
+
+    Raises:
+        FileNotFoundError: If it has no weights.
+        DamagedCheckpoint: If none of them can be read.
+    """
+    step, total = run.progress
+    state = "" if step >= total else f"step {step} of {total}"
+    return Result(run.path, run.before, run.metrics, state, run.record, run.intervals)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """The mean difference of a metric between configurations, over the seeds that both have.
+
+    Args:
+        n: The number of these seeds.
+        difference: The mean of second - first; None without a common seed.
+        deviation: The standard deviation (n - 1) of the differences; None for fewer than two.
+        p: How often a mean difference of this size or more would appear by luck, by a paired t-test; None
+            where the test is undefined.
+        note: Why there is no p; empty if there is.
+    """
+
+    n: int
+    difference: float | None = None
+    deviation: float | None = None
+    p: float | None = None
+    note: str = ""
+
+
+def paired(first: Mapping[Any, float], second: Mapping[Any, float]) -> Paired:
+    """Compare two configurations by the values of a metric, given by seed.
+
+    Source:
+        Student, The Probable Error of a Mean (1908), through `scipy.stats.ttest_rel`.
+    """
+    from scipy.stats import ttest_rel
+
+    seeds = [seed for seed in first if seed is not None and seed in second]
+    pairs = [(first[seed], second[seed]) for seed in seeds]
+    if not all(map(math.isfinite, (value for pair in pairs for value in pair))):
+        return Paired(len(seeds), note="not finite with every seed")
+    a, b = [x for x, _ in pairs], [y for _, y in pairs]
+    n = len(seeds)
+    if n == 0:
+        return Paired(0, note="no seed in common")
+    difference = statistics.fmean(y - x for x, y in zip(a, b, strict=True))
+    if n == 1:
+        return Paired(1, difference, note="one seed in common")
+    deviation = statistics.stdev([y - x for x, y in zip(a, b, strict=True)])
+    # Below the rounding of the values the test would divide by nothing.
+    if deviation <= 1e-12 * max(1e-300, *map(abs, (*a, *b))):
+        return Paired(n, difference, 0.0, note="the same difference with every seed")
+    return Paired(n, difference, deviation, float(ttest_rel(b, a).pvalue))
+
+
+def visible(n: int) -> float:
+    """The least mean difference, in deviations of the differences, with p below `ALPHA` for n seeds."""
+    from scipy.stats import t
+
+    return float(t.ppf(1 - ALPHA / 2, n - 1)) / math.sqrt(n)
+
+
+def spread(
+    mean: float | None, deviation: float | None = None, interval: Sequence[float] | None = None
+) -> str:
+    """A number with its deviation or its interval, as text: ``0.948 ± 0.013``, ``0.95 (0.92 to 0.97)``.
+
+    The deviation has two digits, and the mean as many places.
+    """
+    if mean is None:
+        return ""
+    if deviation and math.isfinite(deviation):
+        places = max(0, 1 - math.floor(math.log10(deviation)))
+        return f"{mean:.{places}f} ± {deviation:.{places}f}"
+    if interval is not None:
+        return f"{mean:.4g} ({interval[0]:.4g} to {interval[1]:.4g})"
+    return f"{mean:.4g}" if deviation is None else f"{mean:.4g} ± {deviation:g}"
+
+
+def compare(results: Iterable[Result]) -> list[dict[str, Any]]:
+    """One row for each metric and configuration, metrics together; then runs without any metric.
+
+    Finished runs that differ in the seed alone share a row with the means and the standard deviations
+    (n - 1) over the seeds, which are None for a single run; ``interval`` is then the interval over test
+    samples.  ``test`` has the members of `Paired`, and in ``against`` the run that the row is compared
+    with: the first finished one of the same data set that has the metric.
+    """
+    groups = configurations(list(results))
+    names = dict.fromkeys(
+        name for group in groups for each in group for name in (*each.before, *each.after)
+    )
+    rows = [
+        _row(name, group, groups)
+        for name in names
+        for group in groups
+        if any(name in each.before or name in each.after for each in group)
+    ]
+    empty = [group for group in groups if not (group[0].before or group[0].after)]
+    return rows + [_row(None, group, groups) for group in empty]
+
+
+def _row(
+    metric: str | None, group: Sequence[Result], groups: Sequence[Sequence[Result]]
+) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "metric": metric,
+        "run": name_of(group),
+        "n": len(group),
+    }
+    for time in ("before", "after"):
+        values = [v for each in group if (v := getattr(each, time).get(metric)) is not None]
+        whole = len(values) == len(group)
+        row[time] = statistics.fmean(values) if whole else None
+        row[f"{time}_deviation"] = statistics.stdev(values) if whole and len(values) > 1 else None
+    interval = group[0].intervals.get(metric) if metric and len(group) == 1 else None
+    row["interval"] = None if interval is None else [*interval]
+    row["test"] = None
+    against = next((g for g in groups if metric and _comparable(g, group, metric)), group)
+    if metric and against is not group and not group[0].state:
+        test = paired(values_of(against, metric), values_of(group, metric))
+        row["test"] = {"against": name_of(against), **asdict(test)}
+    row["state"] = group[0].state
+    row["runs"] = [str(each.path) for each in group]
+    return row
+
+
+def _comparable(first: Sequence[Result], group: Sequence[Result], metric: str) -> bool:
+    same = first[0].record.get("dataset") == group[0].record.get("dataset")
+    return same and not first[0].state and bool(values_of(first, metric))
+
+
+def values_of(group: Iterable[Result], metric: str) -> dict[Any, float]:
+    """A metric after training by seed."""
+    return {each.seed: each.after[metric] for each in group if metric in each.after}
+
+
+def configurations(results: Sequence[Result]) -> list[list[Result]]:
+    """Finished runs of one configuration with different seeds together, the others alone, in order."""
+    groups: dict[Any, list[Result]] = {}
+    for i, each in enumerate(results):
+        alone = bool(each.state) or not each.record
+        groups.setdefault(i if alone else _configuration(each.record), []).append(each)
+    found: list[list[Result]] = []
+    for group in groups.values():
+        by_folder: dict[Path, list[Result]] = {}
+        for each in group:
+            by_folder.setdefault(each.path.parent, []).append(each)
+        # The same seed twice is no second sample: such runs differ in something that no record has.
+        for some in [group] if _seeds_differ(group) else by_folder.values():
+            found += [some] if _seeds_differ(some) else [[each] for each in some]
+    return sorted(found, key=lambda group: results.index(group[0]))
+
+
+def _seeds_differ(group: Sequence[Result]) -> bool:
+    seeds = [each.seed for each in group]
+    return len(set(seeds)) == len(seeds)
+
+
+def _configuration(record: Mapping[str, Any]) -> str:
+    """A run's record without the seed, and without what does not change the training."""
+    fit = {
+        name: value
+        for name, value in record.get("fit", {}).items()
+        if name != "seed" and f"fit.{name}" not in FREE
+    }
+    rest = {name: value for name, value in record.items() if name not in ("fit", *FREE_TABLES)}
+    return json.dumps({**rest, "fit": fit}, sort_keys=True)
+
+
+def name_of(group: Iterable[Result]) -> str:
+    """The path of a run, or what those of several begin with and a star: ``runs/fair-seed-*``."""
+    names = [str(each.path) for each in group]
+    if len(names) == 1:
+        return names[0]
+    begin = os.path.commonprefix(names)  # noqa: RUF071 - of characters, not of folders
+    return f"{begin}*" if begin.strip("./") else ", ".join(names)
+
+
+def labels_of(groups: Sequence[Sequence[Result]]) -> list[str]:
+    """A short name for each configuration.
+
+    That is what its folder's name has beside that of all others or, where folders are numbers as in a
+    sweep, the settings that tell it from the others.
+    """
+    names = [stem_of(Path(name_of(group)).name) for group in groups]
+    if len({*names}) == len(names):
+        words = [re.findall(r"[^_-]+[_-]*", name) for name in names]
+        same = 0
+        while len(names) > 1 and all(len(each) > same + 1 for each in words):
+            if len({each[same] for each in words}) > 1:
+                break
+            same += 1
+        short = ["".join(each[same:]) for each in words]
+        if all(any(map(str.isalpha, name)) for name in short):
+            return short
+    labels = settings_of([group[0].record for group in groups])
+    if len({*labels}) == len(labels):
+        return labels
+    return [", ".join(str(each.path) for each in group) for group in groups]
+
+
+def settings_of(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """For each record the first settings that tell it from the others, as ``"kernel rbf, scale 0.1"``."""
+    labels = [""] * len(records)
+    for row in differing(records):
+        parts = row["setting"].removesuffix(".use").split(".")
+        key = ".".join(parts[-2:]) if parts[-1].isdigit() else parts[-1]
+        for i, value in enumerate(row["values"]):
+            if value is not None:
+                labels[i] = f"{labels[i]}, {key} {value}".removeprefix(", ")
+        if len({*labels}) == len(labels):
+            break
+    return labels
+
+
+def stem_of(name: str) -> str:
+    """The name of a configuration's folders without the seeds: ``fair`` of ``fair-seed-*``."""
+    stem = name.removesuffix("*")
+    return stem.removesuffix("-").removesuffix("-seed") or name if stem != name else name
+
+
+def differing(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The settings in which records differ, seeds aside, with the value of each record."""
+    flat = [dict(_flat(record)) for record in records]
+    places = dict.fromkeys(place for each in flat for place in each)
+    rows = []
+    for place in places:
+        values = [each.get(place) for each in flat]
+        hidden = place in (*FREE, "fit.seed") or place.partition(".")[0] in FREE_TABLES
+        if not hidden and any(value != values[0] for value in values):
+            rows.append({"setting": place, "values": values})
+    return rows
+
+
+def _flat(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Each value of a record as text by its place; components by their short names."""
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _flat(each, f"{place}.{key}".lstrip("."))
+    elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
+        for i, each in enumerate(value):
+            yield from _flat(each, f"{place}.{i}")
+    elif place.endswith("use") and isinstance(value, str):
+        yield place, value.partition(":")[2].removeprefix("ccl-plugins/") or value
+    elif value is not None:
+        yield place, value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,287 @@
+"""A sweep as data: one configuration and the values that its keys shall have, in grids or a search."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ccl_plugins._engine import engine
+from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.experiments.composition import TABLES, Composition
+from ccl_plugins.experiments.overrides import dotted, override
+
+SEARCH = ("trials", "seed", "prune")
+"""What a ``[search]`` table has beside keys of the pipeline."""
+
+NAME = "name"
+"""The key of a grid that is none of the pipeline: what its cells are called in tables."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """The values from ``low`` to ``high``, whole numbers if both are; ``log``: drawn by their logarithm."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        numbers = (self.low, self.high)
+        if any(isinstance(x, bool) or not isinstance(x, int | float) for x in numbers):
+            raise ValueError(f"low and high must be numbers, not {self.low!r} and {self.high!r}")
+        if not math.isfinite(self.high - self.low) or self.low >= self.high:
+            raise ValueError(f"low must be below high, not {self.low!r} and {self.high!r}")
+        if self.log and self.low <= 0:
+            raise ValueError(f"with log = true, low must be above 0, not {self.low!r}")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a sweep tries.
+
+    Args:
+        tables: The configuration that is changed.
+        spaces: The grids, or the one space of a search.  Each has a list of values for every key, or a
+            range, which is for a search only; a grid's ``name`` is a list of one.
+        out: The sweep's folder.
+        metric: The metric of the validation part that cells are compared by, as ``"linear/top1"``.
+        direction: Whether the metric is to be ``"maximize"``d or ``"minimize"``d.
+        trials: Cells of a search; None: all cells of a grid.
+        seed: The seed of a search.
+        prune: The logged value by which a search stops a cell early, as ``"monitor/label/linear"``, where
+            it is worse, in the same direction, than the median of the earlier cells at the same step; None:
+            no cell is stopped.
+        slurm: Options of submitit for SLURM, as ``{"timeout_min": 600, "slurm_partition": "gpu"}``.
+    """
+
+    tables: Mapping[str, Any]
+    spaces: Sequence[Mapping[str, Sequence[Any] | Range]]
+    out: Path
+    metric: str = "linear/top1"
+    direction: str = "maximize"
+    trials: int | None = None
+    seed: int = 0
+    prune: str | None = None
+    slurm: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def values(self) -> dict[str, Sequence[Any] | Range]:
+        """The values of each key, in all spaces together."""
+        found: dict[str, Any] = {}
+        for space in self.spaces:
+            for key, each in space.items():
+                old = found.get(key, [])
+                new = each if isinstance(each, Range) else [v for v in each if v not in old]
+                found[key] = new if isinstance(new, Range) else [*old, *new]
+        return found
+
+    @property
+    def cells(self) -> list[dict[str, Any]]:
+        """The values of each cell, grid after grid, the last key's changing fastest."""
+        lists = [
+            {key: each for key, each in space.items() if not isinstance(each, Range)}
+            for space in self.spaces
+        ]
+        return [
+            dict(zip(space, cell, strict=True))
+            for space in lists
+            for cell in itertools.product(*space.values())
+        ]
+
+    @property
+    def size(self) -> int:
+        """The number of cells."""
+        return len(self.cells) if self.trials is None else self.trials
+
+    def configuration(self, cell: Mapping[str, Any]) -> dict[str, Any]:
+        """The configuration with the values of a cell.
+
+        Raises:
+            InvalidConfig: For a key that the configuration cannot have.
+        """
+        # A component before its parameters.
+        given = {dotted(key): value for key, value in cell.items() if key != NAME}
+        return override(self.tables, sorted(given.items(), key=_depth), TABLES)
+
+    def check(self) -> None:
+        """Compose the pipeline of every cell; of a search, with every value of a list and both ends.
+
+        Raises:
+            ValueError: For the first that cannot be composed, with its values.
+        """
+        cells = self.cells if self.trials is None else self._ends()
+        for cell in cells:
+            try:
+                Composition.from_dict(self.configuration(cell))
+            except (engine.RegistryError, ValueError, TypeError) as error:
+                raise type(error)(f"{named(cell)}: {error}") from error
+
+    def _ends(self) -> list[dict[str, Any]]:
+        """Cells of a search in which each value of a list, and each end of a range, is met."""
+        ends = {
+            key: [each.low, each.high] if isinstance(each, Range) else list(each)
+            for key, each in self.values.items()
+        }
+        most = max(map(len, ends.values()))
+        return [{key: each[i % len(each)] for key, each in ends.items()} for i in range(most)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The definition as plain data, without the folder and the options for SLURM."""
+        # By number, so that a difference names the key that differs.
+        spaces = {
+            str(i): {k: asdict(v) if isinstance(v, Range) else list(v) for k, v in space.items()}
+            for i, space in enumerate(self.spaces, 1)
+        }
+        kept = {key: each for key, each in vars(self).items() if key not in ("out", "slurm")}
+        return {**kept, "spaces": spaces}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], out: Path) -> Sweep:
+        """A sweep from its definition."""
+        spaces = [
+            {k: Range(**v) if isinstance(v, Mapping) else v for k, v in space.items()}
+            for space in data["spaces"].values()
+        ]
+        return cls(**{**data, "spaces": spaces, "out": out})
+
+    @classmethod
+    def from_toml(
+        cls, path: str | Path, changes: Iterable[tuple[tuple[str, ...], Any]] = ()
+    ) -> Sweep:
+        """A sweep from a TOML file, whose ``base`` is a path relative to it or a table.
+
+        Args:
+            path: The file.
+            changes: Values in place of the base's, each with its keys.
+
+        Raises:
+            InvalidConfig: For unknown, missing and wrong keys, with the file's name.
+            FileNotFoundError: If there is no such file, or no base.
+        """
+        path = Path(path).expanduser()
+        data = engine.read_toml(path)
+        engine.known_keys(data, _TABLES, str(path))
+        try:
+            return _read(data, path, changes)
+        except (ValueError, TypeError) as error:
+            if isinstance(error, engine.RegistryError):
+                raise
+            raise engine.InvalidConfig(f"{path}: {error}") from error
+
+
+def _read(
+    data: Mapping[str, Any], path: Path, changes: Iterable[tuple[tuple[str, ...], Any]]
+) -> Sweep:
+    base = data.get("base")
+    if not isinstance(base, str | Mapping):
+        raise ValueError(
+            f"base must be a path, as base = 'color_digits_fair.toml', or a table, not {base!r}"
+        )
+    if not isinstance(data.get("out"), str):
+        raise ValueError(f"out must be a path, as out = 'runs/sweep', not {data.get('out')!r}")
+    if ("grid" in data) == ("search" in data):
+        raise ValueError("give one of the tables [grid] and [search]")
+    kind = "grid" if "grid" in data else "search"
+    table = data[kind]
+    several = kind == "grid" and isinstance(table, list) and bool(table)
+    given: dict[str, Any] = {}
+    spaces = []
+    for each in table if several else [table]:
+        if not isinstance(each, Mapping):
+            raise ValueError(f"{kind} must be a table of keys and values, not {each!r}")
+        if kind == "search":
+            given = {key: each[key] for key in SEARCH if key in each}
+            whole("search.trials", given.setdefault("trials", None), 1)
+            whole("search.seed", given.get("seed", 0), 0)
+        elif not isinstance(each.get(NAME, ""), str):
+            raise ValueError(f"a grid's name must be text, not {each[NAME]!r}")
+        own = {key: [value] for key, value in each.items() if kind == "grid" and key == NAME}
+        rest = {key: value for key, value in each.items() if key not in (*given, *own)}
+        values = {key: _values(key, value, kind) for key, value in _flat(rest)}
+        if not values:
+            raise ValueError(
+                f'[{kind}] has no key of the pipeline, as "objective.temperature" = [0.1, 0.5]'
+            )
+        spaces.append({**own, **values})
+    metric = data.get("metric", "linear/top1")
+    for name, text in (("metric", metric), ("search.prune", given.get("prune") or "")):
+        if not isinstance(text, str):
+            raise ValueError(f"{name} must be a name, as 'linear/top1', not {text!r}")
+    direction = data.get("direction", "maximize")
+    one_of("direction", direction, ("maximize", "minimize"))
+    if isinstance(base, str):
+        base = engine.read_toml(path.parent / Path(base).expanduser())
+    tables = override(base, list(changes), TABLES)
+    out, slurm = Path(data["out"]).expanduser(), data.get("slurm", {})
+    if not isinstance(slurm, Mapping):
+        raise ValueError(f"slurm must be a table of submitit's options, not {slurm!r}")
+    sweep = Sweep(tables, spaces, out, metric, direction, **given, slurm=slurm)
+    if kind == "grid":
+        seen: list[dict[str, Any]] = []
+        for cell in sweep.cells:
+            if cell in seen:
+                raise ValueError(f"two grids have the same cell: {named(cell)}")
+            seen.append(cell)
+    return sweep
+
+
+_TABLES = ("base", "out", "metric", "direction", "grid", "search", "slurm")
+
+
+def _flat(table: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys and what they have; without quotes a key is a table in a table."""
+    for key, each in table.items():
+        if isinstance(each, Mapping) and not {"low", "high"} & each.keys():
+            yield from _flat(each, f"{place}{key}.")
+        else:
+            yield f"{place}{key}", each
+
+
+def _values(key: str, given: Any, kind: str) -> list[Any] | Range:
+    try:
+        dotted(key)
+    except ValueError as error:
+        raise ValueError(
+            f"{key!r} is no key of a pipeline, as 'objective.temperature': {error}"
+        ) from error
+    if isinstance(given, list):
+        if not given:
+            raise ValueError(f"{key} has no values")
+        if any(each in given[:i] for i, each in enumerate(given)):
+            raise ValueError(f"{key} has a value twice: {given!r}")
+        return given
+    if kind == "grid":
+        raise ValueError(f"{key} must be a list of values in a grid, as [0.1, 0.5], not {given!r}")
+    if not isinstance(given, Mapping) or not {"low", "high"} <= given.keys() <= {
+        "low",
+        "high",
+        "log",
+    }:
+        raise ValueError(
+            f"{key} must be a list of values, or a range as {{low = 0.01, high = 1.0, log = true}}, not"
+            f" {given!r}"
+        )
+    try:
+        return Range(**given)
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from error
+
+
+def _depth(change: tuple[Sequence[str], Any]) -> int:
+    return len(change[0])
+
+
+def named(cell: Mapping[str, Any]) -> str:
+    """The values of a cell in one line: ``objective.kernel.scale=0.1 fit.seed=0``."""
+    short = {k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in cell.items()}
+    return " ".join(f"{key}={text_of(value)}" for key, value in short.items())
+
+
+def text_of(value: Any) -> str:
+    """A value in a line: words as they are, all else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value)

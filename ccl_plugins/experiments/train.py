@@ -1,0 +1,425 @@
+"""From a pipeline to a run, in three steps: check, prepare, train.
+
+Errors of the first two are mistakes of the user; nothing is written or deleted before the third.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ccl_plugins.experiments.changes import other_run
+from ccl_plugins.experiments.composition import Composition
+from ccl_plugins.experiments.layout import Layout
+from ccl_plugins.experiments.measure import freeze, log_everywhere, measure
+from ccl_plugins.experiments.metrics import add_costs, write_metrics
+from ccl_plugins.experiments.origin import naming
+from ccl_plugins.experiments.record import check_plugins, read_json, versions_of, write_json
+from ccl_plugins.experiments.requirements import check_columns, check_method
+from ccl_plugins.files.lock import owning, refuse_in_use
+from ccl_plugins.kinds import registry
+from ccl_plugins.protocols import SupportsColumns
+
+if TYPE_CHECKING:
+    from ccl_plugins.training.parts import Parts
+    from ccl_plugins.training.resume_point import ResumePoint
+
+
+class RunExists(FileExistsError):
+    """The folder already holds a run."""
+
+
+class RunInterrupted(RuntimeError):
+    """Training was stopped before its end, and can be resumed.
+
+    Args:
+        folder: The run's folder.
+        step: Optimizer steps taken.
+        total: Optimizer steps of the whole run.
+    """
+
+    def __init__(self, folder: Path, step: int, total: int) -> None:
+        super().__init__(
+            f"stopped at step {step} of {total}; {folder} can be resumed (--resume, or resume=True)"
+        )
+        self.step = step
+        self.total = total
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A pipeline and the folder that it may be trained into.
+
+    Args:
+        pipeline: The pipeline, with the settings of this run.
+        layout: The folder.
+        resume: Whether the run in the folder is continued.
+        overwrite: Whether the run in the folder is deleted.
+        point: The checkpoint to continue from; None at the start of training.
+        seen: The checkpoints that were there when the folder was checked.
+    """
+
+    pipeline: Composition
+    layout: Layout
+    resume: bool
+    overwrite: bool
+    point: ResumePoint | None
+    seen: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that can begin: its networks are built and its training data are read.
+
+    Args:
+        plan: The plan.
+        parts: The built parts.
+        splits: The training split and, for the evaluators, the test split; without them None.
+        record: The record of the run, as plain data.
+        fingerprint: What identifies the training split.
+        callbacks: Lightning callbacks.
+        logger: Lightning loggers, True for those of the pipeline, or False.
+        plugin_loggers: Loggers of plug-ins.
+    """
+
+    plan: Plan
+    parts: Parts
+    splits: tuple[Any, Any]
+    record: Mapping[str, Any]
+    fingerprint: Mapping[str, Any]
+    callbacks: list[Any]
+    logger: Any = True
+    plugin_loggers: Sequence[Any] = ()
+
+
+def check(
+    pipeline: Composition, out: Path, *, resume: bool = False, overwrite: bool = False
+) -> Plan:
+    """Check that a pipeline can be trained into a folder, without building networks.
+
+    ``resume`` also begins a run that was stopped before its first checkpoint.
+
+    Raises:
+        FolderInUse: If another process writes to the folder.
+        RunExists: If the folder holds a run, and neither ``resume`` nor ``overwrite`` is given.
+        ValueError: For devices that cannot share a batch, for evaluators of columns that the data set
+            lacks, and if the run to be resumed is of another pipeline.
+    """
+    from ccl_plugins.training.sampling import check_processes
+
+    if resume and overwrite:
+        raise ValueError("resume continues a run and overwrite deletes it: give one of them")
+    check_processes(pipeline.settings)
+    check_columns(pipeline.built_evaluators, pipeline.dataset)
+    layout = Layout(out)
+    if is_first():
+        refuse_in_use(layout.folder)
+        if not resume:
+            _check_free(layout, overwrite)
+    seen = _checkpoints(layout) if resume else ()
+    point = _resume_point(pipeline, layout, seen) if resume else None
+    return Plan(pipeline, layout, resume, overwrite, point, seen)
+
+
+def _check_free(layout: Layout, overwrite: bool) -> None:
+    place = next(
+        each for each in (layout.folder, *layout.folder.absolute().parents) if each.exists()
+    )
+    if not place.is_dir():
+        raise RunExists(f"{place} is a file; a run needs a folder")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise PermissionError(f"{place} cannot be written; a run needs a folder that can")
+    if not overwrite and layout.holds_run:
+        raise RunExists(
+            f"{layout.folder} already holds a run: --resume (resume=True) continues it, --overwrite"
+            " (overwrite=True) deletes it, another output folder leaves it alone"
+        )
+
+
+def _checkpoints(layout: Layout) -> tuple[Path, ...]:
+    from ccl_plugins.training.checkpointing import by_step
+
+    return tuple(by_step(layout.checkpoints))
+
+
+def _resume_point(
+    pipeline: Composition, layout: Layout, checkpoints: tuple[Path, ...]
+) -> ResumePoint | None:
+    """The checkpoint from which a folder's run can be continued as this pipeline."""
+    from ccl_plugins.training.resume_point import ResumePoint
+
+    _check_free(layout, overwrite=True)
+    if layout.overwritten.exists():
+        return None  # what is left of that run is deleted before this one begins
+    point = ResumePoint.newest(layout.checkpoints) if checkpoints else None
+    if point is None and layout.weights.exists():
+        raise RunExists(
+            f"{layout.weights} is of a finished run, which has no checkpoint to continue from"
+        )
+    # The checkpoint has the record of its run; the folder's may be of a later attempt.
+    saved = point.record if point else None
+    if saved is None and layout.record.exists():
+        saved = read_json(layout.record)
+    if saved is not None and (changed := other_run(saved, pipeline.to_dict())):
+        raise ValueError(
+            f"{layout.folder} holds a run of another pipeline, which this one cannot resume:"
+            f" {'; '.join(changed)}"
+        )
+    return point
+
+
+def check_installed(out: Path) -> None:
+    """Check that the plug-ins of the run in a folder are installed; without a run, do nothing."""
+    record = Layout(out).record
+    if record.is_file():
+        check_plugins(read_json(record).get("plugins", {}))
+
+
+def prepare(plan: Plan, callbacks: Iterable[Any] = (), logger: Any = True) -> Prepared:
+    """Build the networks, read the training data and send one sample through both.
+
+    Raises:
+        TypeError: For callbacks that are no Lightning callbacks, and loggers that are none.
+        ValueError: For a batch or a condition that the method cannot take, for data that cannot be read or
+            that transform and backbone cannot take, and for loggers that are not
+            installed or lack an option.
+        OtherData: If the run to be resumed began with other data.
+    """
+    from ccl_plugins.training.first_use import check_columns
+    from ccl_plugins.training.randomness import seed_everything
+    from ccl_plugins.training.same_data import fingerprint, refuse_other_data
+    from ccl_plugins.training.sizes import widths
+    from ccl_plugins.watching.loggers import check as check_loggers
+
+    pipeline = plan.pipeline
+    seed_everything(pipeline.settings.seed)
+    with naming(pipeline):
+        parts = pipeline.build()
+        check_method(parts.method, pipeline.settings.batch_size, parts.conditions)
+        hooked = registry().call("ccl_callbacks", pipeline=pipeline)
+        logging = registry().call("ccl_loggers", pipeline=pipeline)
+        listed, loggers = _callbacks(callbacks, hooked), _loggers(logger)
+        offered = [each for name, given in logging for each in _offered(name, given)]
+        if loggers is True:
+            check_loggers(pipeline.loggers)
+        involved = versions_of(name for name, _ in (*hooked, *logging))
+        record = {**pipeline.to_dict(), "callbacks": involved}
+        split = parts.dataset("train")
+        test = parts.dataset("test") if pipeline.built_evaluators else None
+        check_columns(parts.transform, split)
+        if len(split):
+            widths(parts, split, pipeline.settings)  # transform and networks may not take such data
+        found = fingerprint(split, pipeline.settings.workers, parts.transform)
+        # The data of other processes is compared with the first one's when they are joined.
+        if plan.point is not None and is_first():
+            refuse_other_data(plan.point, found, parts, split, pipeline.settings.seed)
+    offered = [] if loggers is False else offered
+    return Prepared(plan, parts, (split, test), record, found, listed, loggers, offered)
+
+
+def rehearse(prepared: Prepared) -> None:
+    """Make what training begins with, except what depends on the networks, to find mistakes in it.
+
+    Raises:
+        ValueError: For conditions, sampler and settings that do not suit the data.
+    """
+    from ccl_plugins.training.rehearsal import rehearse
+
+    pipeline = prepared.plan.pipeline
+    with naming(pipeline):
+        rehearse(prepared.parts, prepared.splits[0], pipeline.settings)
+
+
+def train(
+    prepared: Prepared,
+    *,
+    progress: bool = True,
+    before: Callable[[Mapping[str, float]], None] = lambda metrics: None,
+) -> None:
+    """Measure the backbone of a prepared run, then train it into its folder.
+
+    A resumed run is not measured again.
+
+    Args:
+        prepared: The run.
+        progress: Whether a progress bar is shown.
+        before: Called with the metrics before training, if there is an evaluator.
+
+    Raises:
+        FolderInUse: If another process writes to the folder.
+        RunExists: If another process has written to the folder in the meantime.
+        RunInterrupted: If training was stopped before its end.
+        CannotBegin: If the backbone cannot be measured, or the conditions' tables or the sampler cannot
+            be made.
+        NotFinite: If the loss or the weights become NaN or infinite.
+    """
+    from ccl_plugins.training.fitting import fit
+    from ccl_plugins.watching.costs import Costs
+    from ccl_plugins.watching.diagnosis import Diagnosis
+    from ccl_plugins.watching.hyperparameters import Hyperparameters
+    from ccl_plugins.watching.loggers import close
+
+    plan, parts = prepared.plan, prepared.parts
+    layout, pipeline = plan.layout, plan.pipeline
+    # The first process owns the folder, for all.
+    with naming(pipeline), owning(layout.folder) if is_first() else nullcontext():
+        if is_first():
+            metrics = {} if plan.point else _measure_before(prepared)
+            _begin(prepared)
+        loggers = _open_loggers(prepared)
+        if is_first() and metrics:
+            write_metrics(layout.before, metrics)
+            log_everywhere(layout.folder, loggers, metrics, step=0)
+            before(metrics)
+        about = Hyperparameters(prepared.record, resumed=plan.point is not None)
+        costs = Costs()
+        watching = [costs, *_monitors(pipeline, costs)]
+        result = fit(
+            parts,
+            prepared.splits[0],
+            pipeline.settings,
+            prepared.record,
+            prepared.fingerprint,
+            events=layout.folder,
+            checkpoints=layout.checkpoints,
+            weights=layout.weights,
+            resume=plan.point,
+            callbacks=[about, *watching, *prepared.callbacks, Diagnosis(layout.diagnosis)],
+            progress=progress,
+            logger=loggers or False,
+        )
+        close(loggers)
+        if is_first():
+            add_costs(layout.costs, costs.to_dict())
+    if not result.finished:
+        raise RunInterrupted(layout.folder, result.step, result.total)
+
+
+def _open_loggers(prepared: Prepared) -> list[Any]:
+    """The loggers of a run; on other processes than the first, as many that log nothing."""
+    from pytorch_lightning.loggers.logger import DummyLogger
+
+    from ccl_plugins.watching.loggers import build, contained
+
+    plan = prepared.plan
+    if prepared.logger is False:
+        return []
+    given = prepared.logger if isinstance(prepared.logger, list) else plan.pipeline.loggers
+    if not is_first():
+        return [DummyLogger() for _ in (*given, *prepared.plugin_loggers)]
+    if prepared.logger is True:
+        given = build(given, plan.layout.folder, plan.point.step if plan.point else None)
+    return [contained(each) for each in (*given, *prepared.plugin_loggers)]
+
+
+def _monitors(pipeline: Composition, costs: Any) -> list[Any]:
+    """What measures the run while it trains; columns are those that its evaluators read."""
+    from ccl_plugins.watching.callback import Monitors
+
+    if pipeline.monitor is None:
+        return []
+    read = [each.columns for each in pipeline.built_evaluators if isinstance(each, SupportsColumns)]
+    columns = [name for columns in read for name in columns]
+    return [Monitors(pipeline.monitor, costs, columns)]
+
+
+def _begin(prepared: Prepared) -> None:
+    """Clear the folder as the plan says, and write the record."""
+    plan = prepared.plan
+    layout = plan.layout
+    if plan.overwrite or layout.overwritten.exists():
+        layout.delete()
+    elif plan.resume and plan.seen != _checkpoints(layout):
+        raise RunExists(f"{layout.folder}: another process has gone on with this run: start again")
+    elif plan.point is None:
+        _check_free(layout, overwrite=plan.resume)  # it was checked before other runs were trained
+        if layout.record.exists():
+            layout.delete()  # what is left of a run that was killed before its first checkpoint
+    layout.delete_partial()
+    if not _is_finished(plan):
+        layout.delete_measured()  # of older weights
+    write_json(layout.record, prepared.record)
+
+
+def _is_finished(plan: Plan) -> bool:
+    """Whether the run in the folder has all epochs that the plan asks for."""
+    if plan.point is None or not plan.layout.weights.exists():
+        return False
+    return bool(plan.point.record["fit"]["epochs"] == plan.pipeline.settings.epochs)
+
+
+def _measure_before(prepared: Prepared) -> dict[str, float]:
+    from ccl_plugins.networks.devices import accelerator
+    from ccl_plugins.training.fitting import CannotBegin, until_begun
+    from ccl_plugins.training.randomness import undisturbed
+
+    parts, pipeline = prepared.parts, prepared.plan.pipeline
+    if not pipeline.built_evaluators:
+        return {}
+    parts.method.to(accelerator())
+    try:
+        with undisturbed(), until_begun():
+            return measure(pipeline, *freeze(parts, pipeline, *prepared.splits))
+    except CannotBegin as error:
+        if not pipeline.evaluates_by_default:
+            raise
+        # Nobody chose these evaluators, and the data may be too few for them.
+        warnings.warn(f"the backbone is not measured before training: {error}", stacklevel=2)
+        return {}
+    finally:
+        parts.method.to("cpu")  # where every run starts
+
+
+def _callbacks(given: Any, hooked: Iterable[tuple[str, Any]]) -> list[Any]:
+    """The user's callbacks, and after them those of plug-ins."""
+    from pytorch_lightning import Callback
+
+    found: list[Any] = []
+    sources = [("", given), *((f"plugin {plugin}: ", answer) for plugin, answer in hooked)]
+    for source, answer in sources:
+        some = list(answer) if isinstance(answer, Iterable) else [None]
+        if not all(isinstance(each, Callback) for each in some):
+            raise TypeError(
+                f"{source}callbacks must be a list of Lightning callbacks, not {answer!r}"
+            )
+        found += some
+    return found
+
+
+def _loggers(given: Any) -> Any:
+    """True, False, or a list of Lightning loggers."""
+    from pytorch_lightning.loggers import Logger
+
+    if isinstance(given, bool) or given is None:
+        return given is not False
+    listed = list(given) if isinstance(given, Iterable) else [given]
+    if not all(isinstance(each, Logger) for each in listed):
+        raise TypeError(
+            "logger must be True (the pipeline's loggers), False, a Lightning logger or a list of them, not"
+            f" {given!r}"
+        )
+    return listed
+
+
+def _offered(plugin: str, given: Any) -> list[Any]:
+    """The loggers that a plug-in gives."""
+    from pytorch_lightning.loggers import Logger
+
+    some = list(given) if isinstance(given, Iterable) else [None]
+    if not all(isinstance(each, Logger) for each in some):
+        raise TypeError(
+            f"plugin {plugin}: loggers must be a list of Lightning loggers, not {given!r}"
+        )
+    return some
+
+
+def is_first() -> bool:
+    """Whether this is the first process; Lightning starts the same script for each of them."""
+    from pytorch_lightning.utilities import rank_zero_only
+
+    return getattr(rank_zero_only, "rank", 0) == 0

@@ -1,0 +1,48 @@
+"""Figures of a run among its TensorBoard events."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+from ccl_plugins.experiments.layout import EVENTS
+from ccl_plugins.experiments.measure import replacing_events
+from ccl_plugins.figures.maps import embedding_map
+from ccl_plugins.figures.matrices import kernel_matrix
+from ccl_plugins.figures.samples import DoesNotApply
+from ccl_plugins.figures.style import png
+
+if TYPE_CHECKING:
+    from ccl_plugins.experiments.pipeline import Run
+
+
+def show(run: Run) -> list[str]:
+    """Write the map of the features and the kernel matrix of a run as TensorBoard images.
+
+    They are ``figures/embedding_map``, by PCA, which takes less time than t-SNE, and
+    ``figures/kernel_matrix``, at the step of the run's weights.  A run without events gets none, since it
+    logs elsewhere.
+
+    Returns:
+        The names of the images; a figure that does not apply to the run is left out.
+    """
+    import numpy as np
+    from PIL import Image
+
+    if not any(run.path.glob(f"{EVENTS}*")):
+        return []
+    drawn = {}
+    for name, draw in (
+        ("embedding_map", lambda: embedding_map({run.path.name: run}, method="pca")),
+        ("kernel_matrix", lambda: kernel_matrix(run)),
+    ):
+        try:
+            drawn[f"figures/{name}"] = Image.open(io.BytesIO(png(draw())))
+        except DoesNotApply:
+            continue
+    step = run.progress[0]
+    if drawn:
+        with replacing_events(run.path, f".figures-{step}") as writer:
+            for name, image in drawn.items():
+                writer.add_image(name, np.asarray(image), step, dataformats="HWC")
+    return [*drawn]

@@ -1,0 +1,189 @@
+"""What figures read of runs: samples, their features, and the variables that are known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ccl_plugins._engine import engine
+from ccl_plugins.protocols import ValueType
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ccl_plugins.experiments.pipeline import Run
+
+SPLITS = {"train": 0, "test": 1}
+"""The place of each split in ``Run.splits``."""
+
+
+LARGE = 20000
+"""Of larger splits only the features that are drawn are computed, unless they are there."""
+
+
+class DoesNotApply(ValueError):
+    """A figure that cannot be drawn of these runs; the message says why."""
+
+
+@dataclass(frozen=True, eq=False)
+class Variable:
+    """A variable of the samples of a split.
+
+    Args:
+        name: The metadata column or condition.
+        values: (N,) or (N, c); -1 among class ids and NaN among numbers where a sample has none.
+        value_type: What the values are.
+        words: The word of each class id; empty: the ids are shown.
+    """
+
+    name: str
+    values: Tensor
+    value_type: ValueType
+    words: Sequence[str] = ()
+
+    @property
+    def colors(self) -> Tensor | None:
+        """(N, 3) the values, if they are colors: three numbers from 0 to 1."""
+        values = self.values
+        if self.value_type != "continuous" or values.ndim != 2 or values.shape[1] != 3:
+            return None
+        known = values[~values.isnan().any(1)]
+        if not len(known) or known.min() < 0 or known.max() > 1:
+            return None
+        return values.nan_to_num(0.5)
+
+    @property
+    def is_told_apart(self) -> bool:
+        """Whether colors can show it: no more than half of the samples have a class of their own."""
+        ids = self.ids
+        return ids is None or 2 * len(ids.unique()) <= len(ids)
+
+    @property
+    def ids(self) -> Tensor | None:
+        """(N,) class ids, of a hierarchy those of its first level; None for numbers."""
+        if self.value_type != "categorical":
+            return None
+        return self.values.long() if self.values.ndim == 1 else self.values[:, 0].long()
+
+    def word(self, number: int) -> str:
+        """The name of a class."""
+        return str(self.words[number]) if 0 <= number < len(self.words) else str(number)
+
+    def line(self) -> Tensor:
+        """(N,) one number per sample: the values, or their first principal component."""
+        import torch
+
+        values = self.values.double().reshape(len(self.values), -1)
+        if values.shape[1] == 1:
+            return values[:, 0]
+        centered = (values - values.nanmean(0)).nan_to_num(0)
+        direction = torch.linalg.eigh(centered.T @ centered).eigenvectors[:, -1]
+        # An eigenvector has no sign: the largest entry is made positive.
+        sign = direction[direction.abs().argmax()].sign()
+        return (centered @ direction * sign).masked_fill(values.isnan().any(1), torch.nan)
+
+
+def known_variables(run: Run) -> dict[str, str]:
+    """The label and the run's conditions that have a table: the name in figures, the name in the run.
+
+    A condition that is a metadata column goes by the column's name, which other runs have too; one that is
+    called "condition", by the name of its component.
+    """
+    found = {"label": "label"} if "label" in run.pipeline.dataset.schema() else {}
+    for name, condition in conditions_of(run).items():
+        if condition.refresh != "batch":
+            shown = column_of(condition) or name
+            if shown == "condition":
+                shown = run.pipeline.conditions[name].spec.name
+            found.setdefault(shown, name)
+    return found
+
+
+def conditions_of(run: Run) -> dict[str, Any]:
+    """The run's conditions, those of several variables by variable."""
+    from ccl_plugins.metadata.variables import variables
+
+    return variables(run.pipeline.built_conditions)
+
+
+def column_of(condition: Any) -> str | None:
+    """The metadata column that a condition is, value for value; None for other conditions."""
+    from ccl_plugins.conditions.column import Column
+
+    if isinstance(condition, Column) and not condition.standardize:
+        return condition.name
+    return None
+
+
+def variable(run: Run, name: str, split: str = "train") -> Variable:
+    """A metadata column or a condition of a run, for all samples of a split.
+
+    Raises:
+        DoesNotApply: If the run has neither, or the condition is not known of this split's samples.
+    """
+    from ccl_plugins.metadata.columns import tensor_columns
+
+    schema, conditions = run.pipeline.dataset.schema(), conditions_of(run)
+    if name in conditions:
+        condition = conditions[name]
+        column = column_of(condition)
+        if column is None:
+            if split != "train":
+                raise DoesNotApply(f"condition {name!r} is known of training samples only")
+            if condition.refresh == "batch":
+                raise DoesNotApply(f"condition {name!r} is computed in every step and has no table")
+            return Variable(name, run.condition_tables()[name].values, condition.value_type)
+        name = column
+    if name not in schema:
+        listed = ", ".join(map(repr, dict.fromkeys([*schema, *conditions])))
+        raise DoesNotApply(f"{run.path} has no column and no condition {name!r}; it has {listed}")
+    data = run.splits[SPLITS[split]]
+    values = tensor_columns({name: data.metadata[name]})[name]
+    words = getattr(data, "vocabulary", {}).get(name, ())
+    return Variable(name, values, schema[name], words)
+
+
+def same_data(runs: Mapping[str, Run]) -> None:
+    """Refuse runs of different data sets, and no runs.
+
+    Raises:
+        ValueError: Naming two runs and their data sets.
+    """
+    if not runs:
+        raise ValueError("there are no runs to draw")
+    (first, one), *others = runs.items()
+    for title, run in others:
+        if run.record.get("dataset") != one.record.get("dataset"):
+            given = [engine.represented(each.record.get("dataset")) for each in (one, run)]
+            raise ValueError(
+                f"{first} and {title} were trained on different data sets, which one figure cannot"
+                f" compare: {given[0]} and {given[1]}"
+            )
+
+
+def some(n: int, most: int) -> Tensor:
+    """At most ``most`` of n places, drawn evenly and always the same, in rising order."""
+    import torch
+
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
+    return order[:most].sort().values
+
+
+def features(run: Run, split: str, rows: Tensor) -> Tensor:
+    """(n, f) features of some samples of a split; of a large one, no others are computed.
+
+    Raises:
+        DoesNotApply: If they are all equal, or not finite.
+    """
+    data = run.splits[SPLITS[split]]
+    if len(data) > LARGE:
+        found = run.encode([data[i][0] for i in rows.tolist()])
+    else:
+        found = run.features(split).features[rows]
+    if not found.isfinite().all():
+        raise DoesNotApply(f"the features of {run.path} are not finite")
+    if len(found) < 3 or (found == found[0]).all():
+        why = "there are fewer than 3 samples" if len(found) < 3 else "they have collapsed"
+        raise DoesNotApply(f"the features of {run.path} cannot be drawn: {why}")
+    return found

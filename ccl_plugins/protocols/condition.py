@@ -1,0 +1,157 @@
+"""The contract of conditions: what a conditioning variable is, and what its table holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
+
+from torch import Tensor
+
+from ccl_plugins.protocols.embedded import Embedded
+
+ValueType = Literal["categorical", "multi_label", "continuous"]
+"""What the values of a condition are: class ids (long), 0/1 columns (float), or real vectors (float)."""
+
+VALUE_TYPES: tuple[ValueType, ...] = get_args(ValueType)
+"""All value types."""
+
+Refresh = Literal["never", "epoch", "batch"]
+"""When a condition is computed: once, before every epoch, or in every step from the embedded batch."""
+
+ReadsEmbeddings = bool | Literal["key"]
+"""Whether a condition's ``fit`` calls ``embed()``, and if so, whether that gives projections (True) or the
+momentum encoder's keys."""
+
+Missing = Literal["error", "own", "ignore", "drop"]
+"""What happens to samples without a value of a condition: an error names them; each becomes a class of
+its own, positive with its own views only; objectives that read the condition leave them out, as anchors
+and as keys, and others keep them; or they are left out of training."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A condition's values for a whole data set.
+
+    Args:
+        values: (N,) or (N, c), row i belonging to sample i.
+        extras: further tensors of any shape (centroids, say), given to objectives by name.
+    """
+
+    values: Tensor
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+class Condition(Protocol):
+    """A conditioning variable.
+
+    With ``refresh`` ``"never"`` or ``"epoch"`` it is a `FittedCondition`, with ``"batch"`` a
+    `BatchCondition`; one that gives several variables is a `SeveralVariables`.  All are pure functions, and
+    constructors read no files.  It may also satisfy `SupportsReadsEmbeddings`, `SupportsMissing`,
+    `SupportsHierarchy` and `SupportsWithinBatch`.
+    """
+
+    @property
+    def refresh(self) -> Refresh:
+        """When it is computed."""
+
+    @property
+    def value_type(self) -> ValueType:
+        """What the values are."""
+
+
+class FittedCondition(Condition, Protocol):
+    """A condition that is a table with one row per sample."""
+
+    def fit(
+        self, split: Any, embed: Callable[[], Tensor], previous: Table | None
+    ) -> Tensor | Table:
+        """One row per sample of ``split`` (the training split).
+
+        Args:
+            split: A torch Dataset with ``metadata``.
+            embed: Gives the (N, d) unit-norm projections of the un-augmented training set, for a
+                condition with ``reads_embeddings = True``; for one with ``"key"``, the momentum
+                encoder's keys.
+            previous: The table of the epoch before, for a warm start; None at first.
+        """
+
+
+class SeveralVariables(Protocol):
+    """A condition that gives several variables in one pass, each read as ``"<condition>/<variable>"``.
+
+    ``missing``, ``hierarchy`` and ``within_batch`` are one value for all, or a mapping of names to values.
+    With ``refresh = "batch"``, ``__call__(embedded)`` returns the mapping.
+    """
+
+    @property
+    def refresh(self) -> Refresh:
+        """When they are computed."""
+
+    @property
+    def value_type(self) -> Mapping[str, ValueType]:
+        """What the values of each variable are, by its name."""
+
+    def fit(
+        self, split: Any, embed: Callable[[], Tensor], previous: Mapping[str, Table] | None
+    ) -> Mapping[str, Tensor | Table]:
+        """As `FittedCondition.fit`, by the names in ``value_type``."""
+
+
+class BatchCondition(Condition, Protocol):
+    """A condition computed from the embedded batch."""
+
+    def __call__(self, embedded: Embedded) -> Tensor:
+        """(n,), (n, c) or, where it differs per view, (u, n, c); without gradient."""
+
+
+class LookUp(Protocol):
+    """A function from dataset indices to the rows of conditions."""
+
+    def __call__(self, index: Tensor) -> Mapping[str, Tensor]:
+        """The rows (k,) or (k, c) of every fitted condition by name, on the device of ``index``.
+
+        Conditions that are computed in every step have no table, and are not among them.
+
+        Args:
+            index: (k,) long, from 0 to N - 1, in any order and with repeats.
+        """
+
+
+@runtime_checkable
+class SupportsReadsEmbeddings(Protocol):
+    """A condition that says whether its ``fit`` calls ``embed()``."""
+
+    @property
+    def reads_embeddings(self) -> ReadsEmbeddings:
+        """Whether it does; all processes then compute the embeddings before the first one fits.
+
+        True for projections; ``"key"`` for the momentum encoder's keys, of a method that is `SupportsKeys`.
+        """
+
+
+@runtime_checkable
+class SupportsMissing(Protocol):
+    """A condition that says what to do with samples without a value."""
+
+    @property
+    def missing(self) -> Missing:
+        """The policy; a condition without this member has ``"error"``."""
+
+
+@runtime_checkable
+class SupportsHierarchy(Protocol):
+    """A condition that says whether it has several class ids per sample."""
+
+    @property
+    def hierarchy(self) -> bool:
+        """Whether its values are (N, L) class ids of L levels."""
+
+
+@runtime_checkable
+class SupportsWithinBatch(Protocol):
+    """A condition that says whether its values compare samples of one batch alone."""
+
+    @property
+    def within_batch(self) -> bool:
+        """Whether values of different batches cannot be compared, as in a queue."""

@@ -1,0 +1,177 @@
+"""The contract of evaluators, and the frozen features that they measure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from torch import Tensor, nn
+
+from ccl_plugins.protocols.condition import ValueType
+
+Role = Literal["label", "condition", "other"]
+"""What a column is in a run: its label, read by one of its conditions, or neither."""
+
+Direction = Literal["higher", "lower"]
+"""Which values say that features hold more of a column or, without a column, are better."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A number that an evaluator measured, with all that a reader needs to know of it.
+
+    Args:
+        name: As ``"linear/top1"``; a run has one measurement of each name.
+        value: The number.
+        sentence: What it says, to somebody who sees it first, as "the share of test samples whose label a
+            linear probe names right".
+        samples: How many samples it rests on.
+        interval: The lower and the upper end of its 95 % interval over these samples; None: it has none.
+        column: The column that is read from the features; None: it tells of no column.
+        role: What the column is in the run; the run fills it in.
+        direction: Whether higher or lower values say that the features hold more of the column or, without
+            a column, are better; None: neither.
+        chance: The value for features that say nothing; None: there is none.
+    """
+
+    name: str
+    value: float
+    sentence: str = ""
+    samples: int | None = None
+    interval: tuple[float, float] | None = None
+    column: str | None = None
+    role: Role | None = None
+    direction: Direction | None = None
+    chance: float | None = None
+
+
+@dataclass(frozen=True)
+class Images:
+    """The images that frozen features were computed from, for evaluators that train the network.
+
+    Args:
+        rows: (N,) the rows of the split that the features belong to.
+        read: From a list of rows of the split, (k,) each, to their un-augmented images, (k, channels,
+            height, width) each, one after another.
+        copy_backbone: Makes a copy of the network, on its device; what is done to the copy changes no run.
+    """
+
+    rows: Tensor
+    read: Callable[[list[Tensor]], Iterator[Tensor]]
+    copy_backbone: Callable[[], nn.Module]
+
+    def batches(self, pieces: Sequence[Tensor]) -> Iterator[Tensor]:
+        """The images of pieces of the rows, given by their places (k,) among them."""
+        return self.read([self.rows[piece] for piece in pieces])
+
+
+@dataclass(frozen=True)
+class Towers:
+    """What a method with an image tower and a text tower makes of one split, in the space they share.
+
+    Args:
+        images: (N, d) float32 projections of the split's images without augmentation, of unit length, on
+            the CPU.
+        texts: From k strings to their (k, d) float32 projections, of unit length, on the CPU.
+        captions: The split's texts by column, a string for each image.
+    """
+
+    images: Tensor
+    texts: Callable[[Sequence[str]], Tensor]
+    captions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def take(self, rows: Tensor) -> Towers:
+        """The samples of these rows (k,)."""
+        places = rows.tolist()
+        captions = {name: [texts[i] for i in places] for name, texts in self.captions.items()}
+        return replace(self, images=self.images[rows], captions=captions)
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """Frozen features of one split.
+
+    Args:
+        features: (N, f) float32, on the CPU.
+        metadata: The split's columns, (N,) or (N, c) each.
+        images: What the features were computed from; None where only the features are known.
+        towers: The projections of images and texts; None unless the method has a text tower.
+        vocabulary: For columns of words, the word of each class id.
+    """
+
+    features: Tensor
+    metadata: Mapping[str, Tensor]
+    images: Images | None = None
+    towers: Towers | None = None
+    vocabulary: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def take(self, rows: Tensor) -> Frozen:
+        """The samples of these rows (k,)."""
+        return replace(
+            self,
+            features=self.features[rows],
+            metadata={name: column[rows] for name, column in self.metadata.items()},
+            images=self.images and replace(self.images, rows=self.images.rows[rows]),
+            towers=self.towers and self.towers.take(rows),
+        )
+
+
+class Estimate(float):
+    """A metric with the interval that its value may be trusted to; everywhere else a float.
+
+    Args:
+        value: The metric.
+        low: The lower end of its 95 % interval over test samples, at most the value in most cases.
+        high: The upper end.
+    """
+
+    low: float
+    high: float
+
+    def __new__(cls, value: float, low: float, high: float) -> Estimate:  # noqa: D102
+        found = super().__new__(cls, value)
+        found.low, found.high = float(low), float(high)
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Estimate, (float(self), self.low, self.high)
+
+
+class UndefinedMetric(ValueError):
+    """A metric that the samples do not define, such as the recall of a class without a sample.
+
+    An evaluator raises it, and a run then warns and leaves the evaluator's metrics out.
+    """
+
+
+class Evaluator(Protocol):
+    """A measurement on frozen features.
+
+    It may also satisfy `SupportsColumns` and `SupportsReadsTowers`.
+    """
+
+    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
+        """Metrics by name, as ``"linear/top1"``; an `Estimate` has an interval too.
+
+        Raises:
+            UndefinedMetric: If the samples do not define a metric.
+        """
+
+
+@runtime_checkable
+class SupportsColumns(Protocol):
+    """An evaluator that reads metadata columns; a data set without one of them is refused."""
+
+    @property
+    def columns(self) -> Mapping[str, Sequence[ValueType]]:
+        """The columns that it reads, and the value types it accepts for each."""
+
+
+@runtime_checkable
+class SupportsReadsTowers(Protocol):
+    """An evaluator that says whether it reads ``Frozen.towers``."""
+
+    @property
+    def reads_towers(self) -> bool:
+        """Whether it does; a pipeline whose method has no text tower is then refused."""

@@ -1,0 +1,100 @@
+"""The laws of transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.protocols import SupportsModalities
+from ccl_plugins.testing.assertions import (
+    require,
+    require_equal,
+    require_same_draws,
+    require_unchanged,
+)
+from ccl_plugins.testing.inputs import SHAPE, images
+from ccl_plugins.testing.subject import Subject
+from ccl_plugins.transforms.modalities import IMAGE, modality_of_each, sources
+
+N = 3
+
+
+def samples(subject: Subject) -> tuple[list[Any], Any]:
+    """Three samples as the transform takes them, and the batch of them as ``plain`` takes it.
+
+    They are images, of the shape in a class attribute ``EXAMPLE_SHAPE``; for one with a ``source`` the
+    texts or values in ``EXAMPLE_VALUES``; for one of several modalities one of each.
+    """
+    built = subject.build()
+    if not isinstance(built, SupportsModalities):
+        batch = _values(subject.target)
+        return list(batch), batch
+    given = {name: _values(type(each)) for name, each in built.of.items()}
+    return [{name: batch[i] for name, batch in given.items()} for i in range(N)], given[IMAGE]
+
+
+def _values(target: Any) -> Any:
+    found = getattr(target, "EXAMPLE_VALUES", None)
+    return images(N, getattr(target, "EXAMPLE_SHAPE", SHAPE)) if found is None else found[:N]
+
+
+def _tensors(sample: Any) -> list[Tensor]:
+    """What of a sample could be changed."""
+    given = sample.values() if isinstance(sample, Mapping) else [sample]
+    return [each for each in given if isinstance(each, Tensor)]
+
+
+def observe(subject: Subject, built: Any) -> Any:
+    """The views of a sample, and the image without augmentation."""
+    (sample, *_), batch = samples(subject)
+    return built(sample), built.plain(batch[0])
+
+
+def check_gives_as_many_views_as_it_says(subject: Subject) -> None:
+    """``transform(image)`` must be a list of ``count`` finite float tensors of one shape.
+
+    Views of texts may be whole numbers; each modality has a shape of its own.
+    """
+    built, sample = subject.build(), samples(subject)[0][0]
+    drawn = built(sample)
+    names = modality_of_each(built)
+    shapes = {(name, tuple(view.shape)) for name, view in zip(names, drawn, strict=False)}
+    reading = sources(built)
+    finite = all(
+        (view.is_floating_point() or reading[name] is not None) and view.isfinite().all()
+        for name, view in zip(names, drawn, strict=False)
+    )
+    found = f"with count {built.count}, it gave {len(drawn)} views of {shapes}"
+    one_shape = len(shapes) == len(set(names))
+    require(len(drawn) == len(names) == built.count >= 1 and one_shape and finite, found)
+
+
+def check_is_drawn_from_the_generators(subject: Subject) -> None:
+    """Equal seeds of Python's, numpy's and torch's global generators must give equal views."""
+    built, sample = subject.build(), samples(subject)[0][0]
+    require_same_draws(lambda: built(sample), seeds=(7, 7))
+
+
+def check_leaves_the_image_as_it_is(subject: Subject) -> None:
+    """A transform must not change its image: a data set in memory returns its own pixels."""
+    built, ((sample, *_), batch) = subject.build(), samples(subject)
+    with require_unchanged(lambda: [*_tensors(sample), *_tensors(batch)]):
+        built(sample)
+        built.plain(batch[0])
+
+
+def check_plain_takes_a_batch(subject: Subject) -> None:
+    """``plain(images)`` of a batch must be ``plain(image)`` of each, stacked: features are computed so."""
+    built, batch = subject.build(), samples(subject)[1]
+    require_equal(built.plain(batch), torch.stack([built.plain(image) for image in batch]))
+
+
+def check_plain_is_not_augmented(subject: Subject) -> None:
+    """``plain(image)`` must not be random, and must have the shape of a view: one backbone reads both."""
+    built, ((sample, *_), batch) = subject.build(), samples(subject)
+    require_same_draws(lambda: built.plain(batch[0]))
+    shapes = tuple(built.plain(batch[0]).shape), tuple(built(sample)[0].shape)
+    require(shapes[0] == shapes[1], f"the shapes are {shapes[0]} and {shapes[1]}")

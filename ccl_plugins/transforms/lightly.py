@@ -1,0 +1,140 @@
+"""Views by lightly's transforms, of PIL images and of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from PIL.Image import Image
+from torch import Tensor
+from torchvision.transforms.v2 import functional as pixels
+
+from ccl_plugins.arguments import positive, whole
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+class LightlyTransform:
+    """Views by given transforms of lightly, and the image without augmentation.
+
+    Images are PIL images of mode RGB or L, or uint8 tensors (channels, height, width) on the CPU; the
+    views of both are equal up to rounding by one level in the crop.  A view has as many channels as
+    ``mean``: a gray image is repeated to three, any other difference is an error.
+
+    Args:
+        transforms: One or more kinds of view: for each, the steps of a lightly transform, from its random
+            resized crop to its last step before the conversion to a tensor.
+        size: Height and width of a view in pixels, 1 or more.
+        mean: Of each channel, for pixels in [0, 1].
+        std: Of each channel, above 0, for pixels in [0, 1].
+        count: Number of views, 1 or more; they take the kinds in turn.  By default one of each kind.
+
+    Args of subclasses:
+        min_scale: Smallest part of the image's area that a crop keeps, above 0 and at most 1.
+        flip: Probability of a horizontal flip.
+        jitter: Strength of the color jitter, applied with probability 0.8; 0 turns it off, 0.5 is usual
+            for small images.  The most is 2.5 for SimCLR's views and 5 for MoCo v2's and BYOL's.
+        gray: Probability of losing the color.
+        blur: Probability of a Gaussian blur of 0.1 to 2 pixels.
+
+    Attributes:
+        transforms: For each view, a function from an image to the view, so that training can seed each
+            view on its own.
+
+    Raises:
+        ValueError: If a parameter is out of its range; on use, for a wrong shape or mode.
+        TypeError: On use, for an image that is neither PIL's nor a uint8 tensor.
+    """
+
+    def __init__(
+        self,
+        transforms: Sequence[Sequence[Any]],
+        *,
+        size: int,
+        mean: Sequence[float],
+        std: Sequence[float],
+        count: int | None = None,
+    ) -> None:
+        self.size = whole("size", size, 1)
+        self.count = whole("count", len(transforms) if count is None else count, 1)
+        if not mean or len(mean) != len(std):
+            raise ValueError(f"mean and std must be equally long, not {mean!r} and {std!r}")
+        # A step with probability 0 does nothing, and would take up to 100 us.
+        kinds = [[step for step in steps if _probability(step) > 0] for steps in transforms]
+        self.steps = [kinds[view % len(kinds)] for view in range(self.count)]
+        self.transforms = [partial(self._view, view) for view in range(self.count)]
+        if len(mean) not in (1, 3) and any(len(steps) > 1 for steps in self.steps):
+            raise ValueError(
+                f"images of {len(mean)} channels can only be cropped: turn the other steps off"
+            )
+        self.mean = torch.tensor(mean)[:, None, None]
+        self.std = torch.tensor([positive("std", value) for value in std])[:, None, None]
+
+    def __call__(self, image: Image | Tensor) -> list[Tensor]:
+        """The views, each (channels, size, size) float32, normalized."""
+        return [transform(image) for transform in self.transforms]
+
+    def plain(self, image: Image | Tensor) -> Tensor:
+        """The image without augmentation, (..., channels, size, size) float32, normalized.
+
+        Unless the image has that size already, its shorter side is resized to ``size`` and the center
+        cropped.
+
+        Args:
+            image: An image, or a batch (n, channels, height, width) of uint8.
+        """
+        image = self._checked(image)
+        tensor = image if isinstance(image, Tensor) else pixels.pil_to_tensor(image)
+        if tensor.shape[-2:] != (self.size, self.size):
+            tensor = pixels.center_crop(pixels.resize(tensor, [self.size]), [self.size])
+        return self._normalized(tensor)
+
+    def _view(self, view: int, image: Image | Tensor) -> Tensor:
+        image = self._checked(image)
+        if isinstance(image, Tensor) and image.ndim != 3:
+            raise ValueError(f"an image must be (channels, h, w), not {tuple(image.shape)}")
+        crop, *rest = self.steps[view]
+        image = crop(image)
+        if rest and isinstance(image, Tensor):
+            # lightly blurs PIL images only, and changing their colors takes half the time.
+            image = pixels.to_pil_image(image)
+        for step in rest:
+            image = step(image)
+        return self._normalized(image if isinstance(image, Tensor) else pixels.pil_to_tensor(image))
+
+    def _checked(self, image: Image | Tensor) -> Image | Tensor:
+        """The image, with gray repeated to three channels where views have three."""
+        channels = len(self.mean)
+        if isinstance(image, Image):
+            if image.mode not in ("L", "RGB"):
+                raise ValueError(f"a PIL image must be RGB or L, not {image.mode}: convert it")
+            if image.mode == "L" and channels == 3:
+                return image.convert("RGB")
+            has = len(image.getbands())
+        elif isinstance(image, Tensor) and image.dtype == torch.uint8:
+            if image.ndim not in (3, 4):
+                raise ValueError(f"images must be ([n,] channels, h, w), not {tuple(image.shape)}")
+            has = image.shape[-3]
+            if has == 1 and channels == 3:
+                return image.expand(*image.shape[:-3], 3, -1, -1)
+        else:
+            what = image.dtype if isinstance(image, Tensor) else type(image).__name__
+            raise TypeError(f"an image must be a PIL image or a uint8 tensor, not {what}")
+        if has != channels:
+            raise ValueError(f"the image has {has} channels, but mean and std have {channels}")
+        return image
+
+    def _normalized(self, tensor: Tensor) -> Tensor:
+        # Bitwise equal to torchvision's ToDtype and Normalize, in a third of the time.
+        mean, std = self.mean, self.std
+        if tensor.device != mean.device:
+            mean, std = mean.to(tensor.device), std.to(tensor.device)
+        return tensor.float().mul_(1.0 / 255).sub_(mean).div_(std)
+
+
+def _probability(step: Any) -> float:
+    """The probability of applying a step: torchvision's ``p``, lightly's ``prob``, 1 for a crop."""
+    return float(getattr(step, "p", getattr(step, "prob", 1.0)))

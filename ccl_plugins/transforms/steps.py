@@ -1,0 +1,67 @@
+"""The steps of a view: lightly's transform with our parameters."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from ccl_plugins.arguments import fraction, non_negative
+
+
+class Jitter(NamedTuple):
+    """The range of a color jitter of strength 1, as torchvision has it."""
+
+    brightness: float
+    contrast: float
+    saturation: float
+    hue: float
+
+
+def view_steps(
+    size: int,
+    min_scale: float,
+    flip: float,
+    jitter: float,
+    gray: float,
+    blur: float,
+    *,
+    like: Jitter,
+    chance: float = 0.8,
+    solarize: float = 0.0,
+) -> list[Any]:
+    """The steps of lightly's transform of one view, up to the conversion to a tensor.
+
+    The arguments are those of `LightlyTransform` and its subclasses; ``like`` is the range of the color
+    jitter at strength 1, and ``chance`` its probability.
+
+    Raises:
+        ValueError: If a parameter is out of its range.
+    """
+    # Imported late: lightly takes a moment, and listing the views does not need it.
+    from lightly.transforms.byol_transform import BYOLView2Transform
+
+    fraction("min_scale", min_scale)
+    given = {"flip": flip, "gray": gray, "blur": blur, "solarize": solarize}
+    for name, probability in {**given, "jitter_chance": chance}.items():
+        if not 0 <= probability <= 1:
+            raise ValueError(f"{name} must be a probability, 0 to 1, not {probability!r}")
+    most = 0.5 / like.hue if like.hue > 0 else math.inf  # the circle of hues is 1
+    if non_negative("jitter", jitter) > most:
+        raise ValueError(f"jitter must be at most {most:g}, not {jitter!r}")
+    transform = BYOLView2Transform(
+        input_size=size,
+        min_scale=min_scale,
+        hf_prob=flip,
+        cj_prob=chance if jitter > 0 else 0.0,
+        cj_strength=jitter,
+        cj_bright=like.brightness,
+        cj_contrast=like.contrast,
+        cj_sat=like.saturation,
+        cj_hue=like.hue,
+        random_gray_scale=gray,
+        gaussian_blur=blur,
+        solarization_prob=solarize,
+        normalize=None,
+    )
+    *steps, _to_tensor = transform.transform.transforms
+    return steps

@@ -1,0 +1,82 @@
+"""What a run logged, read back by name; and the tables of its conditions."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import torch
+
+import ccl_plugins as ccl
+from ccl_plugins.experiments.curves import curves
+
+TOML = """
+dataset = "color_digits"
+backbone = "lenet5"
+method = {use = "simclr", hidden = 16, dim = 8}
+transform = {use = "simclr", size = 32, flip = 0.0, jitter = 0.0, gray = 0.0, blur = 0.0}
+conditions = {color = {use = "column", name = "color"}, groups = {use = "clusters", k = 3}}
+[objective]
+use = "mixture"
+objectives = [
+    {use = "fair_cclk", on = "color", kernel = {use = "rbf", scale = 0.1}},
+    {use = "cl_infonce", on = "groups"},
+]
+[fit]
+epochs = 2
+batch_size = 512
+workers = 0
+log_every = 1
+[[evaluate]]
+use = "knn"
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    file = tmp_path_factory.mktemp("curves") / "run.toml"
+    file.write_text(TOML)
+    run = ccl.Pipeline.from_toml(file).fit(out=file.with_suffix(""), progress=False)
+    run.evaluate()
+    return run
+
+
+def test_the_curves_of_a_run_have_every_scalar_by_name(run):
+    found = curves(run)
+    assert {"loss", "lr", "condition/groups/values", "evaluation/knn/top1"} <= found.keys()
+    assert [step for step, _ in found["loss"]] == [1, 2, 3, 4]
+    assert [step for step, _ in found["evaluation/knn/top1"]] == [0, 4]
+    assert found["evaluation/knn/top1"][1][1] == pytest.approx(run.metrics["knn/top1"])
+
+
+def test_curves_come_from_the_csv_file_where_there_are_no_events(run, tmp_path):
+    shutil.copytree(run.path, out := tmp_path / "run")
+    for events in out.glob("events.out.tfevents*"):
+        events.unlink()
+    with pytest.raises(
+        FileNotFoundError, match=r"run has no curves: neither TensorBoard events nor"
+    ):
+        curves(ccl.load(out))
+    (out / "history.csv").write_text(
+        "step,name,value\n1,loss,2.5\n2,monitor/rankme,7\n2,loss,2.25\n3,loss,nan\n"
+    )
+    assert curves(ccl.load(out)) == {"loss": [(1, 2.5), (2, 2.25)], "monitor/rankme": [(2, 7.0)]}
+    (out / "history.csv").write_text("step,loss\n1,2\n")
+    with pytest.raises(ValueError, match=r"history.csv: the first line lacks name, value"):
+        curves(ccl.load(out))
+    (out / "history.csv").write_text("step,name,value\n1,loss,much\n")
+    with pytest.raises(ValueError, match=r"history.csv, line 2: could not convert .*'much'"):
+        curves(ccl.load(out))
+
+
+def test_the_tables_of_a_run_are_those_of_its_newest_checkpoint(run, tmp_path):
+    tables = ccl.load(run.path).condition_tables()
+    assert tables.keys() == {"color", "groups"}
+    train, _ = run.splits
+    torch.testing.assert_close(tables["color"].values, train.metadata["color"])
+    assert tables["groups"].values.unique().tolist() == [0, 1, 2]
+    assert tables["groups"].extras
+    shutil.copytree(run.path, out := tmp_path / "run")
+    shutil.rmtree(out / "checkpoints")
+    with pytest.raises(FileNotFoundError, match=r"no checkpoint, .* 'color', 'groups'"):
+        ccl.load(out).condition_tables()

@@ -1,0 +1,84 @@
+"""The size of the views and of the images that a backbone takes, compared when a pipeline is composed."""
+
+from __future__ import annotations
+
+import pytest
+import timm
+import torch
+
+import ccl_plugins as ccl
+from ccl_plugins.conditions import Encoder
+
+
+def compose(backbone, size):
+    return ccl.Pipeline(
+        dataset="color_digits",
+        backbone=backbone,
+        objective="infonce",
+        transform=ccl.transform("simclr", size=size),
+    )
+
+
+def vit(name="vit_tiny_patch16_224", **given):
+    return ccl.backbone("timm", name=name, **given)
+
+
+@pytest.mark.parametrize(
+    ("backbone", "size", "message"),
+    [
+        (
+            vit(),
+            32,
+            r"224x224 pixels, not of 32x32: give the model options = {img_size = 32}, or the "
+            r"views size = 224",
+        ),
+        (vit(options={"img_size": 64}), 32, r"takes images of 64x64 .*{img_size = 32}"),
+        (vit("swin_tiny_patch4_window7_224", pretrained=True), 64, r"{img_size = 64}"),
+        (vit("efficientformer_l1"), 32, r"not of 32x32: give the views size = 224$"),
+        (ccl.backbone("vit_moco_v3"), 96, r"'vit_small_patch16_224' takes .*{img_size = 96}"),
+    ],
+)
+def test_a_backbone_for_other_images_is_refused_when_composed_with_the_cure(
+    backbone, size, message, monkeypatch
+):
+    # No weights are loaded or drawn.
+    monkeypatch.setattr(
+        timm.models._builder, "load_pretrained", lambda *args, **kw: pytest.fail("loads")
+    )
+    state = torch.get_rng_state()
+    with pytest.raises(ValueError, match=message):
+        compose(backbone, size)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    ("backbone", "size"),
+    [
+        (vit(), 224),
+        (vit(options={"img_size": 32}), 32),
+        (vit(options={"dynamic_img_size": True}), 64),
+        (vit("test_vit"), 32),  # timm calls its size fixed, and it takes others
+        (vit("resnet10t"), 40),
+        (vit("hf-hub:timm/resnet10t"), 40),  # described on the Hub, which is not asked
+    ],
+)
+def test_images_of_the_right_size_pass_and_networks_are_built_as_before(backbone, size):
+    pipeline = compose(backbone, size)
+    if backbone.params.get("name", "").startswith("hf-hub"):
+        return
+    features = pipeline.build().method.backbone(torch.zeros(2, 3, size, size))
+    assert features.isfinite().all()
+
+
+def test_a_model_is_whole_after_its_size_was_checked():
+    """What a model without memory computes must not stay in a cache of timm."""
+    with pytest.raises(ValueError, match="img_size"):
+        compose(vit("levit_128s"), 32)
+    model = timm.create_model("levit_128s", num_classes=0).eval()
+    assert all(not tensor.is_meta for tensor in [*model.parameters(), *model.buffers()])
+    assert model(torch.zeros(1, 3, 224, 224)).isfinite().all()
+
+
+def test_an_encoder_with_another_image_size_is_refused_before_it_reads_images():
+    with pytest.raises(ValueError, match=r"{img_size = 32}, or image_size = 224"):
+        Encoder("vit_tiny_patch16_224", image_size=32)

@@ -1,0 +1,213 @@
+"""What a run measures: features once for all evaluators, intervals, and a part of train to choose on."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from support.small_pipeline import TOML
+from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_data
+from support.vector_pipeline import ROWS, make_pipeline
+
+import ccl_plugins as ccl
+from ccl_plugins.cli import main
+from ccl_plugins.experiments import Run
+from ccl_plugins.experiments.measure import held_out
+from ccl_plugins.metadata.validation import validation_rows
+from ccl_plugins.protocols import Estimate, Frozen, UndefinedMetric
+from ccl_plugins.training import features
+
+
+class Halves:
+    """Metrics with and without an interval, and the sizes of the splits."""
+
+    def __call__(self, train, test):
+        sizes = {"size/train": len(train.features), "size/test": len(test.features)}
+        return {"half/mean": Estimate(0.5, 0.25, 0.75), **sizes}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    pipeline = make_pipeline(epochs=1)
+    pipeline = ccl.Pipeline(
+        **pipeline.choices, evaluate=["knn", Halves()], fit=pipeline.settings.to_dict()
+    )
+    return pipeline.fit(out=tmp_path_factory.mktemp("runs") / "run", progress=False)
+
+
+def again(run):
+    return Run(run.path, run.pipeline)
+
+
+def test_features_are_extracted_once_for_all(run, monkeypatch):
+    run, calls, extract = again(run), [], features.frozen_features
+
+    def counting(method, split, *args, **options):
+        calls.append(len(split))
+        return extract(method, split, *args, **options)
+
+    monkeypatch.setattr(features, "frozen_features", counting)
+    found = run.features("train")
+    run.evaluate()
+    run.validate()
+    run.evaluate()
+    assert calls == [32, 32], "one of each split"
+    assert run.features("train") is found
+    assert found.features.dtype == torch.float32
+    assert found.features.shape == (32, 8)
+    torch.testing.assert_close(found.features, run.encode(ROWS["features"]))
+    torch.testing.assert_close(found.metadata["label"], ROWS["label"])
+    with pytest.raises(ValueError, match="split must be one of 'train', 'test', not 'val'"):
+        run.features("val")
+
+
+def test_metrics_are_plain_numbers_and_their_intervals_lie_beside_them(run):
+    metrics = run.evaluate()
+    assert isinstance(metrics["half/mean"], Estimate)
+    assert run.intervals["half/mean"] == (0.25, 0.75)
+    assert json.loads(run.layout.metrics.read_text())["half/mean"] == 0.5
+    assert json.loads(run.layout.intervals.read_text())["half/mean"] == [0.25, 0.75]
+    assert again(run).intervals == run.intervals
+    assert again(run).metrics == metrics
+
+
+def test_intervals_with_a_wrong_number_are_named_and_not_used(run):
+    run.evaluate()
+    text = run.layout.intervals.read_text()
+    run.layout.intervals.write_text(text.replace("0.75", "0.95"))
+    with pytest.warns(UserWarning, match=r"intervals\.json is damaged"):
+        assert again(run).intervals == {}
+    (run.path / "SHA256SUMS").unlink()
+    run.layout.intervals.write_text('{"half/mean": [1, "2"]}')
+    with pytest.warns(UserWarning, match=r"must hold two numbers by name, not .*half/mean"):
+        assert again(run).intervals == {}
+
+
+def test_a_validation_measures_a_part_of_train_that_evaluators_were_not_fitted_to(run):
+    found = run.validate()
+    assert (found["size/train"], found["size/test"]) == (28, 4)
+    assert json.loads(run.layout.validation.read_text()) == found
+    assert again(run).validation == found
+    train = run.features("train")
+    fit, held = held_out(train)
+    rows, held_rows = validation_rows(32)
+    assert sorted([*rows.tolist(), *held_rows.tolist()]) == list(range(32))
+    torch.testing.assert_close(held.features, train.features[held_rows])
+    torch.testing.assert_close(fit.metadata["label"], train.metadata["label"][rows])
+
+
+def test_a_run_is_measured_by_other_evaluators_without_a_trace(run):
+    files = {path: path.read_bytes() for path in run.path.iterdir() if path.is_file()}
+    assert run.measure(ccl.evaluator("few_shot", samples=2), "knn").keys() == {
+        "few_shot_2/top1",
+        "knn/top1",
+    }
+    assert run.measure(Halves(), validate=True)["size/test"] == 4
+    assert run.measure() == {}
+    assert {path: path.read_bytes() for path in run.path.iterdir() if path.is_file()} == files
+    with pytest.raises(
+        ValueError, match="LinearProbe reads the column 'age', and the data set has"
+    ):
+        run.measure(ccl.evaluator("linear", column="age"))
+    with pytest.raises(ccl.RegistryError, match=r"evaluators\[0\].*clustering"):
+        run.measure("clusterings")
+
+
+def test_the_validation_part_has_all_classes_where_rows_repeat_them_in_turn():
+    _, held = validation_rows(1437)
+    assert len(held) == 144
+    assert held.equal(validation_rows(1437)[1])
+    assert (held % 10).unique().tolist() == list(range(10))
+    with pytest.raises(ValueError, match="two training samples or more, there are 1"):
+        validation_rows(1)
+
+
+def test_weights_trained_further_have_no_older_measurements(tmp_path):
+    pipeline = make_pipeline(epochs=1)
+    run = pipeline.fit(out=tmp_path / "run", progress=False)
+    run.evaluate()
+    run.validate()
+    run = pipeline.fit(out=run.path, resume=True, progress=False, epochs=2)
+    assert (run.metrics, run.intervals, run.validation) == ({}, {}, {})
+    run.evaluate()
+    run.validate()
+    run.layout.delete()
+    assert [*run.path.glob("*.json")] == []
+
+
+def test_two_evaluators_that_give_the_same_metric_are_refused(tmp_path):
+    choices = make_pipeline().choices
+    twice = [ccl.evaluator("knn", k=3), ccl.evaluator("knn", k=5)]
+    pipeline = ccl.Pipeline(**choices, evaluate=twice, fit={"epochs": 1, "workers": 0})
+    with pytest.raises(ValueError, match="two evaluators give 'knn/top1', the second is KNN"):
+        pipeline.fit(out=tmp_path / "run", progress=False)
+
+
+class Undefined:
+    """A metric that no data defines."""
+
+    def __call__(self, train, test):
+        raise UndefinedMetric("column 'x' has the same value everywhere")
+
+
+def test_an_undefined_metric_is_left_out_with_a_warning_and_the_others_are_kept(tmp_path):
+    choices = make_pipeline().choices
+    pipeline = ccl.Pipeline(
+        **choices, evaluate=[Undefined(), "knn"], fit={"epochs": 1, "workers": 0, "batch_size": 16}
+    )
+    with pytest.warns(UserWarning, match="evaluator local/undefined.* is left out: column 'x'"):
+        run = pipeline.fit(out=tmp_path / "run", progress=False)
+    assert run.before.keys() == {"knn/top1"}
+    with pytest.warns(UserWarning, match="evaluator local/undefined.* is left out: column 'x'"):
+        assert run.evaluate().keys() == {"knn/top1"}
+
+
+def test_the_table_of_a_single_run_shows_its_intervals(in_a_folder_with_data, capsys):
+    Path("x.toml").write_text(TOML)
+    assert main(["train", "x.toml", "--quiet"]) == 0
+    low, high = ccl.load("runs/x").intervals["knn/top1"]
+    assert low < high
+    shown = capsys.readouterr().out
+    assert f"{low:.4g}" in shown
+    assert f"{high:.4g}" in shown
+    assert main(["evaluate", "runs/x", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["interval"] == [low, high]
+
+
+def test_a_constant_column_is_told_in_a_line_and_the_table_has_the_rest(
+    in_a_folder_with_data, capsys
+):
+    n, constant = 8, {"age": torch.full((8,), 0.5), "label": torch.arange(8) % 2}
+    save_file({"features": torch.randn(n, 4), **constant}, "test.safetensors")
+    probes = '["knn", {use = "regression", column = "age"}]'
+    Path("x.toml").write_text(TOML.replace('["knn"]', probes))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("default")  # as outside tests
+        assert main(["train", "x.toml", "--quiet"]) == 0
+    shown = capsys.readouterr()
+    assert "knn/top1" in shown.out
+    assert "age" not in shown.out
+    lines = [str(each.message) for each in found if "age" in str(each.message)]
+    assert len(lines) == 2, "before and after training"
+    for line in lines:
+        assert (
+            "left out: column 'age' has the same value, 0.5, in all of 8 measured samples" in line
+        )
+    assert json.loads(Path("runs/x/metrics.json").read_text()).keys() == {"knn/top1"}
+
+
+def test_an_estimate_is_a_float_with_an_interval():
+    value = Estimate(0.5, 0.25, 0.75)
+    assert value == 0.5
+    assert type(value + 1) is float
+    for same in (copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
+        assert (same, same.low, same.high) == (0.5, 0.25, 0.75)
+    assert json.dumps(value) == "0.5"
+    assert isinstance(Frozen(torch.zeros(1, 1), {}), Frozen)

@@ -1,0 +1,110 @@
+"""One process at a time writes to a run's folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pytorch_lightning import Callback
+from support.vector_pipeline import make_pipeline
+
+from ccl_plugins.experiments.pipeline import Run
+from ccl_plugins.experiments.train import RunExists, check, prepare, train
+from ccl_plugins.files.checkpoints import read_checkpoint
+from ccl_plugins.files.lock import LOCK, OWNER, FolderInUse, owning
+
+EPOCHS = {"epochs": 30, "keep_last": 1}
+
+
+class Slow(Callback):
+    """Training that others come across."""
+
+    def __init__(self, pause: float) -> None:
+        self.pause = pause
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        time.sleep(self.pause)
+
+
+def forked(work: Any) -> int:
+    """Another process, which exits with 0 if it finishes and 3 if the folder is in use."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            torch.set_num_threads(1)
+            work()
+            status = 0
+        except (FolderInUse, RunExists):
+            status = 3
+        finally:
+            os._exit(status)
+    return child
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two epochs."""
+    return make_pipeline().fit(out=tmp_path_factory.mktemp("b") / "run", progress=False).path
+
+
+def resume(out: Path, pause: float = 0.02, **also: Any) -> Any:
+    callbacks = [Slow(pause)]
+    return make_pipeline().fit(
+        out=out, resume=True, progress=False, callbacks=callbacks, **EPOCHS, **also
+    )
+
+
+def test_of_two_that_resume_at_once_one_proceeds(begun, tmp_path):
+    out = Path(shutil.copytree(begun, tmp_path / "run"))
+    both = [forked(lambda: resume(out)) for _ in range(2)]
+    ended = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in both]
+    assert sorted(ended) == [0, 3]
+    whole = make_pipeline().fit(
+        out=Path(shutil.copytree(begun, tmp_path / "whole")), resume=True, progress=False, **EPOCHS
+    )
+    weights = [read_checkpoint(folder / "weights.pt")["method"] for folder in (out, whole.path)]
+    torch.testing.assert_close(*weights, rtol=0, atol=0)
+    assert not {LOCK, OWNER} & {path.name for path in out.iterdir()}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_run_in_use_is_refused_and_one_that_was_killed_is_not(begun, tmp_path, workers):
+    out = Path(shutil.copytree(begun, tmp_path / "run"))
+    child = forked(lambda: resume(out, pause=60, workers=workers))  # until it is killed
+    while not (out / OWNER).exists():
+        time.sleep(0.01)
+    try:
+        message = rf"run is in use: process {child} on '.*' has held it since"
+        for given in ({"resume": True}, {"overwrite": True}):
+            with pytest.raises(FolderInUse, match=message):
+                make_pipeline().fit(out=out, **EPOCHS, **given)
+        with pytest.raises(FolderInUse, match=message):
+            Run(out, make_pipeline()).evaluate()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    run = make_pipeline().fit(out=out, resume=True, progress=False, **EPOCHS)
+    assert run.evaluate()
+
+
+def test_a_run_that_went_on_since_it_was_checked_is_not_thrown_back(begun, tmp_path):
+    out = Path(shutil.copytree(begun, tmp_path / "run"))
+    prepared = prepare(check(make_pipeline(epochs=4), out, resume=True))
+    make_pipeline(epochs=3).fit(out=out, resume=True, progress=False)
+    with pytest.raises(RunExists, match="another process has gone on with this run: start again"):
+        train(prepared, progress=False)
+
+
+def test_a_lock_that_was_left_is_no_run(tmp_path):
+    for name in (LOCK, OWNER):
+        (tmp_path / name).write_text("")
+    run = make_pipeline().fit(out=tmp_path, progress=False)
+    with owning(tmp_path), pytest.raises(FolderInUse, match=f"process {os.getpid()} on"):
+        run.evaluate()

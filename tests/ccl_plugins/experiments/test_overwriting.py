@@ -1,0 +1,224 @@
+"""Overwriting a run: at every moment the folder holds the old run, the new one or none."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.vector_pipeline import make_pipeline
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.summary.writer import event_file_writer
+from torch.utils.tensorboard import SummaryWriter
+
+import ccl_plugins as ccl
+from ccl_plugins.experiments.layout import Layout
+from ccl_plugins.experiments.measure import log
+from ccl_plugins.experiments.train import check
+from ccl_plugins.training.checkpointing import by_step
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run with everything that a run's folder may hold, and notes of its user."""
+    out = tmp_path_factory.mktemp("old") / "run"
+    run = make_pipeline().fit(out=out, progress=False)
+    run.evaluate()
+    (out / "before.json").write_text("{}")
+    for name in ("timm/model.safetensors", "timm/notes.txt", "checkpoints/notes.txt", "notes.txt"):
+        (out / name).parent.mkdir(exist_ok=True)
+        (out / name).write_text("mine" if "notes" in name else "")
+    return out
+
+
+NOTES = {"notes.txt", "timm/notes.txt", "checkpoints/notes.txt"}
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+class Faults:
+    """Calls ``fault`` at one of the changes to files below a folder, by an audit hook."""
+
+    CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "open")
+
+    def __init__(self) -> None:
+        self.folder, self.at, self.seen = "", 0, 0
+        self.fault: Callable[[], None] = lambda: None
+        sys.addaudithook(self._hook)
+
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.folder and event in self.CHANGES and str(arguments[0]).startswith(self.folder):
+            self.seen += 1
+            if self.seen == self.at:
+                self.fault()
+
+    def run(self, folder: Path, at: int, fault: Callable[[], None], work: Callable[[], Any]) -> int:
+        """The number of changes that ``work`` made."""
+        self.folder, self.at, self.seen, self.fault = str(folder), at, 0, fault
+        try:
+            work()
+        finally:
+            self.folder = ""
+        return self.seen
+
+
+@pytest.fixture(scope="module")
+def faults() -> Faults:
+    return Faults()  # one, since no hook can be removed
+
+
+def refuse() -> None:
+    raise PermissionError(13, "Permission denied")
+
+
+def assert_old_or_none(out: Path, before: dict[str, bytes]) -> None:
+    """The folder holds the old run with every byte, or a resume begins from nothing."""
+    now = content(out)
+    assert now.keys() >= NOTES
+    if "pipeline.json" in now:
+        assert before.items() <= now.items()
+        return
+    with pytest.raises(FileNotFoundError, match="holds no run"):
+        ccl.load(out)
+    for pipeline in (make_pipeline(), make_pipeline(temperature=0.5), make_pipeline(epochs=3)):
+        assert check(pipeline, out, resume=True).point is None
+        check(pipeline, out)  # the folder is free
+
+
+def test_an_overwrite_that_fails_at_any_change_loses_no_run(old, tmp_path, faults):
+    before, changes = content(old), 99
+    at = 0
+    while (at := at + 1) <= changes:
+        out = Path(shutil.copytree(old, tmp_path / str(at)))
+        layout = Layout(out)
+        try:
+            changes = faults.run(out, at, refuse, layout.delete)
+            assert at > changes
+        except PermissionError:
+            assert_old_or_none(out, before)
+            layout.delete()  # goes on
+        assert content(out).keys() == NOTES
+    assert at > 10
+
+
+def killed(out: Path, at: int, faults: Faults) -> bool:
+    """Whether another process that deletes the run was killed, without warning, at a change."""
+    child = os.fork()
+    if child == 0:
+        try:
+            faults.run(out, at, lambda: os.kill(os.getpid(), signal.SIGKILL), Layout(out).delete)
+        finally:
+            os._exit(0)
+    return os.waitpid(child, 0)[1] == signal.SIGKILL
+
+
+def test_an_overwrite_killed_at_any_moment_loses_no_run(old, tmp_path, faults):
+    before = content(old)
+    at, pipeline = 1, make_pipeline(temperature=0.5)
+    while killed(out := Path(shutil.copytree(old, tmp_path / str(at))), at, faults):
+        assert_old_or_none(out, before)
+        if at % 4 == 0 and not (out / "pipeline.json").exists():
+            run = pipeline.fit(out=out, resume=True, progress=False)
+            assert run.record["objective"]["temperature"] == 0.5
+            assert [path.name for path in by_step(out / "checkpoints")] == [
+                "step-00000004.ckpt",
+                "step-00000002.ckpt",
+            ]
+            assert not Layout(out).overwritten.exists()
+        at += 1
+    assert at > 10
+
+
+def test_an_overwriting_training_killed_at_random_is_old_new_or_none(old, tmp_path):
+    """From the first change to the end of the new run."""
+    pipeline, draw = make_pipeline(temperature=0.5), random.Random(0)
+    for i in range(8):
+        out = Path(shutil.copytree(old, tmp_path / str(i)))
+        started = out / "started"
+        child = os.fork()
+        if child == 0:
+            try:
+                torch.set_num_threads(1)
+                started.touch()
+                pipeline.fit(out=out, overwrite=True, progress=False)
+            finally:
+                os._exit(0)
+        while not started.exists():
+            time.sleep(0.001)
+        time.sleep(draw.random() * 0.5)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        if (out / "pipeline.json").exists() and ccl.load(out).record["objective"] != (
+            pipeline.to_dict()["objective"]
+        ):
+            with pytest.raises(ValueError, match="another pipeline"):
+                pipeline.fit(out=out, resume=True)
+            continue
+        run = pipeline.fit(out=out, resume=True, progress=False)
+        assert by_step(out / "checkpoints")
+        assert run.record["objective"]["temperature"] == 0.5
+
+
+def test_the_record_in_the_checkpoint_is_compared_where_the_folders_record_is_lost(old, tmp_path):
+    out = Path(shutil.copytree(old, tmp_path / "run"))
+    (out / "pipeline.json").unlink()
+    with pytest.raises(ValueError, match=r"another pipeline.*temperature: 0\.1 -> 0\.5"):
+        check(make_pipeline(temperature=0.5), out, resume=True)
+    assert check(make_pipeline(), out, resume=True).point.step == 4
+
+
+def test_checkpoints_on_another_disk_are_deleted_there(old, tmp_path):
+    out = Path(shutil.copytree(old, tmp_path / "run"))
+    shutil.move(out / "checkpoints", disk := tmp_path / "disk")
+    (out / "checkpoints").symlink_to(disk)
+    Layout(out).delete()
+    assert [path.name for path in disk.iterdir()] == ["notes.txt"]
+    assert (out / "checkpoints").is_symlink()
+
+
+def test_nothing_of_a_killed_write_is_left_in_a_run(old, tmp_path):
+    out = Path(shutil.copytree(old, tmp_path / "run"))
+    for name in ("", "checkpoints", "timm"):
+        (out / name / ".weights.pt.0a.partial").mkdir()
+        (out / name / ".weights.pt.0a.partial" / "weights.pt").write_text("par")
+        (out / name / ".step-00000002.ckpt.77.partial").write_text("par")
+    make_pipeline().fit(out=out, resume=True, progress=False)
+    assert not [*out.rglob("*.partial")]
+
+
+def test_metrics_of_older_weights_do_not_stay(old, tmp_path):
+    out = Path(shutil.copytree(old, tmp_path / "run"))
+    make_pipeline().fit(out=out, resume=True, progress=False)
+    assert (out / "metrics.json").exists()  # nothing was left to train
+    run = make_pipeline().fit(out=out, resume=True, progress=False, epochs=3)
+    assert not (out / "metrics.json").exists()
+    assert run.evaluate() == ccl.load(out).metrics
+
+
+def test_a_finished_run_that_is_resumed_has_its_evaluations_once(old, tmp_path):
+    out = Path(shutil.copytree(old, tmp_path / "run"))
+    for epochs in (2, 2, 3):
+        make_pipeline().fit(out=out, resume=True, progress=False, epochs=epochs).evaluate()
+    events = EventAccumulator(str(out)).Reload()
+    assert [event.step for event in events.Scalars("evaluation/knn/top1")] == [0, 4, 6]
+
+
+def test_an_evaluation_in_the_second_in_which_a_run_was_resumed_is_shown(tmp_path, monkeypatch):
+    monkeypatch.setattr(event_file_writer, "_global_uid", event_file_writer.AtomicCounter(9))
+    monkeypatch.setattr(event_file_writer.time, "time", lambda: 1_700_000_000.5)
+    SummaryWriter(str(tmp_path), purge_step=5).close()
+    for value in (0.25, 0.5):
+        log(tmp_path, {"knn/top1": value}, 6)
+    (event,) = EventAccumulator(str(tmp_path)).Reload().Scalars("evaluation/knn/top1")
+    assert (event.step, event.value) == (6, 0.5)

@@ -1,0 +1,125 @@
+"""Results side by side: means over seeds, intervals of single runs, differences seed by seed."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from pathlib import Path
+
+import pytest
+
+from ccl_plugins.cli.batch import compared
+from ccl_plugins.experiments.results import Result, compare, paired, spread, visible
+
+
+def result(name, seed, value, *, dataset="digits", objective="infonce", **options):
+    record = {"dataset": dataset, "objective": objective, "fit": {"seed": seed}}
+    after = {} if value is None else {"knn/top1": value}
+    return Result(Path(name), {"knn/top1": 0.5}, after, record=record, **options)
+
+
+def two(first, second, **options):
+    """Two configurations with a run for each value."""
+    return [
+        *(result(f"a-{seed}", seed, value) for seed, value in enumerate(first)),
+        *(
+            result(f"b-{seed}", seed, value, objective="fair", **options)
+            for seed, value in enumerate(second)
+        ),
+    ]
+
+
+def test_the_paired_test_is_the_one_of_the_textbook():
+    """Differences 1, 2, 3: t = 2 / (1 / sqrt(3)) with two degrees of freedom, where p has a closed form."""
+    test = paired({0: 0.0, 1: 5.0, 2: 1.0}, {2: 4.0, 0: 1.0, 1: 7.0})
+    t = 2 * math.sqrt(3)
+    assert (test.n, test.difference, test.deviation) == (3, 2, 1)
+    assert test.p == pytest.approx(1 - t / math.sqrt(2 + t**2), rel=1e-9)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 20])
+def test_what_is_visible_with_n_seeds_has_a_p_of_a_twentieth(n):
+    spread = [(-1) ** i * (1 + i) for i in range(n)]
+    mean, deviation = statistics.fmean(spread), statistics.stdev(spread)
+    shifted = [x - mean + visible(n) * deviation for x in spread]
+    test = paired(dict.fromkeys(range(n), 0.0), dict(enumerate(shifted)))
+    assert test.p == pytest.approx(0.05, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "n", "difference", "note"),
+    [
+        ({0: 1.0}, {1: 2.0}, 0, None, "no seed in common"),
+        ({None: 1.0}, {None: 2.0}, 0, None, "no seed in common"),
+        ({0: 1.0, 1: 1.0}, {0: 3.0}, 1, 2.0, "one seed in common"),
+        ({0: 1.0, 1: 2.0}, {0: 2.0, 1: 3.0}, 2, 1.0, "the same difference with every seed"),
+        ({0: 0.1, 1: 0.2}, {0: 0.4, 1: 0.5}, 2, 0.3, "the same difference with every seed"),
+        ({0: 1.0, 1: 2.0}, {0: 1.0, 1: 2.0}, 2, 0.0, "the same difference with every seed"),
+        ({0: 1.0, 1: math.nan}, {0: 1.0, 1: 2.0}, 2, None, "not finite with every seed"),
+    ],
+)
+def test_a_test_that_is_undefined_says_why(first, second, n, difference, note):
+    test = paired(first, second)
+    assert (test.n, test.p, test.note) == (n, None, note)
+    assert test.difference == (None if difference is None else pytest.approx(difference))
+
+
+def test_configurations_are_compared_with_the_first_over_common_seeds():
+    first, second = compare(two([0.7, 0.8, 0.9], [0.75, 0.9, 0.92]))
+    assert first["test"] is None
+    assert (second["test"]["against"], second["test"]["n"]) == ("a-*", 3)
+    expected = paired({0: 0.7, 1: 0.8, 2: 0.9}, {0: 0.75, 1: 0.9, 2: 0.92})
+    assert second["test"]["p"] == expected.p
+    assert second["test"]["difference"] == pytest.approx(0.17 / 3)
+    json.dumps([first, second], allow_nan=False)
+
+
+def test_runs_of_other_data_sets_and_unfinished_runs_are_not_compared():
+    other = two([0.7, 0.8], [0.75, 0.9], dataset="faces")
+    assert [row["test"] for row in compare(other)] == [None, None]
+    stopped = [result("s", 0, 0.1, state="step 1 of 2"), *two([0.7, 0.8], [0.75, 0.9])]
+    tests = [row["test"] for row in compare(stopped)]
+    assert tests[:2] == [None, None]
+    assert tests[2]["against"] == "a-*"
+
+
+def test_a_single_run_has_its_interval_and_seeds_have_their_deviation():
+    intervals = {"knn/top1": (0.6, 0.8)}
+    (one,) = compare([result("a", 0, 0.7, intervals=intervals)])
+    assert (one["interval"], one["after_deviation"]) == ([0.6, 0.8], None)
+    runs = [result(f"a-{seed}", seed, 0.7 + seed, intervals=intervals) for seed in (0, 1)]
+    (both,) = compare(runs)
+    assert both["interval"] is None
+    assert both["after_deviation"] == pytest.approx(math.sqrt(0.5))
+
+
+def test_the_table_says_n_and_p_and_when_there_are_too_few_seeds():
+    text = str(compared(two([0.7, 0.8, 0.9], [0.75, 0.9, 0.92])))
+    p = paired({0: 0.7, 1: 0.8, 2: 0.9}, {0: 0.75, 1: 0.9, 2: 0.92}).p
+    assert f"+0.05667 (p {p:.2g})" in text
+    assert "n = 3 common seeds: p < 0.05 takes a mean difference of 2.48 standard" in text
+    one = str(compared(two([0.7], [0.8], intervals={"knn/top1": (0.76, 0.84)})))
+    assert "0.8 (0.76 to 0.84)" in one
+    assert "+0.1\n" in one
+    assert "(p " not in one
+    assert "n = 1: with one seed in common, luck cannot be told from a difference" in one
+    alone = str(compared(two([0.7, 0.8], [])))
+    assert "DIFFERENCE" not in alone
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ((0.94777, 0.01312), "0.948 ± 0.013"),
+        ((1135.2, 301.0), "1135 ± 301"),
+        ((0.5, 0.0), "0.5 ± 0"),
+        ((0.123456, 1e-7), "0.12345600 ± 0.00000010"),
+        ((0.5, math.nan), "0.5 ± nan"),
+        ((0.12345, None, (0.1, 0.2)), "0.1235 (0.1 to 0.2)"),
+        ((0.12345,), "0.1235"),
+        ((None,), ""),
+    ],
+)
+def test_a_mean_has_as_many_places_as_its_deviation(given, text):
+    assert spread(*given) == text

@@ -1,0 +1,531 @@
+"""Sweeps: every cell is trained once, whatever is killed, and one that fails stops no other."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support.small_pipeline import TOML
+from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_data
+
+import ccl_plugins as ccl
+from ccl_plugins._engine import engine
+from ccl_plugins.cli import main
+from ccl_plugins.experiments import cells as sweeps
+from ccl_plugins.experiments.cells import SweepExists
+from ccl_plugins.experiments.sweep import Range, Sweep, named
+from ccl_plugins.objectives import InfoNCE
+
+pytest.importorskip("optuna")
+pytest.importorskip("pyarrow")
+
+GRID = """
+base = "base.toml"
+out = "out"
+metric = "knn/top1"
+[grid]
+"objective.temperature" = [0.1, 0.5]
+"fit.seed" = [0, 1]
+"""
+
+SEARCH = """
+base = "base.toml"
+out = "out"
+metric = "knn/top1"
+[search]
+trials = 4
+"objective.temperature" = {low = 0.05, high = 1.0, log = true}
+"objective" = ["infonce", {use = "nt_xent"}]
+"method.dim" = {low = 2, high = 6}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _base(in_a_folder_with_data):
+    Path("base.toml").write_text(TOML)
+
+
+def write(text, *changes, name="sweep.toml"):
+    for right, wrong in changes:
+        assert text.count(right) == 1
+        text = text.replace(right, wrong)
+    Path(name).write_text(text)
+    return name
+
+
+def run(*words):
+    return main(["sweep", "sweep.toml", "--quiet", *words])
+
+
+def table(out="out"):
+    with Path(out, "results.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_grid_trains_every_cell_into_a_folder_of_its_own(capsys):
+    write(GRID)
+    assert run() == 0
+    rows = table()
+    assert [(r["objective.temperature"], r["fit.seed"]) for r in rows] == [
+        ("0.1", "0"),
+        ("0.1", "1"),
+        ("0.5", "0"),
+        ("0.5", "1"),
+    ]
+    assert {r["state"] for r in rows} == {"done"}
+    for row in rows:
+        cell = ccl.load(Path("out/cells", row["cell"]))
+        assert cell.record["objective"]["temperature"] == float(row["objective.temperature"])
+        assert cell.record["fit"]["seed"] == int(row["fit.seed"])
+        assert float(row["test/knn/top1"]) == cell.metrics["knn/top1"]
+        assert float(row["validation/knn/top1"]) == cell.validation["knn/top1"]
+        assert float(row["before/knn/top1"]) == cell.before["knn/top1"]
+    printed = capsys.readouterr()
+    assert "cell 000 (of 4): objective.temperature=0.1 fit.seed=0" in printed.err
+    assert "4 of 4 cells done" in printed.out
+    assert "objective.temperature=0.5 " in printed.out
+
+
+def test_both_files_of_results_hold_the_same(capsys):
+    from pyarrow import parquet
+
+    write(GRID, ("[0.1, 0.5]", "[0.1]"))
+    assert run() == 0
+    assert "(one configuration)" in capsys.readouterr().out
+    columns = parquet.read_table("out/results.parquet").to_pydict()
+    for name, values in columns.items():
+        assert [str(value) for value in values] == [row[name] for row in table()]
+
+
+def test_the_configuration_with_the_best_mean_over_seeds_comes_first():
+    def cell(value, seed, found, state="done"):
+        metrics = {"m": found}
+        return sweeps.Cell("", {"x": value, "fit.seed": seed}, state, {}, metrics, metrics)
+
+    cells = [cell(1, 0, 0.5), cell(1, 1, 0.7), cell(2, 0, 0.9), cell(2, 1, 0.1, "failed: x")]
+    first, second = sweeps.configurations(Sweep({}, [{}], Path(), "m"), cells)
+    assert (first["values"], first["done"], first["cells"]) == ({"x": 2}, 1, 2)
+    assert first["state"] == "failed: x"
+    assert second["validation"] == pytest.approx(0.6)
+    assert second["validation_deviation"] == pytest.approx(0.02**0.5)
+    (first, _) = sweeps.configurations(Sweep({}, [{}], Path(), "m", "minimize"), cells)
+    assert first["values"] == {"x": 1}
+
+
+def test_a_component_is_chosen_before_its_parameters():
+    values = {"objective.temperature": [0.2], "objective": ["nt_xent"]}
+    write(GRID, ('"fit.seed" = [0, 1]', '"objective" = ["nt_xent", {use = "infonce"}]'))
+    sweep = Sweep.from_toml("sweep.toml")
+    pipeline = ccl.Pipeline.from_dict(
+        sweep.configuration({key: each[0] for key, each in values.items()})
+    )
+    assert pipeline.to_dict()["objective"]["use"].endswith("nt_xent")
+    assert pipeline.to_dict()["objective"]["temperature"] == 0.2
+
+
+def test_drawn_numbers_are_shown_with_six_digits():
+    cell = {"a.b": 0.4140491086357939, "c": {"use": "x"}, "d": "word", "e": 3}
+    assert named(cell) == 'a.b=0.414049 c={"use": "x"} d=word e=3'
+
+
+def test_keys_may_be_written_without_quotes():
+    write(GRID, ('"fit.seed" = [0, 1]', "fit.seed = [0, 1]"))
+    assert Sweep.from_toml("sweep.toml").values == {
+        "objective.temperature": [0.1, 0.5],
+        "fit.seed": [0, 1],
+    }
+
+
+class Fails(InfoNCE):
+    """Fails in a training step.
+
+    Args:
+        how: The error, or how the process ends.
+    """
+
+    def __init__(self, how: str = "bug") -> None:
+        super().__init__()
+        self.how = how
+
+    def loss(self, pairs):
+        if self.how == "kill" or (self.how == "once" and not Path("once").exists()):
+            Path("once").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.how == "bug" and not Path("mended").exists():
+            raise RuntimeError("a bug\nof two lines")
+        return super().loss(pairs)
+
+
+def sweep_over(*objectives):
+    base = {"objective": "infonce"} | engine.read_toml("base.toml")
+    return Sweep(base, [{"objective": list(objectives)}], Path("out"), "knn/top1")
+
+
+def test_a_cell_that_fails_is_reported_and_the_rest_goes_on(capsys, monkeypatch):
+    ccl.local("objective")(Fails)
+    write(GRID, ('"objective.temperature" = [0.1, 0.5]\n"fit.seed" = [0, 1]', OBJECTIVES))
+    assert run() == 1
+    assert [row["state"] for row in table()] == [
+        "failed: RuntimeError: a bug of two lines",
+        "done",
+    ]
+    assert "cell 000 failed: RuntimeError: a bug of two lines" in capsys.readouterr().err
+    Path("mended").touch()
+    assert run("--resume") == 0
+    assert [row["state"] for row in table()] == ["done", "done"]
+
+
+OBJECTIVES = '"objective" = ["local/Fails", "infonce"]'
+
+
+def in_a_process(work):
+    """Call in a forked process, which may end in any way; its exit status."""
+    if (child := os.fork()) == 0:
+        with contextlib.suppress(BaseException), Path(os.devnull).open("w") as nothing:
+            os.dup2(nothing.fileno(), 1)
+            os.dup2(nothing.fileno(), 2)
+            work()
+        os._exit(0)
+    return child
+
+
+def test_twelve_cells_killed_at_random_end_with_the_same_table():
+    text = GRID.replace("[0.1, 0.5]", "[0.1, 0.2, 0.5]").replace("[0, 1]", "[0, 1, 2, 3]")
+    write(text, ('"out"', '"whole"'))
+    assert run() == 0
+    draw = random.Random(0)
+    write(text)
+    killed = 0
+    for _ in range(6):
+        child = in_a_process(lambda: run("--resume"))
+        time.sleep(0.2 + 1.5 * draw.random())
+        os.kill(child, signal.SIGKILL)
+        killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    assert killed
+    assert run("--resume") == 0
+    assert table() == table("whole")
+    assert len(table()) == 12
+
+
+def test_a_cell_that_kills_its_process_is_given_up_after_three(monkeypatch):
+    ccl.local("objective")(Fails)
+    sweep = sweep_over({"use": "local/Fails", "how": "kill"}, "infonce")
+    sweeps.begin(sweep)
+    statuses = []
+    for _ in range(3):
+        child = in_a_process(lambda: sweeps.work(sweep))
+        statuses.append(os.WIFSIGNALED(os.waitpid(child, 0)[1]))
+    assert statuses == [True, True, True]
+    sweeps.work(sweep)
+    assert [cell.state for cell in sweeps.cells_of(sweep)] == [
+        "failed: its processes ended",
+        "done",
+    ]
+
+
+def test_two_processes_share_the_cells_of_a_sweep(capsys):
+    write(GRID)
+    environment = os.pathsep.join(path for path in sys.path if path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", environment)
+        assert run("--jobs", "2") == 0
+    assert [row["state"] for row in table()] == ["done"] * 4
+    assert "2 processes; their output is in out/logs" in capsys.readouterr().err
+
+
+def test_a_cell_that_another_process_works_on_is_left_to_it():
+    sweep = sweep_over("infonce", "nt_xent")
+    sweeps.begin(sweep)
+    with contextlib.ExitStack() as held:
+        *_, first, _ = sweeps._take(sweep, held)
+        with contextlib.ExitStack() as others:
+            *_, second, _ = sweeps._take(sweep, others)
+            assert (first, second) == ("000", "001")
+            assert sweeps._take(sweep, contextlib.ExitStack()) is None
+        *_, again, _ = sweeps._take(sweep, held)  # its process has ended
+        assert again == "001"
+
+
+def test_a_cell_that_is_done_while_another_process_asks_for_it_stays_done(monkeypatch):
+    write(GRID, ("[0.1, 0.5]", "[0.1]"), ("[0, 1]", "[0]"))
+    sweep = Sweep.from_toml("sweep.toml")
+    sweeps.begin(sweep)
+    with contextlib.ExitStack() as held:
+        study, trial, _, _ = sweeps._take(sweep, held)
+    real = sweeps.owning
+
+    @contextlib.contextmanager
+    def owning_late(folder):
+        study.tell(trial, 1.0)
+        with real(folder):
+            yield
+
+    monkeypatch.setattr(sweeps, "owning", owning_late)
+    with contextlib.ExitStack() as held:
+        assert sweeps._take(sweep, held) is None
+    assert [each.state.name for each in study.get_trials()] == ["COMPLETE"]
+
+
+def test_a_search_draws_the_same_values_again_after_a_kill():
+    write(SEARCH)
+    sweep = Sweep.from_toml("sweep.toml")
+    assert run() == 0
+    cells = sweeps.cells_of(sweep)
+    assert len(cells) == 4
+    assert all(0.05 <= cell.values["objective.temperature"] <= 1 for cell in cells)
+    assert all(cell.values["method.dim"] in range(2, 7) for cell in cells)
+    assert all(cell.values["objective"] in ("infonce", {"use": "nt_xent"}) for cell in cells)
+    assert len({cell.values["objective.temperature"] for cell in cells}) == 4
+    Path("out").rename("whole")
+    assert main(["sweep", write(SEARCH, ("trials = 4", "trials = 2")), "--quiet"]) == 0
+    write(SEARCH)
+    child = in_a_process(lambda: run("--resume"))
+    time.sleep(1)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert run("--resume") == 0
+    assert table() == table("whole")
+
+
+def test_a_search_stops_a_cell_that_is_behind():
+    sweep = Sweep(
+        engine.read_toml("base.toml"),
+        [{"objective.temperature": Range(0.05, 1.0), "fit.epochs": [3]}],
+        Path("out"),
+        "knn/top1",
+        "minimize",
+        trials=12,
+        prune="loss",
+    )
+    sweeps.begin(sweep)
+    sweeps.work(sweep)
+    states = [cell.state for cell in sweeps.cells_of(sweep)]
+    assert len(states) == 12
+    assert {*states} == {"done", "pruned"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (('"objective.temperature"', '"objective.temperatur"'), "temperature"),
+        (('"objective.temperature"', '"objektive.temperature"'), "Did you mean 'objective'?"),
+        (("[0.1, 0.5]", "[0.1, -0.5]"), "objective.temperature=-0.5"),
+        (("[0.1, 0.5]", "[]"), "objective.temperature has no values"),
+        (("[0.1, 0.5]", "[0.1, 0.1]"), "has a value twice"),
+        (("[0.1, 0.5]", "{low = 0.1, high = 0.5}"), "must be a list of values in a grid"),
+        (('"base.toml"', '"other.toml"'), "other.toml"),
+        (('out = "out"', ""), "out must be a path"),
+        (("[grid]", "[gird]"), "grid"),
+        (("[grid]", "[search]"), "search.trials"),
+        (('metric = "knn/top1"', "metric = 3"), "metric must be a name"),
+        (('metric = "knn/top1"', 'direction = "up"'), "direction must be"),
+        (('"fit.seed" = [0, 1]', '"fit.seed" = [0, 1]\n[search]\ntrials = 2'), "one of the tables"),
+    ],
+)
+def test_a_sweep_that_cannot_be_tried_is_refused_before_any_cell_is_trained(
+    change, message, capsys
+):
+    write(GRID, change)
+    assert run() == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert "sweep.toml" in lines[0] or "other.toml" in lines[0]
+    assert message in lines[0]
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("{low = 1.0, high = 0.5}", "low must be below high"),
+        ("{low = 0.0, high = 0.5, log = true}", "low must be above 0"),
+        ('{low = "a", high = 0.5}', "must be numbers"),
+        ("{low = 0.1, high = 0.5, step = 2}", "or a range as"),
+        ("0.5", "or a range as"),
+        ("{low = -1.0, high = 0.5}", "temperature"),
+    ],
+)
+def test_a_range_that_cannot_be_drawn_from_is_refused(given, message, capsys):
+    write(SEARCH, ("{low = 0.05, high = 1.0, log = true}", given))
+    assert run() == 2
+    assert message in capsys.readouterr().err
+    assert not Path("out").exists()
+
+
+def test_two_sweeps_do_not_share_a_folder(capsys):
+    write(GRID, ("[0.1, 0.5]", "[0.1]"), ("[0, 1]", "[0]"))
+    assert run() == 0
+    before = table()
+    assert run() == 2
+    assert "out already holds this sweep: --resume goes on" in capsys.readouterr().err
+    write(GRID, ("[0.1, 0.5]", "[0.2]"), ("[0, 1]", "[0]"))
+    assert run("--resume") == 2
+    error = capsys.readouterr().err
+    assert re.search(
+        r"out holds another sweep: spaces\.1\.objective\.temperature: \[0\.1\] -> \[0\.2\]", error
+    )
+    assert table() == before
+
+
+def test_a_folder_with_other_files_is_no_place_for_a_sweep(tmp_path):
+    Path("out").mkdir()
+    Path("out/notes.txt").write_text("mine")
+    with pytest.raises(SweepExists, match=r"'notes\.txt'"):
+        sweeps.begin(sweep_over("infonce"))
+    assert sorted(os.listdir("out")) == ["notes.txt", "queue.lock"]
+
+
+def test_a_sweep_killed_before_its_definition_was_written_begins_anew(monkeypatch):
+    sweep = sweep_over("infonce", "nt_xent")
+    with monkeypatch.context() as patch:
+        patch.setattr(sweeps, "write_json", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            sweeps.begin(sweep)
+    sweeps.begin(sweep)
+    assert [cell.state for cell in sweeps.cells_of(sweep)] == ["waiting", "waiting"]
+
+
+def test_a_metric_that_no_evaluator_gives_is_named_before_training(capsys):
+    write(GRID, ('"knn/top1"', '"knn/top"'))
+    assert run() == 1
+    assert {row["state"] for row in table()} == {
+        "failed: ValueError: no evaluator of the pipeline gives the metric 'knn/top'. Did you mean"
+        " knn/top1?"
+    }
+    assert not list(Path("out").rglob("*.ckpt"))
+
+
+def test_a_disk_that_is_full_when_results_are_written_loses_no_cell(monkeypatch, capsys):
+    write(GRID, ("[0.1, 0.5]", "[0.1]"), ("[0, 1]", "[0]"))
+
+    def full(*_):
+        raise OSError(28, "No space left on device", "out/results.csv")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sweeps, "atomic_write", full)
+        assert run() == 2
+    assert "No space left on device" in capsys.readouterr().err
+    assert run("--resume") == 0
+    assert [row["state"] for row in table()] == ["done"]
+
+
+def test_slurm_gets_an_array_with_the_options_of_the_file(monkeypatch, tmp_path, capsys):
+    pytest.importorskip("submitit")
+    write(GRID + '[slurm]\nslurm_partition = "gpu"\ntimeout_min = 90\n')
+    if shutil.which("srun") is None:
+        assert run("--launcher", "slurm") == 2
+        assert "slurm" in capsys.readouterr().err.lower()
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name, text in (("srun", ""), ("sbatch", 'cp "$1" sent.sh; echo "Submitted batch job 7"')):
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    jobs = sweeps.launch(Sweep.from_toml("sweep.toml"), 3, "slurm")
+    assert len(jobs) == 3
+    sent = Path("sent.sh").read_text()
+    assert "#SBATCH --array=0-2" in sent
+    assert "#SBATCH --partition=gpu" in sent
+    assert "#SBATCH --time=90" in sent
+    bad = Sweep.from_toml(write(GRID + "[slurm]\nslurm_partitoin = 'gpu'\n"))
+    with pytest.raises(ValueError, match=r"\[slurm\].*slurm_partitoin"):
+        sweeps.launch(bad, 1, "slurm")
+
+
+def test_definition_and_sweep_are_one(tmp_path):
+    sweep = Sweep.from_toml(write(SEARCH))
+    again = Sweep.from_dict(json.loads(json.dumps(sweep.to_dict())), sweep.out)
+    assert again == sweep
+
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+@pytest.mark.filterwarnings("ignore:nothing in this pipeline reads the condition")
+@pytest.mark.parametrize(
+    "file",
+    [EXAMPLES / "sweeps" / f"{name}.toml" for name in ("kernel_scale", "search")]
+    + sorted((EXAMPLES / "reproduction").glob("*.toml")),
+    ids=lambda file: file.stem,
+)
+def test_the_examples_can_be_tried(file):
+    if "proto_nce" in file.read_text():
+        pytest.importorskip("ccl_prototypes", reason="PCL is in the package ccl-prototypes")
+    Sweep.from_toml(file).check()
+
+
+@pytest.mark.filterwarnings("ignore:nothing in this pipeline reads the condition")
+def test_the_blocks_of_the_how_to_page_can_be_tried():
+    page = (EXAMPLES.parent / "docs/how-to/sweep.md").read_text()
+    first, *others = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    head, _, _ = first.partition("[grid]")
+    shutil.copy(EXAMPLES / "color_digits_fair.toml", "color_digits_fair.toml")
+    assert len(others) == 3
+    for text in (first, *(text if "[base]" in text else head + text for text in others)):
+        Sweep.from_toml(write(text)).check()
+
+
+GRIDS = """
+out = "out"
+metric = "knn/top1"
+[base]
+BASE
+[[grid]]
+name = "InfoNCE"
+objective = ["infonce"]
+"fit.seed" = [0, 1]
+[[grid]]
+name = "NT-Xent"
+objective = ["nt_xent"]
+"objective.temperature" = [0.1, 0.5]
+"fit.seed" = [0, 1]
+"""
+
+
+def with_base(text):
+    base = re.sub(r"(?m)^(\[\[?)", r"\1base.", TOML)
+    return text.replace("BASE", base)
+
+
+def test_grids_with_names_and_keys_of_their_own_are_one_sweep(capsys):
+    write(with_base(GRIDS))
+    assert run("--set", "fit.epochs=2") == 0
+    rows = table()
+    assert [r["name"] for r in rows] == ["InfoNCE"] * 2 + ["NT-Xent"] * 4
+    assert [r["objective.temperature"] for r in rows] == ["", "", "0.1", "0.1", "0.5", "0.5"]
+    assert ccl.load("out/cells/000").record["fit"]["epochs"] == 2
+    shown = capsys.readouterr().out
+    for label in ("InfoNCE ", "NT-Xent, temperature 0.1 ", "NT-Xent, temperature 0.5 "):
+        assert label in shown
+    assert run("--set", "fit.epochs=2", "--resume", "--out", "out") == 0
+    assert run("--resume") == 2
+    assert "fit.epochs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ('name = "NT-Xent"', "name = 3", "a grid's name must be text, not 3"),
+        ('objective = ["nt_xent"]', 'objective = "supcon"', "objective must be a list"),
+        (
+            'name = "NT-Xent"\nobjective = ["nt_xent"]\n"objective.temperature" = [0.1, 0.5]',
+            'name = "InfoNCE"\nobjective = ["infonce"]',
+            "two grids have the same cell: name=InfoNCE objective=infonce fit.seed=0",
+        ),
+        ("[base]\n", "base = 3\n[other]\n", "base"),
+    ],
+)
+def test_grids_that_cannot_be_tried_are_refused(right, wrong, message, capsys):
+    write(with_base(GRIDS), (right, wrong))
+    assert run() == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,516 @@
+"""The report: one file that answers three questions, from whatever records hold."""
+
+from __future__ import annotations
+
+import errno
+import html
+import importlib.metadata
+import json
+import re
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
+from support.browser import CHROMIUM, DRIVER, chromium
+
+import ccl_plugins as ccl
+from ccl_plugins import figures
+from ccl_plugins.cli import main
+from ccl_plugins.experiments.as_toml import as_toml
+from ccl_plugins.experiments.results import Result, labels_of
+from ccl_plugins.figures import maps
+from ccl_plugins.report import page as module
+from ccl_plugins.report import write_report
+from ccl_plugins.report.words import Configuration, answers, meaning, metric_of, probed
+
+QUESTIONS = (
+    "Is it learning?",
+    "What did conditioning do?",
+    "Which run is better, and is that luck?",
+)
+
+
+def make(objective, **parts):
+    return ccl.Pipeline(
+        dataset=ccl.dataset("color_digits", test_fraction=0.8),
+        transform=ccl.transform("simclr", size=32, min_scale=0.5),
+        backbone="lenet5",
+        method=ccl.method("simclr", hidden=8, dim=8, batch_norm=False),
+        objective=objective,
+        evaluate=["linear", "regression"],
+        **parts,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two configurations with two seeds each."""
+    out = tmp_path_factory.mktemp("runs")
+    fair = ccl.objective("fair_cclk", kernel=ccl.kernel("rbf", scale=0.1))
+    color = ccl.condition("column", name="color")
+    for name, pipeline in (("plain", make("infonce")), ("fair", make(fair, condition=color))):
+        for seed in (0, 1):
+            settings = {"epochs": 1, "batch_size": 64, "workers": 0, "log_every": 1, "seed": seed}
+            run = pipeline.fit(out=out / f"{name}-seed-{seed}", progress=False, **settings)
+            run.evaluate()
+    return out
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick():
+    """Maps by PCA: t-SNE of 1437 samples takes seconds."""
+    real = maps.project
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(maps, "project", lambda features, method: real(features, "pca"))
+        yield
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Leave the figures out, where a test is about words."""
+
+    def nothing(*_):
+        raise ValueError("left out of this test")
+
+    for name in figures.__dict__.keys() & {"anchor", "bars", "curves", "embedding_map"}:
+        monkeypatch.setattr(figures, name, nothing)
+
+
+@pytest.fixture
+def runs(folder):
+    return [ccl.load(path) for path in sorted(folder.iterdir(), reverse=True)]
+
+
+@pytest.fixture(scope="module")
+def page(folder, tmp_path_factory):
+    paths = sorted(folder.iterdir(), reverse=True)
+    out = tmp_path_factory.mktemp("report") / "report.html"
+    return write_report([ccl.load(path) for path in paths], out)
+
+
+def texts(file):
+    text = re.sub(r"<(style|script)>.*?</\1>", "", file.read_text("utf-8"), flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", text)).split())
+
+
+def test_the_report_answers_the_three_questions_at_its_top(page):
+    text = texts(page)
+    places = [text.index(question) for question in QUESTIONS]
+    assert places == sorted(places)
+    assert places[-1] < text.index("What was compared")
+    assert "A probe reads the label from its features with accuracy" in text
+    assert "It is conditioned on color." in text
+
+
+def test_seeds_are_one_column_beside_what_was_before_training(page, runs):
+    text = texts(page)
+    assert "plain and fair" in text
+    metrics = [run.metrics["linear/top1"] for run in runs if "plain" in run.path.name]
+    shown = module.spread(sum(metrics) / 2, abs(metrics[0] - metrics[1]) / 2**0.5)
+    before = [run.before["linear/top1"] for run in runs if "plain" in run.path.name]
+    first = module.spread(sum(before) / 2, abs(before[0] - before[1]) / 2**0.5)
+    assert f"plain 2 {first} {shown}" in text
+    assert "objective.use infonce fair_cclk" in text
+    assert "conditions.condition.name absent color" in text
+    assert "fit.seed" not in text.partition("How to reproduce it")[0]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_page_says_when_there_are_too_few_seeds(page, runs, tmp_path):
+    text = texts(page)
+    assert "2 seeds are few" in text
+    assert "only a mean difference of 9.0 times its spread" in text
+    one = texts(write_report([runs[0], runs[2]], tmp_path / "one.html"))
+    assert "1 seed is few" in one
+    assert "nobody can say" in one
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_neighbors_are_looked_for_among_a_part_of_many_samples(runs, monkeypatch):
+    (all_of_them, *_) = module._neighbors({"a": runs[0]})
+    monkeypatch.setattr(module, "BANK", 20)
+    (some, *_) = module._neighbors({"a": runs[0]})
+    shown = {each["index"] for each in some["rows"][0]["found"]}
+    n = len(runs[0].splits[0])
+    grid = {int(i * (n - 1) / 19) for i in range(20)}
+    assert shown <= grid
+    assert not {each["index"] for each in all_of_them["rows"][0]["found"]} <= grid
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_report_of_a_single_run_compares_nothing(runs, tmp_path):
+    text = texts(write_report(runs[:1], tmp_path / "one.html"))
+    assert "There is nothing to compare" in text
+    assert "No run is conditioned" in text
+    assert "few" not in text
+
+
+def test_the_configurations_in_the_report_are_those_of_the_runs(page, runs):
+    blocks = re.findall(
+        r'<pre tabindex="0"><code>(.*?)</code>|<pre><code>(.*?)</code>', page.read_text(), re.DOTALL
+    )
+    found = [html.unescape(a or b) for a, b in blocks]
+    install, commands, *tomls = found
+    version = runs[0].record["plugins"]["ccl-plugins"]
+    assert install.startswith(f"pip install ccl-plugins=={version} lightly==")
+    assert f" torch=={importlib.metadata.version('torch')}" in install
+    assert commands.splitlines() == [
+        "ccl train plain.toml --seeds 1,0",
+        "ccl train fair.toml --seeds 1,0",
+        "ccl report runs/plain-seed-1 runs/plain-seed-0 runs/fair-seed-1 runs/fair-seed-0",
+    ]
+    for text, run in zip(tomls, (runs[0], runs[2]), strict=True):
+        assert ccl.Pipeline.from_dict(tomllib.loads(text)).to_dict() == run.pipeline.to_dict()
+
+
+def test_folders_that_are_numbers_are_named_by_their_settings():
+    def record(seed, scale, name):
+        objective = {"use": f"objective:ccl-plugins/{name}", "kernel": {"scale": scale}}
+        return {"objective": objective, "fit": {"seed": seed}}
+
+    grid = [(scale, name) for scale in (0.05, 0.1) for name in ("infonce", "fair")]
+    groups = [
+        [Result(Path(f"cells/{i}{seed}"), record=record(seed, *cell)) for seed in (0, 1)]
+        for i, cell in enumerate(grid)
+    ]
+    assert labels_of(groups) == [
+        "objective infonce, scale 0.05",
+        "objective fair, scale 0.05",
+        "objective infonce, scale 0.1",
+        "objective fair, scale 0.1",
+    ]
+    by_scale = [groups[0], groups[2]]
+    assert labels_of(by_scale) == ["scale 0.05", "scale 0.1"]
+    assert labels_of([[Result(Path("a/x_b"))], [Result(Path("a/x_c"))]]) == ["b", "c"]
+    assert labels_of([[Result(Path("a/x"))], [Result(Path("b/x"))]]) == ["a/x", "b/x"]
+
+
+def test_a_record_is_a_toml_file_of_the_same_pipeline(tmp_path):
+    odd = {
+        "dataset": 'a "quoted" \\ name\n\x7f é',
+        "objective": {"use": "x", "kernel": {"use": "rbf", "scale": 1e-07}, "none": None},
+        "conditions": {"a b": {"use": "y", "list": [1, 2.5, True, "z"]}},
+        "evaluate": [{"use": "linear"}, {"use": "knn", "k": 3}],
+        "fit": {"epochs": 1, "clip": float("inf")},
+    }
+    back = tomllib.loads(as_toml(odd))
+    del odd["objective"]["none"]
+    assert back == odd
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize(
+    "text", ["<script>alert(1)</script>", "\x1b[31m", '"><img src=x onerror=alert(1)>']
+)
+def test_what_comes_from_records_is_escaped(text, folder, tmp_path):
+    shutil.copytree(folder / "plain-seed-0", tmp_path / "run")
+    file = tmp_path / "run" / "pipeline.json"
+    record = json.loads(file.read_text())
+    record["callbacks"] = {text: text}
+    record["fit"]["precision"] = text
+    record["plugins"][text] = text
+    file.write_text(json.dumps(record))
+    with pytest.warns(UserWarning, match="was changed"):
+        found = write_report([ccl.load(tmp_path / "run")], tmp_path / "report.html").read_text()
+    assert "<script>alert" not in found
+    assert text not in re.findall(r"<pre><code>(.*?)</code>", html.unescape(found), re.DOTALL)[0]
+    assert "<img src=x" not in found
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_runs_of_different_data_sets_are_shown_with_a_warning_and_not_compared(
+    runs, folder, tmp_path
+):
+    shutil.copytree(folder / "fair-seed-0", tmp_path / "other")
+    file = tmp_path / "other" / "pipeline.json"
+    record = json.loads(file.read_text())
+    record["dataset"]["seed"] = 5
+    file.write_text(json.dumps(record))
+    with pytest.warns(UserWarning, match="was changed"):
+        text = texts(
+            write_report([runs[0], ccl.load(tmp_path / "other")], tmp_path / "report.html")
+        )
+    assert "other: another data set than plain-seed-1" in text
+    assert "There is nothing to compare" in text
+    assert "paired" not in text.partition("What was compared")[0]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_run_without_weights_is_named_and_the_others_are_shown(folder, tmp_path, capsys):
+    shutil.copytree(folder / "plain-seed-0", tmp_path / "empty")
+    shutil.rmtree(tmp_path / "empty" / "checkpoints")
+    (tmp_path / "empty" / "weights.pt").unlink()
+    out = tmp_path / "report.html"
+    whole = str(folder / "plain-seed-1")
+    assert main(["report", str(tmp_path / "empty"), "--out", str(out)]) == 2
+    assert "holds no weights" in capsys.readouterr().err
+    assert not out.exists()
+    assert main(["report", whole, str(tmp_path / "empty"), "--out", str(out)]) == 1
+    said = capsys.readouterr()
+    assert "holds no weights" in said.err
+    assert "open it in a browser" in said.out
+    assert "empty is not shown" in texts(out)
+    with pytest.raises(FileNotFoundError, match="holds no weights"):
+        write_report([ccl.load(tmp_path / "empty")], out)
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("file", ["pipeline.json", "weights.pt"])
+def test_a_run_with_a_damaged_file_is_named_and_the_others_are_shown(
+    file, folder, tmp_path, capsys
+):
+    shutil.copytree(folder / "plain-seed-0", tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    (tmp_path / "run" / file).write_bytes(b"{}x")
+    out = tmp_path / "report.html"
+    words = [str(folder / "plain-seed-1"), str(tmp_path / "run"), "--out", str(out)]
+    assert main(["report", *words]) == 1
+    assert file in capsys.readouterr().err
+    assert "run is not shown" in texts(out)
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_damaged_metrics_are_named_and_not_used(folder, tmp_path):
+    shutil.copytree(folder / "plain-seed-0", tmp_path / "run")
+    (tmp_path / "run" / "metrics.json").write_bytes(b"{}x")
+    with pytest.warns(UserWarning, match=r"metrics\.json is damaged"):
+        text = texts(write_report([ccl.load(tmp_path / "run")], tmp_path / "report.html"))
+    assert "metrics.json is damaged" in text
+    assert "run was not measured: ccl evaluate" in text
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_what_looked_wrong_while_training_is_in_the_report(folder, tmp_path):
+    copies = [
+        shutil.copytree(folder / f"plain-seed-{i}", tmp_path / f"plain-seed-{i}") for i in (0, 1)
+    ]
+    line = {"name": "x", "step": 12, "line": "the loss is at chance: raise <lr>", "about": ""}
+    for copy in copies:
+        (copy / "diagnosis.json").write_text(json.dumps([line]))
+    text = texts(write_report([ccl.load(copy) for copy in copies], tmp_path / "report.html"))
+    assert "plain, seed 0, 1 : the loss is at chance: raise <lr> (step 12)" in text
+    assert "something looked wrong: see How training went" in text
+    (copies[0] / "diagnosis.json").write_text("[{")
+    text = texts(write_report([ccl.load(copy) for copy in copies], tmp_path / "report.html"))
+    assert "diagnosis.json is damaged" in text
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_full_disk_leaves_the_older_report_whole(runs, tmp_path, monkeypatch):
+    out = tmp_path / "report.html"
+    out.write_text("older")
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match=r"could not be written.*report\.html"):
+        write_report(runs[:1], out)
+    assert out.read_text() == "older"
+    assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_report_of_twenty_runs_stays_small(folder, tmp_path):
+    runs = []
+    for i in range(20):
+        copy = shutil.copytree(folder / "fair-seed-0", tmp_path / f"run-{i:02}")
+        record = json.loads((copy / "pipeline.json").read_text())
+        record["objective"]["temperature"] = 0.1 + i
+        (copy / "pipeline.json").write_text(json.dumps(record))
+        runs.append(ccl.load(copy))
+    with pytest.warns(UserWarning, match="was changed"):
+        file = write_report(runs, tmp_path / "report.html")
+    assert file.stat().st_size < 5_000_000
+    text = texts(file)
+    assert text.count("run-19") >= 2
+    assert "left out, to keep this file small: temperature 6.1, " in text
+
+
+def configuration(label, seeds, *, color=None, conditions=None, **options):
+    def each(seed, before, after):
+        record = {"fit": {"seed": seed}, "conditions": conditions or {}}
+        times = [{"linear/top1": value} for value in (before, after)]
+        for time, value in zip(times, (0.8, color), strict=True):
+            if color is not None:
+                time["color/r2"] = value + seed / 100
+        return Result(Path(f"{label}-{seed}"), times[0], times[1], record=record)
+
+    results = [each(seed, before, after) for seed, (before, after) in enumerate(seeds)]
+    return Configuration(label, results, [(5.0, 4.0)], **options)
+
+
+COLOR = {"condition": {"use": "condition:ccl-plugins/column", "name": "color"}}
+ROSE = [(0.6, 0.90), (0.62, 0.93), (0.61, 0.92)]
+FELL = [(0.6, 0.10), (0.62, 0.11), (0.61, 0.08)]
+
+
+def words(answer):
+    return " ".join(f"{about} {sentence}" for about, sentence in answer.sentences)
+
+
+def test_the_answers_tell_learning_conditioning_and_luck():
+    plain = configuration("plain", FELL, color=0.95)
+    fair = configuration("fair", ROSE, color=0.3, conditions=COLOR)
+    learning, conditioning, better = answers([plain, fair])
+    assert learning.verdict == "fair: yes; plain: not the label"
+    assert "What its features hold is color: a linear regression explains 0.960" in words(learning)
+    assert conditioning.verdict == "fair holds less of color"
+    assert "less of color than plain" in words(conditioning)
+    assert (better.tone, better.verdict) == ("good", "fair reads the label best: hardly luck")
+    assert "ahead in both" in words(better)
+
+
+def test_a_condition_without_an_evaluator_is_told_by_its_monitor():
+    clusters = {"z": {"use": "condition:ccl-plugins/clusters"}}
+    seen = [{"monitor/z/linear": (0.9, 0.4 + seed / 10)} for seed in range(3)]
+    told = configuration("told", ROSE, conditions=clusters, monitored=seen)
+    _, conditioning, _ = answers([told])
+    assert "an online probe read it with accuracy 0.900 at first and 0.500 ± 0.100" in words(
+        conditioning
+    )
+    assert conditioning.verdict == "told holds less of clusters"
+    silent = configuration("silent", ROSE, conditions=clusters)
+    assert "No evaluator reads clusters" in words(answers([silent])[1])
+
+
+def test_the_answers_do_not_call_luck_a_difference():
+    first = configuration("first", [(0.5, 0.8), (0.5, 0.9), (0.5, 0.85)])
+    second = configuration("second", [(0.5, 0.86), (0.5, 0.85), (0.5, 0.9)])
+    _, conditioning, better = answers([first, second])
+    assert conditioning.verdict == "No run is conditioned"
+    assert (better.tone, better.verdict) == (
+        "unclear",
+        "second reads the label best: that may be luck",
+    )
+    assert "2.5 times as large as its spread" in words(better)
+    alone = answers([configuration("a", ROSE[:1]), configuration("b", ROSE[1:2])])
+    assert alone[2].tone == "unclear"
+    assert "With one seed in common, nobody can say" in words(alone[2])
+
+
+def test_learning_is_perhaps_where_seeds_are_too_few_unless_each_run_is_beyond_its_interval():
+    rose = [(0.6, 0.7), (0.5, 0.9)]
+    learning, *_ = answers([configuration("a", rose)])
+    assert (learning.tone, learning.verdict) == ("unclear", "a: perhaps")
+    assert "which may be luck" in words(learning)
+    sure = configuration("a", rose)
+    for result in sure.results:
+        value = result.after["linear/top1"]
+        object.__setattr__(result, "intervals", {"linear/top1": (value - 0.05, value + 0.05)})
+    learning, *_ = answers([sure])
+    assert (learning.tone, learning.verdict) == ("good", "Yes, the label")
+    assert "in each by more than its test samples explain" in words(learning)
+    single = configuration("a", rose[:1])
+    object.__setattr__(single.results[0], "intervals", {"linear/top1": (0.55, 0.8)})
+    assert answers([single])[0].verdict == "a: perhaps"
+
+
+def test_the_test_is_corrected_for_the_number_of_comparisons():
+    others = [configuration(f"c{i}", [(0.5, 0.8), (0.5, 0.81), (0.5, 0.82)]) for i in range(3)]
+    best = configuration("best", [(0.5, 0.83), (0.5, 0.86), (0.5, 0.86)])
+    assert answers([best, others[0]])[2].tone == "good"
+    corrected = answers([best, *others])[2]
+    assert "corrected for 3 comparisons" in words(corrected)
+    assert corrected.tone == "unclear"
+
+
+def test_without_metrics_the_answers_say_that_nothing_was_measured():
+    nothing = Configuration("a", [Result(Path("a"), record={"conditions": COLOR})])
+    assert [answer.verdict for answer in answers([nothing])] == [
+        "Not measured",
+        "Not measured",
+        "There is nothing to compare",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("metric", "column"),
+    [
+        ("linear/top1", "label"),
+        ("knn-digit/top1", "digit"),
+        ("linear-skin-tone/top1", "skin-tone"),
+        ("few_shot-0.01/top1", "label"),
+        ("few_shot-5-color/top1", "color"),
+        ("color/r2", "color"),
+        ("color/mse", ""),
+        ("anything", ""),
+    ],
+)
+def test_a_metric_tells_which_column_it_reads(metric, column):
+    assert probed(metric) == column
+    assert metric_of(column, [metric]) == metric
+    assert bool(meaning(metric)) is (metric != "anything")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if not (CHROMIUM and DRIVER):
+        pytest.skip("needs Debian's chromium and chromium-driver")
+    pytest.importorskip("selenium", reason="needs selenium")
+    with chromium() as found:
+        yield found
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_opens_in_chromium_without_requests_or_errors(browser, page, width, scheme):
+    browser.open(page, width=width, scheme=scheme)
+    assert browser.complaints() == []
+    assert browser.requests() == [page.resolve().as_uri()]
+    wide = browser.js("return [document.documentElement.scrollWidth, innerWidth]")
+    assert wide[0] <= wide[1] == width, "the page itself must not scroll sideways"
+    shown = browser.js("return document.body.innerText")
+    assert all(question in shown for question in QUESTIONS)
+    ground = browser.js("return getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", ground))) > 380) is (scheme == "light")
+    broken = "return [...document.images].filter(i => !i.naturalWidth).map(i => i.alt)"
+    assert browser.js(broken) == []
+
+
+def test_the_page_is_used_with_the_keyboard(browser, page):
+    from selenium.webdriver.common.keys import Keys
+
+    browser.open(page)
+    focus = "const e = document.activeElement; return e.className || e.id || e.tagName"
+    keys = browser.driver.find_element("tag name", "body")
+    keys.send_keys(Keys.TAB)
+    assert browser.js(focus) == "skip"
+    browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    assert browser.js("return location.hash") == "#main"
+    browser.open(page)
+    parts = "[...document.querySelectorAll('a[href], button, summary, [tabindex=\"0\"]')]"
+    count = browser.js(f"return {parts}.filter(e => e.checkVisibility()).length")
+    assert count > 20
+    for _ in range(count):
+        browser.driver.switch_to.active_element.send_keys(Keys.TAB)
+        assert browser.js("return getComputedStyle(document.activeElement).outlineStyle") != "none"
+        browser.js("document.activeElement.dataset.reached = 1")
+    left = f"return {parts}.filter(e => e.checkVisibility() && !e.dataset.reached).length"
+    assert browser.js(left) == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_switch_changes_the_colors(browser, page, scheme):
+    browser.open(page, scheme=scheme)
+    state = "return [getComputedStyle(document.body).backgroundColor,"
+    state += " document.getElementById('scheme').getAttribute('aria-pressed')]"
+    before = browser.js(state)
+    assert before[1] == str(scheme == "dark").lower()
+    browser.driver.find_element("id", "scheme").click()
+    after = browser.js(state)
+    assert after[0] != before[0]
+    assert after[1] != before[1]
+
+
+def test_tables_have_captions_and_headers_and_pictures_have_words(browser, page):
+    browser.open(page)
+    assert browser.js(
+        "return [...document.querySelectorAll('table')].every(t => t.caption"
+        " && t.querySelector('th[scope=col]')"
+        " && [...t.tBodies].every(b => [...b.rows].every(r => r.querySelector('th[scope]'))))"
+    )
+    assert browser.js("return document.querySelectorAll('h1').length") == 1
+    assert browser.js("return [...document.images].every(i => i.hasAttribute('alt'))")
+    ids = browser.js("return [...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(ids) == len({*ids})

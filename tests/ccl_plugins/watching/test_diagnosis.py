@@ -1,0 +1,517 @@
+"""A run that does not learn says why in one line, and one that learns says nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import ccl_plugins as ccl
+from ccl_plugins.methods import MoCoV2
+from ccl_plugins.objectives import HCL, AlignUniform, ClInfoNCE, InfoNCE, SupCon
+from ccl_plugins.pairs import in_batch
+from ccl_plugins.training.settings import FitSettings
+from ccl_plugins.watching.chance import scale_of
+from ccl_plugins.watching.diagnosis import Diagnosis, describe
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "how-to" / "when-it-does-not-learn.md"
+EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
+MAIN = ["color_digits_infonce", "color_digits_fair"]
+
+
+def rows(size: int = 256, classes: int = 8) -> dict[str, Tensor]:
+    """Vectors around one center per class, with columns of several kinds."""
+    draw = torch.Generator().manual_seed(0)
+    label = torch.arange(size) % classes
+    centers = torch.randn(classes, 16, generator=draw)
+    return {
+        "features": centers[label] + torch.randn(size, 16, generator=draw),
+        "label": label,
+        "color": torch.rand(size, 3, generator=draw),
+        "number": torch.arange(size),
+        "shop": torch.zeros(size, dtype=torch.long),
+        "price": torch.full((size, 2), 7.0),
+    }
+
+
+TRAIN = rows()
+
+
+def compose(**changes: Any) -> ccl.Pipeline:
+    given: dict[str, Any] = {
+        "dataset": ccl.create("dataset", "features", train=TRAIN, test=TRAIN),
+        "backbone": ccl.backbone("mlp", in_features=16, hidden=[32]),
+        "method": ccl.method("simclr", hidden=32, dim=16, batch_norm=False),
+        "transform": "noise",
+        "objective": ccl.objective("infonce", temperature=0.2),
+        "evaluate": [],
+    }
+    fit = {"epochs": 20, "batch_size": 64, "workers": 0, "log_every": 5, "checkpoint_every": 99}
+    return ccl.Pipeline(**{**given, **changes, "fit": {**fit, **changes.get("fit", {})}})
+
+
+def lines(out: Path, pipeline: ccl.Pipeline, **given: Any) -> list[str]:
+    """The warnings of a run, which are what its file holds."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        pipeline.fit(out=out, logger=False, progress=False, **given)
+    said = [str(w.message) for w in caught if "when-it-does-not-learn" in str(w.message)]
+    kept = json.loads((out / "diagnosis.json").read_text())
+    now = [each for each in kept if any(each["line"] in line for line in said)]
+    assert len(now) == len(said)
+    assert all(
+        line.startswith(f"step {each['step']}: ") for each, line in zip(now, said, strict=True)
+    )
+    return said
+
+
+def sgd(lr: float) -> dict[str, Any]:
+    return {"optimizer": {"name": "sgd", "lr": lr}}
+
+
+def moco(**options: Any) -> Any:
+    return ccl.method(
+        "moco_v2", hidden=32, dim=16, **{"queue_size": 128, "momentum": 0.9, **options}
+    )
+
+
+class Strangers(nn.Module):
+    """Views that have nothing in common."""
+
+    count = 2
+
+    def __call__(self, image: Tensor) -> list[Tensor]:
+        return [torch.randn_like(image) for _ in range(self.count)]
+
+    def plain(self, image: Tensor) -> Tensor:
+        return image
+
+
+class Blocks:
+    """Batches of neighbors in the data, which are sorted by class."""
+
+    def __init__(self, *, size: int, batch_size: int) -> None:
+        self.order = torch.arange(size).view(-1, 8).T.flatten()
+        self.batch_size = batch_size
+
+    def __len__(self) -> int:
+        return len(self.order) // self.batch_size
+
+    def batches(self, epoch: int, start: int = 0) -> Any:
+        yield from self.order.split(self.batch_size)[start:]
+
+
+def by_class(sampler: Any) -> dict[str, Any]:
+    fit = {"batch_size": 32}
+    return {"objective": "supcon", "condition": "label", "sampler": sampler, "fit": fit}
+
+
+WARM = ccl.objective("infonce", temperature=8)
+
+
+class Stuck(MoCoV2):
+    """A queue that is written at the beginning alone."""
+
+    written = 0
+
+    def enqueue(self, pairs: Any) -> None:
+        self.written += 1
+        if self.written < 4:
+            super().enqueue(pairs)
+
+
+NAMED = {"use": "column", "name": "number"}
+CASES: dict[str, tuple[Callable[[], ccl.Pipeline], str, str]] = {
+    "a rate of nearly 0": (
+        lambda: compose(fit={"optimizer": {"name": "adamw", "lr": 1e-9}}),
+        "the-loss-stays-at-chance",
+        "the weights hardly move: raise fit.optimizer.lr (now 1e-09)",
+    ),
+    "a short run at a rate of nearly 0": (
+        lambda: compose(fit={"epochs": 6, **sgd(1e-8)}),
+        "the-loss-stays-at-chance",
+        "raise fit.optimizer.lr (now 1e-08)",
+    ),
+    "a classifier at a rate of nearly 0": (
+        lambda: compose(
+            objective="cluster_cross_entropy", condition="label", fit={"epochs": 6, **sgd(1e-8)}
+        ),
+        "the-loss-stays-at-chance",
+        "raise fit.optimizer.lr (now 1e-08)",
+    ),
+    "views with nothing in common": (
+        lambda: compose(transform=Strangers()),
+        "the-loss-stays-at-chance",
+        "take weaker views (views)",
+    ),
+    "a rate that rises too far": (
+        lambda: compose(fit={"warmup_epochs": 20, **sgd(1e3)}),
+        "the-loss-rises",
+        "lower fit.optimizer.lr (now 1000)",
+    ),
+    "a rate that is too high": (
+        lambda: compose(fit={"optimizer": {"name": "adamw", "lr": 30.0}}),
+        "the-loss-rises",
+        "lower fit.optimizer.lr (now 30)",
+    ),
+    "dead units": (
+        lambda: compose(fit=sgd(1e4)),
+        "the-embeddings-collapse",
+        "lower fit.optimizer.lr (now 10000)",
+    ),
+    "nothing that keeps samples apart": (
+        lambda: compose(objective=ccl.objective("align_uniform", uniform_weight=0.0)),
+        "the-embeddings-collapse",
+        "take an objective with negatives",
+    ),
+    "a head of one unit": (
+        lambda: compose(method=ccl.method("simclr", hidden=1, dim=16, batch_norm=False)),
+        "the-embeddings-lie-on-a-line",
+        "method.hidden",
+    ),
+    "a kernel that is too narrow": (
+        lambda: compose(
+            objective=ccl.objective("fair_cclk", kernel=ccl.kernel("rbf", scale=1e-9)),
+            condition=ccl.condition("column", name="color"),
+        ),
+        "a-kernel-sees-almost-nothing",
+        'take another objective.kernel.scale, as "median"',
+    ),
+    "a narrow kernel on the batch": (
+        lambda: compose(
+            objective=ccl.objective("hardneg_cclk", kernel=ccl.kernel("rbf", scale=1e-9)),
+            condition="embedding",
+        ),
+        "a-kernel-sees-almost-nothing",
+        "on condition 'condition'",
+    ),
+    "one class id": (
+        lambda: compose(objective="supcon", condition=ccl.condition("column", name="shop")),
+        "a-condition-is-constant",
+        "choose another condition",
+    ),
+    "one number": (
+        lambda: compose(
+            objective=ccl.objective("fair_cclk", kernel="rbf", on="price"),
+            conditions={"price": ccl.condition("column", name="price")},
+        ),
+        "a-condition-is-constant",
+        "choose another conditions.price",
+    ),
+    "an id per sample": (
+        lambda: compose(objective="supcon", condition=NAMED),
+        "a-condition-is-unique-per-sample",
+        "256 of 256 samples",
+    ),
+    "an id per sample, for which no anchor counts": (
+        lambda: compose(objective="fair_infonce", condition=NAMED),
+        "a-condition-is-unique-per-sample",
+        "choose a coarser condition",
+    ),
+    "one class id, for which no anchor counts": (
+        lambda: compose(objective="scl", condition=ccl.condition("column", name="shop")),
+        "a-condition-is-constant",
+        "choose another condition",
+    ),
+    "batches of one class": (
+        lambda: compose(
+            objective="supcon", condition="label", sampler="same_condition", fit={"batch_size": 32}
+        ),
+        "batches-have-one-class",
+        'sampler = "uniform"',
+    ),
+    "sorted data": (
+        lambda: compose(
+            objective="supcon",
+            condition="label",
+            sampler=Blocks(size=256, batch_size=32),
+            fit={"batch_size": 32},
+        ),
+        "batches-have-one-class",
+        "all 32 samples of each",
+    ),
+    "a batch of one sample": (
+        lambda: compose(objective="infonce", fit={"batch_size": 1, "epochs": 1}),
+        "no-anchor-of-the-batch-counts",
+        "take a larger batch_size",
+    ),
+    "a high temperature": (
+        lambda: compose(objective=ccl.objective("infonce", temperature=50)),
+        "the-temperature-is-too-high",
+        "lower objective.temperature",
+    ),
+    "a low temperature": (
+        lambda: compose(objective=ccl.objective("hcl", temperature=0.001)),
+        "the-temperature-is-too-low",
+        "raise objective.temperature",
+    ),
+    "a schedule to a high temperature": (
+        lambda: compose(
+            objective=ccl.objective(
+                "infonce", temperature={"schedule": "cosine", "start": 0.2, "end": 9.0}
+            )
+        ),
+        "the-temperature-is-too-high",
+        "at 9 ",
+    ),
+    "a learned temperature": (
+        lambda: compose(
+            objective=ccl.objective("infonce", temperature={"learn": True, "start": 2.5}),
+            transform=Strangers(),
+            fit={"optimizer": {"name": "adamw", "lr": 0.05}},
+        ),
+        "the-temperature-is-too-high",
+        "lower objective.temperature",
+    ),
+    "a temperature in a mixture": (
+        lambda: compose(
+            objective=ccl.objective(
+                "mixture", objectives={"a": "ucl", "b": ccl.objective("infonce", temperature=8)}
+            )
+        ),
+        "the-temperature-is-too-high",
+        "objective.objectives.b.temperature",
+    ),
+    "a queue longer than the run": (
+        lambda: compose(method=moco(queue_size=65536)),
+        "the-queue-is-stale",
+        "lower method.queue_size (now 65536)",
+    ),
+    "keys that stand still": (
+        lambda: compose(method=moco(momentum=0.99999)),
+        "the-keys-do-not-follow",
+        "lower method.momentum",
+    ),
+    "a queue that nobody writes": (
+        lambda: compose(
+            method=ccl.local("method", Stuck, hidden=32, dim=16, queue_size=128, momentum=0.9)
+        ),
+        "the-keys-no-longer-match",
+        "lower method.queue_size",
+    ),
+    "keys of other networks": (
+        lambda: compose(method=moco(momentum=0.0, queue_size=512)),
+        "the-keys-no-longer-match",
+        "raise method.momentum",
+    ),
+}
+
+
+def test_each_line_has_its_section():
+    sources = (ROOT / "ccl_plugins").rglob("*.py")
+    found = {
+        n
+        for file in sources
+        for n in re.findall(r'^ +f?"([a-z{}]+(?:-[a-z{}]+){2,})",$', file.read_text(), re.M)
+    }
+    sections = {
+        line.lower().replace(" ", "-")
+        for line in re.findall(r"^## (.*)$", PAGE.read_text().partition("# The lines")[2], re.M)
+    }
+    named = {name for each in found for name in ([each] if "{" not in each else _ends(each))}
+    assert named == sections
+    assert {section for _, section, _ in CASES.values()} == sections
+
+
+def _ends(name: str) -> list[str]:
+    return [name.replace("{name}", word) for word in ("high", "low")]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_run_that_does_not_learn_says_why(case, tmp_path, monkeypatch):
+    make, section, setting = CASES[case]
+    found = lines(tmp_path / "run", make())
+    assert len(found) == 1, found
+    (line,) = found
+    assert line.endswith(f"see docs/how-to/when-it-does-not-learn.md#{section}")
+    assert setting in line
+    assert "\n" not in line
+
+
+LEARNING: dict[str, Callable[[], ccl.Pipeline]] = {
+    name: (lambda given=given: compose(**given))
+    for name, given in {
+        "infonce": {},
+        "infonce, cold": {"objective": ccl.objective("infonce", temperature=0.02)},
+        "infonce, warm": {"objective": ccl.objective("infonce", temperature=1.0)},
+        "small batches": {"fit": {"batch_size": 8, "epochs": 4}},
+        "nt_xent": {"objective": "nt_xent", "method": ccl.method("simclr", hidden=32, dim=16)},
+        "ucl": {"objective": "ucl"},
+        "hcl": {"objective": "hcl"},
+        "hucl": {"objective": ccl.objective("hucl", beta=2.0)},
+        "supcon": {"objective": "supcon", "condition": "label"},
+        "scl": {"objective": ccl.objective("scl", positives="all"), "condition": "label"},
+        "hscl": {"objective": "hscl", "condition": "label"},
+        "weaklysup_infonce": {"objective": "weaklysup_infonce", "condition": "label"},
+        "fair_infonce": {"objective": "fair_infonce", "condition": "label"},
+        "fair_infonce, batches of one class": {
+            "objective": "fair_infonce",
+            "condition": "label",
+            "sampler": "same_condition",
+            "fit": {"batch_size": 32},
+        },
+        "cl_infonce": {
+            "objective": "cl_infonce",
+            "condition": ccl.condition("clusters", k=8, warmup=4),
+        },
+        "align_uniform": {"objective": "align_uniform"},
+        "cacr": {"objective": "cacr"},
+        "soft_infonce": {
+            "objective": ccl.objective("soft_infonce", kernel="cosine"),
+            "condition": ccl.condition("column", name="color"),
+        },
+        "fair_cclk": {
+            "objective": ccl.objective("fair_cclk", kernel=ccl.kernel("rbf", scale="median")),
+            "condition": ccl.condition("column", name="color"),
+        },
+        "weaklysup_cclk": {
+            "objective": ccl.objective("weaklysup_cclk", kernel=ccl.kernel("rbf", scale="median")),
+            "condition": ccl.condition("column", name="color"),
+        },
+        "hardneg_cclk": {
+            "objective": ccl.objective("hardneg_cclk", kernel=ccl.kernel("rbf", scale="median")),
+            "condition": "embedding",
+        },
+        "cluster_cross_entropy": {"objective": "cluster_cross_entropy", "condition": "label"},
+        "cmc": {"objective": "cmc"},
+        "mixture": {
+            "objective": ccl.objective("mixture", objectives=["infonce", "supcon"]),
+            "condition": "label",
+        },
+        "a learned temperature": {
+            "objective": ccl.objective("infonce", temperature={"learn": True, "start": 0.07})
+        },
+        "a scheduled temperature": {
+            "objective": ccl.objective(
+                "infonce", temperature={"schedule": "cosine", "start": 1.0, "end": 0.05}
+            )
+        },
+        "moco_v2": {"method": moco()},
+        "moco_v3": {"method": ccl.method("moco_v3", hidden=32, dim=16, momentum=0.9)},
+    }.items()
+}
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_a_run_that_learns_is_quiet(name, tmp_path):
+    pipeline = LEARNING[name]()
+    assert lines(tmp_path / "run", pipeline) == []
+
+
+@pytest.mark.parametrize(("spread", "count"), [(0.2, 1), (1.2, 0)])
+def test_losses_that_differ_from_batch_to_batch_are_no_rise(spread, count, tmp_path):
+    found = Diagnosis(tmp_path / "diagnosis.json")
+    found._monitor = SimpleNamespace(spread=spread)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found._say_rising(20, SimpleNamespace(settings=FitSettings()), 3.4, 2.2)
+    assert len(caught) == count
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_the_first_steps_of_an_example_are_quiet(path, tmp_path):
+    pipeline = ccl.Pipeline.from_toml(path, epochs=2, warmup_epochs=0, workers=0)
+    pipeline.evaluators, pipeline.built_evaluators = [], []
+    assert lines(tmp_path / "run", pipeline) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MAIN)
+def test_a_whole_main_example_is_quiet(name, tmp_path):
+    assert lines(tmp_path / "run", ccl.Pipeline.from_toml(ROOT / "examples" / f"{name}.toml")) == []
+
+
+def test_what_was_said_before_a_resume_is_not_said_again(tmp_path):
+    def make(epochs: int) -> ccl.Pipeline:
+        warm = ccl.objective("infonce", temperature=9.0)
+        return compose(objective=warm, fit={"epochs": epochs, "schedule": {"name": "constant"}})
+
+    assert len(lines(tmp_path / "run", make(4))) == 1
+    assert lines(tmp_path / "run", make(20), resume=True) == []
+    kept = json.loads((tmp_path / "run" / "diagnosis.json").read_text())
+    assert [(each["name"], each["step"]) for each in kept] == [("the-temperature-is-too-high", 0)]
+    assert len(lines(tmp_path / "run", make(4), overwrite=True)) == 1
+
+
+def test_a_resumed_run_compares_with_the_start_of_the_first(tmp_path):
+    def make(epochs: int) -> ccl.Pipeline:
+        return compose(fit={"epochs": epochs, "schedule": {"name": "constant"}, **sgd(1e-9)})
+
+    assert lines(tmp_path / "run", make(4)) == []
+    (line,) = lines(tmp_path / "run", make(12), resume=True)
+    assert "raise fit.optimizer.lr" in line
+
+
+def test_looking_changes_no_weight(tmp_path, monkeypatch):
+    found = []
+    for looks in (True, False):
+        if not looks:
+            monkeypatch.setattr(Diagnosis, "_look", lambda *_: None)
+        pipeline = compose(method=moco(), condition="label", objective="supcon", fit={"epochs": 3})
+        run = pipeline.fit(out=tmp_path / str(looks), logger=False, progress=False)
+        found.append(torch.load(run.layout.weights, weights_only=True))
+    for network in ("method", "objective"):
+        for name, value in found[0][network].items():
+            assert torch.equal(value, found[1][network][name]), name
+
+
+def test_a_file_that_cannot_be_written_does_not_end_the_run(tmp_path):
+    (tmp_path / "run" / "diagnosis.json").mkdir(parents=True)
+    with pytest.warns(UserWarning, match=r"diagnosis.json cannot be written"):
+        compose(fit={"epochs": 1}).fit(out=tmp_path / "run", logger=False, progress=False)
+
+
+def embedded(size: int = 64) -> Tensor:
+    draw = torch.Generator().manual_seed(0)
+    return functional.normalize(torch.randn(2, size, 32, generator=draw), dim=-1)
+
+
+@pytest.mark.parametrize("temperature", [0.1, 0.5, 2.0])
+def test_chance_of_infonce_is_the_log_of_the_number_of_candidates(temperature):
+    scale = scale_of(InfoNCE(temperature), in_batch(embedded()))
+    assert scale is not None
+    torch.testing.assert_close(scale.chance, torch.tensor(64.0).log().item())
+    assert scale.progress(scale.chance) == 0
+    assert scale.progress(scale.reached) == 1
+
+
+@pytest.mark.parametrize(
+    ("objective", "candidates"),
+    [(SupCon(0.2), 127), (ClInfoNCE(0.2), 127), (HCL(0.5, tau_plus=0.1), 127), (AlignUniform(), 1)],
+)
+def test_every_objective_has_its_own_chance(objective, candidates):
+    condition = {"condition": torch.arange(64) % 4} if objective.conditions else {}
+    scale = scale_of(objective, in_batch(embedded(), condition))
+    assert scale is not None
+    assert scale.distinguishes
+    torch.testing.assert_close(scale.chance, torch.tensor(float(candidates)).log().item())
+
+
+def test_one_class_leaves_nothing_to_distinguish():
+    pairs = in_batch(embedded(), {"condition": torch.zeros(64, dtype=torch.long)})
+    scale = scale_of(SupCon(0.2), pairs)
+    assert scale is not None
+    assert not scale.distinguishes
+
+
+def test_the_numbers_of_embeddings_are_those_of_their_definitions():
+    x = embedded()
+    found = {k: v.item() for k, v in describe(in_batch(x), raw=False).items()}
+    eigenvalues = torch.linalg.eigvalsh(torch.cov(x[0].T, correction=0))
+    spread = torch.cdist(x[0], x[0]).square().mean() / 2
+    rank = eigenvalues.sum() ** 2 / eigenvalues.square().sum()
+    torch.testing.assert_close(found["rank"], rank.item(), rtol=1e-4, atol=0)
+    torch.testing.assert_close(found["spread"], spread.item(), rtol=1e-4, atol=0)
+    nearer = 1 - (x[0] - x[1]).square().sum(1).mean() / (2 * spread)
+    torch.testing.assert_close(found["nearer"], nearer.item(), rtol=1e-4, atol=0)
+    assert found["width"] == 32

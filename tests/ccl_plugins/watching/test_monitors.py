@@ -1,0 +1,302 @@
+"""Monitors in a run: exact, without influence on it, and with their cost."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pytorch_lightning import Callback
+from support import monitored
+from support.monitored import Seen, pipeline, train
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import ccl_plugins as ccl
+from ccl_plugins.experiments.train import RunInterrupted
+from ccl_plugins.files.checkpoints import read_checkpoint
+from ccl_plugins.training.checkpointing import newest
+from ccl_plugins.watching import probes
+from ccl_plugins.watching.callback import Monitors
+
+MEASURED = {
+    "label/linear",
+    "label/knn",
+    "group/linear",  # a column that an evaluator reads
+    "group/knn",
+    "age/r2",
+    "age/knn",
+    "clusters/linear",
+    "clusters/knn",
+    "rankme",
+    "effective_rank",
+    "alignment",
+    "uniformity",
+    "conditional_entropy",
+    "same_label_negatives",
+    "age/surviving_weight",
+    "age/effective_neighbors",
+    "clusters/mutual_information",
+    "clusters/conditional_entropy",
+}
+
+
+class StopAfter(Callback):
+    """Asks for a stop in the middle of a batch."""
+
+    def __init__(self, batch: int) -> None:
+        self.left = batch
+
+    def on_before_zero_grad(self, *_: Any) -> None:
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def state(folder: Path) -> Any:
+    """Weights, optimizer, tables and random generators at the end of a run."""
+    saved = newest(folder / "checkpoints")[1]
+    moments = [each["state"] for each in saved["optimizer_states"]]
+    generators = [
+        (each["python"][1], each["numpy"], each["torch"])
+        for each in saved["ccl_plugins"]["generators"]
+    ]
+    return saved["state_dict"], moments, saved["ccl_plugins"]["tables"], generators
+
+
+def stopped(folder: Path, batch: int, method: str, monitor: Any) -> Seen:
+    """What a run logged that was stopped in a batch and resumed."""
+    options = {"method": method, "monitor": monitor}
+    first = Seen()
+    with pytest.raises(RunInterrupted):
+        pipeline(**options).fit(
+            out=folder, logger=first, progress=False, callbacks=[StopAfter(batch)]
+        )
+    second, _ = train(folder, **options, fit={"resume": True})
+    second.steps = {**first.steps, **second.steps}
+    return second
+
+
+def test_everything_is_measured_after_each_epoch(tmp_path):
+    seen, _ = train(tmp_path)
+    assert list(seen.steps) == [4, 8, 12]
+    for found in seen.steps.values():
+        assert set(found) == MEASURED
+
+
+@pytest.mark.parametrize("method", ["simclr", "moco_v2"])
+@pytest.mark.parametrize("monitor", [{"every_epochs": 1}, {"every_steps": 3}])
+def test_monitors_change_no_weight_and_no_random_draw(tmp_path, method, monitor):
+    train(tmp_path / "off", method, "off")
+    train(tmp_path / "on", method, monitor)
+    torch.testing.assert_close(state(tmp_path / "on"), state(tmp_path / "off"), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("batch", [2, 4, 6])
+@pytest.mark.parametrize("method", ["simclr", "moco_v2"])
+def test_a_run_that_was_stopped_and_resumed_logs_what_an_unbroken_one_does(tmp_path, batch, method):
+    """Within an interval, and at its end, with tables that are refreshed in the middle of it."""
+    monitor = {"every_steps": 3} if batch == 6 else {"every_epochs": 1}
+    expected, _ = train(tmp_path / "whole", method, monitor)
+    found = stopped(tmp_path / "broken", batch, method, monitor)
+    assert found.steps == expected.steps
+    whole, broken = state(tmp_path / "whole"), state(tmp_path / "broken")
+    torch.testing.assert_close(broken, whole, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("method", ["simclr", "moco_v2"])
+def test_two_ranks_measure_what_one_process_does(two_processes, tmp_path, method):
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    settings = {"precision": "64-true"}
+    expected, weights, probes = monitored.train_parts(str(tmp_path / "one"), 1, method, **settings)
+    both = two_processes(monitored.train_as_rank, str(tmp_path / "two"), method, settings)
+    near = {"rtol": 1e-5, "atol": 1e-5}
+    for found, found_weights, _ in both:
+        torch.testing.assert_close(found_weights, weights, **near)
+        torch.testing.assert_close(found, expected, **near)
+    assert both[0][0] == both[1][0]
+    assert probes
+    torch.testing.assert_close(both[0][2], both[1][2], rtol=0, atol=0)  # equal on all ranks
+    torch.testing.assert_close(both[0][2], probes, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_two_ranks_that_are_resumed_within_an_interval_measure_the_same(
+    two_processes, tmp_path, precision
+):
+    settings = {"epochs": 2, "checkpoint_every_steps": 3, "keep_last": 9, "precision": precision}
+    arguments = (monitored.train_as_rank, str(tmp_path), "simclr")
+    expected = two_processes(*arguments, settings)[0][0]
+    for file in (tmp_path / "checkpoints").glob("*.ckpt"):
+        if file.name != "step-00000003.ckpt":  # after 3 of 4 batches
+            file.unlink()
+    both = two_processes(*arguments, {**settings, "resume": True})
+    for found, *_ in both:
+        assert found.keys() == {step for step in expected if step > 3}
+        for step, each in found.items():
+            torch.testing.assert_close(each, expected[step], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("monitor", "accumulate", "steps"),
+    [
+        (None, 1, [12]),  # of 3 epochs of 4 steps
+        ({"every_epochs": 2}, 1, [8, 12]),
+        ({"every_steps": 5}, 1, [5, 10, 12]),
+        ({"every_steps": 100}, 1, [12]),
+        ({"every_steps": 1}, 3, [1, 2, 3, 4, 5, 6]),  # of 3 batches and of 1
+        ({"every_epochs": 1}, 3, [2, 4, 6]),
+    ],
+)
+def test_a_measurement_is_taken_when_it_is_due_and_at_the_end(tmp_path, monitor, accumulate, steps):
+    seen, _ = train(tmp_path, monitor=monitor, accumulate=accumulate)
+    assert list(seen.steps) == steps
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"precision": "bf16-mixed"},
+        {"precision": "64-true"},
+        {"compile": "aot_eager"},
+        {"micro_batch": 8},
+    ],
+)
+def test_every_way_to_train_is_measured(tmp_path, settings):
+    seen, _ = train(tmp_path, epochs=1, **settings)
+    assert set(seen.steps[4]) == MEASURED
+
+
+class Waits(TorchDispatchMode):
+    """Names the operations for which a processor waits for a GPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        masks = [each for each in torch.utils._pytree.tree_leaves(args[1:]) if is_mask(each)]
+        if name in WAITING or (name in ("index", "index_put_") and masks):
+            self.found.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+WAITING = {
+    "_local_scalar_dense",
+    "item",
+    "nonzero",
+    "masked_select",
+    "equal",
+    "unique_dim",
+    "_unique2",
+}
+
+
+def is_mask(each: Any) -> bool:
+    return isinstance(each, torch.Tensor) and each.dtype == torch.bool
+
+
+@pytest.mark.parametrize("method", ["simclr", "moco_v2"])
+def test_a_step_never_waits_for_the_device(tmp_path, method, monkeypatch):
+    """Only the last of an interval's batches reads what the others have gathered."""
+    waits, looked = Waits(), []
+    original = Monitors.on_after_backward
+
+    def watched(self: Monitors, trainer: Any, module: Any) -> None:
+        left = self.due - module.consumed.batches
+        if left == 1 or module.consumed.batches % 4 == 0:  # tables, on the CPU, were refreshed
+            return original(self, trainer, module)
+        looked.append(left)
+        with waits:
+            return original(self, trainer, module)
+
+    monkeypatch.setattr(Monitors, "on_after_backward", watched)
+    monkeypatch.setattr(probes, "TOGETHER", 1)  # with the work that is usually put off
+    train(tmp_path, method, {"every_steps": 3})
+    assert len(looked) > 2
+    assert waits.found == []
+    with waits:
+        bool(torch.ones(2).any())
+    assert waits.found
+
+
+def test_switched_off_nothing_is_measured(tmp_path):
+    for off in ("off", False):
+        seen, run = train(tmp_path, monitor=off, fit={"overwrite": True}, epochs=1)
+        assert seen.steps == {}
+        assert run.record["monitor"] == "off"
+        assert run.costs["training"] > 0
+        assert run.costs["monitors"] == 0
+
+
+def test_only_the_chosen_measures_are_taken(tmp_path):
+    chosen = {"every_epochs": 1, "measures": ["uniformity", "information", "knn"]}
+    seen, run = train(tmp_path, monitor=chosen, epochs=1)
+    expected = {"uniformity", *(n for n in MEASURED if n.endswith("/knn"))}
+    expected |= {"clusters/mutual_information", "clusters/conditional_entropy"}
+    assert set(seen.steps[4]) == expected
+    assert run.record["monitor"]["measures"] == ["knn", "uniformity", "information"]
+
+
+def test_a_resumed_run_may_be_watched_otherwise(tmp_path):
+    with pytest.raises(RunInterrupted):
+        pipeline().fit(out=tmp_path, progress=False, callbacks=[StopAfter(6)])
+    seen, run = train(tmp_path, monitor={"every_steps": 5}, fit={"resume": True})
+    assert list(seen.steps) == [10, 12]
+    assert run.record["monitor"]["every_steps"] == 5
+
+
+def test_the_cost_of_each_measure_is_kept_with_the_run(tmp_path):
+    with pytest.raises(RunInterrupted):
+        pipeline().fit(out=tmp_path, progress=False, callbacks=[StopAfter(6)])
+    before = ccl.load(tmp_path).costs
+    _, run = train(tmp_path, fit={"resume": True})
+    costs = run.costs
+    assert costs["training"] > before["training"] > 0
+    parts = [v for k, v in costs.items() if k.startswith("monitors/")]
+    assert len(parts) == 7
+    torch.testing.assert_close(costs["monitors"], sum(parts))
+    torch.testing.assert_close(costs["monitors_share"], costs["monitors"] / costs["training"])
+    run.evaluate()
+    assert run.costs == {**costs, "evaluation": run.costs["evaluation"]}
+    assert run.costs["evaluation"] > 0
+
+
+def test_the_last_line_has_the_label_probe_and_the_cost(tmp_path, capsys):
+    _, run = train(tmp_path, fit={"progress": True})
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "label probe 0." in last
+    assert last.endswith(f"{run.costs['monitors_share']:.1%} of it for monitors")
+
+
+def test_features_that_diverge_are_no_error_of_the_monitors(tmp_path):
+    optimizer = {"name": "sgd", "lr": 1e30}
+    with pytest.raises(ArithmeticError, match="not finite"):
+        train(tmp_path, monitor={"every_steps": 1}, optimizer=optimizer, log_every=100)
+
+
+def test_a_checkpoint_holds_plain_data_of_the_interval(tmp_path):
+    with pytest.raises(RunInterrupted):
+        pipeline().fit(out=tmp_path, progress=False, callbacks=[StopAfter(6)])
+    (file,) = (tmp_path / "checkpoints").glob("*06.ckpt")
+    saved = read_checkpoint(file)["callbacks"]["Monitors"]
+    assert [len(each) for each in saved["probes"]["pending"]] == [32] * 4
+
+
+def test_the_negatives_of_an_anchors_label_are_those_of_the_batch(tmp_path):
+    class Share(Callback):
+        expected: float
+
+        def on_after_backward(self, trainer: Any, module: Any) -> None:
+            label = monitored.ROWS["label"][module.pairs.index]
+            others = ~torch.eye(len(label), dtype=torch.bool)
+            self.expected = float((label[:, None] == label)[others].double().mean())
+
+    share = Share()
+    monitor = {"every_steps": 1}
+    seen, _ = train(tmp_path, monitor=monitor, fit={"callbacks": [share]}, epochs=1)
+    torch.testing.assert_close(seen.steps[4]["same_label_negatives"], share.expected)
