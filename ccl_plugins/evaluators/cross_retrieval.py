@@ -116,7 +116,8 @@ class CrossRetrieval:
                 recall = Measurement(
                     f"{begin}/{query}_to_{other}_recall_at_{k}",
                     **mean(rank <= k),
-                    sentence=f"the share of {queries} whose own {words[other]} is among the {k} most similar",
+                    sentence=f"the share of {queries} whose own {words[other]} is among the {k} most"
+                    " similar",
                     direction="higher",
                     chance=hit_by_chance(candidates, right, k).mean().item(),
                 )
@@ -124,8 +125,8 @@ class CrossRetrieval:
             middle = Measurement(
                 f"{begin}/{query}_to_{other}_median_rank",
                 **median(rank),
-                sentence=f"the place of the own {words[other]} among all by their similarity, for half of"
-                f" {queries} at most",
+                sentence=f"the median, over {queries}, of the place of the own {words[other]} among all"
+                " by similarity",
                 direction="lower",
             )
             found.append(middle)
