@@ -20,10 +20,10 @@ from ccl_plugins.experiments.measure import freeze, log_everywhere, measure
 from ccl_plugins.experiments.metrics import add_costs, write_metrics
 from ccl_plugins.experiments.origin import naming
 from ccl_plugins.experiments.record import check_plugins, read_json, versions_of, write_json
-from ccl_plugins.experiments.requirements import check_columns, check_method
+from ccl_plugins.experiments.requirements import check_columns, check_method, has_queue
 from ccl_plugins.files.lock import owning, refuse_in_use
 from ccl_plugins.kinds import registry
-from ccl_plugins.protocols import SupportsColumns
+from ccl_plugins.protocols import trait
 
 if TYPE_CHECKING:
     from ccl_plugins.training.parts import Parts
@@ -200,7 +200,8 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = (), logger: Any = True) -> Pr
     seed_everything(pipeline.settings.seed)
     with naming(pipeline):
         parts = pipeline.build()
-        check_method(parts.method, pipeline.settings.batch_size, parts.conditions)
+        queued = has_queue(pipeline.choices["method"])
+        check_method(parts.method, queued, pipeline.settings.batch_size, parts.conditions)
         hooked = registry().call("ccl_callbacks", pipeline=pipeline)
         logging = registry().call("ccl_loggers", pipeline=pipeline)
         listed, loggers = _callbacks(callbacks, hooked), _loggers(logger)
@@ -323,8 +324,7 @@ def _monitors(pipeline: Composition, costs: Any) -> list[Any]:
 
     if pipeline.monitor is None:
         return []
-    read = [each.columns for each in pipeline.built_evaluators if isinstance(each, SupportsColumns)]
-    columns = [name for columns in read for name in columns]
+    columns = [name for each in pipeline.built_evaluators for name in trait(each, "columns")]
     return [Monitors(pipeline.monitor, costs, columns)]
 
 
