@@ -339,5 +339,7 @@ def test_optional_members_are_checked_as_the_kind_says(toy):
 
     toy.kinds["kernel"] = replace(toy.kinds["kernel"], check=f"{__name__}:wrong")
     assert toy.local("kernel", Identity).build()
-    with pytest.raises(InvalidParameter, match=r"kernel: Wrong.size of a kernel is wrong; Wrong.rows"):
+    with pytest.raises(
+        InvalidParameter, match=r"kernel: Wrong.size of a kernel is wrong; Wrong.rows"
+    ):
         toy.local("kernel", Wrong).build()

@@ -70,11 +70,26 @@ def test_the_column_of_a_condition_is_known():
 @pytest.mark.parametrize(
     ("kind", "base", "members", "message"),
     [
-        ("condition", Ones, {"missing": "skip"}, "Ones.missing must be 'error', 'own', 'ignore' or"),
+        (
+            "condition",
+            Ones,
+            {"missing": "skip"},
+            "Ones.missing must be 'error', 'own', 'ignore' or",
+        ),
         ("condition", Ones, {"missing": {"a": "skip"}}, "Ones.missing must be"),
         ("condition", Ones, {"hierarchy": 1}, "Ones.hierarchy must be True or False, not 1"),
-        ("condition", Ones, {"reads_embeddings": "keys"}, "must be True, False or 'key', not 'keys'"),
-        ("condition", Ones, {"within_batch": lambda self: True}, "within_batch must be True or False"),
+        (
+            "condition",
+            Ones,
+            {"reads_embeddings": "keys"},
+            "must be True, False or 'key', not 'keys'",
+        ),
+        (
+            "condition",
+            Ones,
+            {"within_batch": lambda self: True},
+            "within_batch must be True or False",
+        ),
         ("condition", Ones, {"column": 3}, "Ones.column must be a string, not 3"),
         ("kernel", Same, {"features": 4}, r"Same.features must be a method features\(a\)"),
         ("kernel", Same, {"conditions": ["color"]}, "Same.conditions must be a mapping"),
