@@ -28,6 +28,9 @@ KINDS = (
     engine.Kind(
         "evaluator", "A measurement of features.", f"{_P}.evaluator:Evaluator", ("dataset",)
     ),
+    engine.Kind("optimizer", "How gradients change weights.", f"{_P}.optimizer:Optimizer"),
+    engine.Kind("schedule", "How the learning rate changes.", f"{_P}.schedule:Schedule"),
+    engine.Kind("logger", "Where the numbers of a run go.", f"{_P}.logger:Logger"),
 )
 
 FOLDERS = {kind.name: f"{kind.name}s" for kind in KINDS}

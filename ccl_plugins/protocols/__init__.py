@@ -46,6 +46,7 @@ from ccl_plugins.protocols.evaluator import SupportsReadsTowers as SupportsReads
 from ccl_plugins.protocols.evaluator import Towers as Towers
 from ccl_plugins.protocols.evaluator import UndefinedMetric as UndefinedMetric
 from ccl_plugins.protocols.kernel import Kernel as Kernel
+from ccl_plugins.protocols.logger import Logger as Logger
 from ccl_plugins.protocols.method import Method as Method
 from ccl_plugins.protocols.method import SupportsBatchCheck as SupportsBatchCheck
 from ccl_plugins.protocols.method import SupportsConditions as SupportsConditions
@@ -66,8 +67,11 @@ from ccl_plugins.protocols.objective import SupportsReadsQueue as SupportsReadsQ
 from ccl_plugins.protocols.objective import SupportsScalars as SupportsScalars
 from ccl_plugins.protocols.objective import SupportsSetup as SupportsSetup
 from ccl_plugins.protocols.objective import SupportsStatistics as SupportsStatistics
+from ccl_plugins.protocols.optimizer import Optimizer as Optimizer
 from ccl_plugins.protocols.pipeline import ComposedPipeline as ComposedPipeline
 from ccl_plugins.protocols.sampler import Sampler as Sampler
+from ccl_plugins.protocols.schedule import Length as Length
+from ccl_plugins.protocols.schedule import Schedule as Schedule
 from ccl_plugins.protocols.transform import SupportsCheckValues as SupportsCheckValues
 from ccl_plugins.protocols.transform import SupportsFingerprint as SupportsFingerprint
 from ccl_plugins.protocols.transform import SupportsModalities as SupportsModalities
