@@ -27,6 +27,9 @@ KINDS = (
     _kind("backbone", "A network from images to features.", f"{_P}.backbone:Backbone"),
     _kind("dataset", "A data set with its columns.", f"{_P}.dataset:Dataset"),
     _kind("evaluator", "A measurement of features.", f"{_P}.evaluator:Evaluator", ("dataset",)),
+    _kind("optimizer", "How gradients change weights.", f"{_P}.optimizer:Optimizer"),
+    _kind("schedule", "How the learning rate changes.", f"{_P}.schedule:Schedule"),
+    _kind("logger", "Where the numbers of a run go.", f"{_P}.logger:Logger"),
 )
 
 FOLDERS = {kind.name: f"{kind.name}s" for kind in KINDS}

@@ -16,7 +16,7 @@ from ccl_plugins.experiments.changes import other_run
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.information import plane
 from ccl_plugins.experiments.layout import Layout
-from ccl_plugins.experiments.measure import freeze, held_out, log_again, measure
+from ccl_plugins.experiments.measure import freeze, held_out, measure
 from ccl_plugins.experiments.metrics import (
     add_costs,
     read_intervals,
@@ -31,6 +31,7 @@ from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
 from ccl_plugins.files.lock import owning
 from ccl_plugins.files.messages import one_line_warnings
 from ccl_plugins.kinds import registry
+from ccl_plugins.watching.logging import log_again
 
 if TYPE_CHECKING:
     import torch
@@ -136,7 +137,7 @@ class Run:
     @cached_property
     def pipeline(self) -> Pipeline:
         """The pipeline, rebuilt from its record."""
-        check_plugins(self.record.get("plugins", {}))
+        check_plugins(self.record.get("versions", {}))
         return Pipeline.from_dict(self.record, where=str(self.layout.record))
 
     @cached_property
@@ -383,7 +384,13 @@ class Run:
             self.layout.intervals.unlink(missing_ok=True)  # never those of other metrics
             write_metrics(self.layout.metrics, metrics)
             write_intervals(self.layout.intervals, metrics)
-            log_again(self.path, self.pipeline.loggers, metrics, self.progress[0], self._in_session)
+            log_again(
+                self.pipeline.built_loggers,
+                self.path,
+                metrics,
+                self.progress[0],
+                services=self._in_session,
+            )
         self.__dict__["metrics"] = metrics
         self.__dict__.pop("intervals", None)
         return metrics

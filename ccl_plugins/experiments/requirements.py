@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
+from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.variables import source_of
 from ccl_plugins.protocols import VALUE_TYPES, trait
 
@@ -322,21 +323,77 @@ def monitor_settings(given: Any) -> MonitorSettings | None:
     return MonitorSettings(**settings)
 
 
-def fit_settings(settings: Mapping[str, Any]) -> FitSettings:
-    """The ``[fit]`` table, checked and complete."""
+DEFAULT = {"optimizer": "adamw", "schedule": "cosine"}
+"""The components of ``[fit]`` by kind, and their names if a configuration gives none."""
+
+
+def fit_settings(given: Mapping[str, Any]) -> tuple[FitSettings, dict[str, engine.Choice]]:
+    """The ``[fit]`` table, checked and complete, and the choices of optimizer and schedule in it.
+
+    A table of one of these without ``use`` has options of the default one.
+    """
     from dataclasses import fields
 
     from ccl_plugins.training.settings import FitSettings
 
-    engine.known_keys(settings, [field.name for field in fields(FitSettings)], "fit")
-    return FitSettings(**settings)
+    engine.known_keys(given, [field.name for field in fields(FitSettings)], "fit")
+    choices = {}
+    for kind, name in DEFAULT.items():
+        table = given.get(kind, name)
+        table = {"use": name, **table} if isinstance(table, Mapping) else table
+        choices[kind] = registry().read(kind, table, where=f"fit.{kind}")
+    built = {kind: choice.build(where=f"fit.{kind}") for kind, choice in choices.items()}
+    return FitSettings(**{**given, **built}), choices
 
 
-def chosen_loggers(given: Any) -> list[dict[str, Any]]:
-    """The ``loggers`` of a configuration, each as a table with ``use``."""
-    from ccl_plugins.watching.loggers import read
+def chosen_loggers(given: Any) -> dict[str, engine.Choice]:
+    """The ``loggers`` of a configuration by name."""
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        raise engine.InvalidConfig(
+            f'loggers must be a list, as ["tensorboard", "csv"], not {engine.represented(given)}'
+        )
+    chosen: dict[str, engine.Choice] = {}
+    for number, each in enumerate(given):
+        choice = registry().read("logger", each, where=f"loggers[{number}]")
+        if choice.spec.name in chosen:
+            raise engine.InvalidConfig(f"loggers[{number}]: {choice.spec.name} is given twice")
+        chosen[choice.spec.name] = choice
+    return chosen
 
+
+def installed(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The loggers and the options of plug-ins in a record, less those whose plug-in is gone.
+
+    They watched the run, and nothing that is read back depends on them.
+    """
+
+    def offered(logger: Any) -> bool:
+        try:
+            return bool(registry().read("logger", logger))
+        except engine.RegistryError:
+            return False
+
+    here = {plugin.name for plugin in registry().plugins}
+    return {
+        "loggers": [each for each in record.get("loggers", ("tensorboard",)) if offered(each)],
+        "plugins": {n: table for n, table in record.get("plugins", {}).items() if n in here},
+    }
+
+
+def hook_options(given: Any) -> dict[str, dict[str, Any]]:
+    """The ``[plugins]`` of a configuration: the options of each plug-in's hooks, as plain data."""
+    import json
+
+    tables = given or {}
+    if not isinstance(tables, Mapping) or not all(isinstance(t, Mapping) for t in tables.values()):
+        raise engine.InvalidConfig(
+            "plugins must hold a table of options for each plug-in, as [plugins.ccl-own], not"
+            f" {engine.represented(given)}"
+        )
+    engine.known_keys(tables, [plugin.name for plugin in registry().plugins], "plugins")
     try:
-        return read(given)
+        return {
+            name: json.loads(json.dumps(dict(t), allow_nan=False)) for name, t in tables.items()
+        }
     except (TypeError, ValueError) as error:
-        raise engine.InvalidConfig(str(error)) from None
+        raise engine.InvalidConfig(f"plugins: options must be plain data: {error}") from None

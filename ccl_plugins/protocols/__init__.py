@@ -31,11 +31,15 @@ from ccl_plugins.protocols.evaluator import Role as Role
 from ccl_plugins.protocols.evaluator import Towers as Towers
 from ccl_plugins.protocols.evaluator import UndefinedMetric as UndefinedMetric
 from ccl_plugins.protocols.kernel import Kernel as Kernel
+from ccl_plugins.protocols.logger import Logger as Logger
 from ccl_plugins.protocols.method import Method as Method
 from ccl_plugins.protocols.objective import Objective as Objective
 from ccl_plugins.protocols.objective import Sizes as Sizes
+from ccl_plugins.protocols.optimizer import Optimizer as Optimizer
 from ccl_plugins.protocols.pipeline import ComposedPipeline as ComposedPipeline
 from ccl_plugins.protocols.sampler import Sampler as Sampler
+from ccl_plugins.protocols.schedule import Length as Length
+from ccl_plugins.protocols.schedule import Schedule as Schedule
 from ccl_plugins.protocols.traits import TRAITS as TRAITS
 from ccl_plugins.protocols.traits import Trait as Trait
 from ccl_plugins.protocols.traits import trait as trait

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ccl_plugins.objectives.scalars import count_epochs
 from ccl_plugins.protocols import (
+    Length,
     Sizes,
     trait,
 )
@@ -22,7 +23,7 @@ from ccl_plugins.training.kernel_check import check_kernel, kernels_read, togeth
 from ccl_plugins.training.loader import Batch, Items, Loader, default_workers
 from ccl_plugins.training.micro_batches import warn_about_statistics
 from ccl_plugins.training.monitor import nothing_counts, publish, refuse_non_finite
-from ccl_plugins.training.optimizers import make_optimizer, make_schedule, parameter_groups
+from ccl_plugins.training.parameter_groups import parameter_groups, scaled
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.randomness import restore_generators, seed_everything
 from ccl_plugins.training.resume_point import ResumePoint
@@ -131,12 +132,18 @@ class TrainingModule(LightningModule):
 
     def configure_optimizers(self) -> Any:
         """The optimizer and the schedule of its learning rate."""
-        settings, given = self.settings, self.settings.optimizer
-        groups = parameter_groups(self.method, self.objective, given["decay"], given["layer_decay"])
-        optimizer = make_optimizer(groups, given, settings.batch_size * settings.accumulate)
-        factor = make_schedule(
-            settings.schedule, settings.epochs, self._steps_per_epoch, settings.warmup_epochs
+        settings = self.settings
+        groups = parameter_groups(self.method, self.objective, settings.decay, settings.layer_decay)
+        samples = settings.batch_size * settings.accumulate
+        optimizer = settings.optimizer(
+            scaled(groups, settings.optimizer.lr, samples, settings.lr_per)
         )
+        length = Length(settings.epochs, self._steps_per_epoch, settings.warmup_epochs)
+
+        def factor(step: int) -> float:
+            # A function: the number of steps is no part of its state, and a resumed run may be longer.
+            return settings.schedule(step, length)
+
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return {
             "optimizer": optimizer,

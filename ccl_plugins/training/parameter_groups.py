@@ -1,12 +1,10 @@
-"""The optimizer, its parameter groups, and the schedule of its learning rate."""
+"""The parameters that learn, in groups with their learning rates."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import torch
 from torch import nn
 
 from ccl_plugins.protocols import trait
@@ -21,26 +19,19 @@ NORMS = (
 """The normalization layers of torch."""
 
 
-def make_optimizer(
-    groups: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], samples: int
-) -> torch.optim.Optimizer:
-    """The optimizer of ``FitSettings.optimizer``, for steps of ``samples`` samples over all devices."""
-    from lightly.utils.lars import LARS
+def scaled(
+    groups: Iterable[Mapping[str, Any]], lr: float, samples: int, lr_per: int | None
+) -> list[dict[str, Any]]:
+    """The groups with their learning rates, for steps of ``samples`` samples over all devices.
 
-    makers: dict[str, Any] = {
-        "adam": torch.optim.Adam,
-        "adamw": torch.optim.AdamW,
-        "sgd": torch.optim.SGD,
-        # It does not scale the steps of groups without weight decay, such as 1-D parameters.
-        "lars": LARS,
-    }
-    lr = settings["lr"] * (samples / settings["lr_per"] if settings["lr_per"] else 1)
-    options = {
-        key: settings[key] for key in ("weight_decay", "momentum", "nesterov") if key in settings
-    }
-    scaled = [{**group, "lr": lr * group["lr_scale"]} for group in groups]
-    made: torch.optim.Optimizer = makers[settings["name"]](scaled, lr, **options)
-    return made
+    Args:
+        groups: Those of `parameter_groups`.
+        lr: The optimizer's learning rate.
+        samples: Samples in a step.
+        lr_per: The samples that ``lr`` is for; None: any number.
+    """
+    rate = lr * (samples / lr_per if lr_per else 1)
+    return [{**group, "lr": rate * group["lr_scale"]} for group in groups]
 
 
 def parameter_groups(
@@ -100,50 +91,7 @@ def _layers(backbone: Any) -> dict[str, int]:
     numbers = trait(backbone, "layer_numbers")
     if numbers is None:
         raise ValueError(
-            f"optimizer layer_decay needs a backbone with layer_numbers(), as those of timm do, and"
+            f"layer_decay needs a backbone with layer_numbers(), as those of timm do, and"
             f" {type(backbone).__name__} does not: leave layer_decay out"
         )
     return {f"backbone.{name}": layer for name, layer in numbers().items()}
-
-
-def make_schedule(
-    settings: Mapping[str, Any], epochs: int, steps_per_epoch: int, warmup_epochs: float
-) -> Callable[[int], float]:
-    """The factor of the learning rate as a function of the optimizer step, from 0 on.
-
-    It is a function, so that the number of steps is not part of the scheduler's state: a resumed run
-    may be longer.  ``settings`` are ``FitSettings.schedule``.
-    """
-    per = steps_per_epoch if settings["per"] == "epoch" else 1
-    total = epochs * steps_per_epoch // per
-    warmup = warmup_epochs if settings["per"] == "epoch" else round(warmup_epochs * steps_per_epoch)
-    name, start = settings["name"], settings["start"]
-    overlap = name != "cosine" or settings["overlap"]
-
-    def factor(step: int) -> float:
-        at = step // per
-        # The first step is above the start already: with a start of 0 it would change nothing.
-        rise = min(start + (1 - start) * (at + 1) / warmup, 1.0) if warmup else 1.0
-        if name == "constant":
-            return rise
-        if name == "step":
-            passed = bisect_right(settings["milestones"], step // steps_per_epoch)
-            return min(rise, settings["factor"] ** passed)
-        if overlap:
-            return min(rise, _cosine(at, total, settings))
-        return rise if at < warmup else _cosine(at - warmup, total - warmup, settings)
-
-    return factor
-
-
-def _cosine(at: float, total: float, settings: Mapping[str, Any]) -> float:
-    """From 1 down to ``end``, at the last of ``total`` steps with ``reach_end``, else one step later."""
-    from lightly.utils.scheduler import cosine_schedule
-
-    # lightly's schedule ends at the last of its steps, so it gets one more.
-    return cosine_schedule(
-        min(at + settings["reach_end"], total),
-        total + 1,
-        start_value=1.0,
-        end_value=settings["end"],
-    )
