@@ -311,7 +311,7 @@ class Diagnosis(Callback):
         equal, before = now["spread"] < SAME_ROWS, self._equal_before
         self._equal_before = equal
         narrowed = now["spread"] < min(NARROW, 0.2 * self._start["spread"])
-        rate = module.settings.optimizer["lr"]
+        rate = module.settings.optimizer.lr
         if (equal and before and step >= SHORT) or (late and narrowed):
             if self._moved() < UNMOVED and not narrowed:
                 return False  # it has always been so, and the loss says why it stays so
@@ -361,7 +361,7 @@ class Diagnosis(Callback):
             if loss > start + 2 * max(abs(start), 0.5) and step >= SHORT:
                 self._say_rising(step, module, loss, self._best)
             if due and step >= SHORT and loss > 0.9 * start and self._moved() < UNMOVED:
-                rate = module.settings.optimizer["lr"]
+                rate = module.settings.optimizer.lr
                 self._say_symptom(
                     "the-loss-stays-at-chance",
                     step,
@@ -405,7 +405,7 @@ class Diagnosis(Callback):
             "the-loss-rises",
             step,
             f"the loss rises: it is {loss:.3g}, and was {best:.3g}; lower fit.optimizer.lr (now"
-            f" {module.settings.optimizer['lr']:g}), or set fit.warmup_epochs or fit.clip = 1.0",
+            f" {module.settings.optimizer.lr:g}), or set fit.warmup_epochs or fit.clip = 1.0",
         )
 
     def _check_chance(
@@ -420,7 +420,7 @@ class Diagnosis(Callback):
         lately: float,
     ) -> None:
         progress, moved = scale.progress(loss), self._moved()
-        rate = module.settings.optimizer["lr"]
+        rate = module.settings.optimizer.lr
         # Weights that stay where they are gain nothing but the noise of the first batch.
         least = 0.1 if moved < UNMOVED else 0.02
         stays = (progress < 0.5 and gained < least) or (progress < 0.05 and lately < 0.05)
