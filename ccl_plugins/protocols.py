@@ -24,6 +24,7 @@ from ccl_plugins.numerics.precision import at_least_float32
 
 if TYPE_CHECKING:
     from ccl_plugins.pairs.pairs import Pairs
+    from ccl_plugins.pairs.samples import Samples
 
 
 @dataclass(frozen=True)
@@ -373,10 +374,8 @@ class Method(Protocol):
         Views of other modalities are as their networks take them.
         """
 
-    def pairs(
-        self, embedded: Embedded, condition: Mapping[str, Tensor], index: Tensor | None
-    ) -> Pairs:
-        """The pairs an objective sees, gathered over processes."""
+    def pairs(self, embedded: Embedded, samples: Samples) -> Pairs:
+        """The pairs an objective sees, with what is known of the samples, gathered over processes."""
 
     def enqueue(self, pairs: Pairs) -> None:
         """Put the batch's keys into the queue, if there is one; called once, after all losses."""
@@ -497,7 +496,7 @@ class SupportsStatistics(Protocol):
     """An objective that is faster when a queue keeps Gram statistics for it."""
 
     def statistics(self) -> Mapping[str, Statistic]:
-        """The statistics by the name under which they reach ``Pairs.extras``."""
+        """The statistics by the name under which they reach ``Queue.grams``."""
 
 
 @runtime_checkable
