@@ -134,8 +134,8 @@ def weights(run: Run, index: int | None = None) -> Weights:
     samples = batch.index if batch.index.ndim == 1 else batch.index[:, -1]
     listed = [(float(w), int(i)) for w, i in zip(others, samples, strict=True)]
     del listed[place]
-    if pairs.queue_index is not None:
-        listed += [(float(w), int(i)) for w, i in zip(queued, pairs.queue_index, strict=True)]
+    if pairs.queue is not None and pairs.queue.index is not None:
+        listed += [(float(w), int(i)) for w, i in zip(queued, pairs.queue.index, strict=True)]
     listed.sort(key=lambda each: (-each[0], each[1]))
     # Exponents are clamped, so that what has no weight may have 1e-260.
     none = 1e-12 * max(abs(w) for w in [*(w for w, _ in listed), *own.values()])
@@ -194,17 +194,19 @@ def derivatives(objective: Any, pairs: Pairs, place: int) -> tuple[Tensor, Tenso
 
     first = pairs.anchors[:1].detach().double()
     keys = pairs.keys.detach().double().requires_grad_()
-    queue = None if pairs.queue is None else pairs.queue_of(0).detach().double().requires_grad_()
-    features = None if pairs.features is None else pairs.features[:1]
+    queue, features = pairs.queue, pairs.samples.features
+    if queue is not None:
+        leaf = queue.of_view(0).detach().double().requires_grad_()
+        queue = replace(queue, keys=leaf)
     one_view = replace(
         pairs,
         anchors=first,
         anchor_views=pairs.anchor_views[:1],
         keys=keys,
         queue=queue,
-        features=features,
+        samples=replace(pairs.samples, features=None if features is None else features[:1]),
     )
-    leaves = [keys] if queue is None else [keys, queue]
+    leaves = [keys] if queue is None else [keys, queue.keys]
     with torch.enable_grad(), _constant_weights(objective):
         values, weights = own_terms(objective, one_view)
         counted = weights[:, place].detach().double()

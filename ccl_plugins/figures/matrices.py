@@ -167,11 +167,12 @@ def operator(reader: Reader, values: Any) -> Tensor | None:
     from ccl_plugins.numerics.kernel_functions import count_of
     from ccl_plugins.objectives.cclk import CCLK
     from ccl_plugins.pairs.pairs import in_batch
+    from ccl_plugins.pairs.samples import Samples
 
     if not isinstance(reader.objective, CCLK):
         return None
     named = values if isinstance(values, Mapping) else {reader.names[0]: values}
-    pairs = reader.objective.joined(in_batch(torch.zeros(2, count_of(values), 1), named))
+    pairs = reader.objective.joined(in_batch(torch.zeros(2, count_of(values), 1), Samples(named)))
     with torch.no_grad():
         if reader.objective.form == "released":
             return reader.objective.released_operator(pairs, 0)

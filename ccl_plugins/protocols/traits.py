@@ -108,7 +108,7 @@ TRAITS = (
         "statistics()",
         dict,
         "Called once, after `setup`. Returns the Gram matrices that a queue should maintain, as"
-        " `Statistic`, by the name under which they appear in `pairs.extras`.",
+        " `Statistic`, by the name under which they appear in `pairs.queue.grams`.",
     ),
     Trait(
         "objective",
@@ -350,7 +350,7 @@ TRAITS = (
         "keep_statistics(statistics)",
         _nothing,
         "Called once, after the objective's `setup`, with the result of its `statistics()`. The queue"
-        " maintains these Gram matrices, and pairs carry them in `extras`.",
+        " maintains these Gram matrices, and pairs carry them in `queue.grams`.",
     ),
     Trait(
         "backbone",

@@ -282,7 +282,7 @@ def check_samples_without_a_value_are_left_out(subject: Subject) -> None:
     """Samples that lack a value, under ``missing="ignore"``, must be neither anchors nor keys.
 
     The loss and its gradient must be those of the batch without them.  Read the number of samples from
-    ``pairs.samples``, and masks from ``pairs``.
+    ``pairs.sample_count``, and masks from ``pairs``.
     """
     objective, batch = prepared(subject)
     if not isinstance(objective, ContrastiveObjective) or not batch.condition:
@@ -314,7 +314,7 @@ def check_reads_a_queue_if_it_says_so(subject: Subject) -> None:
     batch = raw_batch(objective, n=4, views=max(objective.min_views, 2))
     pairs, losses = queue_pairs(objective, batch, 6, 0.0), []
     for sign in (1, -1):
-        queue = None if pairs.queue is None else sign * pairs.queue
+        queue = pairs.queue and replace(pairs.queue, keys=sign * pairs.queue.keys)
         with seeded(), torch.no_grad():
             losses.append(objective.loss(replace(pairs, queue=queue)))
     declared = trait(objective, "reads_queue")

@@ -267,9 +267,11 @@ class Diagnosis(Callback):
         """Look at kernels on conditions that have no table, on the first batch."""
         tables = set(module.tables)
         for kernel, names in kernels_read(module.objective):
-            if tables.issuperset(names) or not all(name in pairs.condition for name in names):
+            if tables.issuperset(names) or not all(
+                name in pairs.samples.condition for name in names
+            ):
                 continue
-            values = {name: pairs.condition_of(name)[:512] for name in names}
+            values = {name: pairs.samples.condition_of(name)[:512] for name in names}
             lost = torch.stack([missing_samples(z) for z in values.values()]).any(0)
             values = take(values, (~lost).nonzero().flatten())
             if len(values[names[0]]) < 2:
@@ -285,7 +287,7 @@ class Diagnosis(Callback):
             return
         self._looks += 1
         for name in module.objective.conditions:
-            values = pairs.condition.get(name)
+            values = pairs.samples.condition.get(name)
             if values is None or values.ndim != 1 or values.is_floating_point():
                 continue
             if not bool((values == values[0]).all()):
@@ -492,7 +494,8 @@ def describe(pairs: Pairs, raw: bool) -> dict[str, Tensor]:
         ``apart``, with a queue: the squared distance of its mean key from that of the batch, in parts of
         the variance of the batch's keys.
     """
-    given = pairs.anchors if not raw or pairs.features is None else pairs.features
+    features = pairs.samples.features
+    given = pairs.anchors if not raw or features is None else features
     rows = functional.normalize(given[0].float(), dim=-1)
     centered = rows - rows.mean(0)
     spread = centered.square().sum(1).mean()
@@ -504,9 +507,9 @@ def describe(pairs: Pairs, raw: bool) -> dict[str, Tensor]:
     nearer = 1 - apart / (2 * spread).clamp_min(1e-30)
     found = {"spread": spread, "rank": rank, "nearer": nearer}
     found["width"] = spread.new_tensor(float(rows.shape[1]))
-    if pairs.queue is not None and pairs.queue_valid is not None:
-        valid = pairs.queue_valid.float()
-        queued = (valid @ pairs.queue_of(0).float()) / valid.sum().clamp_min(1)
+    if pairs.queue is not None:
+        valid = pairs.queue.valid.float()
+        queued = (valid @ pairs.queue.of_view(0).float()) / valid.sum().clamp_min(1)
         now = pairs.keys[-1].float()
         around = (now - now.mean(0)).square().sum(1).mean().clamp_min(1e-30)
         apart = (now.mean(0) - queued).square().sum() / around

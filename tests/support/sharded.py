@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import distributed
 
-from ccl_plugins.pairs.pairs import Pairs, in_batch
+from ccl_plugins.pairs import Pairs, in_batch
 
 
 def replicated_parts(parts):

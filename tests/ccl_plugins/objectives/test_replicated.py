@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from support.sharded import replicated_parts
 
-from ccl_plugins.pairs.pairs import Pairs, in_batch
+from ccl_plugins.pairs import Pairs, Samples, in_batch
 
 
 def test_on_one_process_they_are_the_same_pairs():
@@ -16,11 +16,11 @@ def test_on_one_process_they_are_the_same_pairs():
 def test_anchors_masks_draws_and_features_are_gathered(two_processes):
     torch.manual_seed(0)
     whole = Pairs(
+        samples=Samples(features=torch.randn(2, 6, 5)),
         anchors=torch.randn(2, 6, 3),
         keys=torch.randn(2, 6, 3),
         anchor_views=(0, 1),
         key_views=(0, 1),
-        features=torch.randn(2, 6, 5),
         draws=torch.randint(6, (6, 4)),
         positive=torch.rand(6, 6) < 0.3,
         negative=torch.rand(6, 6) < 0.3,
