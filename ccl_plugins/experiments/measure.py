@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.origin import naming
 from ccl_plugins.metadata.validation import validation_rows
-from ccl_plugins.protocols import Frozen, Measurement, Role, UndefinedMetric
+from ccl_plugins.protocols import Frozen, Measurement, Role, UndefinedMetric, trait
 
 if TYPE_CHECKING:
     from ccl_plugins.training.parts import Parts
@@ -82,7 +82,7 @@ def _role(column: str | None, conditions: Mapping[str, Any]) -> Role | None:
     """What a column is in a pipeline with these conditions."""
     if column is None or column == "label":
         return column and "label"
-    read = {getattr(each, "column", None) for each in conditions.values()}
+    read = {trait(each, "column") for each in conditions.values()}
     return "condition" if column in conditions or column in read else "other"
 
 
