@@ -89,7 +89,9 @@ def test_a_renamed_parameter_of_the_loss_takes_no_weights_with_it(trained, chang
 @pytest.mark.filterwarnings("ignore:.*was changed; in")
 def test_without_its_method_the_backbone_is_read_back_alone(trained, changed):
     run = changed(lambda record: record["method"].update(use="method:ccl-gone/byom"))
-    with pytest.warns(UserWarning, match="method cannot be rebuilt, and its backbone is read .*byom"):
+    with pytest.warns(
+        UserWarning, match="method cannot be rebuilt, and its backbone is read .*byom"
+    ):
         found = run.encode(IMAGES)
     torch.testing.assert_close(found, trained[1])
     with pytest.raises(ccl.PluginFailed, match=r"project needs the method of .*byom.*encode, feat"):

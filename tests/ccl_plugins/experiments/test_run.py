@@ -66,7 +66,9 @@ def test_a_run_with_an_object_of_ones_own_is_measured_where_it_was_trained(finis
     run = pipeline.fit(epochs=1, batch_size=256, workers=0, out=tmp_path / "own", progress=False)
     assert run.evaluate().keys() == {"knn/top1"}
     again = ccl.load(run.path)
-    with pytest.warns(UserWarning, match="condition 'condition' cannot be read back.* of a session"):
+    with pytest.warns(
+        UserWarning, match="condition 'condition' cannot be read back.* of a session"
+    ):
         assert again.evaluate() == run.metrics
     with pytest.raises(ccl.PluginFailed, match="objects of a session"):
         _ = again.pipeline
