@@ -17,7 +17,7 @@ from ccl_plugins.experiments.changes import other_run
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.experiments.measure import freeze, measure
-from ccl_plugins.experiments.metrics import add_costs, write_metrics
+from ccl_plugins.experiments.metrics import forget_measurements, numbers, write_measurements
 from ccl_plugins.experiments.origin import naming
 from ccl_plugins.experiments.record import (
     check_plugins,
@@ -26,10 +26,10 @@ from ccl_plugins.experiments.record import (
     versions_of,
     write_json,
 )
-from ccl_plugins.experiments.requirements import check_columns, check_method
+from ccl_plugins.experiments.requirements import check_columns, check_method, has_queue
 from ccl_plugins.files.lock import owning, refuse_in_use
 from ccl_plugins.kinds import registry
-from ccl_plugins.protocols import SupportsColumns
+from ccl_plugins.protocols import Measurement, trait
 from ccl_plugins.watching.logging import check as check_loggers
 from ccl_plugins.watching.logging import contained, log_evaluation, opened
 
@@ -207,7 +207,8 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = (), logger: Any = True) -> Pr
     seed_everything(pipeline.settings.seed)
     with naming(pipeline):
         parts = pipeline.build()
-        check_method(parts.method, pipeline.settings.batch_size, parts.conditions)
+        queued = has_queue(pipeline.choices["method"])
+        check_method(parts.method, queued, pipeline.settings.batch_size, parts.conditions)
         hooked = registry().call("ccl_callbacks", pipeline=pipeline, options=pipeline.hook_options)
         logging = registry().call("ccl_loggers", pipeline=pipeline, options=pipeline.hook_options)
         listed, loggers = _callbacks(callbacks, hooked), _loggers(logger)
@@ -249,7 +250,7 @@ def train(
     prepared: Prepared,
     *,
     progress: bool = True,
-    before: Callable[[Mapping[str, float]], None] = lambda metrics: None,
+    before: Callable[[Mapping[str, Measurement]], None] = lambda measured: None,
 ) -> None:
     """Measure the backbone of a prepared run, then train it into its folder.
 
@@ -258,7 +259,7 @@ def train(
     Args:
         prepared: The run.
         progress: Whether a progress bar is shown.
-        before: Called with the metrics before training, if there is an evaluator.
+        before: Called with the measurements before training, if there is an evaluator.
 
     Raises:
         FolderInUse: If another process writes to the folder.
@@ -278,13 +279,13 @@ def train(
     # The first process owns the folder, for all.
     with naming(pipeline), owning(layout.folder) if is_first() else nullcontext():
         if is_first():
-            metrics = {} if plan.point else _measure_before(prepared)
+            measured = {} if plan.point else _measure_before(prepared)
             _begin(prepared)
         loggers = _open_loggers(prepared)
-        if is_first() and metrics:
-            write_metrics(layout.before, metrics)
-            log_evaluation(loggers, metrics, step=0)
-            before(metrics)
+        if is_first() and measured:
+            write_measurements(layout, {"before": measured})
+            log_evaluation(loggers, numbers(measured), step=0)
+            before(measured)
         about = Hyperparameters(prepared.record, resumed=plan.point is not None)
         costs = Costs()
         watching = [costs, *_monitors(pipeline, costs)]
@@ -303,7 +304,7 @@ def train(
             loggers=loggers,
         )
         if is_first():
-            add_costs(layout.costs, costs.to_dict())
+            write_measurements(layout, costs=costs.to_dict())
     if not result.finished:
         raise RunInterrupted(layout.folder, result.step, result.total)
 
@@ -329,8 +330,7 @@ def _monitors(pipeline: Composition, costs: Any) -> list[Any]:
 
     if pipeline.monitor is None:
         return []
-    read = [each.columns for each in pipeline.built_evaluators if isinstance(each, SupportsColumns)]
-    columns = [name for columns in read for name in columns]
+    columns = [name for each in pipeline.built_evaluators for name in trait(each, "columns")]
     return [Monitors(pipeline.monitor, costs, columns)]
 
 
@@ -348,7 +348,7 @@ def _begin(prepared: Prepared) -> None:
             layout.delete()  # what is left of a run that was killed before its first checkpoint
     layout.delete_partial()
     if not _is_finished(plan):
-        layout.delete_measured()  # of older weights
+        forget_measurements(layout)  # of older weights
     write_json(layout.record, prepared.record)
 
 
@@ -359,7 +359,7 @@ def _is_finished(plan: Plan) -> bool:
     return bool(plan.point.record["fit"]["epochs"] == plan.pipeline.settings.epochs)
 
 
-def _measure_before(prepared: Prepared) -> dict[str, float]:
+def _measure_before(prepared: Prepared) -> dict[str, Measurement]:
     from ccl_plugins.networks.devices import accelerator
     from ccl_plugins.training.fitting import CannotBegin, until_begun
     from ccl_plugins.training.randomness import undisturbed

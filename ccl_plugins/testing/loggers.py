@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import SkipTest
 
+from ccl_plugins.protocols import trait
 from ccl_plugins.testing.assertions import require
 from ccl_plugins.testing.subject import Subject
 from ccl_plugins.watching.logging import is_name
@@ -33,7 +34,7 @@ def folder() -> Iterator[Path]:
 def opened(logger: Any, path: Path, done: int | None = None) -> Any:
     """The logger of a run, if what it needs is installed."""
     try:
-        getattr(logger, "check", lambda: None)()
+        trait(logger, "check")()
     except ValueError as error:
         raise SkipTest(str(error)) from error
     return logger.open(path, done)
@@ -63,7 +64,7 @@ def observe(subject: Subject, logger: Any) -> Any:
     """Which of the files that it names are there after a run."""
     with folder() as path:
         log(opened(logger, path), 1, 2)
-        return {name: float(any(path.glob(name))) for name in getattr(logger, "files", ())}
+        return {name: float(any(path.glob(name))) for name in trait(logger, "files")}
 
 
 def check_opens_a_lightning_logger(subject: Subject) -> None:
@@ -79,7 +80,7 @@ def check_opens_a_lightning_logger(subject: Subject) -> None:
 def check_leaves_what_it_names(subject: Subject) -> None:
     """``files`` must name all that it leaves in the run's folder, for a run that is deleted."""
     logger = subject.build()
-    names = list(getattr(logger, "files", ()))
+    names = list(trait(logger, "files"))
     for name in names:
         require(is_name(name), f"{name!r} is no name or pattern of some files in the folder")
     with folder() as path:
@@ -87,7 +88,7 @@ def check_leaves_what_it_names(subject: Subject) -> None:
         for left in path.iterdir():
             named = any(fnmatch(left.name, name) for name in names)
             require(named, f"it leaves {left.name}, and names {names}")
-        if getattr(logger, "on_disk", False):
+        if trait(logger, "on_disk"):
             require(any(path.iterdir()), "it is on_disk, and leaves nothing")
 
 
@@ -109,7 +110,7 @@ def check_repeats_no_step_when_it_is_resumed(subject: Subject) -> None:
     A logger that is ``on_disk`` must leave what depends on the steps up to ``done`` alone.
     """
     logger = subject.build()
-    if not getattr(logger, "on_disk", False) or any("*" in name for name in logger.files):
+    if not trait(logger, "on_disk") or any("*" in name for name in logger.files):
         return  # its files have other names each time, or are not here
     with folder() as path, folder() as other:
         log(opened(logger, path), 1, 2)

@@ -13,13 +13,7 @@ from ccl_plugins.objectives.scalars import count_epochs
 from ccl_plugins.protocols import (
     Length,
     Sizes,
-    SupportsAfterStep,
-    SupportsCompiles,
-    SupportsKeepStatistics,
-    SupportsProgress,
-    SupportsReadConditions,
-    SupportsSetup,
-    SupportsStatistics,
+    trait,
 )
 from ccl_plugins.training import ranks
 from ccl_plugins.training.features import embed_split
@@ -104,17 +98,13 @@ class TrainingModule(LightningModule):
         """
         ranks.require_same_data(self.fingerprint)
         self._refresh(0)
-        if isinstance(self.objective, SupportsSetup):
-            # Samples that are left out, or have no value, may have classes that no trained sample has.
-            tables = {name: self.tables.known(name) for name in self.tables}
-            features, embedding = widths(self.parts, self.split, self.settings)
-            sizes = Sizes(len(self.split), embedding, features, self.total_steps)
-            self.objective.setup(tables, sizes)
+        # Samples that are left out, or have no value, may have classes that no trained sample has.
+        tables = {name: self.tables.known(name) for name in self.tables}
+        features, embedding = widths(self.parts, self.split, self.settings)
+        sizes = Sizes(len(self.split), embedding, features, self.total_steps)
+        trait(self.objective, "setup")(tables, sizes)
         count_epochs(self.objective, self._steps_per_epoch)
-        if isinstance(self.objective, SupportsStatistics) and isinstance(
-            self.method, SupportsKeepStatistics
-        ):
-            self.method.keep_statistics(self.objective.statistics())
+        trait(self.method, "keep_statistics")(trait(self.objective, "statistics")())
         self._loss = _prepare(self.method, self.objective, self.settings)
 
     def train_dataloader(self) -> Loader:
@@ -183,8 +173,8 @@ class TrainingModule(LightningModule):
         self._read_conditions()
 
     def _read_conditions(self) -> None:
-        if isinstance(self.method, SupportsReadConditions):
-            self.method.read_conditions(self.tables.look_up)
+        if read := trait(self.method, "read_conditions"):
+            read(self.tables.look_up)
 
     def on_after_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
         """Bring images into the memory format of the filters."""
@@ -201,8 +191,7 @@ class TrainingModule(LightningModule):
         first, self._begun = not self._begun, True
         if first:  # it waits for the device
             ranks.require_equal(len(batch.views[0]))
-        if isinstance(self.objective, SupportsProgress):
-            self.objective.progress(self.global_step, self.total_steps)
+        trait(self.objective, "progress")(self.global_step, self.total_steps)
         loss, self.pairs = take_step(
             self.parts, self.tables, batch, self.settings.micro_batch, self._loss, first
         )
@@ -237,8 +226,7 @@ class TrainingModule(LightningModule):
         self.used_lr = optimizer.param_groups[0]["lr"]
         super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
         self.method.after_step(step, self.total_steps)
-        if isinstance(self.objective, SupportsAfterStep):
-            self.objective.after_step()
+        trait(self.objective, "after_step")()
 
     def _refresh(self, epoch: int) -> None:
         refreshed = self.tables.refresh(epoch, self.split, self._embed)
@@ -290,7 +278,7 @@ def _prepare(method: nn.Module, objective: Any, settings: FitSettings) -> Callab
         # In place, so that names in the state dict stay as they are.
         network.compile(backend=backend)
     loss: Callable[[Any], Tensor] = objective.loss
-    if isinstance(objective, SupportsCompiles) and not objective.compiles:
+    if not trait(objective, "compiles"):
         return loss
     return torch.compile(loss, backend=backend)
 

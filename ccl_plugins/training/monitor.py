@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ccl_plugins.methods.feature_queue import holds_conditions
 from ccl_plugins.objectives.base import own_terms
-from ccl_plugins.protocols import SupportsScalars
+from ccl_plugins.protocols import trait
 from ccl_plugins.training import ranks
 from ccl_plugins.training.findings import Findings
 from ccl_plugins.training.loader import Batch
@@ -167,7 +167,7 @@ def publish(trainer: pl.Trainer, values: Mapping[str, float], step: int | None =
 
 def _scalars(objective: Any) -> dict[str, float]:
     """The objective's scheduled and learned numbers, copied from the device at once."""
-    found = objective.scalars() if isinstance(objective, SupportsScalars) else {}
+    found = trait(objective, "scalars")()
     if not found:
         return {}
     values = torch.stack([value.float() for value in found.values()]).tolist()

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from ccl_plugins.protocols import SupportsLayerNumbers, SupportsNoWeightDecay
+from ccl_plugins.protocols import trait
 
 NORMS = (
     nn.modules.batchnorm._NormBase,
@@ -84,15 +84,14 @@ def _undecayed(method: nn.Module, backbone: Any) -> set[str]:
         for name, parameter in module.named_parameters(prefix, recurse=False):
             if parameter.ndim <= 1 or name.endswith("bias") or isinstance(module, NORMS):
                 names.add(name)
-    if isinstance(backbone, SupportsNoWeightDecay):
-        names |= {f"backbone.{name}" for name in backbone.no_weight_decay()}
-    return names
+    return names | {f"backbone.{name}" for name in trait(backbone, "no_weight_decay")()}
 
 
 def _layers(backbone: Any) -> dict[str, int]:
-    if not isinstance(backbone, SupportsLayerNumbers):
+    numbers = trait(backbone, "layer_numbers")
+    if numbers is None:
         raise ValueError(
             f"layer_decay needs a backbone with layer_numbers(), as those of timm do, and"
             f" {type(backbone).__name__} does not: leave layer_decay out"
         )
-    return {f"backbone.{name}": layer for name, layer in backbone.layer_numbers().items()}
+    return {f"backbone.{name}": layer for name, layer in numbers().items()}

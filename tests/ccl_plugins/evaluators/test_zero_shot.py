@@ -188,5 +188,5 @@ def test_a_pipeline_without_a_text_tower_is_refused_when_it_is_composed(name):
         ccl.Pipeline(**parts, evaluate=[name])
     parts["transform"] = {"image": parts["transform"], "color": {"use": "column", "name": "color"}}
     towers = {"color": ccl.backbone("mlp", in_features=3)}
-    with pytest.raises(ValueError, match="and the views are of image, color: give views"):
+    with pytest.raises(ValueError, match="and the views are of image, color: give transform"):
         ccl.Pipeline(**parts, method={"use": "dual", "towers": towers}, evaluate=[name])
