@@ -416,16 +416,16 @@ TRAITS = (
         "logger",
         "files",
         (),
-        "Read when a run begins, and kept in its folder. The names and patterns of what the logger leaves in"
-        ' the folder, as `("log.db",)`; they are deleted with the run.',
+        "Read when a run begins, and kept in its folder. The names and patterns of what the logger leaves"
+        ' there, as `("log.db",)`; they are deleted with the run.',
         Sequence,
     ),
     Trait(
         "logger",
         "on_disk",
         False,
-        "Read when a run is measured in a later session. True if the logger writes to this machine alone; it"
-        " then gets these numbers too. A service, which may ask for a password, is opened by the session"
+        "Read when a run is measured in a later session. True if the logger writes to this machine alone;"
+        " it then gets these numbers too. A service, which may ask for a password, is opened by the session"
         " that trains.",
     ),
     Trait(
