@@ -15,13 +15,12 @@ chosen.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
 from ccl_plugins.hooks import hookimpl as hookimpl
+from ccl_plugins.kinds import KINDS as _KINDS
 from ccl_plugins.kinds import registry as _registry
 
 if TYPE_CHECKING:
@@ -29,8 +28,13 @@ if TYPE_CHECKING:
     from ccl_plugins.cli.tables import TextTable
     from ccl_plugins.runs import figures as figures
     from ccl_plugins.runs.pipeline import Pipeline as Pipeline
+    from ccl_plugins.runs.pipeline import Run as Run
     from ccl_plugins.runs.pipeline import load as load
     from ccl_plugins.runs.report import report as report
+
+    # One for each of `KINDS`, which is where they come from.
+    objective = kernel = condition = sampler = views = engine.Namespace(_registry(), "")
+    method = backbone = dataset = evaluator = engine.Namespace(_registry(), "")
 
 __all__ = [
     "AmbiguousName",
@@ -42,26 +46,19 @@ __all__ = [
     "Pipeline",
     "PluginFailed",
     "RegistryError",
+    "Run",
     "UnknownComponent",
-    "backbone",
-    "condition",
     "create",
-    "dataset",
-    "evaluator",
     "figures",
     "hookimpl",
     "info",
-    "kernel",
     "list",
     "load",
     "local",
-    "method",
-    "objective",
     "refresh",
     "report",
-    "sampler",
-    "views",
 ]
+__all__ += [kind.name for kind in _KINDS]
 
 Choice = engine.Choice
 ComponentSpec = engine.ComponentSpec
@@ -74,18 +71,11 @@ PluginFailed = engine.PluginFailed
 InvalidParameter = engine.InvalidParameter
 InvalidConfig = engine.InvalidConfig
 
-objective = engine.Namespace(_registry(), "objective")
-kernel = engine.Namespace(_registry(), "kernel")
-condition = engine.Namespace(_registry(), "condition")
-sampler = engine.Namespace(_registry(), "sampler")
-views = engine.Namespace(_registry(), "views")
-method = engine.Namespace(_registry(), "method")
-backbone = engine.Namespace(_registry(), "backbone")
-dataset = engine.Namespace(_registry(), "dataset")
-evaluator = engine.Namespace(_registry(), "evaluator")
+globals().update({kind.name: engine.Namespace(_registry(), kind.name) for kind in _KINDS})
 
 _LAZY = {
     "Pipeline": "ccl_plugins.runs.pipeline",
+    "Run": "ccl_plugins.runs.pipeline",
     "load": "ccl_plugins.runs.pipeline",
     "figures": "ccl_plugins.runs",
     "report": "ccl_plugins.runs.report",
@@ -167,22 +157,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> Sequence[str]:
-    return sorted({*globals(), *_LAZY, "__version__"})
-
-
-class _Face(ModuleType):
-    """This package; its attribute for a kind is kept when a sub-package has the same name.
-
-    Importing ``ccl_plugins.views`` anywhere sets the attribute ``views`` of the package to the sub-package.
-    Here the kind is kept instead, and gives access to the names of the sub-package.
-    """
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        kept = self.__dict__.get(name)
-        if isinstance(kept, engine.Namespace) and isinstance(value, ModuleType):
-            kept.shadowed = value
-        else:
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Face
+    return sorted([*__all__, "__version__"])
