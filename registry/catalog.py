@@ -176,21 +176,17 @@ class Registry:
     def specs(self, kind: str | None = None) -> tuple[ComponentSpec, ...]:
         """The components on offer, by kind and name; of one name, the host's comes first."""
         wanted = (self.kind(kind).name,) if kind else tuple(self.kinds)
-        found = [spec for spec in self._found.specs if spec.kind in wanted]
-        if session := [spec for spec in self._session.values() if spec.kind in wanted]:
-            found = sorted((*found, *session), key=self._order)
-        return tuple(found)
+        found = [s for s in (*self._found.specs, *self._session.values()) if s.kind in wanted]
+        return tuple(sorted(found, key=lambda s: (self._place(s)[0], s.name, *self._place(s))))
 
-    def _order(self, spec: ComponentSpec) -> tuple[int, str, bool, str]:
-        place = list(self.kinds).index(spec.kind)
-        return place, spec.name, spec.plugin != self.host, spec.plugin
+    def _place(self, spec: ComponentSpec) -> tuple[int, bool, str]:
+        return list(self.kinds).index(spec.kind), spec.plugin != self.host, spec.plugin
 
     def named(self, name: str, kind: str | None = None) -> list[ComponentSpec]:
         """The components of this name, now or once, of a kind or of all; the host's come first."""
         found = [*self._found.named.get(name, ())]
         found += [spec for spec in self._session.values() if spec.name == name]
-        found = [spec for spec in found if kind in (None, spec.kind)]
-        return sorted(found, key=lambda s: (*self._order(s)[::2], s.plugin))
+        return sorted((s for s in found if kind in (None, s.kind)), key=self._place)
 
     def find(self, kind: str, name: str, where: str = "") -> ComponentSpec:
         """The component of a kind with this name; an old name is found with a warning.

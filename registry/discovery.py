@@ -12,7 +12,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pluggy
@@ -45,7 +45,6 @@ class Discovery:
         self._groups = {f"{project.name}.{kind.name}": kind.name for kind in project.kinds}
         self._manager = self._new_manager()
         self.plugins, self.remnants = installed(project.name)
-        self._plugins = {plugin.name: plugin for plugin in self.plugins}
         disabled = {normalize(name) for name in disable}
         # pluggy calls the plugin registered last first; this order makes it call them by name.
         for plugin in reversed(self.plugins):
@@ -54,12 +53,10 @@ class Discovery:
                 plugin.disabled = True
                 self._manager.set_blocked(plugin.name)
             else:
-                self._manager.register(self._hooks(plugin), plugin.name)
-        order = list(self._groups.values())
-        self.specs = sorted(
-            (s for plugin in self.plugins if not plugin.disabled for s in self._offered(plugin)),
-            key=lambda s: (order.index(s.kind), s.name, s.plugin != project.host, s.plugin),
-        )
+                self._read_hooks(plugin)
+                self._manager.register(plugin, plugin.name)
+        enabled = [plugin for plugin in self.plugins if not plugin.disabled]
+        self.specs = [spec for plugin in enabled for spec in self._offered(plugin)]
         self.named: Mapping[str, list[ComponentSpec]] = defaultdict(list)
         for spec in self.specs:
             for name in (spec.name, *spec.old_names):
@@ -68,20 +65,12 @@ class Discovery:
     def call(
         self, hook: str, options: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any]
     ) -> list[tuple[str, Any]]:
-        """Call a hook of every plugin, by name, each with its own table of ``options``.
-
-        Returns:
-            ``(plugin, result)`` for each result that is not None.
-
-        Raises:
-            InvalidConfig: If the hook may reject, and one raises.
-            PluginFailed: If that is a SystemExit or the like; for every hook, if errors are raised.
-        """
+        """As `Registry.call`."""
         rejects = hasattr(getattr(self._project.hooks, hook), REJECTING)
         results = []
         # Each by itself: pluggy calls all at once, and an error would not say whose it is.
         for implementation in reversed(getattr(self._manager.hook, hook).get_hookimpls()):
-            plugin = self._plugins[implementation.plugin_name]
+            plugin: Any = implementation.plugin
             values = {**given, "options": options.get(plugin.name, {})}
             arguments = [values[name] for name in implementation.argnames]
             try:
@@ -105,8 +94,8 @@ class Discovery:
 
     def with_options(self) -> set[str]:
         """The plugins of which a hook takes options."""
-        calls = (getattr(self._manager.hook, hook) for hook in vars(self._manager.hook))
-        every = (each for call in calls for each in call.get_hookimpls())
+        hooks = vars(self._manager.hook).values()
+        every = (implementation for hook in hooks for implementation in hook.get_hookimpls())
         return {each.plugin_name for each in every if "options" in each.argnames}
 
     def _new_manager(self) -> pluggy.PluginManager:
@@ -114,38 +103,38 @@ class Discovery:
         manager.add_hookspecs(self._project.hooks)
         return manager
 
-    def _hooks(self, plugin: Plugin) -> ModuleType:
-        """The object that stands for a plugin in pluggy, with the hooks of all its hooks modules."""
-        hooks = ModuleType(plugin.name)
+    def _read_hooks(self, plugin: Plugin) -> None:
+        """Give a plugin the hooks of its hooks modules, each validated by a manager of its own."""
         for fault in plugin.faults:
             with plugin.recording():
                 raise InvalidSpec(fault)
         for entry in plugin.entries:
             if entry.group == f"{self._project.name}.hooks":
                 with plugin.recording(), plugin.watching():
-                    vars(hooks).update(self._hooks_of(entry.value))
-        return hooks
+                    trial = self._new_manager()
+                    hooks = self._hooks_of(importlib.import_module(entry.value), vars(trial.hook))
+                    trial.register(SimpleNamespace(**hooks), entry.value)
+                    vars(plugin).update(hooks)
 
-    def _hooks_of(self, name: str) -> dict[str, Any]:
-        """The hooks of a module, validated by a manager that holds nothing else."""
-        trial, hooks = self._new_manager(), ModuleType(name)
+    def _hooks_of(self, module: ModuleType, known: Iterable[str]) -> dict[str, Any]:
+        """The functions of a module that are marked as hooks."""
+        hooks = {}
         # The module's own dictionary: reading attributes would trigger its lazy imports.
-        for attribute, value in vars(importlib.import_module(name)).items():
-            if not inspect.isfunction(value):
-                continue
-            known = hasattr(trial.hook, attribute)
-            marks = getattr(value, f"{self._project.name}_impl", None)
-            if known and not marks:
-                raise InvalidSpec(f"{name}: {attribute} is not marked with @hookimpl")
-            if marks and not known:
-                near = did_you_mean(attribute, vars(trial.hook))
-                raise InvalidSpec(f"{name}: there is no hook {attribute!r}.{near}")
-            if marks and (marks.get("hookwrapper") or marks.get("wrapper")):
-                raise InvalidSpec(f"{name}: {attribute} is a wrapper, and no hook takes one")
-            if known:
-                setattr(hooks, attribute, value)
-        trial.register(hooks)
-        return {hook: value for hook, value in vars(hooks).items() if hasattr(trial.hook, hook)}
+        for name, value in vars(module).items():
+            if inspect.isfunction(value):
+                marks = getattr(value, f"{self._project.name}_impl", None)
+                if marks is None and name in known:
+                    raise InvalidSpec(f"{module.__name__}: {name} is not marked with @hookimpl")
+                if marks is not None and name not in known:
+                    near = did_you_mean(name, known)
+                    raise InvalidSpec(f"{module.__name__}: there is no hook {name!r}.{near}")
+                if marks and (marks["hookwrapper"] or marks["wrapper"]):
+                    raise InvalidSpec(
+                        f"{module.__name__}: {name} is a wrapper, and no hook takes one"
+                    )
+                if marks is not None:
+                    hooks[name] = value
+        return hooks
 
     def _offered(self, plugin: Plugin) -> Iterable[ComponentSpec]:
         """The components of a plugin: those of its entry points, then those of its hook."""
@@ -185,7 +174,7 @@ class Discovery:
     def _of_hook(self, plugin: Plugin) -> list[object]:
         """What the hook for components gives, as far as it can be read."""
         given = list[object]()
-        hook = getattr(self._manager.get_plugin(plugin.name), self._components, None)
+        hook = getattr(plugin, self._components, None)
         if hook is not None:
             with plugin.recording(), plugin.watching():
                 result = hook()
