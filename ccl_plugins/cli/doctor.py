@@ -180,7 +180,9 @@ def _side_effects(registry: engine.Registry) -> Iterator[Finding]:
         if plugin.changes:
             yield Finding(name, f"reading its hooks changed {', '.join(plugin.changes)}")
         if plugin.printed.strip():
-            yield Finding(name, f"its hooks module prints when imported: {plugin.printed.strip()!r}")
+            yield Finding(
+                name, f"its hooks module prints when imported: {plugin.printed.strip()!r}"
+            )
 
 
 def _version(distribution: str) -> str:
