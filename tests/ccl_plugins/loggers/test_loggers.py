@@ -316,8 +316,7 @@ run = make_pipeline(epochs=1).fit(out=r"{out}", progress=False)
 print(run.record["callbacks"])
 make_pipeline(epochs=1).fit(out=r"{out}", overwrite=True, progress=False, logger=False)
 import ccl_plugins as ccl
-record = {**make_pipeline(epochs=1).to_dict(), "plugins": {"ccl-logs": {"mark": "> "}}}
-pipeline = ccl.Pipeline.from_dict(record)
+pipeline = make_pipeline(epochs=1, plugins={"ccl-logs": {"mark": "> "}})
 assert pipeline.to_dict()["plugins"] == {"ccl-logs": {"mark": "> "}}
 pipeline.fit(out=r"{out}", overwrite=True, progress=False)
 print(run.record["callbacks"])
