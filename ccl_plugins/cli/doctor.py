@@ -179,8 +179,10 @@ def _side_effects(registry: engine.Registry) -> Iterator[Finding]:
             yield Finding(name, f"its hooks module imports {heavy} at its top: {advice}")
         if plugin.changes:
             yield Finding(name, f"reading its hooks changed {', '.join(plugin.changes)}")
-        if plugin.printed:
-            yield Finding(name, f"its hooks module prints when imported: {plugin.printed!r}")
+        if plugin.printed.strip():
+            yield Finding(
+                name, f"its hooks module prints when imported: {plugin.printed.strip()!r}"
+            )
 
 
 def _version(distribution: str) -> str:

@@ -370,7 +370,9 @@ def _measure_before(prepared: Prepared) -> dict[str, Measurement]:
     parts.method.to(accelerator())
     try:
         with undisturbed(), until_begun():
-            return measure(pipeline, *freeze(parts, pipeline, *prepared.splits))
+            workers = pipeline.settings.workers
+            frozen = freeze(parts.method, pipeline, workers, *prepared.splits)
+            return measure(pipeline, *frozen)
     except CannotBegin as error:
         if not pipeline.evaluates_by_default:
             raise

@@ -118,7 +118,7 @@ def _variables(
     for shown in wanted:
         own = {}
         for title, run in runs.items():
-            if shown not in known[title] and shown not in run.pipeline.conditions:
+            if shown not in known[title] and shown not in run.recorded.conditions:
                 continue
             try:
                 found = variable(run, known[title].get(shown, shown), split)

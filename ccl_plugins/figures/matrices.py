@@ -207,7 +207,7 @@ def kernel_matrix(run: Run, condition: str | None = None) -> Figure:
     variables = found.variables(run)
     name = " and ".join(short(each.name) for each in variables)
     first, *others = variables
-    rows = known_rows(first, min(MOST, run.pipeline.settings.batch_size), *others)
+    rows = known_rows(first, min(MOST, run.record["fit"]["batch_size"]), *others)
     rows = rows[in_joint_order([each.values[rows] for each in variables])]
     values = found.values(variables, rows)
     with torch.no_grad():

@@ -412,6 +412,29 @@ TRAITS = (
         False,
         "Read when features are computed. True if the evaluator reads `Frozen.projections`.",
     ),
+    Trait(
+        "logger",
+        "files",
+        (),
+        "Read when a run begins, and kept in its folder. The names and patterns of what the logger leaves"
+        ' there, as `("log.db",)`; they are deleted with the run.',
+        Sequence,
+    ),
+    Trait(
+        "logger",
+        "on_disk",
+        False,
+        "Read when a run is measured in a later session. True if the logger writes to this machine alone;"
+        " it then gets these numbers too. A service, which may ask for a password, is opened by the session"
+        " that trains.",
+    ),
+    Trait(
+        "logger",
+        "check()",
+        _nothing,
+        "Called before anything is written. Raises a ValueError if a package is missing or an option is"
+        " wrong.",
+    ),
 )
 """Every trait, by kind."""
 

@@ -25,7 +25,9 @@ def ccl_components():
 
 
 @hookimpl
-def ccl_pipeline_composed(pipeline):
+def ccl_pipeline_composed(pipeline, options):
+    if options:
+        raise ValueError(f"not with {dict(options)}")
     if pipeline == "rejected":
         raise ValueError("not this one")
     if pipeline == "ends the program":
@@ -33,5 +35,5 @@ def ccl_pipeline_composed(pipeline):
 
 
 @hookimpl
-def ccl_callbacks():
-    return ["a callback"]
+def ccl_callbacks(options):
+    return ["a callback"] if not options else 1 / options["divisor"]
