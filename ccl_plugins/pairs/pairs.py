@@ -21,6 +21,10 @@ from ccl_plugins.pairs.queue import Queue
 from ccl_plugins.pairs.samples import Samples
 
 
+def _nothing_known() -> Samples:
+    return Samples()  # torch.compile does not trace a class as the factory of a default
+
+
 @dataclass(frozen=True, eq=False)
 class Pairs:
     """Anchors, the keys they are compared with, and what is known of the samples of both.
@@ -57,7 +61,7 @@ class Pairs:
     keys: Tensor
     anchor_views: tuple[int, ...]
     key_views: tuple[int, ...]
-    samples: Samples = field(default_factory=Samples)
+    samples: Samples = field(default_factory=_nothing_known)
     queue: Queue | None = None
     _: KW_ONLY
     shared: bool = False

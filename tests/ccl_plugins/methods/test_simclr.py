@@ -76,7 +76,7 @@ def test_one_view_is_embedded_as_it_is():
 def test_pairs_are_of_all_processes_and_have_what_is_known_of_samples(monkeypatch):
     model, age = SimCLR(hidden=16, dim=8, backbone=Flat()), {"age": torch.rand(5)}
     embedded = model.embed([torch.randn(5, 3, 2, 2) for _ in range(2)])
-    pairs = model.pairs(embedded, Samples(age, torch.arange(5)))
+    pairs = model.pairs(embedded, Samples(age, torch.arange(5), embedded.features))
     torch.testing.assert_close(
         (pairs.samples.condition, pairs.samples.index), (age, torch.arange(5))
     )

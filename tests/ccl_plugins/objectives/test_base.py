@@ -161,7 +161,7 @@ def test_embeddings_come_normalized_unless_the_objective_wants_them_raw():
     unit = nn.functional.normalize(torch.stack([X, Y]).half().float(), dim=-1)
     torch.testing.assert_close(objective.read.anchors, unit)
     assert objective.read.shared
-    assert objective.read.ignored == ()
+    assert objective.read.samples.ignored == ()
     objective.embedding = "raw"
     objective(X, Y)
     torch.testing.assert_close(objective.read.anchors, torch.stack([X, Y]))

@@ -24,6 +24,7 @@ from ccl_plugins.objectives import (
     SoftInfoNCE,
     WeaklySupCCLK,
 )
+from ccl_plugins.objectives.base import own_terms
 from ccl_plugins.pairs import Pairs, Samples, in_batch
 
 B, D = 12, 6
@@ -249,8 +250,7 @@ class Repelled(ContrastiveObjective):
         super().__init__()
         self.kernel, self.on = kernel, on
 
-    @property
-    def conditions(self):
+    def reads(self):
         return {self.on: ("categorical", "continuous")}
 
     def terms(self, pairs: Pairs):
@@ -334,7 +334,7 @@ def test_terms_of_pairs_average_to_the_loss(objective):
     pairs = in_batch(
         nn.functional.normalize(VIEWS, dim=-1), Samples({"species": SPECIES, "age": AGE})
     )
-    values, weights = criterion.terms(pairs)
+    values, weights = own_terms(criterion, pairs)
     exact((values * weights).sum() / weights.sum(), criterion.loss(pairs))
     assert [*pairs.samples.condition] == ["species", "age"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from support.sharded import replicated_parts
 
-from ccl_plugins.pairs import Pairs, Samples, in_batch
+from ccl_plugins.pairs import Pairs, in_batch
 
 
 def test_on_one_process_they_are_the_same_pairs():
@@ -16,7 +16,6 @@ def test_on_one_process_they_are_the_same_pairs():
 def test_anchors_masks_draws_and_features_are_gathered(two_processes):
     torch.manual_seed(0)
     whole = Pairs(
-        samples=Samples(features=torch.randn(2, 6, 5)),
         anchors=torch.randn(2, 6, 3),
         keys=torch.randn(2, 6, 3),
         anchor_views=(0, 1),
@@ -25,11 +24,12 @@ def test_anchors_masks_draws_and_features_are_gathered(two_processes):
         positive=torch.rand(6, 6) < 0.3,
         negative=torch.rand(6, 6) < 0.3,
     )
-    names = ("anchors", "keys", "features", "draws", "positive", "negative")
-    for found in two_processes(replicated_parts, {name: getattr(whole, name) for name in names}):
+    names = ("anchors", "keys", "draws", "positive", "negative")
+    parts = {name: getattr(whole, name) for name in names} | {"features": torch.randn(2, 6, 5)}
+    for found in two_processes(replicated_parts, parts):
         assert found.pop("keys_are_anchors") is False
         for name, value in found.items():
-            torch.testing.assert_close(value, getattr(whole, name))
+            torch.testing.assert_close(value, parts[name])
 
 
 def test_keys_of_a_batch_are_the_anchors(two_processes):
