@@ -20,7 +20,7 @@ from pytorch_lightning.utilities import rank_zero_only
 from torch.nn.parallel import DistributedDataParallel
 
 from ccl_plugins.training.checkpointing import CheckpointFiles
-from ccl_plugins.training.monitor import Monitor
+from ccl_plugins.training.loss_log import LossLog
 from ccl_plugins.training.progress import Progress
 from ccl_plugins.training.settings import FitSettings
 
@@ -31,7 +31,7 @@ OTHERS = "lightning"
 def make_trainer(
     settings: FitSettings,
     out: Path,
-    monitor: Monitor,
+    losses: LossLog,
     callbacks: Sequence[Any],
     progress: bool,
     done: int | None,
@@ -39,13 +39,14 @@ def make_trainer(
 ) -> pl.Trainer:
     """Build the Trainer from the settings; Lightning's automatic behavior is off.
 
-    The monitor is called before the other callbacks; a progress bar among these replaces the default one.
+    The log of losses is called before the other callbacks; a progress bar among these replaces the
+    default one.
     ``done`` is the step of the checkpoint to resume from, None in a new run.
     ``logger`` is as `pl.Trainer` takes it; True writes TensorBoard events into the folder ``out``.
     """
     shown = any(isinstance(each, ProgressBar) for each in callbacks)
     if progress and not shown:
-        callbacks, shown = [*callbacks, Progress(monitor)], True
+        callbacks, shown = [*callbacks, Progress(losses)], True
     several = settings.processes > 1
     return pl.Trainer(
         accelerator="auto",
@@ -57,7 +58,7 @@ def make_trainer(
         accumulate_grad_batches=settings.accumulate,
         gradient_clip_val=settings.clip,
         detect_anomaly=settings.detect_anomaly,
-        callbacks=[monitor, *callbacks],
+        callbacks=[losses, *callbacks],
         logger=Events(out, done) if logger is True else logger,
         plugins=[CheckpointFiles()],
         default_root_dir=out / OTHERS,

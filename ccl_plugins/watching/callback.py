@@ -26,7 +26,7 @@ from ccl_plugins.training.kernel_check import (
     together,
     values_read,
 )
-from ccl_plugins.training.monitor import publish
+from ccl_plugins.training.loss_log import publish
 from ccl_plugins.watching import geometry
 from ccl_plugins.watching.costs import Costs
 from ccl_plugins.watching.probes import Probes

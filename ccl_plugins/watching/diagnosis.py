@@ -1,6 +1,6 @@
 """Why a run does not learn: one line for each thing that is off, and none for a healthy run.
 
-Most is read where the `Monitor` logs an interval, from the pairs of its last batch: the processor waits for
+Most is read where the `LossLog` logs an interval, from the pairs of its last batch: the processor waits for
 the device there in any case.  The ends of the loss's scale take two or three more losses without gradient,
 at the first step, once or twice later, and where the loss has risen.
 """
@@ -36,7 +36,7 @@ from ccl_plugins.training.kernel_check import (
     together,
     values_read,
 )
-from ccl_plugins.training.monitor import Monitor
+from ccl_plugins.training.loss_log import LossLog
 from ccl_plugins.watching.chance import Scale, detached, scale_of
 
 TEMPERATURES = (0.01, 3.0)
@@ -63,7 +63,7 @@ class Diagnosis(Callback):
     def __init__(self, file: Path) -> None:
         self.file = file
         self._findings = Findings()
-        self._monitor: Monitor | None = None
+        self._monitor: LossLog | None = None
         self._seen: Mapping[str, float] = {}
         self._pairs: Pairs | None = None
         self._weights: list[tuple[Tensor, Tensor]] = []
@@ -93,7 +93,7 @@ class Diagnosis(Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Check what is known before the first step."""
         callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]
-        self._monitor = next(each for each in callbacks if isinstance(each, Monitor))
+        self._monitor = next(each for each in callbacks if isinstance(each, LossLog))
         self._seen = self._monitor.latest
         self._weights = _sample(pl_module.method)
         step, total = trainer.global_step, pl_module.total_steps
