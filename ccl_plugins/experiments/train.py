@@ -85,6 +85,7 @@ class Prepared:
         callbacks: Lightning callbacks.
         logger: Lightning loggers, True for those of the pipeline, or False.
         plugin_loggers: Loggers of plug-ins.
+        symptoms: Symptoms of plug-ins.
     """
 
     plan: Plan
@@ -95,6 +96,7 @@ class Prepared:
     callbacks: list[Any]
     logger: Any = True
     plugin_loggers: Sequence[Any] = ()
+    symptoms: Sequence[Any] = ()
 
 
 def check(
@@ -203,11 +205,12 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = (), logger: Any = True) -> Pr
         check_method(parts.method, pipeline.settings.batch_size, parts.conditions)
         hooked = registry().call("ccl_callbacks", pipeline=pipeline)
         logging = registry().call("ccl_loggers", pipeline=pipeline)
+        looking = registry().call("ccl_symptoms", pipeline=pipeline)
         listed, loggers = _callbacks(callbacks, hooked), _loggers(logger)
         offered = [each for name, given in logging for each in _offered(name, given)]
         if loggers is True:
             check_loggers(pipeline.loggers)
-        involved = versions_of(name for name, _ in (*hooked, *logging))
+        involved = versions_of(name for name, _ in (*hooked, *logging, *looking))
         record = {**pipeline.to_dict(), "callbacks": involved}
         split = parts.dataset("train")
         test = parts.dataset("test") if pipeline.built_evaluators else None
@@ -219,7 +222,8 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = (), logger: Any = True) -> Pr
         if plan.point is not None and is_first():
             refuse_other_data(plan.point, found, parts, split, pipeline.settings.seed)
     offered = [] if loggers is False else offered
-    return Prepared(plan, parts, (split, test), record, found, listed, loggers, offered)
+    symptoms = [each for _, given in looking for each in given]
+    return Prepared(plan, parts, (split, test), record, found, listed, loggers, offered, symptoms)
 
 
 def rehearse(prepared: Prepared) -> None:
@@ -279,6 +283,7 @@ def train(
         about = Hyperparameters(prepared.record, resumed=plan.point is not None)
         costs = Costs()
         watching = [costs, *_monitors(pipeline, costs)]
+        diagnosis = Diagnosis(layout.diagnosis, prepared.symptoms)
         result = fit(
             parts,
             prepared.splits[0],
@@ -289,7 +294,7 @@ def train(
             checkpoints=layout.checkpoints,
             weights=layout.weights,
             resume=plan.point,
-            callbacks=[about, *watching, *prepared.callbacks, Diagnosis(layout.diagnosis)],
+            callbacks=[about, *watching, *prepared.callbacks, diagnosis],
             progress=progress,
             logger=loggers or False,
         )

@@ -39,7 +39,7 @@ class LossLog(Callback):
         """Whether training has reached its first step."""
         self.latest: dict[str, float] = {}
         """The values logged last."""
-        self.spread = 0.0
+        self.deviation = 0.0
         """The standard deviation of the losses of the interval that was logged last."""
         self._unchecked: list[tuple[int, Tensor, Tensor]] = []
         """Optimizer step, samples and loss of the batches since the last check."""
@@ -129,7 +129,7 @@ class LossLog(Callback):
             "images_per_second": self._timed * self.batch_size / max(now - self._since, 1e-9),
             **_scalars(pl_module.objective),
         }
-        self.spread = statistics.pstdev(self._finite)
+        self.deviation = statistics.pstdev(self._finite)
         self._finite, self._timed, self._since = [], 0, now
         publish(trainer, self.latest, self._step)
 

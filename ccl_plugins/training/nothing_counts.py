@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ccl_plugins.objectives.base import own_terms
 from ccl_plugins.training import ranks
-from ccl_plugins.training.findings import Findings
+from ccl_plugins.training.findings import Finding, Findings
 
 
 def nothing_counts(loss: Tensor, objective: Any, pairs: Any, step: int, findings: Findings) -> bool:
@@ -33,12 +33,13 @@ def nothing_counts(loss: Tensor, objective: Any, pairs: Any, step: int, findings
     known = {name for name, _ in findings.known}
     if known & {"a-condition-is-constant", "a-condition-is-unique-per-sample"}:
         return True  # this is why
-    findings.say(
+    finding = Finding(
         "no-anchor-of-the-batch-counts",
         step,
         f"no anchor of the batch counts in the loss of {type(objective).__name__}, so nothing is"
         f" learned: {_why_nothing_counts(objective, pairs, samples)}",
     )
+    findings.say(finding)
     return True
 
 
