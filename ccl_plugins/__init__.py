@@ -53,10 +53,13 @@ __all__ = [
     "list",
     "load",
     "local",
+    "logger",
     "method",
     "objective",
+    "optimizer",
     "refresh",
     "sampler",
+    "schedule",
     "transform",
     "write_report",
 ]
@@ -81,6 +84,9 @@ method = engine.Namespace(_registry(), "method")
 backbone = engine.Namespace(_registry(), "backbone")
 dataset = engine.Namespace(_registry(), "dataset")
 evaluator = engine.Namespace(_registry(), "evaluator")
+optimizer = engine.Namespace(_registry(), "optimizer")
+schedule = engine.Namespace(_registry(), "schedule")
+logger = engine.Namespace(_registry(), "logger")
 
 _LAZY = {
     "Pipeline": "ccl_plugins.experiments.pipeline",

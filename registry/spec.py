@@ -59,12 +59,15 @@ class Kind:
         protocol: ``"module:Class"`` of the protocol that its components satisfy; a parameter with
             this type hint takes a component.
         supplied: Constructor parameters that the pipeline supplies, outside schema and record.
+        check: ``"module:function"`` that is given the kind's name and a built component, and returns what
+            is wrong with its optional members, a phrase each, beginning with the member's name.
     """
 
     name: str
     doc: str
     protocol: str
     supplied: tuple[str, ...] = ()
+    check: str = ""
 
     def members(self) -> list[str]:
         """The members that its protocol declares; this imports the protocol."""
@@ -79,6 +82,11 @@ class Kind:
         classes = type.__dict__["__mro__"].__get__(type(built))
         missing = [name for name in self.members() if not any(name in vars(c) for c in classes)]
         return [name for name in missing if not hasattr(built, name)]
+
+    def wrong_members(self, built: object) -> list[str]:
+        """What is wrong with the optional members of an object, as ``check`` says it."""
+        wrong: list[str] = import_target(self.check)(self.name, built) if self.check else []
+        return wrong
 
 
 @dataclass(frozen=True)

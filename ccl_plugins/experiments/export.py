@@ -133,7 +133,7 @@ def _torch_config(run: Run) -> dict[str, Any]:
     return {
         **images,
         "num_features": run.parts.method.backbone.num_features,
-        "ccl_plugins": {k: run.record[k] for k in ("backbone", "objective", "method", "plugins")},
+        "ccl_plugins": {k: run.record[k] for k in ("backbone", "objective", "method", "versions")},
     }
 
 
@@ -216,5 +216,5 @@ def _config(backbone: Any, run: Run) -> dict[str, Any]:
             "interpolation": "bilinear",
             "num_classes": 0,
         },
-        "ccl_plugins": {k: run.record[k] for k in ("objective", "method", "plugins")},
+        "ccl_plugins": {k: run.record[k] for k in ("objective", "method", "versions")},
     }

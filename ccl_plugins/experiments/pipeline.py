@@ -16,7 +16,7 @@ from ccl_plugins.experiments.changes import other_run
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.information import plane
 from ccl_plugins.experiments.layout import Layout
-from ccl_plugins.experiments.measure import freeze, held_out, log_again, measure
+from ccl_plugins.experiments.measure import freeze, held_out, measure
 from ccl_plugins.experiments.metrics import (
     TIMES,
     Measured,
@@ -32,6 +32,7 @@ from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
 from ccl_plugins.files.lock import owning
 from ccl_plugins.files.messages import one_line_warnings
 from ccl_plugins.kinds import registry
+from ccl_plugins.watching.logging import log_again
 
 if TYPE_CHECKING:
     import torch
@@ -137,7 +138,7 @@ class Run:
     @cached_property
     def pipeline(self) -> Pipeline:
         """The pipeline, rebuilt from its record."""
-        check_plugins(self.record.get("plugins", {}))
+        check_plugins(self.record.get("versions", {}))
         return Pipeline.from_dict(self.record, where=str(self.layout.record))
 
     @cached_property
@@ -390,7 +391,13 @@ class Run:
             costs = {"evaluation": time.perf_counter() - begin}
             self._write({"after": found}, costs)
             metrics = numbers(found)
-            log_again(self.path, self.pipeline.loggers, metrics, self.progress[0], self._in_session)
+            log_again(
+                self.pipeline.built_loggers,
+                self.path,
+                metrics,
+                self.progress[0],
+                services=self._in_session,
+            )
         return metrics
 
     def validate(self, device: str | torch.device | None = None) -> dict[str, float]:

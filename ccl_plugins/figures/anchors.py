@@ -116,17 +116,16 @@ def weights(run: Run, index: int | None = None) -> Weights:
     import torch
 
     from ccl_plugins.objectives.scalars import count_epochs
-    from ccl_plugins.protocols import SupportsProgress
+    from ccl_plugins.protocols import trait
     from ccl_plugins.training.step import take_step
     from ccl_plugins.transforms.modalities import modality_of_each
 
     tables, batch, place = _batch(run, index)
     run.parts.method.to("cpu")
     objective = run.parts.objective.to("cpu")
-    if isinstance(objective, SupportsProgress):
-        step, total = run.progress
-        count_epochs(run.parts.objective, total / run.pipeline.settings.epochs)
-        objective.progress(max(step - 1, 0), total)
+    step, total = run.progress
+    count_epochs(objective, total / run.pipeline.settings.epochs)
+    trait(objective, "progress")(max(step - 1, 0), total)
     with torch.no_grad():
         _, pairs = take_step(run.parts, tables, batch)
     batched, queued = derivatives(objective, pairs, place)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from ccl_plugins.experiments.layout import EVENTS
-from ccl_plugins.experiments.measure import replacing_events
 from ccl_plugins.figures.maps import embedding_map
 from ccl_plugins.figures.matrices import kernel_matrix
 from ccl_plugins.figures.samples import DoesNotApply
 from ccl_plugins.figures.style import png
+from ccl_plugins.files.events import EVENTS, replacing_events
 
 if TYPE_CHECKING:
     from ccl_plugins.experiments.pipeline import Run

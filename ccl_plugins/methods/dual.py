@@ -234,6 +234,11 @@ class Dual(nn.Module):
         keys = torch.cat([pairs.keys[i] for i in last], -1)
         self.queue.enqueue(replace(pairs, keys=keys[None]))
 
+    @staticmethod
+    def has_queue(parameters: Mapping[str, Any]) -> bool:
+        """Whether there is a queue, and momentum towers for it, with these parameters."""
+        return parameters.get("queue_size") != 0
+
     def check_batch(self, size: int) -> None:
         """Refuse a batch with more samples than the queue holds.
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol
 
 from torch import Tensor, nn
-
-from ccl_plugins.protocols.condition import ValueType
 
 Role = Literal["label", "condition", "other"]
 """What a column is in a run: its label, read by one of its conditions, or neither."""
@@ -127,7 +125,7 @@ class UndefinedMetric(ValueError):
 class Evaluator(Protocol):
     """Measurements of frozen features.
 
-    It may also satisfy `SupportsColumns` and `SupportsReadsTowers`.
+    It may also declare traits; see `trait`.
     """
 
     def __call__(self, train: Frozen, test: Frozen) -> Sequence[Measurement]:
@@ -136,21 +134,3 @@ class Evaluator(Protocol):
         Raises:
             UndefinedMetric: If the samples do not define a number.
         """
-
-
-@runtime_checkable
-class SupportsColumns(Protocol):
-    """An evaluator that reads metadata columns; a data set without one of them is refused."""
-
-    @property
-    def columns(self) -> Mapping[str, Sequence[ValueType]]:
-        """The columns that it reads, and the value types it accepts for each."""
-
-
-@runtime_checkable
-class SupportsReadsTowers(Protocol):
-    """An evaluator that says whether it reads ``Frozen.towers``."""
-
-    @property
-    def reads_towers(self) -> bool:
-        """Whether it does; a pipeline whose method has no text tower is then refused."""

@@ -439,7 +439,7 @@ class Shown:
                 found |= read_checkpoint(file)["versions"] if file.is_file() else versions()
             except (DamagedCheckpoint, KeyError, TypeError):
                 found |= versions()
-            plugins = each.record.get("plugins")
+            plugins = each.record.get("versions")
             found |= plugins if isinstance(plugins, Mapping) else {}
         # What is copied into a shell is a name and a version, whatever a record holds.
         right = {n: str(v) for n, v in found.items() if engine.pip_install(n, str(v))}

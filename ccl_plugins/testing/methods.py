@@ -16,9 +16,7 @@ from ccl_plugins.objectives import InfoNCE, SupCon
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import (
     Embedded,
-    SupportsKeys,
-    SupportsReadConditions,
-    SupportsTowers,
+    trait,
 )
 from ccl_plugins.testing.assertions import (
     require,
@@ -37,7 +35,7 @@ N, VIEWS = 8, 2
 def views_of(method: Any, seed: int = 0) -> list[Tensor]:
     """Two views of 8 images, or of 8 samples as the towers of a method take them."""
     seeds = (10 * seed + view for view in range(10))
-    if not isinstance(method, SupportsTowers):
+    if not trait(method, "embed_modality"):
         return [normal(N, *SHAPE, seed=next(seeds)) for _ in range(VIEWS)]
     towers = {name: type(tower) for name, tower in method.towers.items()}
     return [network_inputs(towers.get(name), N, next(seeds)) for name in method.modalities]
@@ -106,8 +104,8 @@ def _mean(x: Tensor, ranks: int) -> Tensor:
 
 def begin_epoch(method: Any, epoch: int) -> None:
     """Have a method read its condition values again, as when an epoch begins."""
-    if isinstance(method, SupportsReadConditions):
-        method.read_conditions(functools.partial(conditions_of, epoch=epoch))
+    if read := trait(method, "read_conditions"):
+        read(functools.partial(conditions_of, epoch=epoch))
 
 
 def observe(subject: Subject, method: Any) -> Any:
@@ -144,7 +142,7 @@ def check_evaluation_looks_at_each_image_alone(subject: Subject) -> None:
     Nor must ``project_key``, if the method has it.
     """
     method = subject.build().eval()
-    keys = [method.project_key] if isinstance(method, SupportsKeys) else []
+    keys = [key] if (key := trait(method, "project_key")) else []
     for function in (method.encode, method.project, *keys):
         require_independent_rows(function, views_of(method)[0])
 

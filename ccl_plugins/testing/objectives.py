@@ -15,14 +15,9 @@ from torch import Tensor
 from ccl_plugins.objectives import ContrastiveObjective, Mixture
 from ccl_plugins.protocols import (
     Sizes,
-    StopsGradient,
-    SupportsAfterStep,
-    SupportsCompiles,
-    SupportsProgress,
-    SupportsReadsQueue,
-    SupportsSetup,
     Table,
     ValueType,
+    trait,
 )
 from ccl_plugins.testing.assertions import require, require_equal, require_unchanged
 from ccl_plugins.testing.inputs import CLASSES, SAMPLES, seeded
@@ -52,10 +47,9 @@ def observe(subject: Subject, objective: Any) -> Any:
 
 def prepare(objective: Any, dtype: torch.dtype = torch.float64) -> Any:
     """Set up an objective with tables of 24 rows, as before the first step of training, and cast it."""
-    if isinstance(objective, SupportsSetup):
-        tables = {k: Table(z) for k, z in conditions(objective, SAMPLES).items()}
-        with seeded():  # equal parameters on two processes
-            objective.setup(tables, Sizes(SAMPLES, WIDTH, WIDTH, steps=10))
+    tables = {k: Table(z) for k, z in conditions(objective, SAMPLES).items()}
+    with seeded():  # equal parameters on two processes
+        trait(objective, "setup")(tables, Sizes(SAMPLES, WIDTH, WIDTH, steps=10))
     return objective.to(dtype)
 
 
@@ -69,11 +63,9 @@ def prepared(
 
 def _training_step(objective: Any, batch: RawBatch, step: int, total: int) -> Tensor:
     """The loss in a step of training without an optimizer."""
-    if isinstance(objective, SupportsProgress):
-        objective.progress(step, total)
+    trait(objective, "progress")(step, total)
     loss = loss_of(objective, batch)
-    if isinstance(objective, SupportsAfterStep):
-        objective.after_step()
+    trait(objective, "after_step")()
     return loss
 
 
@@ -136,7 +128,7 @@ def check_gradient_is_that_of_the_value(subject: Subject) -> None:
     If a factor is held constant on purpose, declare it by an attribute ``stops_gradient = True``.
     """
     objective, batch = prepared(subject, n=4)
-    if isinstance(objective, StopsGradient) and objective.stops_gradient:
+    if trait(objective, "stops_gradient"):
         raise SkipTest("stops_gradient = True declares a gradient that is not that of the value")
     torch.autograd.gradcheck(
         lambda views: loss_of(objective, replace(batch, views=views)),
@@ -229,7 +221,7 @@ def _build_prepared(choice: Any) -> Any:
 def check_compiles_without_graph_breaks(subject: Subject) -> None:
     """``loss(pairs)`` must compile to one graph: no branch, no ``.item()``; or ``compiles`` is False."""
     objective, batch = prepared(subject)
-    if isinstance(objective, SupportsCompiles) and not objective.compiles:
+    if not trait(objective, "compiles"):
         raise SkipTest("compiles = False declares a loss that cannot be compiled")
 
     def loss(views: Tensor) -> Tensor:
@@ -253,7 +245,7 @@ def check_degenerate_batches_are_finite_or_refused(subject: Subject) -> None:
     opposite = usual[:1] * torch.tensor([(-1.0) ** i for i in range(len(usual))])[:, None, None]
     rows = {"random": usual, "identical": flat, "zero": 0 * usual, "opposite": opposite}
     most, given = usual.shape[1], hasattr(objective, "EXAMPLE_CONDITION")
-    different = CLASSES if isinstance(objective, SupportsSetup) else most
+    different = CLASSES if hasattr(objective, "setup") else most
     for (name, views), n, classes in itertools.product(rows.items(), (2, most), (1, different)):
         ids = torch.arange(n) % classes
         condition = {
@@ -325,7 +317,7 @@ def check_reads_a_queue_if_it_says_so(subject: Subject) -> None:
         queue = None if pairs.queue is None else sign * pairs.queue
         with seeded(), torch.no_grad():
             losses.append(objective.loss(replace(pairs, queue=queue)))
-    declared = not isinstance(objective, SupportsReadsQueue) or objective.reads_queue
+    declared = trait(objective, "reads_queue")
     found = f"reads_queue is {declared}, and with two queues the losses are {losses}"
     require(declared != torch.equal(*losses), found)
 

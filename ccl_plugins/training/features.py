@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ccl_plugins.metadata.columns import tensor_columns
-from ccl_plugins.protocols import Frozen, Images, SupportsKeys, SupportsTowers, Towers, Transform
+from ccl_plugins.protocols import Frozen, Images, Towers, Transform, trait
 from ccl_plugins.training import ranks
 from ccl_plugins.transforms.modalities import IMAGE, texts_of
 
@@ -52,7 +52,7 @@ def _towers(
     method: Any, features: Tensor, split: Any, transform: Transform, batch_size: int
 ) -> Towers | None:
     """The projections of images and texts, if a method has a tower for a modality of texts."""
-    if texts_of(transform) is None or not isinstance(method, SupportsTowers):
+    if texts_of(transform) is None or not trait(method, "embed_modality"):
         return None
     head = method.heads[IMAGE]
     with evaluating(head), torch.no_grad():
@@ -73,7 +73,7 @@ def embed_texts(
         ValueError: For a method or a transform without a modality of texts.
     """
     read = texts_of(transform)
-    if read is None or not isinstance(method, SupportsTowers):
+    if read is None or not trait(method, "embed_modality"):
         raise ValueError(
             f"{type(method).__name__} has no tower for texts: a method dual has one, with transform ="
             ' {image = "simclr", text = "tokens"}'
@@ -102,7 +102,7 @@ def embed_split(
         ValueError: For keys of a method without a momentum encoder.
     """
     samples = ranks.chunk(len(split))
-    if of == "key" and not isinstance(method, SupportsKeys):
+    if of == "key" and not trait(method, "project_key"):
         raise ValueError(f"{type(method).__name__} has no momentum encoder and so no keys")
     project = method.project_key if of == "key" else method.project
     projected = _forward(method, project, split, transform, samples, batch_size, 0)

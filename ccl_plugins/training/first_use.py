@@ -17,9 +17,7 @@ from torch import Tensor
 from ccl_plugins.objectives.base import ContrastiveObjective, own_terms
 from ccl_plugins.protocols import (
     Embedded,
-    SupportsCheckValues,
-    SupportsReadConditions,
-    SupportsReadsQueue,
+    trait,
 )
 from ccl_plugins.training.randomness import undisturbed
 from ccl_plugins.transforms.modalities import by_modality, column_of, sources
@@ -144,8 +142,7 @@ def check_columns(transform: Any, split: Any) -> None:
             raise ValueError(
                 f"the column {source!r} has {len(column)} rows, and the split {len(split)} samples"
             )
-        if isinstance(reader, SupportsCheckValues):
-            reader.check_values(column)
+        trait(reader, "check_values")(column)
 
 
 def warn_of_unread_queue(objective: Any, method: Any, pairs: Any) -> None:
@@ -154,8 +151,8 @@ def warn_of_unread_queue(objective: Any, method: Any, pairs: Any) -> None:
     An objective that declares this was named when the pipeline was composed.
     """
     queue = getattr(pairs, "queue", None)
-    declared = isinstance(objective, SupportsReadsQueue) and not objective.reads_queue
-    if queue is None or (declared and isinstance(method, SupportsReadConditions)):
+    declared = not trait(objective, "reads_queue")
+    if queue is None or (declared and trait(method, "read_conditions")):
         return
     losses = []
     for other in (queue, -queue):

@@ -44,13 +44,13 @@ def fit(
     record: Mapping[str, Any],
     fingerprint: Mapping[str, Any],
     *,
-    events: Path,
+    folder: Path,
     checkpoints: Path,
     weights: Path,
     resume: ResumePoint | None = None,
     callbacks: Sequence[Any] = (),
     progress: bool = True,
-    logger: Any = True,
+    loggers: Sequence[Any] = (),
 ) -> FitResult:
     """Train a pipeline's parts.
 
@@ -62,13 +62,13 @@ def fit(
         settings: How to train.
         record: The record of the run, as plain data; kept in every checkpoint.
         fingerprint: What identifies the split, from `fingerprint`; kept in every checkpoint.
-        events: The folder for TensorBoard events, which exists.
+        folder: The run's folder, which exists.
         checkpoints: The folder for checkpoints.
         weights: The file for the final weights.
         resume: The checkpoint to continue from; the caller has checked that it is of the same run.
         callbacks: Lightning callbacks.
         progress: Show progress on standard error.
-        logger: A Lightning logger or several in place of TensorBoard events; False: none.
+        loggers: Lightning loggers.
 
     Raises:
         CannotBegin: If a ValueError is raised before the first step, while the conditions' tables are
@@ -91,9 +91,8 @@ def fit(
         seed_everything(settings.seed)
         module = TrainingModule(parts, split, settings, fingerprint, resume)
         writer = Checkpointing(checkpoints, settings, record, interrupt, losses)
-        done = resume.step if resume else None
         listed = [*callbacks, writer]
-        trainer = make_trainer(settings, events, losses, listed, progress, done, logger)
+        trainer = make_trainer(settings, folder, losses, listed, progress, loggers)
         if trainer.strategy.launcher is not None:
             interrupt.kill_launched = trainer.strategy.launcher.kill
         try:

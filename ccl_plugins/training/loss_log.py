@@ -13,7 +13,7 @@ import torch
 from pytorch_lightning.callbacks import Callback, EarlyStopping
 from torch import Tensor
 
-from ccl_plugins.protocols import SupportsScalars
+from ccl_plugins.protocols import trait
 from ccl_plugins.training.loader import Batch
 from ccl_plugins.training.not_finite import NonFiniteLoss, where
 
@@ -152,7 +152,7 @@ def publish(trainer: pl.Trainer, values: Mapping[str, float], step: int | None =
 
 def _scalars(objective: Any) -> dict[str, float]:
     """The objective's scheduled and learned numbers, copied from the device at once."""
-    found = objective.scalars() if isinstance(objective, SupportsScalars) else {}
+    found = trait(objective, "scalars")()
     if not found:
         return {}
     values = torch.stack([value.float() for value in found.values()]).tolist()

@@ -131,7 +131,7 @@ class Diagnosis(Callback):
             "step": trainer.global_step,
             "total": module.total_steps,
             "settings": module.settings,
-            "rate": module.settings.optimizer["lr"],
+            "rate": module.settings.optimizer.lr,
             "objective": module.objective,
             "read": frozenset({*module.objective.conditions, module.parts.sampler_on} - {None}),
             "tables": tables,

@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy, normalize
 import ccl_plugins as ccl
 from ccl_plugins.numerics.gram import gram_of
 from ccl_plugins.pairs.pairs import Pairs
-from ccl_plugins.protocols import Sizes, SupportsSetup, Table
+from ccl_plugins.protocols import Sizes, Table, trait
 from ccl_plugins.testing.objective_batches import WIDTH
 
 DIM, TEMPERATURE = 128, 0.1
@@ -63,9 +63,9 @@ def steps(cell: dict[str, Any]) -> dict[str, Step]:
         name: values(objective, name, rows, c, cell["kernel"] == "class ids", **options)
         for name in names
     }
-    if isinstance(objective, SupportsSetup):
-        tables = {name: Table(each.cpu()) for name, each in z.items()}
-        objective.setup(tables, Sizes(samples=rows, embedding=DIM, features=DIM, steps=1))
+    tables = {name: Table(each.cpu()) for name, each in z.items()}
+    sizes = Sizes(samples=rows, embedding=DIM, features=DIM, steps=1)
+    trait(objective, "setup")(tables, sizes)
     objective = objective.to(**options)
     if q is None:
         called = torch.compile(objective, fullgraph=True) if cell.get("compiled") else objective

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ccl_plugins import training
 from ccl_plugins.experiments.layout import Layout
+from ccl_plugins.loggers import TensorBoard
 from ccl_plugins.protocols import Embedded
 from ccl_plugins.training import FitResult, FitSettings, Parts, ResumePoint
 
@@ -168,15 +169,18 @@ def fit(
     """Train into a run's folder, or resume its newest checkpoint."""
     layout = Layout(folder)
     split = parts.dataset("train")
+    point = ResumePoint.newest(layout.checkpoints) if resume else None
+    if "loggers" not in options:
+        options["loggers"] = [TensorBoard().open(folder, point.step if point else None)]
     return training.fit(
         parts,
         split,
         settings,
         record,
         training.fingerprint(split, settings.workers),
-        events=folder,
+        folder=folder,
         checkpoints=layout.checkpoints,
         weights=layout.weights,
-        resume=ResumePoint.newest(layout.checkpoints) if resume else None,
+        resume=point,
         **options,
     )

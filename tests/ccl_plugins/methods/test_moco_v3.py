@@ -14,8 +14,8 @@ import ccl_plugins as ccl
 from ccl_plugins.backbones import Timm, ViTMoCoV3
 from ccl_plugins.methods import MoCoV3
 from ccl_plugins.objectives import InfoNCE
-from ccl_plugins.training import FitSettings
-from ccl_plugins.training.optimizers import make_optimizer, parameter_groups
+from ccl_plugins.optimizers import LARS, AdamW
+from ccl_plugins.training.parameter_groups import parameter_groups, scaled
 
 T, STEPS = 0.2, 4
 
@@ -60,13 +60,10 @@ def test_losses_and_steps_are_those_of_the_reference(heads):
     ours, reference = twins(heads)
     infonce = ccl.objective("infonce", temperature=T)
     objective = ccl.create("objective", "mixture", objectives=[infonce], weights=[4 * T])
-    table = (
-        {"name": "adamw", "lr": 1e-3, "weight_decay": 0.1, "decay": "all"}
-        if heads == "vit"
-        else {"name": "lars", "lr": 0.6, "weight_decay": 1e-6}
-    )
-    settings = FitSettings(1, 8, optimizer=table).optimizer
-    optimizer = make_optimizer(parameter_groups(ours, objective, settings["decay"]), settings, 8)
+    decay = "all" if heads == "vit" else "matrices"
+    chosen = AdamW(1e-3, 0.1) if heads == "vit" else LARS(0.6, 1e-6)
+    groups = parameter_groups(ours, objective, decay)
+    optimizer = chosen(scaled(groups, chosen.lr, 8, None))
     learned = [p for p in reference.parameters() if p.requires_grad]
     adamw, buffers = torch.optim.AdamW(learned, 1e-3, weight_decay=0.1), {}
     for step in range(STEPS):

@@ -152,7 +152,7 @@ def test_the_configurations_in_the_report_are_those_of_the_runs(page, runs):
     )
     found = [html.unescape(a or b) for a, b in blocks]
     install, commands, *tomls = found
-    version = runs[0].record["plugins"]["ccl-plugins"]
+    version = runs[0].record["versions"]["ccl-plugins"]
     assert install.startswith(f"pip install ccl-plugins=={version} lightly==")
     assert f" torch=={importlib.metadata.version('torch')}" in install
     assert commands.splitlines() == [
@@ -209,7 +209,7 @@ def test_what_comes_from_records_is_escaped(text, folder, tmp_path):
     record = json.loads(file.read_text())
     record["callbacks"] = {text: text}
     record["fit"]["precision"] = text
-    record["plugins"][text] = text
+    record["versions"][text] = text
     file.write_text(json.dumps(record))
     with pytest.warns(UserWarning, match="was changed"):
         found = write_report([ccl.load(tmp_path / "run")], tmp_path / "report.html").read_text()

@@ -86,7 +86,7 @@ pipeline = ccl.Pipeline(
     evaluate=["made_evaluator"],
 )
 run = pipeline.fit(epochs=1, batch_size=16, workers=0, out={str(tmp_path)!r}, progress=False)
-print(*run.evaluate(), *ccl.load({str(tmp_path)!r}).record["plugins"])
+print(*run.evaluate(), *ccl.load({str(tmp_path)!r}).record["versions"])
 """
     done = installed("-c", code)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -39,7 +39,7 @@ def state(run: Any) -> Any:
 def trained(tmp_path_factory: Any) -> Any:
     settings = {
         "epochs": 30,
-        "optimizer": {"name": "adamw", "lr": 1e-2},
+        "optimizer": {"use": "adamw", "lr": 1e-2},
         "batch_size": 8,
         "workers": 0,
     }

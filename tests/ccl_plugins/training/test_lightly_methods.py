@@ -77,7 +77,7 @@ def test_a_queue_beside_it_is_a_warning():
 
 def test_too_few_views_are_refused_before_a_run():
     table = tomllib.loads(TOML) | {"objective": {"use": "lightly", "loss": "LeJEPALoss"}}
-    with pytest.raises(ValueError, match="needs at least 3 views, and these views give 2"):
+    with pytest.raises(ValueError, match="needs at least 3 views, and this transform gives 2"):
         ccl.Pipeline.from_dict(table)
 
 

@@ -79,7 +79,7 @@ def lines(out: Path, pipeline: ccl.Pipeline, **given: Any) -> list[str]:
 
 
 def sgd(lr: float) -> dict[str, Any]:
-    return {"optimizer": {"name": "sgd", "lr": lr}}
+    return {"optimizer": {"use": "sgd", "lr": lr}}
 
 
 def moco(**options: Any) -> Any:
@@ -136,7 +136,7 @@ class Stuck(MoCoV2):
 NAMED = {"use": "column", "name": "number"}
 CASES: dict[str, tuple[Callable[[], ccl.Pipeline], str, str]] = {
     "a rate of nearly 0": (
-        lambda: compose(fit={"optimizer": {"name": "adamw", "lr": 1e-9}}),
+        lambda: compose(fit={"optimizer": {"use": "adamw", "lr": 1e-9}}),
         "the-loss-stays-at-chance",
         "the weights hardly move: raise fit.optimizer.lr (now 1e-09)",
     ),
@@ -163,7 +163,7 @@ CASES: dict[str, tuple[Callable[[], ccl.Pipeline], str, str]] = {
         "lower fit.optimizer.lr (now 1000)",
     ),
     "a rate that is too high": (
-        lambda: compose(fit={"optimizer": {"name": "adamw", "lr": 30.0}}),
+        lambda: compose(fit={"optimizer": {"use": "adamw", "lr": 30.0}}),
         "the-loss-rises",
         "lower fit.optimizer.lr (now 30)",
     ),
@@ -271,7 +271,7 @@ CASES: dict[str, tuple[Callable[[], ccl.Pipeline], str, str]] = {
         lambda: compose(
             objective=ccl.objective("infonce", temperature={"learn": True, "start": 2.5}),
             transform=Strangers(),
-            fit={"optimizer": {"name": "adamw", "lr": 0.05}},
+            fit={"optimizer": {"use": "adamw", "lr": 0.05}},
         ),
         "the-temperature-is-too-high",
         "lower objective.temperature",
@@ -432,7 +432,7 @@ def test_a_whole_main_example_is_quiet(name, tmp_path):
 def test_what_was_said_before_a_resume_is_not_said_again(tmp_path):
     def make(epochs: int) -> ccl.Pipeline:
         warm = ccl.objective("infonce", temperature=9.0)
-        return compose(objective=warm, fit={"epochs": epochs, "schedule": {"name": "constant"}})
+        return compose(objective=warm, fit={"epochs": epochs, "schedule": {"use": "constant"}})
 
     assert len(lines(tmp_path / "run", make(4))) == 1
     assert lines(tmp_path / "run", make(20), resume=True) == []
@@ -443,7 +443,7 @@ def test_what_was_said_before_a_resume_is_not_said_again(tmp_path):
 
 def test_a_resumed_run_compares_with_the_start_of_the_first(tmp_path):
     def make(epochs: int) -> ccl.Pipeline:
-        return compose(fit={"epochs": epochs, "schedule": {"name": "constant"}, **sgd(1e-9)})
+        return compose(fit={"epochs": epochs, "schedule": {"use": "constant"}, **sgd(1e-9)})
 
     assert lines(tmp_path / "run", make(4)) == []
     (line,) = lines(tmp_path / "run", make(12), resume=True)
