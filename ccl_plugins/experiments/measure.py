@@ -10,14 +10,21 @@ from typing import TYPE_CHECKING, Any
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.origin import naming
 from ccl_plugins.metadata.validation import validation_rows
-from ccl_plugins.protocols import Frozen, Measurement, Role, UndefinedMetric
+from ccl_plugins.protocols import Frozen, Measurement, Role, UndefinedMetric, trait
 
 if TYPE_CHECKING:
     from ccl_plugins.training.parts import Parts
 
 
-def freeze(parts: Parts, composition: Composition, *splits: Any) -> list[Frozen]:
-    """The frozen features of splits, computed on the device that holds the method."""
+def freeze(parts: Parts, composition: Composition, *splits: Any, projections: bool) -> list[Frozen]:
+    """The frozen features of splits, computed on the device that holds the method.
+
+    Args:
+        parts: The built pipeline.
+        composition: The pipeline.
+        splits: The splits.
+        projections: Whether views are projected too, as `read_projections` says.
+    """
     from ccl_plugins.training.features import frozen_features
     from ccl_plugins.training.loader import default_workers
 
@@ -26,9 +33,16 @@ def freeze(parts: Parts, composition: Composition, *splits: Any) -> list[Frozen]
         workers = default_workers(1, next(parts.method.parameters()).device.type != "cpu")
     with naming(composition):
         return [
-            frozen_features(parts.method, split, parts.transform, workers=workers)
+            frozen_features(
+                parts.method, split, parts.transform, workers=workers, projections=projections
+            )
             for split in splits
         ]
+
+
+def read_projections(evaluators: Iterable[Any]) -> bool:
+    """Whether one of the built evaluators reads projections."""
+    return any(trait(each, "reads_projections") for each in evaluators)
 
 
 def measure(

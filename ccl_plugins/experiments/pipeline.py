@@ -16,7 +16,7 @@ from ccl_plugins.experiments.changes import other_run
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.information import plane
 from ccl_plugins.experiments.layout import Layout
-from ccl_plugins.experiments.measure import freeze, held_out, measure
+from ccl_plugins.experiments.measure import freeze, held_out, measure, read_projections
 from ccl_plugins.experiments.metrics import (
     TIMES,
     Measured,
@@ -332,11 +332,16 @@ class Run:
             ValueError: For another split.
         """
         check_split(split)
-        if split not in self._features:
+        return self._frozen(split, device, projections=False)
+
+    def _frozen(self, split: str, device: str | torch.device | None, projections: bool) -> Frozen:
+        found = self._features.get(split)
+        if found is None or (projections and found.projections is None):
             self._method_on(device)
             data = self.splits[SPLITS.index(split)]
-            self._features[split] = freeze(self.parts, self.pipeline, data)[0]
-        return self._features[split]
+            (found,) = freeze(self.parts, self.pipeline, data, projections=projections)
+            self._features[split] = found
+        return found
 
     def measurements(self, time: Time = "after") -> dict[str, Measurement]:
         """What was measured last, by name, with all that is known of it; nothing before the first time.
@@ -450,12 +455,15 @@ class Run:
         device: str | torch.device | None,
         *,
         validate: bool,
-        evaluators: Iterable[tuple[Any, Any]] | None = None,
+        evaluators: Sequence[tuple[Any, Any]] | None = None,
     ) -> dict[str, Measurement]:
         if evaluators is None and not self.pipeline.built_evaluators:
             return {}
-        train = self.features("train", device)
-        train, test = held_out(train) if validate else (train, self.features("test", device))
+        built = [e for _, e in evaluators] if evaluators else self.pipeline.built_evaluators
+        projections = read_projections(built)
+        train = self._frozen("train", device, projections and validate)
+        test = None if validate else self._frozen("test", device, projections)
+        train, test = held_out(train) if test is None else (train, test)
         return measure(self.pipeline, train, test, evaluators=evaluators)
 
     def _write(

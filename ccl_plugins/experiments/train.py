@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ccl_plugins.experiments.changes import other_run
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.layout import Layout
-from ccl_plugins.experiments.measure import freeze, measure
+from ccl_plugins.experiments.measure import freeze, measure, read_projections
 from ccl_plugins.experiments.metrics import forget_measurements, numbers, write_measurements
 from ccl_plugins.experiments.origin import naming
 from ccl_plugins.experiments.record import (
@@ -375,7 +375,9 @@ def _measure_before(prepared: Prepared) -> dict[str, Measurement]:
     parts.method.to(accelerator())
     try:
         with undisturbed(), until_begun():
-            return measure(pipeline, *freeze(parts, pipeline, *prepared.splits))
+            projections = read_projections(pipeline.built_evaluators)
+            frozen = freeze(parts, pipeline, *prepared.splits, projections=projections)
+            return measure(pipeline, *frozen)
     except CannotBegin as error:
         if not pipeline.evaluates_by_default:
             raise

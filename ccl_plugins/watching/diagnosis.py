@@ -24,6 +24,7 @@ from torch import Tensor
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.objectives.scalars import Scheduled, changing
 from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.protocols import trait
 from ccl_plugins.training import ranks
 from ccl_plugins.training.findings import Finding, Findings
 from ccl_plugins.training.loss_log import LossLog
@@ -152,7 +153,6 @@ class Diagnosis(Callback):
             self._start = Start(embeddings, loss, scale())
         step, wait = trainer.global_step, patience(module.total_steps, module.settings)
         before = step - module.settings.log_every
-        momentum = getattr(module.method, "momentum", None)
         assert self._losses is not None
         seen = Observation(
             **self._known(trainer, module, temperatures),
@@ -166,7 +166,7 @@ class Diagnosis(Callback):
             deviation=self._losses.deviation,
             embeddings=embeddings,
             start=self._start,
-            momentum=momentum if isinstance(momentum, float) else None,
+            momentum=trait(module.method, "momentum"),
             moved=cache(self._moved),
             scale=scale,
         )

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from ccl_plugins.objectives.scalars import Scheduled
+from ccl_plugins.protocols import trait
 from ccl_plugins.training.findings import Finding
 from ccl_plugins.watching.symptoms.symptom import SHORT, Observation, Symptom
 
@@ -29,7 +30,7 @@ class RisingLoss(Symptom):
 
     def look(self, seen: Observation) -> Iterator[Finding]:
         """Compare the loss with its start and its best."""
-        if getattr(seen.objective, "adversarial", False):
+        if trait(seen.objective, "adversarial"):
             return  # in a game it may be right that it rises
         if seen.fresh:  # another condition has another loss
             self.best = math.inf

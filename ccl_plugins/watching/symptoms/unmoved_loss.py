@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from ccl_plugins.protocols import trait
 from ccl_plugins.training.findings import Finding
 from ccl_plugins.watching.chance import Scale
 from ccl_plugins.watching.symptoms.symptom import SHORT, THROWN, UNMOVED, Observation, Symptom
@@ -21,7 +22,7 @@ class UnmovedLoss(Symptom):
 
     def look(self, seen: Observation) -> Iterator[Finding]:
         """Compare the loss with its start, with half of the time before, and with guessing."""
-        if getattr(seen.objective, "adversarial", False):
+        if trait(seen.objective, "adversarial"):
             return  # in a game it may be right that it stays
         loss = seen.recent
         if self.halfway == math.inf and seen.halfway:

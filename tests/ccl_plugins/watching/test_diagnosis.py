@@ -479,7 +479,7 @@ def of_a_plugin(monkeypatch: Any, *symptoms: Symptom) -> None:
 
 
 def said(out: Path, epochs: int, **given: Any) -> list[str]:
-    constant = {"epochs": epochs, "schedule": {"name": "constant"}}
+    constant = {"epochs": epochs, "schedule": {"use": "constant"}}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         compose(fit=constant).fit(out=out, logger=False, progress=False, **given)
