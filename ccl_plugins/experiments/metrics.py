@@ -80,14 +80,16 @@ def write_measurements(
     Both files are written atomically, with their checksums in ``SHA256SUMS``; ``metrics.json`` has the
     numbers after training alone, and is never that of other measurements.
     """
-    changed: dict[str, Any] = dict(measured or {})
+    changed: dict[str, Any] = {str(time): each for time, each in (measured or {}).items()}
     found = read_measurements(layout)
     found = replace(found, **changed, costs={**found.costs, **(costs or {})})
     if "after" in changed:
         layout.metrics.unlink(missing_ok=True)
-    rows = {time: [asdict(each) for each in getattr(found, time).values()] for time in TIMES}
+    rows: dict[str, Any] = {
+        time: [asdict(each) for each in getattr(found, time).values()] for time in TIMES
+    }
     _write(layout.measurements, {**rows, "costs": found.costs})
-    if found.after and "after" in changed:
+    if "after" in changed:
         _write(layout.metrics, numbers(found.after))
 
 
@@ -95,6 +97,7 @@ def forget_measurements(layout: Layout) -> None:
     """Delete what was measured of a run's weights, since they are trained further."""
     if layout.measurements.exists():
         write_measurements(layout, {"after": {}, "validation": {}})
+    layout.metrics.unlink(missing_ok=True)
 
 
 def _write(file: Path, values: Mapping[str, Any]) -> None:

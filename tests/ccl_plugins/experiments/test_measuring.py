@@ -104,7 +104,7 @@ def test_numbers_that_are_not_those_of_the_measurements_are_not_left(run, monkey
         ({}, "other"),
         ({"color": ccl.condition("instance")}, "condition"),
         ({"z": ccl.condition("column", name="color", value_type="continuous")}, "condition"),
-        ({"z": ccl.condition("label", value_type="categorical")}, "other"),
+        ({"z": ccl.condition("label")}, "other"),
     ],
 )
 def test_the_role_of_a_column_is_that_in_the_pipeline(conditions, role):
