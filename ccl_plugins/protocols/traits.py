@@ -69,7 +69,9 @@ class Trait:
 def _named(wanted: type | tuple[Any, ...]) -> str:
     """What a trait may be, in words."""
     if isinstance(wanted, type):
-        return {str: "a string", Mapping: "a mapping"}.get(wanted, "a list or a tuple")
+        return {str: "a string", Mapping: "a mapping", float: "a number"}.get(
+            wanted, "a list or a tuple"
+        )
     *most, last = map(repr, wanted)
     return f"{', '.join(most)} or {last}"
 
@@ -344,6 +346,14 @@ TRAITS = (
         "A static method, called when a pipeline is composed, with all parameters of a method with"
         " `read_conditions`. Returns whether there is a queue, and a momentum encoder for it, with these"
         " parameters.",
+    ),
+    Trait(
+        "method",
+        "momentum",
+        None,
+        "Read while training. The momentum of the key encoder, below 1; a run says where it does not suit"
+        " its length or its queue.",
+        float,
     ),
     Trait(
         "method",

@@ -91,7 +91,7 @@ def check_loss(objective: Any, found: Any) -> None:
             f"{type(objective).__name__}.loss must return one number, a float tensor of shape (), not"
             f" {_shown(found)}"
         )
-    # A loss of 0 has none where no anchor counts, which the monitor says.
+    # A loss of 0 has none where no anchor counts, which `nothing_counts` says.
     if torch.is_grad_enabled() and not found.requires_grad and bool(found):
         raise ValueError(
             f"the loss of {type(objective).__name__} has no gradient: compute it from the pairs' anchors"

@@ -11,12 +11,12 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from torch import Tensor
 
+from ccl_plugins.evaluators.conditional_entropy import conditional_entropy
 from ccl_plugins.information.plane import points
 from ccl_plugins.metadata.values import missing_rows
 from ccl_plugins.numerics.condition_values import missing_samples
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.kernel_functions import similarities
-from ccl_plugins.objectives.transport import conditional_entropy
 from ccl_plugins.training import ranks
 from ccl_plugins.training.kernel_check import (
     SAMPLED_ROWS,
@@ -26,7 +26,7 @@ from ccl_plugins.training.kernel_check import (
     together,
     values_read,
 )
-from ccl_plugins.training.monitor import publish
+from ccl_plugins.training.loss_log import publish
 from ccl_plugins.watching import geometry
 from ccl_plugins.watching.costs import Costs
 from ccl_plugins.watching.probes import Probes

@@ -25,7 +25,7 @@ from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.protocols import Embedded, Sizes, Table
 from ccl_plugins.training import FitSettings, Parts
 from ccl_plugins.training.checkpointing import by_step
-from ccl_plugins.training.monitor import NonFiniteLoss, NonFiniteWeights
+from ccl_plugins.training.not_finite import NonFiniteLoss, NonFiniteWeights
 
 
 def run(
