@@ -23,7 +23,6 @@ from ccl_plugins.hooks import hookimpl as hookimpl
 from ccl_plugins.kinds import registry as _registry
 
 if TYPE_CHECKING:
-    from ccl_plugins import figures as figures
     from ccl_plugins.cli.info import Description
     from ccl_plugins.cli.tables import TextTable
     from ccl_plugins.experiments.pipeline import Pipeline as Pipeline
@@ -46,7 +45,7 @@ __all__ = [
     "create",
     "dataset",
     "evaluator",
-    "figures",
+    "figure",
     "hookimpl",
     "info",
     "kernel",
@@ -81,6 +80,7 @@ method = engine.Namespace(_registry(), "method")
 backbone = engine.Namespace(_registry(), "backbone")
 dataset = engine.Namespace(_registry(), "dataset")
 evaluator = engine.Namespace(_registry(), "evaluator")
+figure = engine.Namespace(_registry(), "figure")
 
 _LAZY = {
     "Pipeline": "ccl_plugins.experiments.pipeline",
@@ -156,10 +156,6 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("ccl-plugins")
-    if name == "figures":
-        from importlib import import_module
-
-        return import_module("ccl_plugins.figures")
     if name in _LAZY:
         from importlib import import_module
 

@@ -28,6 +28,7 @@ KINDS = (
     engine.Kind(
         "evaluator", "A measurement of features.", f"{_P}.evaluator:Evaluator", ("dataset",)
     ),
+    engine.Kind("figure", "A picture of runs.", f"{_P}.figure:Figure"),
 )
 
 FOLDERS = {kind.name: f"{kind.name}s" for kind in KINDS}

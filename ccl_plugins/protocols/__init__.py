@@ -45,6 +45,8 @@ from ccl_plugins.protocols.evaluator import SupportsColumns as SupportsColumns
 from ccl_plugins.protocols.evaluator import SupportsReadsTowers as SupportsReadsTowers
 from ccl_plugins.protocols.evaluator import Towers as Towers
 from ccl_plugins.protocols.evaluator import UndefinedMetric as UndefinedMetric
+from ccl_plugins.protocols.figure import DoesNotApply as DoesNotApply
+from ccl_plugins.protocols.figure import Figure as Figure
 from ccl_plugins.protocols.kernel import Kernel as Kernel
 from ccl_plugins.protocols.method import Method as Method
 from ccl_plugins.protocols.method import SupportsBatchCheck as SupportsBatchCheck
