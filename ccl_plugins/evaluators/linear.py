@@ -14,13 +14,16 @@ from ccl_plugins.arguments import positive, whole
 from ccl_plugins.evaluators.columns import named, several, top1, variance, with_classes
 from ccl_plugins.evaluators.intervals import estimate, tally
 from ccl_plugins.metadata.validation import validation_rows
-from ccl_plugins.protocols import Estimate, Frozen, ValueType
+from ccl_plugins.protocols import Frozen, Measurement, ValueType
 
 logger = logging.getLogger(__name__)
 
 
 Reg = float | Literal["validation"] | None
 """The weight of a penalty, how it is chosen, or None for `DEFAULT`."""
+
+BY = "a linear classifier"
+"""What predicts, in sentences."""
 
 DEFAULT = 1e-3
 """The default weight of the penalty, relative to the mean variance of the features."""
@@ -81,16 +84,15 @@ class LinearProbe:
         """The column that it predicts."""
         return {self.column: ("categorical",)}
 
-    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
-        """``{"linear/top1": fraction}``."""
+    def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
+        """``linear/top1``, and ``linear/balanced`` if it is asked for."""
         fit = fit_probe(*with_classes(train, self.column), self.reg, self.max_iter, self.column)
         x, ids = with_classes(test, self.column)
         predicted = fit.predict(x)
-        metrics = top1("linear", self.column, predicted, ids)
+        found = [top1("linear", self.column, predicted, ids, BY)]
         if self.balanced:
-            several(self.column, ids, "balanced accuracy")
-            metrics[f"{named('linear', self.column)}/balanced"] = balanced_accuracy(predicted, ids)
-        return metrics
+            found.append(balanced_accuracy("linear", self.column, predicted, ids, BY))
+        return found
 
 
 def checked_reg(reg: Reg) -> Reg:
@@ -136,8 +138,17 @@ def _chosen(x: Tensor, ids: Tensor, unit: float, max_iter: int) -> float:
     return max(PENALTIES, key=right)  # the first of equals, which are in falling order
 
 
-def balanced_accuracy(predicted: Tensor, ids: Tensor) -> Estimate:
-    """The mean over the classes in ``ids`` (n,) of the fraction of their samples that is predicted."""
+def balanced_accuracy(
+    name: str, column: str, predicted: Tensor, ids: Tensor, by: str
+) -> Measurement:
+    """The mean over the classes in ``ids`` (n,) of the share of their samples that is predicted.
+
+    The arguments are those of `ccl_plugins.evaluators.columns.top1`.
+
+    Raises:
+        UndefinedMetric: If there is one class.
+    """
+    several(column, ids, "balanced accuracy")
     classes, index = ids.unique(return_inverse=True)
     right = (predicted == ids).double()
 
@@ -145,7 +156,15 @@ def balanced_accuracy(predicted: Tensor, ids: Tensor) -> Estimate:
         sizes = tally(counts, index, len(classes))
         return (tally(counts * right, index, len(classes)) / sizes).nanmean(dim=1)
 
-    return estimate(len(ids), recall)
+    return Measurement(
+        f"{named(name, column)}/balanced",
+        **estimate(len(ids), recall),
+        sentence=f"the share of the test samples whose {column} is named right by {by}, each class with"
+        " the same weight",
+        column=column,
+        direction="higher",
+        chance=1 / len(classes),
+    )
 
 
 @dataclass(frozen=True)

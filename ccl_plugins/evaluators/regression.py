@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import positive
-from ccl_plugins.evaluators.columns import several, variance, with_numbers
-from ccl_plugins.evaluators.intervals import estimate, mean
-from ccl_plugins.protocols import Estimate, Frozen, ValueType
+from ccl_plugins.evaluators.columns import several, the, variance, with_numbers
+from ccl_plugins.evaluators.intervals import Estimate, estimate, mean
+from ccl_plugins.protocols import Frozen, Measurement, ValueType
 
 PENALTIES = [10.0 ** (power / 2) for power in range(-20, 9)]
 """Weights of the penalty that are compared, relative to the mean variance of the features."""
@@ -22,8 +22,8 @@ class Regression:
     of them is best predicted from all others.  No value suits all data: 512 features of 520 samples that
     say little about the column give an R² of -38 on new samples with 1e-6, and 0.00 with a chosen value.
 
-    Gives, on the test samples, ``"<column>/mse"`` in the column's units squared, averaged over samples
-    and columns, ``"<column>/r2"``, the explained variance averaged over columns, and for colors
+    Gives, on the test samples, ``"<column>/r2"``, the explained variance averaged over columns,
+    ``"<column>/mse"`` in the column's units squared, averaged over samples and columns, and for colors
     ``"<column>/mse255"``.  A high error means that the features hide the attribute.
 
     Split: fitted to the training split, measured on the test split.  Selection: by the training samples.
@@ -60,8 +60,8 @@ class Regression:
         """The column that it predicts."""
         return {self.column: ("continuous",)}
 
-    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
-        """``{"color/mse": ..., "color/r2": ..., "color/mse255": ...}``."""
+    def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
+        """``color/r2``, ``color/mse`` and ``color/mse255``."""
         x_test, values = with_numbers(test, self.column)
         if len(values) < 2:
             raise ValueError("r2 needs two test samples or more, there is one")
@@ -76,13 +76,31 @@ class Regression:
         for entry in values.T:
             several(self.column, entry, "r2")
         errors = (ridge_regression(x, known, x_test, reg=self.reg) - values).square()
-        mse = mean(errors.mean(dim=1))
-        metrics: dict[str, float] = {f"{self.column}/mse": mse}
-        if self.eight_bit:
-            ends = (255**2 * number for number in (mse, mse.low, mse.high))
-            metrics[f"{self.column}/mse255"] = Estimate(*ends)
-        metrics[f"{self.column}/r2"] = explained(errors, values)
-        return metrics
+        found = [
+            Measurement(
+                f"{self.column}/r2",
+                **explained(errors, values),
+                sentence=f"the share of the variance of {the(self.column)} in the test samples that a"
+                " linear regression explains",
+                column=self.column,
+                direction="higher",
+                chance=0.0,
+            )
+        ]
+        units = {"mse": (1.0, ""), "mse255": (255.0**2, ", in units of 0 to 255")}
+        for name, (unit, words) in units.items():
+            if name == "mse" or self.eight_bit:
+                error = Measurement(
+                    f"{self.column}/{name}",
+                    **mean(unit * errors.mean(dim=1)),
+                    sentence="the mean squared error of a linear regression of"
+                    f" {the(self.column)} on the test samples{words}",
+                    column=self.column,
+                    direction="lower",
+                    chance=unit * variance(values),
+                )
+                found.append(error)
+        return found
 
 
 def explained(errors: Tensor, values: Tensor) -> Estimate:

@@ -31,15 +31,9 @@ class Layout:
         self.overwritten = folder / ".overwritten"
         """The record while its run is deleted: as long as it is here, no other file of a run counts."""
         self.metrics = folder / "metrics.json"
-        """What was measured last."""
-        self.intervals = folder / "intervals.json"
-        """The 95 % intervals of `metrics`."""
-        self.validation = folder / "validation.json"
-        """What was measured last on a part of the training split."""
-        self.before = folder / "before.json"
-        """What was measured before training."""
-        self.costs = folder / "costs.json"
-        """Seconds of training, of its monitors and of evaluation."""
+        """What was measured last, as numbers by name."""
+        self.measurements = folder / "measurements.json"
+        """All measurements, with what they say, before training, after it and for choosing; and costs."""
         self.history = folder / "history.csv"
         """The scalars over the steps, where the csv logger wrote them: columns step, name, value."""
         self.hyperparameters = folder / "hyperparameters.json"
@@ -92,9 +86,9 @@ class Layout:
 
     def _delete_files(self) -> None:
         exported = [folder / name for folder in self.exports.values() for name in EXPORTED]
-        self.delete_measured()
-        logged = (self.costs, self.history, self.hyperparameters, self.loggers, self.diagnosis)
-        files = (self.before, *logged, self.folder / SUMS, self.weights)
+        measured = (self.metrics, self.measurements)
+        logged = (self.history, self.hyperparameters, self.loggers, self.diagnosis)
+        files = (*measured, *logged, self.folder / SUMS, self.weights)
         for file in (*files, *exported):
             file.unlink(missing_ok=True)
         self.delete_events()
@@ -106,11 +100,6 @@ class Layout:
         for folder in (self.checkpoints, *self.exports.values()):
             if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
                 folder.rmdir()
-
-    def delete_measured(self) -> None:
-        """Delete what was measured after training."""
-        for file in (self.metrics, self.intervals, self.validation):
-            file.unlink(missing_ok=True)
 
     def _checkpoint_files(self) -> list[Path]:
         return [file for file in self.checkpoints.glob("*.ckpt") if not file.is_dir()]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.layout import EVENTS
 from ccl_plugins.experiments.origin import naming
 from ccl_plugins.metadata.validation import validation_rows
-from ccl_plugins.protocols import Frozen, UndefinedMetric
+from ccl_plugins.protocols import Frozen, Measurement, Role, UndefinedMetric
 
 if TYPE_CHECKING:
     from ccl_plugins.training.parts import Parts
@@ -39,8 +40,8 @@ def measure(
     test: Frozen,
     *,
     evaluators: Iterable[tuple[Any, Any]] | None = None,
-) -> dict[str, float]:
-    """The metrics of frozen features by evaluators, which all read the same features.
+) -> dict[str, Measurement]:
+    """What evaluators measure of frozen features, by name; all read the same features.
 
     Args:
         composition: The pipeline.
@@ -49,12 +50,12 @@ def measure(
         evaluators: The choice of each with what it built; None: the pipeline's.
 
     Raises:
-        ValueError: If an evaluator returns no numbers, or a metric that another one returned too.
+        ValueError: If an evaluator returns no measurements, or one whose name another one gave too.
 
     Warns:
-        UserWarning: For an evaluator whose metrics the samples do not define; they are left out.
+        UserWarning: For an evaluator whose numbers the samples do not define; it is left out.
     """
-    metrics: dict[str, float] = {}
+    measured: dict[str, Measurement] = {}
     with naming(composition):
         own = zip(composition.evaluators, composition.built_evaluators, strict=True)
         for choice, evaluator in own if evaluators is None else evaluators:
@@ -63,13 +64,15 @@ def measure(
             except UndefinedMetric as error:
                 warnings.warn(f"the evaluator {choice!r} is left out: {error}", stacklevel=2)
                 continue
-            if twice := sorted(metrics.keys() & found.keys()):
-                raise ValueError(
-                    f"two evaluators give {twice[0]!r}, the second is {type(evaluator).__name__}: leave one"
-                    " of them out"
-                )
-            metrics |= found
-    return metrics
+            for each in found:
+                if each.name in measured:
+                    raise ValueError(
+                        f"two evaluators give {each.name!r}, the second is {type(evaluator).__name__}:"
+                        " leave one of them out"
+                    )
+                role = _role(each.column, composition.built_conditions)
+                measured[each.name] = replace(each, role=role)
+    return measured
 
 
 def held_out(train: Frozen) -> tuple[Frozen, Frozen]:
@@ -78,19 +81,25 @@ def held_out(train: Frozen) -> tuple[Frozen, Frozen]:
     return train.take(rows), train.take(held)
 
 
-def _checked(evaluator: Any, found: Any) -> Mapping[str, float]:
-    """What an evaluator returned, if it is numbers by name."""
-    wrong = [
-        f"{key!r}: {value!r}"
-        for key, value in (found.items() if isinstance(found, Mapping) else ())
-        if not isinstance(key, str) or not isinstance(value, float | int) or isinstance(value, bool)
-    ]
-    if wrong or not isinstance(found, Mapping):
-        raise ValueError(
-            f"the evaluator {type(evaluator).__name__} must return floats by name, as {{'knn/top1': 0.9}},"
-            f" not {wrong[0] if wrong else f'a {type(found).__name__}'}"
-        )
-    return found
+def _role(column: str | None, conditions: Mapping[str, Any]) -> Role | None:
+    """What a column is in a pipeline with these conditions."""
+    if column is None or column == "label":
+        return column and "label"
+    read = {getattr(each, "column", None) for each in conditions.values()}
+    return "condition" if column in conditions or column in read else "other"
+
+
+def _checked(evaluator: Any, found: Any) -> Sequence[Measurement]:
+    """What an evaluator returned, if it is measurements."""
+    given = found if isinstance(found, Sequence) else [found]
+    for each in given:
+        number = isinstance(each, Measurement) and isinstance(each.value, float | int)
+        if not number or isinstance(each.value, bool):
+            raise ValueError(
+                f"the evaluator {type(evaluator).__name__} must return a list of measurements, as"
+                f" [Measurement('knn/top1', 0.9)], not {each!r:.200}"
+            )
+    return given
 
 
 def log(folder: Path, metrics: Mapping[str, float], step: int) -> None:
@@ -131,7 +140,7 @@ def log_everywhere(
         if isinstance(logger, Events):
             log(folder, metrics, step)
         else:
-            logger.log_metrics({f"evaluation/{k}": float(v) for k, v in metrics.items()}, step=step)
+            logger.log_metrics({f"evaluation/{k}": v for k, v in metrics.items()}, step=step)
 
 
 def log_again(

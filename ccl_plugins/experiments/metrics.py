@@ -1,77 +1,117 @@
-"""The metrics of a run on the disk."""
+"""The measurements of a run on the disk, and what they cost."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any, Literal
 
 from ccl_plugins._engine import engine
+from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.experiments.record import read_json, write_json
 from ccl_plugins.files.sums import WrongSum, check_sum, summed
-from ccl_plugins.protocols import Estimate
+from ccl_plugins.protocols import Measurement
+
+Time = Literal["before", "after", "validation"]
+"""What was measured: the network before training, its weights, or these on a part of the training split."""
+
+TIMES = ("before", "after", "validation")
 
 
-def write_metrics(file: Path, metrics: Mapping[str, float]) -> None:
-    """Write metrics as JSON, atomically, and their checksum to the ``SHA256SUMS`` beside them."""
-    _write(file, {name: float(value) for name, value in metrics.items()})
+def numbers(measurements: Mapping[str, Measurement]) -> dict[str, float]:
+    """The values of measurements, by name."""
+    return {name: float(each.value) for name, each in measurements.items()}
 
 
-def add_costs(file: Path, seconds: Mapping[str, float]) -> None:
-    """Put seconds into the costs of a run, beside those that are there."""
-    write_metrics(file, {**read_metrics(file), **seconds})
-
-
-def write_intervals(file: Path, metrics: Mapping[str, float]) -> None:
-    """Write the intervals of those metrics that have one, as `write_metrics` does."""
-    estimates = {k: v for k, v in metrics.items() if isinstance(v, Estimate)}
-    _write(file, {name: [value.low, value.high] for name, value in estimates.items()})
-
-
-def read_metrics(file: Path) -> dict[str, float]:
-    """The metrics in a file; none if there is no such file.
+def read_measurements(layout: Layout, time: Time) -> dict[str, Measurement]:
+    """What was measured of a run at a time, by name; nothing before the first measurement.
 
     Warns:
-        UserWarning: For a file that is damaged, or holds something else; none of it is used.
+        UserWarning: For a file that is damaged, or holds something else; nothing of it is used.
     """
-    return _read(file, "numbers by name", _is_number)
+    return {each.name: each for each in _read(layout)[time]}
 
 
-def read_intervals(file: Path) -> dict[str, tuple[float, float]]:
-    """The intervals in a file, the lower end first; none if there is no such file.
+def read_costs(layout: Layout) -> dict[str, float]:
+    """Seconds of training, of its monitors and of the last evaluation; warns as `read_measurements`."""
+    found: dict[str, float] = _read(layout)["costs"]
+    return found
 
-    Warns:
-        UserWarning: For a file that is damaged, or holds something else; none of it is used.
+
+def write_measurements(
+    layout: Layout,
+    measured: Mapping[Time, Mapping[str, Measurement]] | None = None,
+    costs: Mapping[str, float] | None = None,
+) -> None:
+    """Put measurements and costs beside those that are there, in the place of older ones.
+
+    Both files are written atomically, with their checksums in ``SHA256SUMS``; ``metrics.json`` has the
+    numbers after training alone.
     """
-    found = _read(file, "two numbers by name", _are_two)
-    return {name: (low, high) for name, (low, high) in found.items()}
+    measured = measured or {}
+    found = _read(layout)
+    found |= {time: [*each.values()] for time, each in measured.items()}
+    found["costs"] |= costs or {}
+    if "after" in measured:
+        layout.metrics.unlink(missing_ok=True)  # never those of other measurements
+    rows = {time: [asdict(each) for each in found[time]] for time in TIMES}
+    _write(layout.measurements, {**rows, "costs": found["costs"]})
+    if "after" in measured:
+        _write(layout.metrics, numbers(measured["after"]))
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float)
+def forget_measurements(layout: Layout) -> None:
+    """Delete what was measured of a run's weights, which are trained further."""
+    layout.metrics.unlink(missing_ok=True)
+    if layout.measurements.exists():
+        found = _read(layout)
+        rows = [asdict(each) for each in found["before"]]
+        _write(
+            layout.measurements,
+            {"before": rows, "after": [], "validation": [], "costs": found["costs"]},
+        )
 
 
-def _are_two(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(map(_is_number, value))
-
-
-def _write(file: Path, values: Mapping[str, Any]) -> None:
+def _write(file: Any, values: Mapping[str, Any]) -> None:
     with summed(file):
         write_json(file, values)
 
 
-def _read(file: Path, what: str, right: Callable[[Any], bool]) -> dict[str, Any]:
+def _read(layout: Layout) -> dict[str, Any]:
+    """The measurements of each time, and the costs by name."""
+    file, nothing = layout.measurements, {**{time: [] for time in TIMES}, "costs": {}}
     if not file.is_file():
-        return {}
+        return nothing
     try:
         check_sum(file)
-        found = read_json(file)
+        given = read_json(file)
     except (WrongSum, engine.InvalidConfig) as error:
-        warnings.warn(f"{error}; no metric of it is used", stacklevel=4)
-        return {}
-    if wrong := {k: v for k, v in found.items() if not right(v)}:
-        given = engine.represented(wrong)
-        warnings.warn(f"{file} must hold {what}, not {given}: it is not used", stacklevel=4)
-        return {}
+        warnings.warn(f"{error}; nothing of it is used", stacklevel=4)
+        return nothing
+    try:
+        found: dict[str, Any] = {time: [*map(_measurement, given[time])] for time in TIMES}
+        costs = zip(given["costs"], _numbers(given["costs"].values()), strict=True)
+        return {**found, "costs": dict(costs)}
+    except (KeyError, TypeError, AttributeError) as error:
+        warnings.warn(
+            f"{file} must hold measurements and costs: {error}; it is not used", stacklevel=4
+        )
+        return nothing
+
+
+def _measurement(given: Mapping[str, Any]) -> Measurement:
+    ends = given["interval"]
+    (value,) = _numbers([given["value"]])
+    if ends is not None:
+        low, high = _numbers(ends)
+        ends = low, high
+    return Measurement(**{**given, "value": value, "interval": ends})
+
+
+def _numbers(values: Iterable[Any]) -> list[float]:
+    found = [*values]
+    for each in found:
+        if type(each) not in (int, float):
+            raise TypeError(f"{each!r} is no number")
     return found

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.arguments import whole
+from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.datasets.splitting import SPLITS, check_split
 from ccl_plugins.experiments.changes import other_run
 from ccl_plugins.experiments.composition import Composition
@@ -18,11 +18,12 @@ from ccl_plugins.experiments.information import plane
 from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.experiments.measure import freeze, held_out, log_again, measure
 from ccl_plugins.experiments.metrics import (
-    add_costs,
-    read_intervals,
-    read_metrics,
-    write_intervals,
-    write_metrics,
+    TIMES,
+    Time,
+    numbers,
+    read_costs,
+    read_measurements,
+    write_measurements,
 )
 from ccl_plugins.experiments.record import check_plugins, read_json
 from ccl_plugins.experiments.requirements import check_columns, check_towers
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ccl_plugins.information.plane import Point
-    from ccl_plugins.protocols import Frozen, Table
+    from ccl_plugins.protocols import Frozen, Measurement, Table
     from ccl_plugins.training.parts import Parts
 
 
@@ -336,56 +337,54 @@ class Run:
             self._features[split] = freeze(self.parts, self.pipeline, data)[0]
         return self._features[split]
 
-    @cached_property
+    def measurements(self, time: Time = "after") -> dict[str, Measurement]:
+        """What was measured last, by name, with all that is known of it; nothing before the first time.
+
+        Args:
+            time: ``"after"``: of the trained weights, by `evaluate`; ``"before"``: of the untrained or
+                pretrained backbone; ``"validation"``: by `validate`.
+        """
+        return read_measurements(self.layout, one_of("time", time, TIMES))
+
+    @property
     def metrics(self) -> dict[str, float]:
-        """The metrics measured last; empty before the first evaluation."""
-        return read_metrics(self.layout.metrics)
+        """The numbers measured last, by name; empty before the first evaluation."""
+        return numbers(self.measurements("after"))
 
-    @cached_property
-    def intervals(self) -> dict[str, tuple[float, float]]:
-        """The 95 % intervals over test samples of those `metrics` that have one."""
-        return read_intervals(self.layout.intervals)
-
-    @cached_property
-    def validation(self) -> dict[str, float]:
-        """The metrics of the last `validate`; empty before the first."""
-        return read_metrics(self.layout.validation)
-
-    @cached_property
+    @property
     def before(self) -> dict[str, float]:
-        """The metrics before training, of the untrained or pretrained backbone."""
-        return read_metrics(self.layout.before)
+        """The numbers before training, of the untrained or pretrained backbone."""
+        return numbers(self.measurements("before"))
+
+    @property
+    def validation(self) -> dict[str, float]:
+        """The numbers of the last `validate`; empty before the first."""
+        return numbers(self.measurements("validation"))
 
     @property
     def costs(self) -> dict[str, float]:
         """Seconds of training, of its monitors and of the last evaluation, and the monitors' share."""
-        return read_metrics(self.layout.costs)
+        return read_costs(self.layout)
 
     def evaluate(self, device: str | torch.device | None = None) -> dict[str, float]:
         """Measure the frozen features of the un-augmented data set.
 
-        The result is returned, and written to ``metrics.json``, ``intervals.json`` and the
-        pipeline's loggers; to those of services, such as wandb, in the session that trained the run.
+        The numbers are returned, and written to ``metrics.json`` and the pipeline's loggers; to those of
+        services, such as wandb, in the session that trained the run.  `measurements` says what they are.
 
         Args:
             device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
-
-        Returns:
-            Metrics by name; those with an interval are a `ccl_plugins.protocols.Estimate`.
 
         Raises:
             FolderInUse: If another process trains or measures the run.
         """
         with owning(self.path):
             begin = time.perf_counter()
-            metrics = self._measure(device, validate=False)
-            add_costs(self.layout.costs, {"evaluation": time.perf_counter() - begin})
-            self.layout.intervals.unlink(missing_ok=True)  # never those of other metrics
-            write_metrics(self.layout.metrics, metrics)
-            write_intervals(self.layout.intervals, metrics)
+            found = self._measure(device, validate=False)
+            costs = {"evaluation": time.perf_counter() - begin}
+            write_measurements(self.layout, {"after": found}, costs)
+            metrics = numbers(found)
             log_again(self.path, self.pipeline.loggers, metrics, self.progress[0], self._in_session)
-        self.__dict__["metrics"] = metrics
-        self.__dict__.pop("intervals", None)
         return metrics
 
     def validate(self, device: str | torch.device | None = None) -> dict[str, float]:
@@ -393,9 +392,8 @@ class Run:
 
         Evaluators are fitted to nine tenths of the training split and measured on the last tenth: every
         tenth sample in a shuffle that is the same for all runs on a data set.  The network has seen the
-        images of both parts, so that these numbers choose between runs, and are not to be reported.
-
-        The result is returned, and written to ``validation.json``.
+        images of both parts, so that these numbers choose between runs, and are not to be reported.  The
+        test samples that sentences of `measurements` speak of are the held-out ones.
 
         Args:
             device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
@@ -404,14 +402,13 @@ class Run:
             FolderInUse: If another process trains or measures the run.
         """
         with owning(self.path):
-            metrics = self._measure(device, validate=True)
-            write_metrics(self.layout.validation, metrics)
-        self.__dict__["validation"] = metrics
-        return metrics
+            found = self._measure(device, validate=True)
+            write_measurements(self.layout, {"validation": found})
+        return numbers(found)
 
     def measure(
         self, *evaluators: Any, validate: bool = False, device: str | torch.device | None = None
-    ) -> dict[str, float]:
+    ) -> dict[str, Measurement]:
         """Measure the features by other evaluators than the pipeline's; nothing is written.
 
         ``run.measure("clustering", ccl.evaluator("few_shot", samples=0.01))``
@@ -441,7 +438,7 @@ class Run:
         *,
         validate: bool,
         evaluators: Iterable[tuple[Any, Any]] | None = None,
-    ) -> dict[str, float]:
+    ) -> dict[str, Measurement]:
         if evaluators is None and not self.pipeline.built_evaluators:
             return {}
         train = self.features("train", device)

@@ -17,13 +17,13 @@ from ccl_plugins.experiments.changes import other_run
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.experiments.measure import freeze, log_everywhere, measure
-from ccl_plugins.experiments.metrics import add_costs, write_metrics
+from ccl_plugins.experiments.metrics import forget_measurements, numbers, write_measurements
 from ccl_plugins.experiments.origin import naming
 from ccl_plugins.experiments.record import check_plugins, read_json, versions_of, write_json
 from ccl_plugins.experiments.requirements import check_columns, check_method
 from ccl_plugins.files.lock import owning, refuse_in_use
 from ccl_plugins.kinds import registry
-from ccl_plugins.protocols import SupportsColumns
+from ccl_plugins.protocols import Measurement, SupportsColumns
 
 if TYPE_CHECKING:
     from ccl_plugins.training.parts import Parts
@@ -239,7 +239,7 @@ def train(
     prepared: Prepared,
     *,
     progress: bool = True,
-    before: Callable[[Mapping[str, float]], None] = lambda metrics: None,
+    before: Callable[[Mapping[str, Measurement]], None] = lambda measured: None,
 ) -> None:
     """Measure the backbone of a prepared run, then train it into its folder.
 
@@ -248,7 +248,7 @@ def train(
     Args:
         prepared: The run.
         progress: Whether a progress bar is shown.
-        before: Called with the metrics before training, if there is an evaluator.
+        before: Called with the measurements before training, if there is an evaluator.
 
     Raises:
         FolderInUse: If another process writes to the folder.
@@ -269,13 +269,13 @@ def train(
     # The first process owns the folder, for all.
     with naming(pipeline), owning(layout.folder) if is_first() else nullcontext():
         if is_first():
-            metrics = {} if plan.point else _measure_before(prepared)
+            measured = {} if plan.point else _measure_before(prepared)
             _begin(prepared)
         loggers = _open_loggers(prepared)
-        if is_first() and metrics:
-            write_metrics(layout.before, metrics)
-            log_everywhere(layout.folder, loggers, metrics, step=0)
-            before(metrics)
+        if is_first() and measured:
+            write_measurements(layout, {"before": measured})
+            log_everywhere(layout.folder, loggers, numbers(measured), step=0)
+            before(measured)
         about = Hyperparameters(prepared.record, resumed=plan.point is not None)
         costs = Costs()
         watching = [costs, *_monitors(pipeline, costs)]
@@ -295,7 +295,7 @@ def train(
         )
         close(loggers)
         if is_first():
-            add_costs(layout.costs, costs.to_dict())
+            write_measurements(layout, costs=costs.to_dict())
     if not result.finished:
         raise RunInterrupted(layout.folder, result.step, result.total)
 
@@ -342,7 +342,7 @@ def _begin(prepared: Prepared) -> None:
             layout.delete()  # what is left of a run that was killed before its first checkpoint
     layout.delete_partial()
     if not _is_finished(plan):
-        layout.delete_measured()  # of older weights
+        forget_measurements(layout)  # of older weights
     write_json(layout.record, prepared.record)
 
 
@@ -353,7 +353,7 @@ def _is_finished(plan: Plan) -> bool:
     return bool(plan.point.record["fit"]["epochs"] == plan.pipeline.settings.epochs)
 
 
-def _measure_before(prepared: Prepared) -> dict[str, float]:
+def _measure_before(prepared: Prepared) -> dict[str, Measurement]:
     from ccl_plugins.networks.devices import accelerator
     from ccl_plugins.training.fitting import CannotBegin, until_begun
     from ccl_plugins.training.randomness import undisturbed

@@ -35,7 +35,6 @@ from ccl_plugins.protocols.dataset import Dataset as Dataset
 from ccl_plugins.protocols.dataset import SupportsTexts as SupportsTexts
 from ccl_plugins.protocols.embedded import Embedded as Embedded
 from ccl_plugins.protocols.evaluator import Direction as Direction
-from ccl_plugins.protocols.evaluator import Estimate as Estimate
 from ccl_plugins.protocols.evaluator import Evaluator as Evaluator
 from ccl_plugins.protocols.evaluator import Frozen as Frozen
 from ccl_plugins.protocols.evaluator import Images as Images

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -117,45 +117,24 @@ class Frozen:
         )
 
 
-class Estimate(float):
-    """A metric with the interval that its value may be trusted to; everywhere else a float.
-
-    Args:
-        value: The metric.
-        low: The lower end of its 95 % interval over test samples, at most the value in most cases.
-        high: The upper end.
-    """
-
-    low: float
-    high: float
-
-    def __new__(cls, value: float, low: float, high: float) -> Estimate:  # noqa: D102
-        found = super().__new__(cls, value)
-        found.low, found.high = float(low), float(high)
-        return found
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Estimate, (float(self), self.low, self.high)
-
-
 class UndefinedMetric(ValueError):
-    """A metric that the samples do not define, such as the recall of a class without a sample.
+    """A number that the samples do not define, such as the recall of a class without a sample.
 
-    An evaluator raises it, and a run then warns and leaves the evaluator's metrics out.
+    An evaluator raises it, and a run then warns and leaves the evaluator's measurements out.
     """
 
 
 class Evaluator(Protocol):
-    """A measurement on frozen features.
+    """Measurements of frozen features.
 
     It may also satisfy `SupportsColumns` and `SupportsReadsTowers`.
     """
 
-    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
-        """Metrics by name, as ``"linear/top1"``; an `Estimate` has an interval too.
+    def __call__(self, train: Frozen, test: Frozen) -> Sequence[Measurement]:
+        """What is measured, the number by which a column is judged before others of the column.
 
         Raises:
-            UndefinedMetric: If the samples do not define a metric.
+            UndefinedMetric: If the samples do not define a number.
         """
 
 
