@@ -22,7 +22,7 @@ BEFORE = "before training"
 
 
 class KeptAndLeaked:
-    """One point per run: up how well the label is read from its features, to the right a condition's column.
+    """One point per run: up, how well the label is read; to the right, how well a condition is.
 
     Up: the label is kept.  Right: the column leaks into the features.  There is a panel for each column
     that a condition of a run reads, with every run that was evaluated on it.  Lines are 95 % intervals
@@ -58,9 +58,10 @@ class KeptAndLeaked:
                 "no run was evaluated on a column that a condition reads: add an evaluator of it, as"
                 " 'regression' for numbers or 'linear' for classes"
             )
+        listed = " or ".join(leaked)
         leaked = [each for each in leaked if any({kept, each} <= r.after.keys() for r in results)]
         if not leaked:
-            raise DoesNotApply(f"no run was measured by both {kept} and what its conditions read")
+            raise DoesNotApply(f"no run was measured by both {kept} and {listed}")
         result, grid = panels(len(leaked), 4.2, 3.6)
         for panel, name in zip(grid, leaked, strict=True):
             for each in found:
@@ -107,7 +108,7 @@ def _draw(panel: Any, each: Series, leaked: str, kept: str) -> None:
 
 
 def _scale(panel: Any, leaked: Measurement, kept: Measurement) -> None:
-    """Limits, names and sentences of the axes; more is held to the right and up, whatever the direction."""
+    """Limits, names and sentences of the axes; more is held to the right and up."""
     for limits, limit in ((panel.get_xlim(), panel.set_xlim), (panel.get_ylim(), panel.set_ylim)):
         if limits[0] > -0.1 and 0.2 < limits[1] < 1.1:  # shares of 1
             limit(-0.03, 1.03)
