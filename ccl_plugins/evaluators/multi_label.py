@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ccl_plugins.arguments import whole
 from ccl_plugins.evaluators.columns import the, with_bits
-from ccl_plugins.evaluators.intervals import estimate
+from ccl_plugins.evaluators.intervals import Estimate, estimate
 from ccl_plugins.evaluators.linear import Reg, checked_reg, fit_probe
 from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric, ValueType
 
@@ -84,10 +84,18 @@ class MultiLabel:
         scores = torch.stack([fit.logits(x_test).diff(dim=1)[:, 0] for fit in fits], dim=1)
         bits = bits[:, places]
         precisions = average_precision(scores, bits)
-        measures: dict[str, tuple[Callable[[Tensor], Tensor], str, float]] = {
-            "map": (precisions, "the average precision", bits.double().mean().item()),
+
+        def over_entries(measure: Callable[[Tensor], Tensor]) -> Estimate:
+            return estimate(len(bits), lambda counts: measure(counts).nanmean(dim=1))
+
+        measures = {
+            "map": (
+                over_entries(precisions),
+                "the average precision",
+                bits.double().mean().item(),
+            ),
             "balanced": (
-                lambda counts: _balanced(scores > 0, bits, counts),
+                over_entries(lambda counts: _balanced(scores > 0, bits, counts)),
                 "the share of right predictions, both values with the same weight,",
                 0.5,
             ),
@@ -95,14 +103,14 @@ class MultiLabel:
         return [
             Measurement(
                 f"{self.column}/{name}",
-                **estimate(len(bits), lambda counts, each=each: each(counts).nanmean(dim=1)),
+                **numbers,
                 sentence=f"{words} of a linear classifier on the test samples, as the mean over the entries"
                 f" of {the(self.column)}",
                 column=self.column,
                 direction="higher",
                 chance=chance,
             )
-            for name, (each, words, chance) in measures.items()
+            for name, (numbers, words, chance) in measures.items()
         ]
 
 

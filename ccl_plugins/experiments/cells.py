@@ -308,8 +308,10 @@ def _run_cell(
     pipeline = Pipeline.from_dict(sweep.configuration(cell))
     prepared = prepare(check(pipeline, folder, resume=True), callbacks)
 
-    # A sweep by what no evaluator gives is told before its first training.
-    train(prepared, progress=progress, before=lambda measured: _of(measured, sweep.metric))
+    def before(untrained: Mapping[str, Any]) -> None:
+        _of(untrained, sweep.metric)  # what no evaluator gives is told before the training
+
+    train(prepared, progress=progress, before=before)
     run = Run(folder, pipeline, prepared.splits)
     found = run.validate()
     run.evaluate()

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ccl_plugins._engine import engine
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.layout import EVENTS
 from ccl_plugins.experiments.origin import naming
@@ -70,7 +71,7 @@ def measure(
                         f"two evaluators give {each.name!r}, the second is {type(evaluator).__name__}:"
                         " leave one of them out"
                     )
-                role = _role(each.column, composition.built_conditions)
+                role = role_of(each.column, composition.built_conditions)
                 measured[each.name] = replace(each, role=role)
     return measured
 
@@ -81,25 +82,29 @@ def held_out(train: Frozen) -> tuple[Frozen, Frozen]:
     return train.take(rows), train.take(held)
 
 
-def _role(column: str | None, conditions: Mapping[str, Any]) -> Role | None:
+def role_of(column: str | None, conditions: Mapping[str, Any]) -> Role | None:
     """What a column is in a pipeline with these conditions."""
-    if column is None or column == "label":
-        return column and "label"
+    if column is None:
+        return None
+    if column == "label":
+        return "label"
     read = {getattr(each, "column", None) for each in conditions.values()}
     return "condition" if column in conditions or column in read else "other"
 
 
 def _checked(evaluator: Any, found: Any) -> Sequence[Measurement]:
     """What an evaluator returned, if it is measurements."""
-    given = found if isinstance(found, Sequence) else [found]
-    for each in given:
-        number = isinstance(each, Measurement) and isinstance(each.value, float | int)
-        if not number or isinstance(each.value, bool):
-            raise ValueError(
-                f"the evaluator {type(evaluator).__name__} must return a list of measurements, as"
-                f" [Measurement('knn/top1', 0.9)], not {each!r:.200}"
-            )
-    return given
+    if not isinstance(found, list | tuple) or not all(map(_is_measurement, found)):
+        raise ValueError(
+            f"the evaluator {type(evaluator).__name__} must return a list of measurements, as"
+            f" [Measurement('knn/top1', 0.9)], not {engine.represented(found)}"
+        )
+    return found
+
+
+def _is_measurement(each: Any) -> bool:
+    number = isinstance(each, Measurement) and isinstance(each.value, float | int)
+    return number and not isinstance(each.value, bool)
 
 
 def log(folder: Path, metrics: Mapping[str, float], step: int) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from ccl_plugins._engine import engine
@@ -16,7 +17,24 @@ from ccl_plugins.protocols import Measurement
 Time = Literal["before", "after", "validation"]
 """What was measured: the network before training, its weights, or these on a part of the training split."""
 
-TIMES = ("before", "after", "validation")
+TIMES: tuple[Time, ...] = ("before", "after", "validation")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What is known of a run: measurements by name, and what they cost.
+
+    Args:
+        before: Of the untrained or pretrained backbone.
+        after: Of the weights.
+        validation: Of the weights, on a part of the training split.
+        costs: Seconds of training, of its monitors and of the last evaluation, and the monitors' share.
+    """
+
+    before: Mapping[str, Measurement] = field(default_factory=dict)
+    after: Mapping[str, Measurement] = field(default_factory=dict)
+    validation: Mapping[str, Measurement] = field(default_factory=dict)
+    costs: Mapping[str, float] = field(default_factory=dict)
 
 
 def numbers(measurements: Mapping[str, Measurement]) -> dict[str, float]:
@@ -24,19 +42,32 @@ def numbers(measurements: Mapping[str, Measurement]) -> dict[str, float]:
     return {name: float(each.value) for name, each in measurements.items()}
 
 
-def read_measurements(layout: Layout, time: Time) -> dict[str, Measurement]:
-    """What was measured of a run at a time, by name; nothing before the first measurement.
+def read_measurements(layout: Layout) -> Measured:
+    """What was measured of a run; nothing before the first measurement.
 
     Warns:
         UserWarning: For a file that is damaged, or holds something else; nothing of it is used.
     """
-    return {each.name: each for each in _read(layout)[time]}
-
-
-def read_costs(layout: Layout) -> dict[str, float]:
-    """Seconds of training, of its monitors and of the last evaluation; warns as `read_measurements`."""
-    found: dict[str, float] = _read(layout)["costs"]
-    return found
+    file = layout.measurements
+    if not file.is_file():
+        return Measured()
+    try:
+        check_sum(file)
+        given = read_json(file)
+    except (WrongSum, engine.InvalidConfig) as error:
+        warnings.warn(f"{error}; nothing of it is used", stacklevel=3)
+        return Measured()
+    try:
+        measured = {
+            time: {each["name"]: _measurement(each) for each in given[time]} for time in TIMES
+        }
+        return Measured(**measured, costs={k: _number(v) for k, v in given["costs"].items()})
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = engine.shown(str(error))
+        warnings.warn(
+            f"{file} must hold measurements and costs ({reason}): it is not used", stacklevel=3
+        )
+        return Measured()
 
 
 def write_measurements(
@@ -44,74 +75,49 @@ def write_measurements(
     measured: Mapping[Time, Mapping[str, Measurement]] | None = None,
     costs: Mapping[str, float] | None = None,
 ) -> None:
-    """Put measurements and costs beside those that are there, in the place of older ones.
+    """Put measurements in the place of older ones, and costs beside those that are there.
 
     Both files are written atomically, with their checksums in ``SHA256SUMS``; ``metrics.json`` has the
-    numbers after training alone.
+    numbers after training alone, and is never that of other measurements.
     """
-    measured = measured or {}
-    found = _read(layout)
-    found |= {time: [*each.values()] for time, each in measured.items()}
-    found["costs"] |= costs or {}
-    if "after" in measured:
-        layout.metrics.unlink(missing_ok=True)  # never those of other measurements
-    rows = {time: [asdict(each) for each in found[time]] for time in TIMES}
-    _write(layout.measurements, {**rows, "costs": found["costs"]})
-    if "after" in measured:
-        _write(layout.metrics, numbers(measured["after"]))
+    changed: dict[str, Any] = {str(time): each for time, each in (measured or {}).items()}
+    found = read_measurements(layout)
+    found = replace(found, **changed, costs={**found.costs, **(costs or {})})
+    if "after" in changed:
+        layout.metrics.unlink(missing_ok=True)
+    rows: dict[str, Any] = {
+        time: [asdict(each) for each in getattr(found, time).values()] for time in TIMES
+    }
+    _write(layout.measurements, {**rows, "costs": found.costs})
+    if "after" in changed:
+        _write(layout.metrics, numbers(found.after))
 
 
 def forget_measurements(layout: Layout) -> None:
-    """Delete what was measured of a run's weights, which are trained further."""
-    layout.metrics.unlink(missing_ok=True)
+    """Delete what was measured of a run's weights, since they are trained further."""
     if layout.measurements.exists():
-        found = _read(layout)
-        rows = [asdict(each) for each in found["before"]]
-        _write(
-            layout.measurements,
-            {"before": rows, "after": [], "validation": [], "costs": found["costs"]},
-        )
+        write_measurements(layout, {"after": {}, "validation": {}})
+    layout.metrics.unlink(missing_ok=True)
 
 
-def _write(file: Any, values: Mapping[str, Any]) -> None:
+def _write(file: Path, values: Mapping[str, Any]) -> None:
     with summed(file):
         write_json(file, values)
 
 
-def _read(layout: Layout) -> dict[str, Any]:
-    """The measurements of each time, and the costs by name."""
-    file, nothing = layout.measurements, {**{time: [] for time in TIMES}, "costs": {}}
-    if not file.is_file():
-        return nothing
-    try:
-        check_sum(file)
-        given = read_json(file)
-    except (WrongSum, engine.InvalidConfig) as error:
-        warnings.warn(f"{error}; nothing of it is used", stacklevel=4)
-        return nothing
-    try:
-        found: dict[str, Any] = {time: [*map(_measurement, given[time])] for time in TIMES}
-        costs = zip(given["costs"], _numbers(given["costs"].values()), strict=True)
-        return {**found, "costs": dict(costs)}
-    except (KeyError, TypeError, AttributeError) as error:
-        warnings.warn(
-            f"{file} must hold measurements and costs: {error}; it is not used", stacklevel=4
-        )
-        return nothing
-
-
 def _measurement(given: Mapping[str, Any]) -> Measurement:
+    for text in (given["name"], given["sentence"], given["column"] or ""):
+        if not isinstance(text, str):
+            raise TypeError(f"{text!r} is no text")
     ends = given["interval"]
-    (value,) = _numbers([given["value"]])
     if ends is not None:
-        low, high = _numbers(ends)
+        low, high = map(_number, ends)
         ends = low, high
-    return Measurement(**{**given, "value": value, "interval": ends})
+    return Measurement(**{**given, "value": _number(given["value"]), "interval": ends})
 
 
-def _numbers(values: Iterable[Any]) -> list[float]:
-    found = [*values]
-    for each in found:
-        if type(each) not in (int, float):
-            raise TypeError(f"{each!r} is no number")
-    return found
+def _number(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise TypeError(f"{value!r} is no number")
+    number: float = value
+    return number

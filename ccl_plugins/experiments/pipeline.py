@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,9 +19,9 @@ from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.experiments.measure import freeze, held_out, log_again, measure
 from ccl_plugins.experiments.metrics import (
     TIMES,
+    Measured,
     Time,
     numbers,
-    read_costs,
     read_measurements,
     write_measurements,
 )
@@ -344,7 +344,13 @@ class Run:
             time: ``"after"``: of the trained weights, by `evaluate`; ``"before"``: of the untrained or
                 pretrained backbone; ``"validation"``: by `validate`.
         """
-        return read_measurements(self.layout, one_of("time", time, TIMES))
+        one_of("time", time, TIMES)
+        return dict(getattr(self._measured, time))
+
+    @cached_property
+    def _measured(self) -> Measured:
+        """What its files say; read again after each measurement."""
+        return read_measurements(self.layout)
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -364,7 +370,7 @@ class Run:
     @property
     def costs(self) -> dict[str, float]:
         """Seconds of training, of its monitors and of the last evaluation, and the monitors' share."""
-        return read_costs(self.layout)
+        return dict(self._measured.costs)
 
     def evaluate(self, device: str | torch.device | None = None) -> dict[str, float]:
         """Measure the frozen features of the un-augmented data set.
@@ -382,7 +388,7 @@ class Run:
             begin = time.perf_counter()
             found = self._measure(device, validate=False)
             costs = {"evaluation": time.perf_counter() - begin}
-            write_measurements(self.layout, {"after": found}, costs)
+            self._write({"after": found}, costs)
             metrics = numbers(found)
             log_again(self.path, self.pipeline.loggers, metrics, self.progress[0], self._in_session)
         return metrics
@@ -403,7 +409,7 @@ class Run:
         """
         with owning(self.path):
             found = self._measure(device, validate=True)
-            write_measurements(self.layout, {"validation": found})
+            self._write({"validation": found})
         return numbers(found)
 
     def measure(
@@ -444,6 +450,14 @@ class Run:
         train = self.features("train", device)
         train, test = held_out(train) if validate else (train, self.features("test", device))
         return measure(self.pipeline, train, test, evaluators=evaluators)
+
+    def _write(
+        self,
+        measured: Mapping[Time, Mapping[str, Measurement]],
+        costs: Mapping[str, float] | None = None,
+    ) -> None:
+        write_measurements(self.layout, measured, costs)
+        self.__dict__.pop("_measured", None)
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"

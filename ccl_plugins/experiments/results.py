@@ -187,8 +187,8 @@ def compare(results: Iterable[Result]) -> list[dict[str, Any]]:
 def _row(
     metric: str | None, group: Sequence[Result], groups: Sequence[Sequence[Result]]
 ) -> dict[str, Any]:
-    given = (each.get(metric) for result in group for each in (result.after, result.before))
-    first = next(filter(None, given), None)
+    given = (each for result in group for each in (result.after, result.before))
+    first = next((each[metric] for each in given if metric and metric in each), None)
     about = ("sentence", "column", "role", "direction", "chance")
     row: dict[str, Any] = {
         "metric": metric,

@@ -63,8 +63,15 @@ def _network() -> SmallBackbone:
 
 
 def observe(subject: Subject, evaluator: Any) -> Any:
-    """What it measures, as tables."""
-    return [vars(each) for each in evaluator(*splits())]
+    """The numbers that it measures, by their names and sentences."""
+    return {
+        f"{each.name}: {each.sentence}": [
+            number
+            for number in (each.value, each.chance, each.samples, *(each.interval or ()))
+            if number is not None
+        ]
+        for each in evaluator(*splits())
+    }
 
 
 def check_measurements_are_named_numbers(subject: Subject) -> None:
