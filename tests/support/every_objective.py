@@ -15,7 +15,7 @@ import ccl_plugins as ccl
 from ccl_plugins.objectives import GuideHead
 from ccl_plugins.objectives.scalars import ScalarAttribute
 from ccl_plugins.pairs import Samples, in_batch
-from ccl_plugins.protocols import Sizes, SupportsAfterStep, Table
+from ccl_plugins.protocols import Sizes, Table, trait
 
 CLASSES = ("species", "camera")
 """Names under which an objective gets class ids."""
@@ -136,8 +136,7 @@ def _begun(head: GuideHead) -> GuideHead:
     head.setup({head.on: Table(values)}, Sizes(n, D, D, steps=10))
     x = torch.randn(1, n, D, generator=torch.Generator().manual_seed(2))
     head.loss(in_batch(x.requires_grad_(), Samples({head.on: values})))
-    if isinstance(head, SupportsAfterStep):
-        head.after_step()
+    trait(head, "after_step")()
     return head
 
 

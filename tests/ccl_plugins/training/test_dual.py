@@ -183,11 +183,12 @@ def test_the_image_tower_is_exported_alone(trained: Any, tmp_path: Path) -> None
 
 
 def test_an_anchor_is_drawn_with_the_share_of_its_text(trained: Any) -> None:
-    from ccl_plugins.figures.anchors import anchor, weights
+    from ccl_plugins.figures import Anchor
+    from ccl_plugins.figures.anchor import weights
 
     found = weights(trained, 3)
     assert found.modalities == ("image", "text")
     assert [*found.own] == [1]
     assert found.views[1] == "a red square"
-    labels = [text for axes in anchor({"dual": trained}, 3).axes for text in [axes.get_xlabel()]]
+    labels = [text for axes in Anchor(3)({"dual": trained}).axes for text in [axes.get_xlabel()]]
     assert any(label.startswith("text ") for label in labels)
