@@ -83,7 +83,9 @@ VARIANTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         }
     },
 }
-"""Settings beside the example's, by objective and name."""
+"""Settings beside the example's, by objective and name; the conformance kit runs its laws with them too."""
+OF_OTHER_VALUES = ("joint", "class ids", "per view")
+"""Words in the names of variants for condition values that the kit does not give."""
 
 GIVEN = {"threshold": 1.0, "target_temperature": 0.5, "base_temperature": 0.07, "o": 2.0}
 """Numbers for what is None or a word by default."""

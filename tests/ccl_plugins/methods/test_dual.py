@@ -10,13 +10,11 @@ from support import oracle
 from support.every_objective import D, plain_cases
 from torch import nn
 
-import ccl_plugins as ccl
 from ccl_plugins.backbones import MLP, LeNet5, TextTransformer
 from ccl_plugins.conditions import Embedding
 from ccl_plugins.kernels import RBF
 from ccl_plugins.methods import Dual
 from ccl_plugins.objectives import CMC, FairCCLK, InfoNCE, SupCon
-from ccl_plugins.testing import check
 
 
 class Flat(nn.Module):
@@ -329,10 +327,6 @@ def test_without_a_queue_there_is_nothing_to_keep():
 def test_settings_of_the_queue_out_of_range_are_named(given, message):
     with pytest.raises(ValueError, match=message):
         dual(**given)
-
-
-def test_the_method_with_a_queue_passes_the_laws_of_methods():
-    check(ccl.method("dual", **{**Dual.EXAMPLE, "queue_size": 32}))
 
 
 @pytest.mark.parametrize(
