@@ -151,6 +151,23 @@ def plain_cases() -> list[Case]:
     return found
 
 
+def representatives() -> list[Case]:
+    """One case for each way of reading pairs, for tests of what makes these.
+
+    That a queue is read, and how far, the conformance kit checks for every objective.
+    """
+    found: dict[Any, Case] = {}
+    for case in plain_cases():
+        built = case.build()
+        traits = ("embedding", "within_view", "min_views", "distributed", "reads_queue")
+        way = [getattr(built, name) for name in traits]
+        types = sorted({t for each in built.conditions.values() for t in each})
+        features = getattr(built, "reads_features", False)
+        key = (*way, features, *types, case.variant.endswith("per view"))
+        found.setdefault(key, case)
+    return [*found.values()]
+
+
 def changing_cases() -> list[Case]:
     """Every objective with all numbers that change over training: learned, or else scheduled."""
     found = []

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from support import oracle
-from support.every_objective import D, plain_cases
+from support.every_objective import D, representatives
 from torch import nn
 
 from ccl_plugins.backbones import MLP, LeNet5, TextTransformer
@@ -98,8 +98,8 @@ def test_pairs_are_of_all_views_whatever_their_modalities():
 
 
 @pytest.mark.parametrize("views", [("image", "text"), ("image", "image", "text", "text")], ids=len)
-@pytest.mark.parametrize("case", plain_cases(), ids=str)
-def test_every_objective_runs_on_two_towers(case, views):
+@pytest.mark.parametrize("case", representatives(), ids=str)
+def test_each_way_of_reading_pairs_runs_on_two_towers(case, views):
     n, images = 8, views.count("image")
     torch.manual_seed(0)
     method = Dual({"text": text()}, dim=D, backbone=Flat(D), modalities=views).double()
@@ -260,8 +260,8 @@ def test_each_modality_is_compared_with_a_queue_of_the_other(filled, name):
 
 
 @pytest.mark.parametrize("filled", [2, 6])
-@pytest.mark.parametrize("case", plain_cases(), ids=str)
-def test_every_objective_runs_with_the_queues_of_two_towers(case, filled):
+@pytest.mark.parametrize("case", representatives(), ids=str)
+def test_each_way_of_reading_pairs_runs_with_the_queues_of_two_towers(case, filled):
     method, views = queued(4, filled, ("image", "image", "text"))
     objective = case.build()
     if case.name == "cluster_cross_entropy" or not objective.reads_queue:
