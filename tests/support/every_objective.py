@@ -86,7 +86,9 @@ VARIANTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         }
     },
 }
-"""Settings beside the example's, by objective and name."""
+"""Settings beside the example's, by objective and name; the conformance kit runs its laws with them too."""
+OF_OTHER_VALUES = ("joint", "class ids", "per view")
+"""Words in the names of variants for condition values that the kit does not give."""
 
 GIVEN = {"threshold": 1.0, "target_temperature": 0.5, "base_temperature": 0.07, "o": 2.0}
 """Numbers for what is None or a word by default."""
@@ -164,6 +166,23 @@ def plain_cases() -> list[Case]:
         for variant, params in VARIANTS.get(name, {}).items():
             found.append(Case(name, {**example, **params}, variant))
     return found
+
+
+def representatives() -> list[Case]:
+    """One case for each way of reading pairs, for tests of what makes these.
+
+    That a queue is read, and how far, the conformance kit checks for every objective.
+    """
+    found: dict[Any, Case] = {}
+    for case in plain_cases():
+        built = case.build()
+        traits = ("embedding", "within_view", "min_views", "distributed", "reads_queue")
+        way = [getattr(built, name) for name in traits]
+        types = sorted({t for each in built.conditions.values() for t in each})
+        features = getattr(built, "reads_features", False)
+        key = (*way, features, *types, case.variant.endswith("per view"))
+        found.setdefault(key, case)
+    return [*found.values()]
 
 
 def changing_cases() -> list[Case]:

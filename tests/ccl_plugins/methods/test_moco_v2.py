@@ -173,8 +173,8 @@ def per_view(z, views):
 
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("filled", [0, 2, 3])
-@pytest.mark.parametrize("case", every.plain_cases(), ids=str)
-def test_every_objective_learns_from_queries_and_a_queue(case, filled, symmetric):
+@pytest.mark.parametrize("case", every.representatives(), ids=str)
+def test_each_way_of_reading_pairs_learns_from_queries_and_a_queue(case, filled, symmetric):
     views, n = 3, 8
     objective = case.build()
     method = make(24, symmetric=symmetric, dim=16)

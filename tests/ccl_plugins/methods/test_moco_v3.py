@@ -134,7 +134,7 @@ def test_features_and_predictions_of_images():
     torch.testing.assert_close(method.project(x), method.embed([x]).projections[0])
 
 
-@pytest.mark.parametrize("case", every.plain_cases(), ids=str)
+@pytest.mark.parametrize("case", every.representatives(), ids=str)
 def test_every_objective_learns_from_predictions_of_three_views(case):
     objective, method = case.build(), make(dim=16)
     ids, vectors = torch.arange(8) % 3, torch.rand(8, 3, dtype=torch.float64)

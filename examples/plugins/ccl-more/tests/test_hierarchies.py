@@ -147,14 +147,14 @@ CONDITIONS = {
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_it_trains_on_levels_of(name, tmp_path):
     pipeline = ccl.Pipeline(
-        dataset=ccl.dataset("color_digits"),
+        dataset=ccl.dataset("color_digits", test_fraction=0.8),
         transform=ccl.transform("noise", std=0.1),
         backbone=ccl.backbone("lenet5"),
         method=ccl.method("moco_v2", hidden=16, dim=8, queue_size=512),
         objective=ccl.objective("hmlc"),
         condition=CONDITIONS[name],
     )
-    pipeline.fit(epochs=1, batch_size=256, seed=0, out=tmp_path / "run", progress=False)
+    pipeline.fit(epochs=1, batch_size=64, seed=0, out=tmp_path / "run", progress=False)
     assert type(ccl.load(tmp_path / "run").parts.objective) is HMLC
 
 
