@@ -224,11 +224,7 @@ class Composition:
             raise engine.InvalidConfig(f"{where}: must be a table, not {engine.represented(data)}")
         tables = {k: v for k, v in data.items() if k not in ("schema", "versions", "callbacks")}
         engine.known_keys(tables, TABLES, where)
-        if data.get("schema", SCHEMA) != SCHEMA:
-            raise engine.InvalidConfig(
-                f"{where}: unknown schema {engine.represented(data['schema'])};"
-                f" this version reads and writes {SCHEMA}"
-            )
+        check_schema(data, where)
         # A record says all that was trained; monitors and loggers change nothing of it.
         record = (*SINGLE, "conditions", "evaluate", "fit")
         needed = record if "schema" in data else ("dataset", "backbone", "objective")
@@ -274,6 +270,15 @@ class Composition:
         parts = [f"{kind}={choice!r}" for kind, choice in self.choices.items()]
         parts += [f"conditions={self.conditions!r}"] if self.conditions else []
         return f"{type(self).__name__}(\n    " + ",\n    ".join(parts) + ",\n)"
+
+
+def check_schema(data: Mapping[str, Any], where: str) -> None:
+    """Refuse a record of another schema, by an InvalidConfig."""
+    if data.get("schema", SCHEMA) != SCHEMA:
+        raise engine.InvalidConfig(
+            f"{where}: unknown schema {engine.represented(data['schema'])};"
+            f" this version reads and writes {SCHEMA}"
+        )
 
 
 def _place(name: str, conditions: Mapping[str, Any]) -> str:

@@ -384,16 +384,8 @@ def hook_options(given: Any) -> dict[str, dict[str, Any]]:
     """The ``[plugins]`` of a configuration: the options of each plug-in's hooks, as plain data."""
     import json
 
-    tables = given or {}
-    if not isinstance(tables, Mapping) or not all(isinstance(t, Mapping) for t in tables.values()):
-        raise engine.InvalidConfig(
-            "plugins must hold a table of options for each plug-in, as [plugins.ccl-own], not"
-            f" {engine.represented(given)}"
-        )
-    engine.known_keys(tables, [plugin.name for plugin in registry().plugins], "plugins")
+    tables = registry().read_options(given or {}, "plugins")
     try:
-        return {
-            name: json.loads(json.dumps(dict(t), allow_nan=False)) for name, t in tables.items()
-        }
+        return {name: json.loads(json.dumps(t, allow_nan=False)) for name, t in tables.items()}
     except (TypeError, ValueError) as error:
         raise engine.InvalidConfig(f"plugins: options must be plain data: {error}") from None

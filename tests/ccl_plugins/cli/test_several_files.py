@@ -72,7 +72,6 @@ class Fails(InfoNCE):
 
 @pytest.fixture(autouse=True)
 def _known(monkeypatch):
-    monkeypatch.setattr(ccl._registry(), "_session", {})
     monkeypatch.delenv("CCL_STRICT", raising=False)
     ccl.local("objective", Fails)
 
