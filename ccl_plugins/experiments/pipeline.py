@@ -531,6 +531,23 @@ class Run:
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
 
+    def _repr_html_(self) -> str:
+        """The numbers before and after training as a table, for notebooks."""
+        from html import escape
+
+        before, after = self.measurements("before"), self.measurements("after")
+        rows = [
+            f'<tr title="{escape(each.sentence)}"><td>{escape(name)}</td>'
+            + "".join(
+                f"<td>{f'{at[name].value:.4g}' if name in at else ''}</td>"
+                for at in (before, after)
+            )
+            + "</tr>"
+            for name, each in (before | after).items()
+        ]
+        head = "<tr><th>measurement</th><th>before</th><th>after</th></tr>"
+        return f"<p>{escape(repr(self))}</p><table>{head}{''.join(rows)}</table>"
+
 
 def _finished(file: Path, or_else: Path | None) -> dict[str, Any] | None:
     """The weights of a finished run; None if there are none, or if they are damaged and others are not."""

@@ -24,6 +24,7 @@ MODULES = (
     "ccl_plugins.information",
     "ccl_plugins.metadata",
     "ccl_plugins.arguments",
+    "ccl_plugins.experiments",
     "ccl_plugins.hooks",
     "ccl_plugins.testing",
     "ccl_plugins.testing.fixtures",
