@@ -26,9 +26,10 @@ from ccl_plugins.experiments.metrics import (
     read_measurements,
     write_measurements,
 )
+from ccl_plugins.experiments.modalities import check_towers
 from ccl_plugins.experiments.record import check_plugins, read_json
 from ccl_plugins.experiments.recorded import Recorded
-from ccl_plugins.experiments.requirements import check_columns, check_towers
+from ccl_plugins.experiments.requirements import check_columns
 from ccl_plugins.experiments.train import check, prepare, train
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
 from ccl_plugins.files.lock import owning
@@ -502,8 +503,8 @@ class Run:
         ]
         built = [choice.build({"dataset": self.dataset}) for choice in choices]
         check_columns(built, self.dataset)
-        if any(trait(each, "reads_towers") for each in built):
-            check_towers(built, self.recorded.choices["method"])
+        if any(trait(each, "reads_towers") for each in built):  # others need no method
+            check_towers(built, self.recorded.choices["method"], self.transform)
         pairs = list(zip(choices, built, strict=True))
         return self._measure(device, validate=validate, evaluators=pairs) if pairs else {}
 

@@ -44,7 +44,7 @@ def measure(name: str) -> list[Row]:
     rows = {}
     for label, cell in zip(labels_of(sweep.cells), sweep.cells, strict=True):
         pipeline = Pipeline.from_dict(sweep.configuration(cell))
-        kinds = {each.value_type for each in composition.built_conditions.values()}
+        kinds = {each.value_type for each in pipeline.built_conditions.values()}
         if label not in rows and kinds == {"categorical"}:
             (point,), _ = pipeline.plane()
             rows[label] = {
