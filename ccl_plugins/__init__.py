@@ -24,7 +24,6 @@ from ccl_plugins.kinds import KINDS as _KINDS
 from ccl_plugins.kinds import registry as _registry
 
 if TYPE_CHECKING:
-    from ccl_plugins import figures as figures
     from ccl_plugins.cli.info import Description
     from ccl_plugins.cli.tables import TextTable
     from ccl_plugins.experiments.pipeline import Pipeline as Pipeline
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     # One for each of `KINDS`, which is where they come from.
     objective = kernel = condition = sampler = transform = engine.Namespace(_registry(), "")
     method = backbone = dataset = evaluator = engine.Namespace(_registry(), "")
-    optimizer = schedule = logger = engine.Namespace(_registry(), "")
+    optimizer = schedule = logger = figure = engine.Namespace(_registry(), "")
 
 __all__ = [
     "AmbiguousName",
@@ -50,7 +49,6 @@ __all__ = [
     "Run",
     "UnknownComponent",
     "create",
-    "figures",
     "hookimpl",
     "info",
     "list",
@@ -149,10 +147,6 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("ccl-plugins")
-    if name == "figures":
-        from importlib import import_module
-
-        return import_module("ccl_plugins.figures")
     if name in _LAZY:
         from importlib import import_module
 

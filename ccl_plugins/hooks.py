@@ -1,4 +1,4 @@
-"""The four hooks, through which a plug-in does more than offer components.
+"""The five hooks, through which a plug-in does more than offer components.
 
 A plug-in names one module in the entry-point group ``ccl_plugins.hooks``, and marks functions in it
 with ``hookimpl``.  The module is imported at every start, so it must not import torch at its top.
@@ -73,6 +73,19 @@ class Hooks:
 
         Returns:
             Instances of ``pytorch_lightning.Callback``; they follow the user's own.
+        """
+        raise NotImplementedError
+
+    @hookspec
+    def ccl_symptoms(self, pipeline: ComposedPipeline, options: Mapping[str, Any]) -> Iterable[Any]:
+        """Offer symptoms that a run looks for while it trains, beside those of the library.
+
+        Args:
+            pipeline: The pipeline about to be trained.
+            options: The plug-in's own table of the configuration.
+
+        Returns:
+            Instances of ``ccl_plugins.watching.Symptom``.
         """
         raise NotImplementedError
 

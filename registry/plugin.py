@@ -84,7 +84,7 @@ class Plugin:
     uncounted: int = 0
     seconds: float = 0.0
     printed: str = ""
-    modules: set[str] = field(default_factory=set)
+    modules: list[str] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
 
     @property
@@ -131,7 +131,8 @@ class Plugin:
                     now = _settings()
         finally:
             self.seconds += time.perf_counter() - begin
-            self.modules |= {name.partition(".")[0] for name in set(sys.modules) - before}
+            brought = {name.partition(".")[0] for name in set(sys.modules) - before}
+            self.modules += sorted(brought.difference(self.modules))
             for name in (name for name in settings if settings[name] != now[name]):
                 self.changes += [] if name in self.changes else [name]
                 if name in _RESTORE:

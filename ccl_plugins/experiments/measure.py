@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ccl_plugins._engine import engine
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.origin import naming
 from ccl_plugins.experiments.recorded import Recorded
@@ -16,7 +15,11 @@ from ccl_plugins.protocols import Frozen, Measurement, Role, UndefinedMetric, tr
 
 
 def freeze(
-    method: Any, pipeline: Composition | Recorded, workers: int | None, *splits: Any
+    method: Any,
+    pipeline: Composition | Recorded,
+    workers: int | None,
+    *splits: Any,
+    projections: bool,
 ) -> list[Frozen]:
     """The frozen features of splits, computed on the device that holds the method.
 
@@ -25,6 +28,7 @@ def freeze(
         pipeline: Its ``transform`` is applied.
         workers: Processes that read images; None: as many as help.
         splits: The splits.
+        projections: Whether views are projected too, as `read_projections` says.
     """
     from ccl_plugins.training.features import frozen_features
     from ccl_plugins.training.loader import default_workers
@@ -33,8 +37,16 @@ def freeze(
         workers = default_workers(1, next(method.parameters()).device.type != "cpu")
     with naming(pipeline):
         return [
-            frozen_features(method, split, pipeline.transform, workers=workers) for split in splits
+            frozen_features(
+                method, split, pipeline.transform, workers=workers, projections=projections
+            )
+            for split in splits
         ]
+
+
+def read_projections(evaluators: Iterable[Any]) -> bool:
+    """Whether one of the built evaluators reads projections."""
+    return any(trait(each, "reads_projections") for each in evaluators)
 
 
 def measure(
@@ -96,14 +108,12 @@ def role_of(column: str | None, conditions: Mapping[str, Any]) -> Role | None:
 
 def _checked(evaluator: Any, found: Any) -> Sequence[Measurement]:
     """What an evaluator returned, if it is measurements."""
-    if not isinstance(found, list | tuple) or not all(map(_is_measurement, found)):
-        raise ValueError(
-            f"the evaluator {type(evaluator).__name__} must return a list of measurements, as"
-            f" [Measurement('knn/top1', 0.9)], not {engine.represented(found)}"
-        )
-    return found
-
-
-def _is_measurement(each: Any) -> bool:
-    number = isinstance(each, Measurement) and isinstance(each.value, float | int)
-    return number and not isinstance(each.value, bool)
+    given = found if isinstance(found, Sequence) else [found]
+    for each in given:
+        number = isinstance(each, Measurement) and isinstance(each.value, float | int)
+        if not number or isinstance(each.value, bool):
+            raise ValueError(
+                f"the evaluator {type(evaluator).__name__} must return a list of measurements, as"
+                f" [Measurement('knn/top1', 0.9)], not {each!r:.200}"
+            )
+    return given

@@ -17,7 +17,7 @@ from ccl_plugins.experiments.changes import other_run
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.information import plane
 from ccl_plugins.experiments.layout import Layout
-from ccl_plugins.experiments.measure import freeze, held_out, measure
+from ccl_plugins.experiments.measure import freeze, held_out, measure, read_projections
 from ccl_plugins.experiments.metrics import (
     TIMES,
     Measured,
@@ -394,11 +394,16 @@ class Run:
             ValueError: For another split.
         """
         check_split(split)
-        if split not in self._features:
+        return self._frozen(split, device, projections=False)
+
+    def _frozen(self, split: str, device: str | torch.device | None, projections: bool) -> Frozen:
+        frozen = self._features.get(split)
+        if frozen is None or (projections and frozen.projections is None):
             method, data = self._method_on(device), self.splits[SPLITS.index(split)]
             workers = self.record["fit"]["workers"]
-            self._features[split] = freeze(method, self.recorded, workers, data)[0]
-        return self._features[split]
+            (frozen,) = freeze(method, self.recorded, workers, data, projections=projections)
+            self._features[split] = frozen
+        return frozen
 
     def measurements(self, time: Time = "after") -> dict[str, Measurement]:
         """What was measured last, by name, with all that is known of it; nothing before the first time.
@@ -513,12 +518,15 @@ class Run:
         device: str | torch.device | None,
         *,
         validate: bool,
-        evaluators: Iterable[tuple[Any, Any]] | None = None,
+        evaluators: Sequence[tuple[Any, Any]] | None = None,
     ) -> dict[str, Measurement]:
         if evaluators is None and not self.recorded.built_evaluators:
             return {}
-        train = self.features("train", device)
-        train, test = held_out(train) if validate else (train, self.features("test", device))
+        built = [e for _, e in evaluators] if evaluators else self.recorded.built_evaluators
+        projections = read_projections(built)
+        train = self._frozen("train", device, projections and validate)
+        test = None if validate else self._frozen("test", device, projections)
+        train, test = held_out(train) if test is None else (train, test)
         return measure(self.recorded, train, test, evaluators=evaluators)
 
     def _write(

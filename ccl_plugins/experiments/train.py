@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ccl_plugins.experiments.changes import other_run
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.layout import Layout
-from ccl_plugins.experiments.measure import freeze, measure
+from ccl_plugins.experiments.measure import freeze, measure, read_projections
 from ccl_plugins.experiments.metrics import forget_measurements, numbers, write_measurements
 from ccl_plugins.experiments.origin import naming
 from ccl_plugins.experiments.record import (
@@ -93,6 +93,7 @@ class Prepared:
         callbacks: Lightning callbacks.
         logger: Lightning loggers, True for those of the pipeline, or False.
         plugin_loggers: Loggers of plug-ins.
+        symptoms: Symptoms of plug-ins.
     """
 
     plan: Plan
@@ -103,6 +104,7 @@ class Prepared:
     callbacks: list[Any]
     logger: Any = True
     plugin_loggers: Sequence[Any] = ()
+    symptoms: Sequence[Any] = ()
 
 
 def check(
@@ -211,13 +213,14 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = (), logger: Any = True) -> Pr
         check_method(parts.method, queued, pipeline.settings.batch_size, parts.conditions)
         hooked = registry().call("ccl_callbacks", pipeline=pipeline, options=pipeline.hook_options)
         logging = registry().call("ccl_loggers", pipeline=pipeline, options=pipeline.hook_options)
+        looking = registry().call("ccl_symptoms", pipeline=pipeline, options=pipeline.hook_options)
         listed, loggers = _callbacks(callbacks, hooked), _loggers(logger)
         offered = [each for name, given in logging for each in _offered(name, given)]
         if loggers is True:
             check_loggers(pipeline.built_loggers)
         record = pipeline.to_dict()
         watching = plugins_of(pipeline.loggers.values())
-        watching |= versions_of(name for name, _ in (*hooked, *logging))
+        watching |= versions_of(name for name, _ in (*hooked, *logging, *looking))
         known = record["versions"].items()
         record["callbacks"] = dict(sorted(watching.items() - known))
         split = parts.dataset("train")
@@ -230,7 +233,8 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = (), logger: Any = True) -> Pr
         if plan.point is not None and is_first():
             refuse_other_data(plan.point, found, parts, split, pipeline.settings.seed)
     offered = [] if loggers is False else offered
-    return Prepared(plan, parts, (split, test), record, found, listed, loggers, offered)
+    symptoms = [each for _, given in looking for each in given]
+    return Prepared(plan, parts, (split, test), record, found, listed, loggers, offered, symptoms)
 
 
 def rehearse(prepared: Prepared) -> None:
@@ -289,6 +293,7 @@ def train(
         about = Hyperparameters(prepared.record, resumed=plan.point is not None)
         costs = Costs()
         watching = [costs, *_monitors(pipeline, costs)]
+        diagnosis = Diagnosis(layout.diagnosis, prepared.symptoms)
         result = fit(
             parts,
             prepared.splits[0],
@@ -299,7 +304,7 @@ def train(
             checkpoints=layout.checkpoints,
             weights=layout.weights,
             resume=plan.point,
-            callbacks=[about, *watching, *prepared.callbacks, Diagnosis(layout.diagnosis)],
+            callbacks=[about, *watching, *prepared.callbacks, diagnosis],
             progress=progress,
             loggers=loggers,
         )
@@ -370,8 +375,14 @@ def _measure_before(prepared: Prepared) -> dict[str, Measurement]:
     parts.method.to(accelerator())
     try:
         with undisturbed(), until_begun():
-            workers = pipeline.settings.workers
-            frozen = freeze(parts.method, pipeline, workers, *prepared.splits)
+            projections = read_projections(pipeline.built_evaluators)
+            frozen = freeze(
+                parts.method,
+                pipeline,
+                pipeline.settings.workers,
+                *prepared.splits,
+                projections=projections,
+            )
             return measure(pipeline, *frozen)
     except CannotBegin as error:
         if not pipeline.evaluates_by_default:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
-from ccl_plugins.protocols import ValueType
+from ccl_plugins.protocols import DoesNotApply, ValueType
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,10 +20,6 @@ SPLITS = {"train": 0, "test": 1}
 
 LARGE = 20000
 """Of larger splits only the features that are drawn are computed, unless they are there."""
-
-
-class DoesNotApply(ValueError):
-    """A figure that cannot be drawn of these runs; the message says why."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,15 +144,15 @@ def same_data(runs: Mapping[str, Run]) -> None:
     """Refuse runs of different data sets, and no runs.
 
     Raises:
-        ValueError: Naming two runs and their data sets.
+        DoesNotApply: Naming two runs and their data sets.
     """
     if not runs:
-        raise ValueError("there are no runs to draw")
+        raise DoesNotApply("there are no runs to draw")
     (first, one), *others = runs.items()
     for title, run in others:
         if run.record.get("dataset") != one.record.get("dataset"):
             given = [engine.represented(each.record.get("dataset")) for each in (one, run)]
-            raise ValueError(
+            raise DoesNotApply(
                 f"{first} and {title} were trained on different data sets, which one figure cannot"
                 f" compare: {given[0]} and {given[1]}"
             )

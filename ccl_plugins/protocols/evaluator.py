@@ -96,6 +96,8 @@ class Frozen:
         images: What the features were computed from; None where only the features are known.
         towers: The projections of images and texts; None unless the method has a text tower.
         vocabulary: For columns of words, the word of each class id.
+        projections: (u, N, d) float32 projections of u augmented views, of unit length, on the CPU; None
+            unless an evaluator declares that it reads them.
     """
 
     features: Tensor
@@ -103,6 +105,7 @@ class Frozen:
     images: Images | None = None
     towers: Towers | None = None
     vocabulary: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    projections: Tensor | None = None
 
     def take(self, rows: Tensor) -> Frozen:
         """The samples of these rows (k,)."""
@@ -112,6 +115,7 @@ class Frozen:
             metadata={name: column[rows] for name, column in self.metadata.items()},
             images=self.images and replace(self.images, rows=self.images.rows[rows]),
             towers=self.towers and self.towers.take(rows),
+            projections=None if self.projections is None else self.projections[:, rows],
         )
 
 

@@ -69,7 +69,9 @@ class Trait:
 def _named(wanted: type | tuple[Any, ...]) -> str:
     """What a trait may be, in words."""
     if isinstance(wanted, type):
-        return {str: "a string", Mapping: "a mapping"}.get(wanted, "a list or a tuple")
+        return {str: "a string", Mapping: "a mapping", float: "a number"}.get(
+            wanted, "a list or a tuple"
+        )
     *most, last = map(repr, wanted)
     return f"{', '.join(most)} or {last}"
 
@@ -108,7 +110,7 @@ TRAITS = (
         "statistics()",
         dict,
         "Called once, after `setup`. Returns the Gram matrices that a queue should maintain, as"
-        " `Statistic`, by the name under which they appear in `pairs.extras`.",
+        " `Statistic`, by the name under which they appear in `pairs.queue.grams`.",
     ),
     Trait(
         "objective",
@@ -347,10 +349,18 @@ TRAITS = (
     ),
     Trait(
         "method",
+        "momentum",
+        None,
+        "Read while training. The momentum of the key encoder, below 1; a run says where it does not suit"
+        " its length or its queue.",
+        float,
+    ),
+    Trait(
+        "method",
         "keep_statistics(statistics)",
         _nothing,
         "Called once, after the objective's `setup`, with the result of its `statistics()`. The queue"
-        " maintains these Gram matrices, and pairs carry them in `extras`.",
+        " maintains these Gram matrices, and pairs carry them in `queue.grams`.",
     ),
     Trait(
         "backbone",

@@ -15,11 +15,17 @@ from torch.nn import functional
 from ccl_plugins.metadata.columns import tensor_columns
 from ccl_plugins.protocols import Frozen, Images, Towers, Transform, trait
 from ccl_plugins.training import ranks
+from ccl_plugins.training.loader import Items, collate
 from ccl_plugins.transforms.modalities import IMAGE, texts_of
 
 
 def frozen_features(
-    method: Any, split: Any, transform: Transform, batch_size: int = 512, workers: int = 0
+    method: Any,
+    split: Any,
+    transform: Transform,
+    batch_size: int = 512,
+    workers: int = 0,
+    projections: bool = False,
 ) -> Frozen:
     """The backbone's features of every sample of a split, in evaluation mode, without augmentation.
 
@@ -31,6 +37,7 @@ def frozen_features(
         transform: Its ``plain`` makes the tensors.
         batch_size: Samples per forward pass.
         workers: Processes that read images, if the split is not in memory.
+        projections: Whether to project augmented views too, the same in every call.
     """
     samples = range(len(split))
     found = _forward(method, method.encode, split, transform, samples, batch_size, workers)
@@ -45,7 +52,37 @@ def frozen_features(
         images,
         _towers(method, found, split, transform, batch_size),
         vocabulary=getattr(split, "vocabulary", {}),
+        projections=_projections(method, split, transform, batch_size, workers)
+        if projections
+        else None,
     )
+
+
+def _projections(
+    method: Any, split: Any, transform: Transform, batch_size: int, workers: int
+) -> Tensor:
+    """(u, N, d) unit-norm projections of the views of each sample, whose augmentations are seeded by 0."""
+    like = next(method.parameters())
+    keys = [(0, row, row) for row in range(len(split))]
+    loader = torch.utils.data.DataLoader(
+        Items(split, transform, seed=0),
+        batch_sampler=[keys[i : i + batch_size] for i in range(0, len(keys), batch_size)],
+        collate_fn=collate,
+        num_workers=workers,
+        generator=torch.Generator(),
+    )
+    found = []
+    with evaluating(method), torch.no_grad():
+        for views, _ in loader:
+            names = trait(transform, "modalities") or [IMAGE] * len(views)
+            projected = [
+                method.project(view.to(like))
+                if name == IMAGE
+                else method.embed_modality(name, view.to(like.device))
+                for name, view in zip(names, views, strict=True)
+            ]
+            found.append(functional.normalize(torch.stack(projected).float(), dim=-1).cpu())
+    return torch.cat(found, dim=1)
 
 
 def _towers(

@@ -91,7 +91,7 @@ def check_loss(objective: Any, found: Any) -> None:
             f"{type(objective).__name__}.loss must return one number, a float tensor of shape (), not"
             f" {_shown(found)}"
         )
-    # A loss of 0 has none where no anchor counts, which the monitor says.
+    # A loss of 0 has none where no anchor counts, which `nothing_counts` says.
     if torch.is_grad_enabled() and not found.requires_grad and bool(found):
         raise ValueError(
             f"the loss of {type(objective).__name__} has no gradient: compute it from the pairs' anchors"
@@ -155,9 +155,9 @@ def warn_of_unread_queue(objective: Any, method: Any, pairs: Any) -> None:
     if queue is None or (declared and trait(method, "read_conditions")):
         return
     losses = []
-    for other in (queue, -queue):
+    for keys in (queue.keys, -queue.keys):
         with undisturbed(), torch.no_grad():
-            losses.append(objective.loss(replace(pairs, queue=other)))
+            losses.append(objective.loss(replace(pairs, queue=replace(queue, keys=keys))))
     if bool(losses[0]) and torch.equal(*losses):
         warnings.warn(
             f"{type(objective).__name__} compares with no queue, so that of {type(method).__name__} has no"

@@ -14,7 +14,7 @@ from ccl_plugins.training.resume_point import ResumePoint
 from ccl_plugins.training.settings import FitSettings
 
 if TYPE_CHECKING:
-    from ccl_plugins.training.monitor import Monitor
+    from ccl_plugins.training.loss_log import LossLog
 
 
 @dataclass(frozen=True)
@@ -80,18 +80,19 @@ def fit(
     from ccl_plugins.training.checkpointing import Checkpointing, last_good
     from ccl_plugins.training.interrupt import Interrupt
     from ccl_plugins.training.loader import beside_workers
+    from ccl_plugins.training.loss_log import LossLog
     from ccl_plugins.training.module import TrainingModule
-    from ccl_plugins.training.monitor import Monitor, NotFinite
+    from ccl_plugins.training.not_finite import NotFinite
     from ccl_plugins.training.randomness import seed_everything
     from ccl_plugins.training.trainer import make_trainer, quiet
 
-    monitor = Monitor(settings.log_every, settings.batch_size)
-    with until_begun(monitor), Interrupt() as interrupt, quiet():
+    losses = LossLog(settings.log_every, settings.batch_size)
+    with until_begun(losses), Interrupt() as interrupt, quiet():
         seed_everything(settings.seed)
         module = TrainingModule(parts, split, settings, fingerprint, resume)
-        writer = Checkpointing(checkpoints, settings, record, interrupt, monitor)
+        writer = Checkpointing(checkpoints, settings, record, interrupt, losses)
         listed = [*callbacks, writer]
-        trainer = make_trainer(settings, folder, monitor, listed, progress, loggers)
+        trainer = make_trainer(settings, folder, losses, listed, progress, loggers)
         if trainer.strategy.launcher is not None:
             interrupt.kill_launched = trainer.strategy.launcher.kill
         try:
@@ -117,11 +118,11 @@ def fit(
 
 
 @contextmanager
-def until_begun(monitor: Monitor | None = None) -> Iterator[None]:
-    """Report a ValueError before the first step, of which the monitor knows, as `CannotBegin`."""
+def until_begun(losses: LossLog | None = None) -> Iterator[None]:
+    """Report a ValueError before the first step, of which the log of losses knows, as `CannotBegin`."""
     try:
         yield
     except ValueError as error:
-        if monitor is not None and monitor.begun:
+        if losses is not None and losses.begun:
             raise
         raise CannotBegin(str(error)) from error

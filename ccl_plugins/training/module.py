@@ -21,8 +21,10 @@ from ccl_plugins.training.findings import Findings
 from ccl_plugins.training.first_use import warn_of_unread_queue
 from ccl_plugins.training.kernel_check import check_kernel, kernels_read, together
 from ccl_plugins.training.loader import Batch, Items, Loader, default_workers
+from ccl_plugins.training.loss_log import publish
 from ccl_plugins.training.micro_batches import warn_about_statistics
-from ccl_plugins.training.monitor import nothing_counts, publish, refuse_non_finite
+from ccl_plugins.training.not_finite import refuse_non_finite
+from ccl_plugins.training.nothing_counts import nothing_counts
 from ccl_plugins.training.parameter_groups import parameter_groups, scaled
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.randomness import restore_generators, seed_everything

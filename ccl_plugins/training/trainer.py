@@ -18,7 +18,7 @@ from pytorch_lightning.strategies import DDPStrategy
 from torch.nn.parallel import DistributedDataParallel
 
 from ccl_plugins.training.checkpointing import CheckpointFiles
-from ccl_plugins.training.monitor import Monitor
+from ccl_plugins.training.loss_log import LossLog
 from ccl_plugins.training.progress import Progress
 from ccl_plugins.training.settings import FitSettings
 
@@ -29,18 +29,19 @@ OTHERS = "lightning"
 def make_trainer(
     settings: FitSettings,
     out: Path,
-    monitor: Monitor,
+    losses: LossLog,
     callbacks: Sequence[Any],
     progress: bool,
     loggers: Sequence[Any] = (),
 ) -> pl.Trainer:
     """Build the Trainer from the settings; Lightning's automatic behavior is off.
 
-    The monitor is called before the other callbacks; a progress bar among these replaces the default one.
+    The log of losses is called before the other callbacks; a progress bar among these replaces the
+    default one.
     """
     shown = any(isinstance(each, ProgressBar) for each in callbacks)
     if progress and not shown:
-        callbacks, shown = [*callbacks, Progress(monitor)], True
+        callbacks, shown = [*callbacks, Progress(losses)], True
     several = settings.processes > 1
     return pl.Trainer(
         accelerator="auto",
@@ -52,7 +53,7 @@ def make_trainer(
         accumulate_grad_batches=settings.accumulate,
         gradient_clip_val=settings.clip,
         detect_anomaly=settings.detect_anomaly,
-        callbacks=[monitor, *callbacks],
+        callbacks=[losses, *callbacks],
         logger=[*loggers] or False,
         plugins=[CheckpointFiles()],
         default_root_dir=out / OTHERS,

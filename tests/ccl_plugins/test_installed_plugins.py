@@ -154,3 +154,27 @@ except ValueError as error:
     ]
     done = installed_plugins.run("-c", code, plugins="good", CCL_STRICT="1")
     assert f"PluginFailed: plugin ccl-good: {error}" in done.stderr
+
+
+def test_a_record_with_old_names_loads_with_a_warning_for_each(installed_plugins):
+    code = """
+import warnings
+import ccl_plugins as ccl
+from ccl_plugins.testing import checks
+from ccl_plugins.testing.suite import run
+with warnings.catch_warnings(record=True) as warned:
+    warnings.simplefilter("always")
+    print(ccl._registry().read("kernel", {"use": "kernel:ccl-good/rings", "width": 2.0}).record())
+print(*(each.message for each in warned), sep="; ")
+print([line for line in str(ccl.info("kernel", "ring")).splitlines() if "old name" in line])
+print("rings" in [row["name"] for row in ccl.list("kernel")])
+law = "is_found_by_its_old_names"
+print([run(check).state for check in checks("ccl-good") if check.name == law])
+"""
+    assert installed_plugins.python(code, plugins="good").splitlines() == [
+        "{'use': 'kernel:ccl-good/ring', 'radius': 2.0}",
+        "the kernel 'rings' is called 'ring' now; kernel ccl-good/ring: 'width' is called 'radius' now",
+        "['old names: rings', 'width: old name of radius']",
+        "False",
+        "['passed', 'passed']",
+    ]

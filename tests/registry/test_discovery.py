@@ -211,7 +211,7 @@ def test_new_top_level_modules_are_noted(tmp_path, monkeypatch):
     watch = new_watch()
     with watch.watching():
         import toy_brought  # noqa: F401  the import is what is watched
-    assert watch.modules == {"toy_brought"}
+    assert watch.modules == ["toy_brought"]
     for name in ("toy_brought", "toy_brought.part"):
         del sys.modules[name]
 
@@ -655,10 +655,10 @@ def test_what_reading_a_plugin_does_is_on_record(write, capsys):
         sys.path[:] = before
     assert (plugin.name, plugin.version, plugin.state) == ("toy-m", "1.0", "ok")
     assert plugin.printed == "\thello\n\x1b there\n\n"
-    assert plugin.modules == {"toy_m"}
+    assert plugin.modules == ["toy_m"]
     assert plugin.changes == ["sys.path"]
     assert 0 < plugin.seconds < 10
-    assert (quiet.printed, quiet.modules, quiet.changes, quiet.copies) == ("", set(), [], ())
+    assert (quiet.printed, quiet.modules, quiet.changes, quiet.copies) == ("", [], [], ())
     assert capsys.readouterr().out == ""
 
 

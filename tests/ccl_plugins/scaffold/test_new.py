@@ -17,6 +17,7 @@ from support.imports import ROOT
 from ccl_plugins.cli import main
 from ccl_plugins.kinds import KINDS, registry
 from ccl_plugins.scaffold import read_names, render
+from ccl_plugins.testing.fixtures import install_package
 
 AUTHOR = 'Ada "Countess" Lovelace \\ Åström 🎲'
 
@@ -37,9 +38,7 @@ def packages(tmp_path_factory):
 def installed(packages, tmp_path_factory):
     """A function that runs Python with all packages installed."""
     target = tmp_path_factory.mktemp("target")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    options = ["--no-deps", "--no-build-isolation", "--target", str(target)]
-    subprocess.run([*pip, *options, *sorted(map(str, packages.iterdir()))], check=True, timeout=240)
+    install_package(*sorted(packages.iterdir()), target=target)
 
     def run(*arguments):
         return subprocess.run(
@@ -77,7 +76,7 @@ pipeline = ccl.Pipeline(
     dataset=ccl.dataset("made_dataset", samples=64, size=16),
     backbone=ccl.backbone("made_backbone", width=4),
     transform="made_transform",
-    method=ccl.method("made_method", dim=8),
+    method=ccl.method("made_method", dim=8, queue_size=32),
     sampler="made_sampler",
     condition="made_condition",
     objective=ccl.objective(

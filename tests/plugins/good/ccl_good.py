@@ -1,5 +1,7 @@
 """A plug-in that uses every door: an entry point and the four hooks."""
 
+from typing import ClassVar
+
 from ccl_plugins import ComponentSpec, hookimpl
 
 
@@ -11,6 +13,7 @@ class Ring:
     """
 
     positive_definite = False
+    OLD_PARAMETERS: ClassVar = {"width": "radius"}
 
     def __init__(self, radius: float = 1.0) -> None:
         self.radius = radius
@@ -19,9 +22,13 @@ class Ring:
         return (a.norm(dim=1)[:, None] - b.norm(dim=1)).abs() < self.radius
 
 
+class DoubleRing(Ring):
+    """Two rings around the origin."""
+
+
 @hookimpl
 def ccl_components():
-    yield ComponentSpec("kernel", "double_ring", "ccl_good:Ring")
+    yield ComponentSpec("kernel", "double_ring", "ccl_good:DoubleRing")
 
 
 @hookimpl
