@@ -131,8 +131,7 @@ class Composition:
             modalities.check_modalities(
                 self.transform, self.choices["method"], self.choices["backbone"], self.dataset
             )
-        requirements.check_towers(self.built_evaluators, self.choices["method"])
-        modalities.check_reads_texts(self.built_evaluators, self.transform)
+        modalities.check_towers(self.built_evaluators, self.choices["method"], self.transform)
         requirements.check_conditions(built)
         requirements.check_keys(built, self.choices["method"])
         self.built_conditions = variables(built)

@@ -26,9 +26,10 @@ from ccl_plugins.experiments.metrics import (
     read_measurements,
     write_measurements,
 )
+from ccl_plugins.experiments.modalities import check_towers
 from ccl_plugins.experiments.record import check_plugins, read_json
 from ccl_plugins.experiments.recorded import Recorded
-from ccl_plugins.experiments.requirements import check_columns, check_towers
+from ccl_plugins.experiments.requirements import check_columns
 from ccl_plugins.experiments.train import check, prepare, train
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
 from ccl_plugins.files.lock import owning
@@ -507,8 +508,8 @@ class Run:
         ]
         built = [choice.build({"dataset": self.dataset}) for choice in choices]
         check_columns(built, self.dataset)
-        if any(trait(each, "reads_towers") for each in built):
-            check_towers(built, self.recorded.choices["method"])
+        if any(trait(each, "reads_towers") for each in built):  # others need no method
+            check_towers(built, self.recorded.choices["method"], self.transform)
         pairs = list(zip(choices, built, strict=True))
         return self._measure(device, validate=validate, evaluators=pairs) if pairs else {}
 
@@ -538,6 +539,23 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
+
+    def _repr_html_(self) -> str:
+        """The numbers before and after training as a table, for notebooks."""
+        from html import escape
+
+        before, after = self.measurements("before"), self.measurements("after")
+        rows = [
+            f'<tr title="{escape(each.sentence)}"><td>{escape(name)}</td>'
+            + "".join(
+                f"<td>{f'{at[name].value:.4g}' if name in at else ''}</td>"
+                for at in (before, after)
+            )
+            + "</tr>"
+            for name, each in (before | after).items()
+        ]
+        head = "<tr><th>measurement</th><th>before</th><th>after</th></tr>"
+        return f"<p>{escape(repr(self))}</p><table>{head}{''.join(rows)}</table>"
 
 
 def _finished(file: Path, or_else: Path | None) -> dict[str, Any] | None:

@@ -181,31 +181,6 @@ def check_columns(evaluators: Iterable[Any], dataset: Any) -> None:
                 )
 
 
-def check_towers(evaluators: Iterable[Any], method: Any) -> None:
-    """Check that built evaluators that compare images with texts get a method with towers.
-
-    Args:
-        evaluators: The evaluators.
-        method: The choice.
-    """
-    if trait(method.spec.load(), "embed_modality"):
-        return
-    for each in evaluators:
-        if trait(each, "reads_towers"):
-            raise ValueError(
-                f"the evaluator {type(each).__name__} compares images with texts, and the method"
-                f' {method.spec.name} has no text tower: give method = {{use = "dual", towers = {{text ='
-                ' "text_transformer"}}'
-            )
-
-
-def check_image_size(backbone: Any, transform: Any) -> None:
-    """Check that the chosen backbone takes images of the size that the transform makes."""
-    cls, size = backbone.spec.load(), getattr(transform, "size", None)
-    if isinstance(cls, type) and isinstance(size, int):
-        trait(cls, "check_image_size")(backbone.params, size)
-
-
 def check_method(method: Any, queued: bool, batch_size: int, conditions: Mapping[str, Any]) -> None:
     """Check that a built method can take batches of this size and compare by these conditions."""
     trait(method, "check_batch")(batch_size)
