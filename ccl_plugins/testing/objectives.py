@@ -82,8 +82,8 @@ def check_declares_what_it_reads(subject: Subject) -> None:
     """The attributes that a pipeline reads before it reads data must have legal values.
 
     ``conditions`` must be names with one or more value types each, ``within_view`` a bool, ``min_views`` 1
-    or more, ``embedding`` "sphere" or "raw", ``distributed`` "mean" or "replicated".  A ContrastiveObjective
-    defines ``reads()``: its ``conditions`` are these and those of a kernel and of ``exclude``.
+    or more, ``embedding`` "sphere" or "raw", ``distributed`` "mean" or "replicated".  A
+    ContrastiveObjective defines ``reads()``: ``conditions`` adds those of a kernel and of ``exclude``.
     """
     built = subject.build()
     if isinstance(built, ContrastiveObjective):
