@@ -22,4 +22,6 @@ def test_the_record_of_a_released_version_loads_and_is_written_with_the_names_of
 
 
 def test_this_version_has_its_record():
-    assert (RECORDS / f"{ccl.__version__}.json").is_file(), "run PYTHONPATH=tests python -m support.records"
+    assert (RECORDS / f"{ccl.__version__}.json").is_file(), (
+        "run PYTHONPATH=tests python -m support.records"
+    )

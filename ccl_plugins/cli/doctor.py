@@ -32,7 +32,7 @@ COMMAND = Command(
 )
 
 
-TOLD = "name version state reason seconds printed modules changes copies".split()
+TOLD = ["name", "version", "state", "reason", "seconds", "printed", "modules", "changes", "copies"]
 """What is told of each plug-in."""
 
 
