@@ -62,11 +62,6 @@ class Column:
         self.value_type: ValueType = value_type
         self.missing = check_policy(missing, value_type)
 
-    @property
-    def column(self) -> str:
-        """The metadata column that it reads."""
-        return self.name
-
     def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """The column's values on the training split."""
         values = tensor_columns(choose(split.metadata, [self.name], "the data set"))[self.name]
