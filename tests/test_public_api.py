@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import shutil
 
 import pytest
 from support.imports import ROOT
@@ -60,22 +61,19 @@ def test_the_promise_names_every_public_module(module):
     assert re.search(rf"`{re.escape(name)}`", page), name
 
 
-def test_a_change_is_seen(monkeypatch):
+def test_a_change_is_seen(monkeypatch, tmp_path):
     from support import public_api as reader
 
-    text = reader._file("protocols").read_text("utf-8")
-
-    class Changed:
-        def __init__(self, module):
-            self.module = module
-
-        def read_text(self, encoding):
-            new = text.replace("def project(self, x: Tensor)", "def project(self, y: Tensor)")
-            new = new.replace("class Evaluator(Protocol)", "class Judge(Protocol)")
-            return new if self.module == "protocols" else file(self.module).read_text(encoding)
-
-    file = reader._file
-    monkeypatch.setattr(reader, "_file", Changed)
+    shutil.copytree(ROOT / "ccl_plugins", tmp_path / "ccl_plugins")
+    for name, old, new in (
+        ("method", "def project(self, x: Tensor)", "def project(self, y: Tensor)"),
+        ("evaluator", "class Evaluator(Protocol)", "class Evaluator(Judge)"),
+    ):
+        file = tmp_path / "ccl_plugins" / "protocols" / f"{name}.py"
+        text = file.read_text("utf-8")
+        assert old in text
+        file.write_text(text.replace(old, new), "utf-8")
+    monkeypatch.setattr(reader, "ROOT", tmp_path)
     changed = reader.public_api()["signatures"]["ccl_plugins.protocols"]
     before = NOW["signatures"]["ccl_plugins.protocols"]
     assert {n for n in before if changed.get(n) != before[n]} == {"Method", "Evaluator"}

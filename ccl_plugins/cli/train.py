@@ -25,6 +25,7 @@ from ccl_plugins.kinds import registry
 if TYPE_CHECKING:
     from ccl_plugins.experiments.results import Result
     from ccl_plugins.experiments.train import Plan
+    from ccl_plugins.protocols import Measurement
 
 _VALUES: dict[str, Any] = {
     "epochs": int,
@@ -78,8 +79,8 @@ def _run(options: argparse.Namespace) -> int:
     for i, (job, plan) in enumerate(zip(jobs, plans, strict=True)):
 
         def work(i: int = i, job: Job = job, plan: Plan = plan) -> None:
-            def before(metrics: Mapping[str, float]) -> None:
-                results[i] = Result(job.folder, metrics, state="stopped")
+            def before(untrained: Mapping[str, Measurement]) -> None:
+                results[i] = Result(job.folder, untrained, state="stopped")
 
             results[i] = Result(job.folder, state="stopped")
             results[i] = _train(job, plan, options.quiet, before)
@@ -202,7 +203,7 @@ def _checked(jobs: Sequence[Job], options: argparse.Namespace) -> list[Plan]:
 
 
 def _train(
-    job: Job, plan: Plan, quiet: bool, before: Callable[[Mapping[str, float]], None]
+    job: Job, plan: Plan, quiet: bool, before: Callable[[Mapping[str, Measurement]], None]
 ) -> Result:
     """Train and evaluate one file."""
     from ccl_plugins.experiments.pipeline import Run
@@ -210,16 +211,16 @@ def _train(
     from ccl_plugins.experiments.train import is_first, prepare, train
     from ccl_plugins.figures.board import show
     from ccl_plugins.training.fitting import CannotBegin
-    from ccl_plugins.training.monitor import NotFinite
+    from ccl_plugins.training.not_finite import NotFinite
 
     pipeline: Any = plan.pipeline
     if not quiet and is_first():
         print(f"{job.file}: {pipeline.choices['objective']!r} -> {job.folder}", file=sys.stderr)
 
-    def tell(metrics: Mapping[str, float]) -> None:
-        before(metrics)
+    def tell(untrained: Mapping[str, Measurement]) -> None:
+        before(untrained)
         if not quiet:
-            values = ", ".join(f"{key} {value:.4g}" for key, value in metrics.items())
+            values = ", ".join(f"{name} {each.value:.4g}" for name, each in untrained.items())
             print(f"before training: {values}", file=sys.stderr)
 
     with reporting_mistakes(job.file):

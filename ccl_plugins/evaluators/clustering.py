@@ -10,9 +10,18 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from ccl_plugins.arguments import one_of, whole
-from ccl_plugins.evaluators.columns import SPLITS, Split, named, several, with_classes
-from ccl_plugins.evaluators.intervals import estimate, mean, tally
-from ccl_plugins.protocols import Frozen, ValueType
+from ccl_plugins.evaluators.columns import (
+    SAMPLES,
+    SPLITS,
+    Split,
+    most_frequent,
+    named,
+    several,
+    the,
+    with_classes,
+)
+from ccl_plugins.evaluators.intervals import Estimate, estimate, mean, tally
+from ccl_plugins.protocols import Frozen, Measurement, ValueType
 
 
 class Clustering:
@@ -69,8 +78,8 @@ class Clustering:
         """The column that clusters are compared with."""
         return {self.column: ("categorical",)}
 
-    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
-        """``{"clustering/accuracy": ..., "clustering/nmi": ..., "clustering/ari": ...}``."""
+    def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
+        """``clustering/accuracy``, ``clustering/nmi`` and ``clustering/ari``."""
         x, known = with_classes(train, self.column)
         measured, ids = with_classes(test if self.split == "test" else train, self.column)
         several(self.column, ids, "agreement with clusters")
@@ -84,12 +93,36 @@ class Clustering:
         size = (k, len(classes))
         cells = clusters * size[1] + index
         table = tally(torch.ones(1, len(ids)), cells, k * len(classes)).reshape(size)
-        name = named("clustering", self.column)
-        return {
-            f"{name}/accuracy": mean(matched(table)[clusters] == index),
-            f"{name}/nmi": _from_tables(cells, size, normalized_information),
-            f"{name}/ari": _from_tables(cells, size, adjusted_rand),
+        samples, agreement = SAMPLES[self.split], f"clusters of features and {the(self.column)}"
+        found = {
+            "accuracy": (
+                mean(matched(table)[clusters] == index),
+                f"the share of the {samples} whose {self.column} is that of their cluster, each cluster of"
+                " another class",
+                most_frequent(ids),
+            ),
+            "nmi": (
+                _from_tables(cells, size, normalized_information),
+                f"what {agreement} of the {samples} say of each other, as a share of their entropies",
+                0.0,
+            ),
+            "ari": (
+                _from_tables(cells, size, adjusted_rand),
+                f"how far {agreement} of the {samples} agree, as the adjusted Rand index",
+                0.0,
+            ),
         }
+        return [
+            Measurement(
+                f"{named('clustering', self.column)}/{name}",
+                **numbers,
+                sentence=sentence,
+                column=self.column,
+                direction="higher",
+                chance=chance,
+            )
+            for name, (numbers, sentence, chance) in found.items()
+        ]
 
     def _clusters(self, x: Tensor, measured: Tensor, k: int) -> Tensor:
         from sklearn.cluster import KMeans
@@ -103,7 +136,7 @@ class Clustering:
         return torch.from_numpy(found.predict(measured.numpy())).long()
 
 
-def _from_tables(cells: Tensor, size: tuple[int, int], statistic: Any) -> Any:
+def _from_tables(cells: Tensor, size: tuple[int, int], statistic: Any) -> Estimate:
     return estimate(
         len(cells),
         lambda counts: statistic(tally(counts, cells, size[0] * size[1]).reshape(-1, *size)),

@@ -12,7 +12,7 @@ from torch import Tensor
 from ccl_plugins.evaluators.intervals import mean
 from ccl_plugins.files.tables import choose
 from ccl_plugins.metadata.values import missing_entries, missing_rows
-from ccl_plugins.protocols import Frozen, UndefinedMetric, ValueType
+from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric, ValueType
 
 logger = logging.getLogger(__name__)
 
@@ -21,19 +21,53 @@ Split = Literal["train", "test"]
 
 SPLITS = ("train", "test")
 
+SAMPLES = {"train": "training samples", "test": "test samples"}
+"""What sentences call the samples of a split."""
+
 LARGEST = 1e18
 """The largest feature: squares of larger ones do not fit into a float32."""
 
 
 def named(name: str, column: str, *, main: str = "label") -> str:
-    """What the names of metrics begin with: ``"name"``, or ``"name-column"`` if not of the main column."""
+    """What names of measurements begin with: ``"name"``, or ``"name-column"`` if not of the main column."""
     return name if column == main else f"{name}-{column}"
 
 
-def top1(name: str, column: str, predicted: Tensor, ids: Tensor) -> dict[str, float]:
-    """The fraction of right predictions: ``"name/top1"``, or ``"name-column/top1"`` if not of the label.
+def the(column: str) -> str:
+    """What sentences call a column: the label, or the others by their names."""
+    return "the label" if column == "label" else column
 
-    A warning is logged if one class alone is measured: the fraction is defined, and tells nothing apart.
+
+def most_frequent(ids: Tensor, classes: int = 1) -> float:
+    """The share of the most frequent class, or of so many, in class ids (n,)."""
+    counts = ids.unique(return_counts=True)[1]
+    return counts.topk(min(classes, len(counts))).values.sum().item() / len(ids)
+
+
+def accuracy(name: str, column: str, right: Tensor, ids: Tensor, by: str) -> Measurement:
+    """The share of right predictions: ``"name/top1"``, or ``"name-column/top1"`` if not of the label.
+
+    Args:
+        name: The evaluator's.
+        column: What is predicted.
+        right: (n,) whether a sample is predicted right, or how often.
+        ids: (n,) the class ids.
+        by: What predicts, in words.
+    """
+    return Measurement(
+        f"{named(name, column)}/top1",
+        **mean(right),
+        sentence=f"the share of the test samples whose {column} is named right by {by}",
+        column=column,
+        direction="higher",
+        chance=most_frequent(ids),
+    )
+
+
+def top1(name: str, column: str, predicted: Tensor, ids: Tensor, by: str) -> Measurement:
+    """The `accuracy` of predicted class ids (n,).
+
+    A warning is logged if one class alone is measured: the share is defined, and tells nothing apart.
     """
     if (ids == ids[0]).all():
         logger.warning(
@@ -43,7 +77,7 @@ def top1(name: str, column: str, predicted: Tensor, ids: Tensor) -> dict[str, fl
             column,
             name,
         )
-    return {f"{named(name, column)}/top1": mean(predicted == ids)}
+    return accuracy(name, column, predicted == ids, ids, by)
 
 
 def several(column: str, values: Tensor, metric: str) -> Tensor:
@@ -122,6 +156,12 @@ def _column(frozen: Frozen, column: str) -> Tensor:
         )
     _check_features(frozen.features)
     return values
+
+
+def finite_features(frozen: Frozen) -> Tensor:
+    """The features (N, f) of all samples, checked."""
+    _check_features(frozen.features)
+    return frozen.features
 
 
 def features_of(frozen: Frozen, rows: Tensor) -> Tensor:

@@ -8,16 +8,17 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of, whole
-from ccl_plugins.evaluators.columns import SPLITS, Split, named, part
-from ccl_plugins.evaluators.intervals import estimate, mean
+from ccl_plugins.evaluators.columns import SAMPLES, SPLITS, Split, named, part
+from ccl_plugins.evaluators.intervals import Estimate, estimate, mean
+from ccl_plugins.evaluators.retrieval import hit_by_chance
 from ccl_plugins.evaluators.towers import images_of, texts_of, towers_of
 from ccl_plugins.files.tables import choose
 from ccl_plugins.protocols import (
     Dataset,
-    Estimate,
     Frozen,
-    SupportsTexts,
+    Measurement,
     UndefinedMetric,
+    trait,
 )
 
 BLOCK = 2**24
@@ -71,15 +72,16 @@ class CrossRetrieval:
         self.column = column
         self.samples = whole("samples", samples, 2)
         self.split = one_of("split", split, SPLITS)
-        if isinstance(dataset, SupportsTexts) and column not in dataset.texts():
-            listed = ", ".join(map(repr, dataset.texts())) or "none"
+        texts = trait(dataset, "texts")
+        if texts and column not in texts():
+            listed = ", ".join(map(repr, texts())) or "none"
             raise ValueError(
                 f"cross_retrieval reads the texts {column!r}, and the data set's columns of texts are"
                 f" {listed}"
             )
 
-    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
-        """``{"cross_retrieval/image_to_text_recall_at_1": ...}``."""
+    def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
+        """``cross_retrieval/image_to_text_recall_at_1``, ..."""
         frozen = test if self.split == "test" else train
         towers = towers_of(frozen, "cross_retrieval")
         captions = choose(towers.captions, [self.column], "the data set's texts")[self.column]
@@ -97,16 +99,39 @@ class CrossRetrieval:
         of_image = torch.tensor([places[text] for text in own])
         of_text = torch.arange(len(texts))
         images, vectors = images_of(towers, rows), texts_of(towers, texts)
-        found = {
-            "image_to_text": ranks(images, vectors, of_image, of_text),
-            "text_to_image": ranks(vectors, images, of_text, of_image),
+        one = torch.ones(1)  # each image has one right text
+        ways = {
+            ("image", "text"): (ranks(images, vectors, of_image, of_text), len(texts), one),
+            ("text", "image"): (
+                ranks(vectors, images, of_text, of_image),
+                len(own),
+                of_image.bincount(),
+            ),
         }
-        name = named("cross_retrieval", self.column, main="caption")
-        metrics: dict[str, float] = {}
-        for way, rank in found.items():
-            metrics |= {f"{name}/{way}_recall_at_{k}": mean(rank <= k) for k in self.k}
-            metrics[f"{name}/{way}_median_rank"] = median(rank)
-        return metrics
+        begin = named("cross_retrieval", self.column, main="caption")
+        words = {"image": "image", "text": self.column}
+        found = []
+        for (query, other), (rank, candidates, right) in ways.items():
+            queries = f"the {words[query]}s of the {SAMPLES[self.split]}"
+            for k in self.k:
+                recall = Measurement(
+                    f"{begin}/{query}_to_{other}_recall_at_{k}",
+                    **mean(rank <= k),
+                    sentence=f"the share of {queries} whose own {words[other]} is among the {k} most"
+                    " similar",
+                    direction="higher",
+                    chance=hit_by_chance(candidates, right, k).mean().item(),
+                )
+                found.append(recall)
+            middle = Measurement(
+                f"{begin}/{query}_to_{other}_median_rank",
+                **median(rank),
+                sentence=f"the median, over {queries}, of the place of the own {words[other]} among all"
+                " by similarity",
+                direction="lower",
+            )
+            found.append(middle)
+        return found
 
 
 def ranks(queries: Tensor, candidates: Tensor, of_query: Tensor, of_candidate: Tensor) -> Tensor:

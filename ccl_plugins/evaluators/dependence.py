@@ -10,16 +10,18 @@ from torch.nn.functional import one_hot
 
 from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.evaluators.columns import (
+    SAMPLES,
     SPLITS,
     Split,
     part,
     several,
+    the,
     with_bits,
     with_classes,
     with_numbers,
 )
 from ccl_plugins.evaluators.intervals import estimate
-from ccl_plugins.protocols import Estimate, Frozen, ValueType
+from ccl_plugins.protocols import Frozen, Measurement, ValueType
 
 SHUFFLES = 20
 """Shuffles of the column whose mean is the chance level."""
@@ -31,7 +33,7 @@ class Dependence:
     No probe is fitted, so that dependence of any form counts.  Gives ``"dependence-<column>/dcor"``, the
     distance correlation, between 0 and 1, and ``"dependence-<column>/hsic"``, the Hilbert-Schmidt
     independence criterion, 0 or more.  On few samples both are above 0 for independent values too:
-    ``dcor_chance`` and ``hsic_chance`` are their means over 20 fixed shuffles of the column.
+    their chance levels are the means over 20 fixed shuffles of the column.
 
     Split: the samples of ``split``; nothing is fitted and nothing selected.
 
@@ -63,8 +65,8 @@ class Dependence:
         """The column that features are compared with."""
         return {self.column: ("categorical", "multi_label", "continuous")}
 
-    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
-        """``{"dependence-color/dcor": ..., "dependence-color/hsic": ...}`` and their chance levels."""
+    def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
+        """``dependence-color/dcor`` and ``dependence-color/hsic``."""
         frozen = test if self.split == "test" else train
         values = torch.as_tensor(frozen.metadata.get(self.column, torch.zeros(0)))
         classes = not values.is_floating_point() and values.ndim == 1
@@ -84,19 +86,27 @@ class Dependence:
         kernel_z = (far_z == 0).double() if classes else gaussian(far_z)
         generator = torch.Generator().manual_seed(0)
         orders = [torch.randperm(len(x), generator=generator) for _ in range(SHUFFLES)]
-        name = f"dependence-{self.column}"
-        metrics: dict[str, float] = {}
-        for metric, a, b, measured in (
-            ("dcor", far_x, far_z, distance_correlation),
-            ("hsic", gaussian(far_x), kernel_z, hsic),
+        once = torch.ones(1, len(x), dtype=torch.float64)
+        found = []
+        for name, words, a, b, measured in (
+            ("dcor", "the distance correlation", far_x, far_z, distance_correlation),
+            ("hsic", "the Hilbert-Schmidt independence criterion", gaussian(far_x), kernel_z, hsic),
         ):
-            found = estimate(len(x), measured(a, b), centered=True)
-            # Neither is below 0, where moving the interval may lead.
-            metrics[f"{name}/{metric}"] = Estimate(found, max(found.low, 0.0), found.high)
-            once = torch.ones(1, len(x), dtype=torch.float64)
+            numbers = estimate(len(x), measured(a, b), centered=True)
+            if numbers["interval"]:  # neither is below 0, where moving it may lead
+                low, high = numbers["interval"]
+                numbers["interval"] = max(low, 0.0), high
             shuffled = [measured(a, b[order][:, order])(once).item() for order in orders]
-            metrics[f"{name}/{metric}_chance"] = sum(shuffled) / len(shuffled)
-        return metrics
+            measurement = Measurement(
+                f"dependence-{self.column}/{name}",
+                **numbers,
+                sentence=f"{words} of the features and {the(self.column)} over the {SAMPLES[self.split]}",
+                column=self.column,
+                direction="higher",
+                chance=sum(shuffled) / len(shuffled),
+            )
+            found.append(measurement)
+        return found
 
 
 def distances(x: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
@@ -9,10 +10,10 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import whole
-from ccl_plugins.evaluators.columns import rows_with_classes, several, with_classes
+from ccl_plugins.evaluators.columns import rows_with_classes, several, the, with_classes
 from ccl_plugins.evaluators.intervals import estimate, tally
 from ccl_plugins.evaluators.linear import Reg, checked_reg, fit_probe
-from ccl_plugins.protocols import Frozen, UndefinedMetric, ValueType
+from ccl_plugins.protocols import Direction, Frozen, Measurement, UndefinedMetric, ValueType
 
 Statistic: TypeAlias = Callable[[Tensor, list[int]], Tensor]
 """From (k, groups, classes, classes) counts of k draws, and the classes to compare, to (k,) numbers."""
@@ -79,8 +80,8 @@ class Fairness:
         """The columns of the groups and of the target."""
         return {self.column: ("categorical",), self.target: ("categorical",)}
 
-    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
-        """``{"fairness-group/worst_group": ..., ...}``."""
+    def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
+        """``fairness-group/worst_group``, ..."""
         fit = fit_probe(*with_classes(train, self.target), self.reg, self.max_iter, self.target)
         rows, _ = rows_with_classes(test, self.column)
         test = test.take(rows)
@@ -104,21 +105,29 @@ class Fairness:
             (chosen,) = (classes == self.positive).nonzero().tolist()
         size = (len(groups), len(classes), len(classes))
         cells = (group * size[1] + place[0]) * size[2] + place[1]
-        metrics: dict[str, float] = {}
-        for name, statistic in STATISTICS.items():
+        names = {"group": the(self.column), "target": the(self.target)}
+        found = []
+        for statistic, (better, words) in STATISTICS.items():
+            name = statistic.__name__
 
             def measured(counts: Tensor, statistic: Statistic = statistic) -> Tensor:
                 table = tally(counts, cells, size[0] * size[1] * size[2])
                 return statistic(table.reshape(-1, *size), list(chosen))
 
-            found = estimate(len(ids), measured, size[0] * size[1] * size[2])
-            if found != found:  # NaN
+            numbers = estimate(len(ids), measured, size[0] * size[1] * size[2])
+            if math.isnan(numbers["value"]):
                 raise UndefinedMetric(
                     f"no class of {self.target!r} has samples in two groups of {self.column!r} in the test"
                     f" split: {name} is undefined"
                 )
-            metrics[f"fairness-{self.column}/{name}"] = found
-        return metrics
+            measurement = Measurement(
+                f"fairness-{self.column}/{name}",
+                **numbers,
+                sentence=f"{words.format(**names)}, of a linear classifier on the test samples",
+                direction=better,
+            )
+            found.append(measurement)
+        return found
 
 
 def worst_group(table: Tensor, chosen: list[int]) -> Tensor:
@@ -168,7 +177,28 @@ def gap(rates: Tensor) -> Tensor:
     return torch.where(found < 0, torch.nan, found)
 
 
-STATISTICS: dict[str, Statistic] = {
-    each.__name__: each
-    for each in (worst_group, worst_subgroup, demographic_parity, equalized_odds, equal_opportunity)
+STATISTICS: dict[Statistic, tuple[Direction, str]] = {
+    worst_group: (
+        "higher",
+        "the least share of right predictions of {target} in a group of {group}",
+    ),
+    worst_subgroup: (
+        "higher",
+        "the least share of right predictions of {target} for a class in a group of {group}",
+    ),
+    demographic_parity: (
+        "lower",
+        "the largest difference between groups of {group} in how often a class of {target} is predicted",
+    ),
+    equalized_odds: (
+        "lower",
+        "the largest difference between groups of {group} in how often samples of a class of {target} get a"
+        " prediction",
+    ),
+    equal_opportunity: (
+        "lower",
+        "the largest difference between groups of {group} in how often samples of a class of {target} are"
+        " predicted right",
+    ),
 }
+"""What is measured; whether higher or lower is better, and what it says of a group and a target."""

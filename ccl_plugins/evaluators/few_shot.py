@@ -6,10 +6,9 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import positive, whole
-from ccl_plugins.evaluators.columns import named, with_classes
-from ccl_plugins.evaluators.intervals import mean
+from ccl_plugins.evaluators.columns import accuracy, with_classes
 from ccl_plugins.evaluators.linear import fit_probe
-from ccl_plugins.protocols import Frozen, ValueType
+from ccl_plugins.protocols import Frozen, Measurement, ValueType
 
 
 class FewShot:
@@ -65,8 +64,8 @@ class FewShot:
         """The column that it predicts."""
         return {self.column: ("categorical",)}
 
-    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
-        """``{"few_shot_5/top1": fraction}``."""
+    def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
+        """``few_shot_5/top1``."""
         x, known = with_classes(train, self.column)
         x_test, ids = with_classes(test, self.column)
         generator = torch.Generator().manual_seed(self.seed)
@@ -75,8 +74,10 @@ class FewShot:
             rows = drawn(known, self.samples, generator)
             fit = fit_probe(x[rows], known[rows], self.reg, self.max_iter, self.column)
             right += fit.predict(x_test) == ids
-        name = named(f"few_shot_{self.samples:g}", self.column)
-        return {f"{name}/top1": mean(right / self.draws)}
+        size = f"{self.samples}" if isinstance(self.samples, int) else f"{self.samples:.3g} of the"
+        by = f"a linear classifier fitted to {size} training samples of each class"
+        name = f"few_shot_{self.samples:g}"
+        return [accuracy(name, self.column, right / self.draws, ids, by)]
 
 
 def few(samples: int | float) -> int | float:

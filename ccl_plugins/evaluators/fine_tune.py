@@ -10,7 +10,7 @@ from torch import nn
 from ccl_plugins.evaluators.columns import rows_with_classes, top1
 from ccl_plugins.evaluators.few_shot import drawn, few
 from ccl_plugins.evaluators.gradient_probes import Plan, Schedule, head, two_classes
-from ccl_plugins.protocols import Frozen, Images, ValueType
+from ccl_plugins.protocols import Frozen, Images, Measurement, ValueType
 
 
 class FineTune:
@@ -65,8 +65,8 @@ class FineTune:
         """The column that it predicts."""
         return {self.column: ("categorical",)}
 
-    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
-        """``{"fine_tune/top1": fraction}``."""
+    def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
+        """``fine_tune/top1``."""
         rows, ids = rows_with_classes(train, self.column)
         generator = self.plan.generator()
         if self.samples is not None:
@@ -93,7 +93,10 @@ class FineTune:
             pieces = list(test_rows.split(512))
             logits = [model(x.to(device)).cpu() for x in test_images.batches(pieces)]
         name = "fine_tune" if self.samples is None else f"fine_tune_{self.samples:g}"
-        return top1(name, self.column, classes[torch.cat(logits).argmax(dim=1)], known)
+        predicted = classes[torch.cat(logits).argmax(dim=1)]
+        return [
+            top1(name, self.column, predicted, known, "the whole network, trained further on it")
+        ]
 
 
 def _images(frozen: Frozen) -> Images:

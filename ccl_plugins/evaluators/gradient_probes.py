@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from ccl_plugins.arguments import one_of, positive, whole
 from ccl_plugins.evaluators.columns import top1, with_classes
-from ccl_plugins.protocols import Frozen, ValueType
+from ccl_plugins.protocols import Frozen, Measurement, ValueType
 
 Schedule = Literal["constant", "step", "cosine"]
 """How the learning rate falls: not at all, to ``drop`` of it after 60 % and again after 80 % of all steps,
@@ -78,9 +78,11 @@ class LinearSGD:
         """The column that it predicts."""
         return {self.column: ("categorical",)}
 
-    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
-        """``{"linear_sgd/top1": fraction}``."""
-        return _measured("linear_sgd", self.column, train, test, self.plan, self._optimizer)
+    def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
+        """``linear_sgd/top1``."""
+        return [
+            _measured("linear_sgd", "SGD", self.column, train, test, self.plan, self._optimizer)
+        ]
 
     def _optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.SGD(
@@ -146,9 +148,11 @@ class LinearAdam:
         """The column that it predicts."""
         return {self.column: ("categorical",)}
 
-    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
-        """``{"linear_adam/top1": fraction}``."""
-        return _measured("linear_adam", self.column, train, test, self.plan, self._optimizer)
+    def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
+        """``linear_adam/top1``."""
+        return [
+            _measured("linear_adam", "Adam", self.column, train, test, self.plan, self._optimizer)
+        ]
 
     def _optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.Adam(
@@ -264,12 +268,13 @@ def two_classes(ids: Tensor) -> tuple[Tensor, Tensor]:
 
 def _measured(
     name: str,
+    by: str,
     column: str,
     train: Frozen,
     test: Frozen,
     plan: Plan,
     optimizer: Callable[[nn.Module], torch.optim.Optimizer],
-) -> dict[str, float]:
+) -> Measurement:
     x, ids = with_classes(train, column)
     classes, index = two_classes(ids)
     x = x.float()
@@ -279,4 +284,4 @@ def _measured(
     x_test, known = with_classes(test, column)
     with torch.no_grad():
         predicted = classes[model(x_test.float()).argmax(dim=1)]
-    return top1(name, column, predicted, known)
+    return top1(name, column, predicted, known, f"a linear classifier trained by {by}")

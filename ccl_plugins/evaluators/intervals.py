@@ -1,19 +1,48 @@
-"""Intervals of metrics: the bootstrap over the measured samples."""
+"""Intervals of measurements: the bootstrap over the measured samples."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypedDict
 
 import torch
 from torch import Tensor
-
-from ccl_plugins.protocols import Estimate
 
 DRAWS = 1000
 """Samples are drawn so many times, as many as there are and with replacement."""
 
 ENDS = (0.025, 0.975)
 """The quantiles of the draws that bound the interval: it holds 95 % of them."""
+
+
+_WANTED = ContextVar("intervals", default=True)
+
+
+@contextmanager
+def without_intervals() -> Iterator[None]:
+    """Evaluators that are called inside give numbers alone, which is quick."""
+    token = _WANTED.set(False)
+    try:
+        yield
+    finally:
+        _WANTED.reset(token)
+
+
+class Estimate(TypedDict):
+    """What the samples say of a number: ``Measurement("knn/top1", **estimate, sentence=...)``.
+
+    Args:
+        value: The number.
+        interval: The ends of its 95 % interval over the measured samples, the lower one first; None: it
+            was not asked for.
+        samples: How many samples were measured.
+    """
+
+    value: float
+    interval: tuple[float, float] | None
+    samples: int
 
 
 def mean(values: Tensor) -> Estimate:
@@ -25,19 +54,19 @@ def mean(values: Tensor) -> Estimate:
 def estimate(
     n: int, statistic: Callable[[Tensor], Tensor], width: int = 1, *, centered: bool = False
 ) -> Estimate:
-    """A metric with its 95 % interval, by 1000 draws from a generator that is the same in every call.
+    """A number with its 95 % interval, by 1000 draws from a generator that is the same in every call.
 
-    The interval is widened to the metric where that lies outside, as the largest of several differences
+    The interval is widened to the number where that lies outside, as the largest of several differences
     may: draws make each of them larger more often than smaller.
 
     Args:
         n: Measured samples, 1 or more.
-        statistic: From (k, n) float64, how often each of k draws has each sample, to the (k,) metrics of
-            the draws; NaN where a draw does not define the metric, as without a sample of some class.  A
-            row of ones gives the metric itself.
+        statistic: From (k, n) float64, how often each of k draws has each sample, to the (k,) numbers of
+            the draws; NaN where a draw does not define the number, as without a sample of some class.  A
+            row of ones gives the number itself.
         width: The numbers that the statistic holds for a draw, if these are more than n; so many draws
             are computed together as fit into little memory.
-        centered: Whether the interval is moved so that the mean of the draws is the metric: for statistics
+        centered: Whether the interval is moved so that the mean of the draws is the number: for statistics
             of pairs of samples and for entropies, which draws raise, since they repeat samples.
 
     Source:
@@ -45,6 +74,8 @@ def estimate(
         interval.
     """
     value = statistic(torch.ones(1, n, dtype=torch.float64)).item()
+    if not _WANTED.get():
+        return Estimate(value=value, interval=None, samples=n)
     generator = torch.Generator().manual_seed(0)
     drawn = []
     for first in range(0, DRAWS, part := max(1, 2**20 // max(n, width))):
@@ -55,7 +86,7 @@ def estimate(
     if centered:
         draws += value - draws.nanmean()
     low, high = draws.nanquantile(torch.tensor(ENDS, dtype=torch.float64)).tolist()
-    return Estimate(value, min(low, value), max(high, value))
+    return Estimate(value=value, interval=(min(low, value), max(high, value)), samples=n)
 
 
 def tally(counts: Tensor, cells: Tensor, size: int) -> Tensor:

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from ccl_plugins.arguments import whole
 from ccl_plugins.evaluators.columns import top1, with_classes
-from ccl_plugins.protocols import Frozen, ValueType
+from ccl_plugins.protocols import Frozen, Measurement, ValueType
 
 
 class KNN:
@@ -48,13 +48,15 @@ class KNN:
         """The column that it predicts."""
         return {self.column: ("categorical",)}
 
-    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
-        """``{"knn/top1": fraction}``."""
+    def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
+        """``knn/top1``."""
         bank, known = with_classes(train, self.column)
         if self.k > len(bank):
             raise ValueError(f"k={self.k} neighbors of only {len(bank)} training samples")
         x, ids = with_classes(test, self.column)
-        return top1("knn", self.column, nearest(x, bank, known, self.k, self.temperature), ids)
+        predicted = nearest(x, bank, known, self.k, self.temperature)
+        by = f"a vote of the {self.k} most similar training samples"
+        return [top1("knn", self.column, predicted, ids, by)]
 
 
 def nearest(x: Tensor, bank: Tensor, ids: Tensor, k: int, temperature: float) -> Tensor:

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import whole
-from ccl_plugins.evaluators.columns import with_bits
-from ccl_plugins.evaluators.intervals import estimate
+from ccl_plugins.evaluators.columns import the, with_bits
+from ccl_plugins.evaluators.intervals import Estimate, estimate
 from ccl_plugins.evaluators.linear import Reg, checked_reg, fit_probe
-from ccl_plugins.protocols import Frozen, UndefinedMetric, ValueType
+from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric, ValueType
 
 logger = logging.getLogger(__name__)
 
@@ -55,8 +55,8 @@ class MultiLabel:
         """The column that it predicts."""
         return {self.column: ("multi_label",)}
 
-    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
-        """``{"attributes/map": ..., "attributes/balanced": ...}``."""
+    def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
+        """``attributes/map`` and ``attributes/balanced``."""
         x, known = with_bits(train, self.column)
         x_test, bits = with_bits(test, self.column)
         if known.shape[1] != bits.shape[1]:
@@ -84,14 +84,34 @@ class MultiLabel:
         scores = torch.stack([fit.logits(x_test).diff(dim=1)[:, 0] for fit in fits], dim=1)
         bits = bits[:, places]
         precisions = average_precision(scores, bits)
-        return {
-            f"{self.column}/map": estimate(
-                len(bits), lambda counts: precisions(counts).nanmean(dim=1)
+
+        def over_entries(measure: Callable[[Tensor], Tensor]) -> Estimate:
+            return estimate(len(bits), lambda counts: measure(counts).nanmean(dim=1))
+
+        measures = {
+            "map": (
+                over_entries(precisions),
+                "the average precision",
+                bits.double().mean().item(),
             ),
-            f"{self.column}/balanced": estimate(
-                len(bits), lambda counts: _balanced(scores > 0, bits, counts).nanmean(dim=1)
+            "balanced": (
+                over_entries(lambda counts: _balanced(scores > 0, bits, counts)),
+                "the share of right predictions, both values with the same weight,",
+                0.5,
             ),
         }
+        return [
+            Measurement(
+                f"{self.column}/{name}",
+                **numbers,
+                sentence=f"{words} of a linear classifier on the test samples, as the mean over the entries"
+                f" of {the(self.column)}",
+                column=self.column,
+                direction="higher",
+                chance=chance,
+            )
+            for name, (numbers, words, chance) in measures.items()
+        ]
 
 
 def _both(bits: Tensor) -> bool:

@@ -9,9 +9,17 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from ccl_plugins.arguments import one_of, whole
-from ccl_plugins.evaluators.columns import SPLITS, Split, named, part, several, with_classes
+from ccl_plugins.evaluators.columns import (
+    SAMPLES,
+    SPLITS,
+    Split,
+    named,
+    part,
+    several,
+    with_classes,
+)
 from ccl_plugins.evaluators.intervals import mean
-from ccl_plugins.protocols import Frozen, UndefinedMetric, ValueType
+from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric, ValueType
 
 
 class Retrieval:
@@ -61,8 +69,8 @@ class Retrieval:
         """The column whose classes are retrieved."""
         return {self.column: ("categorical",)}
 
-    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
-        """``{"retrieval/recall_at_1": ..., "retrieval/map": ...}``."""
+    def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
+        """``retrieval/recall_at_1``, ... and ``retrieval/map``."""
         x, ids = with_classes(test if self.split == "test" else train, self.column)
         rows = part(len(x), self.samples)
         x, ids = normalize(x[rows], dim=1), several(self.column, ids[rows], "retrieval")
@@ -77,13 +85,32 @@ class Retrieval:
                 f"no class of column {self.column!r} has two measured samples: retrieval is undefined"
             )
         found = [ranked(x, index, each) for each in queries.split(max(1, 2**24 // len(x)))]
-        name = named("retrieval", self.column)
-        metrics: dict[str, float] = {}
-        for k in self.k:
-            hit = torch.cat([right[:, :k].any(dim=1) for right in found])
-            metrics[f"{name}/recall_at_{k}"] = mean(hit)
-        metrics[f"{name}/map"] = mean(torch.cat([average_precisions(right) for right in found]))
-        return metrics
+        samples, same = SAMPLES[self.split], f"of the same {self.column}"
+        others, right_ones = len(x) - 1, (sizes[index] - 1)[queries]
+        recalls = {
+            f"recall_at_{k}": (
+                torch.cat([right[:, :k].any(dim=1) for right in found]),
+                f"the share of the {samples} with one {same} among the {k} most similar others",
+                hit_by_chance(others, right_ones, k),
+            )
+            for k in self.k
+        }
+        precision = (
+            torch.cat([average_precisions(right) for right in found]),
+            f"the mean average precision with which the {samples} rank those {same} before others",
+            precision_by_chance(others, right_ones),
+        )
+        return [
+            Measurement(
+                f"{named('retrieval', self.column)}/{name}",
+                **mean(values),
+                sentence=sentence,
+                column=self.column,
+                direction="higher",
+                chance=chance.mean().item(),
+            )
+            for name, (values, sentence, chance) in {**recalls, "map": precision}.items()
+        ]
 
 
 def ranked(x: Tensor, ids: Tensor, queries: Tensor) -> Tensor:
@@ -98,6 +125,31 @@ def ranked(x: Tensor, ids: Tensor, queries: Tensor) -> Tensor:
     similar.scatter_(1, queries[:, None], -torch.inf)
     order = similar.argsort(dim=1, descending=True, stable=True)[:, :-1]
     return ids[order] == ids[queries, None]
+
+
+def hit_by_chance(candidates: int, right: Tensor, k: int) -> Tensor:
+    """(q,) how likely one of the right candidates is among the first k of a random ranking.
+
+    Args:
+        candidates: How many are ranked.
+        right: (q,) how many of them are right for each query, 1 or more.
+        k: Ranks, 1 to the number of candidates.
+    """
+    wrong = candidates - right.double()
+    ranks = torch.arange(k, dtype=torch.float64)
+    # Each rank in turn has one of the wrong candidates that are left.
+    missed = (wrong[:, None] - ranks).clamp_min(0) / (candidates - ranks)
+    return 1 - missed.prod(dim=1)
+
+
+def precision_by_chance(candidates: int, right: Tensor) -> Tensor:
+    """(q,) the expected average precision of a random ranking; the arguments are those of `hit_by_chance`.
+
+    The precision at the rank r of a right candidate counts it, and of the r - 1 before it the share that
+    is right among the other candidates.
+    """
+    first = (1 / torch.arange(1, candidates + 1, dtype=torch.float64)).mean()
+    return first + (1 - first) * (right.double() - 1) / max(candidates - 1, 1)
 
 
 def average_precisions(right: Tensor) -> Tensor:

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ccl_plugins.evaluators.columns import named, rows_with_classes, several, top1
+from ccl_plugins.evaluators.columns import most_frequent, named, rows_with_classes, top1
 from ccl_plugins.evaluators.intervals import mean
 from ccl_plugins.evaluators.linear import balanced_accuracy
 from ccl_plugins.evaluators.towers import images_of, texts_of, towers_of
-from ccl_plugins.protocols import Frozen, Towers, ValueType
+from ccl_plugins.protocols import Frozen, Measurement, Towers, ValueType
 
 Prompts = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """A template with ``{}``, several, or the prompts of each class by its name."""
@@ -72,20 +72,28 @@ class ZeroShot:
         """The column that it names."""
         return {self.column: ("categorical",)}
 
-    def __call__(self, train: Frozen, test: Frozen) -> dict[str, float]:
-        """``{"zero_shot/top1": fraction}``."""
+    def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
+        """``zero_shot/top1``, and ``/top5`` and ``/balanced`` where they are defined."""
         towers = towers_of(test, "zero_shot")
         rows, ids = rows_with_classes(test, self.column)
         classes = class_vectors(self._of_each_class(test, int(ids.max())), towers)
         ranking = nearest_classes(images_of(towers, rows), classes, min(5, len(classes)))
-        metrics = top1("zero_shot", self.column, ranking[:, 0], ids)
-        name = named("zero_shot", self.column)
+        by = "its most similar prompt"
+        found = [top1("zero_shot", self.column, ranking[:, 0], ids, by)]
         if len(classes) > 5:
-            metrics[f"{name}/top5"] = mean((ranking == ids[:, None]).any(dim=1))
+            five = Measurement(
+                f"{named('zero_shot', self.column)}/top5",
+                **mean((ranking == ids[:, None]).any(dim=1)),
+                sentence=f"the share of the test samples whose {self.column} is among the five with the"
+                " most similar prompts",
+                column=self.column,
+                direction="higher",
+                chance=most_frequent(ids, 5),
+            )
+            found.append(five)
         if self.balanced:
-            several(self.column, ids, "balanced accuracy")
-            metrics[f"{name}/balanced"] = balanced_accuracy(ranking[:, 0], ids)
-        return metrics
+            found.append(balanced_accuracy("zero_shot", self.column, ranking[:, 0], ids, by))
+        return found
 
     def _of_each_class(self, test: Frozen, largest: int) -> list[list[str]]:
         """The prompts of each class id."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ccl_plugins.experiments.changes import differences
 from ccl_plugins.experiments.pipeline import Pipeline, Run
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     import optuna
     from filelock import BaseFileLock
+
+T = TypeVar("T")
 
 SEED = "fit.seed"
 """The key whose values are repetitions of one configuration."""
@@ -306,8 +308,8 @@ def _run_cell(
     pipeline = Pipeline.from_dict(sweep.configuration(cell))
     prepared = prepare(check(pipeline, folder, resume=True), callbacks)
 
-    def before(found: Mapping[str, float]) -> None:
-        _of(found, sweep.metric)
+    def before(untrained: Mapping[str, Any]) -> None:
+        _of(untrained, sweep.metric)  # what no evaluator gives is told before the training
 
     train(prepared, progress=progress, before=before)
     run = Run(folder, pipeline, prepared.splits)
@@ -316,7 +318,7 @@ def _run_cell(
     return _of(found, sweep.metric)
 
 
-def _of(metrics: Mapping[str, float], name: str) -> float:
+def _of(metrics: Mapping[str, T], name: str) -> T:
     if name not in metrics:
         near = difflib.get_close_matches(name, metrics, n=1)
         hint = f". Did you mean {near[0]}?" if near else f"; there are {', '.join(metrics)}"

@@ -1,59 +1,103 @@
-"""The metrics of a run on the disk."""
+"""The measurements of a run on the disk, and what they cost."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ccl_plugins._engine import engine
+from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.experiments.record import read_json, write_json
 from ccl_plugins.files.sums import WrongSum, check_sum, summed
-from ccl_plugins.protocols import Estimate
+from ccl_plugins.protocols import Measurement
+
+Time = Literal["before", "after", "validation"]
+"""What was measured: the network before training, its weights, or these on a part of the training split."""
+
+TIMES: tuple[Time, ...] = ("before", "after", "validation")
 
 
-def write_metrics(file: Path, metrics: Mapping[str, float]) -> None:
-    """Write metrics as JSON, atomically, and their checksum to the ``SHA256SUMS`` beside them."""
-    _write(file, {name: float(value) for name, value in metrics.items()})
+@dataclass(frozen=True)
+class Measured:
+    """What is known of a run: measurements by name, and what they cost.
+
+    Args:
+        before: Of the untrained or pretrained backbone.
+        after: Of the weights.
+        validation: Of the weights, on a part of the training split.
+        costs: Seconds of training, of its monitors and of the last evaluation, and the monitors' share.
+    """
+
+    before: Mapping[str, Measurement] = field(default_factory=dict)
+    after: Mapping[str, Measurement] = field(default_factory=dict)
+    validation: Mapping[str, Measurement] = field(default_factory=dict)
+    costs: Mapping[str, float] = field(default_factory=dict)
 
 
-def add_costs(file: Path, seconds: Mapping[str, float]) -> None:
-    """Put seconds into the costs of a run, beside those that are there."""
-    write_metrics(file, {**read_metrics(file), **seconds})
+def numbers(measurements: Mapping[str, Measurement]) -> dict[str, float]:
+    """The values of measurements, by name."""
+    return {name: float(each.value) for name, each in measurements.items()}
 
 
-def write_intervals(file: Path, metrics: Mapping[str, float]) -> None:
-    """Write the intervals of those metrics that have one, as `write_metrics` does."""
-    estimates = {k: v for k, v in metrics.items() if isinstance(v, Estimate)}
-    _write(file, {name: [value.low, value.high] for name, value in estimates.items()})
-
-
-def read_metrics(file: Path) -> dict[str, float]:
-    """The metrics in a file; none if there is no such file.
+def read_measurements(layout: Layout) -> Measured:
+    """What was measured of a run; nothing before the first measurement.
 
     Warns:
-        UserWarning: For a file that is damaged, or holds something else; none of it is used.
+        UserWarning: For a file that is damaged, or holds something else; nothing of it is used.
     """
-    return _read(file, "numbers by name", _is_number)
+    file = layout.measurements
+    if not file.is_file():
+        return Measured()
+    try:
+        check_sum(file)
+        given = read_json(file)
+    except (WrongSum, engine.InvalidConfig) as error:
+        warnings.warn(f"{error}; nothing of it is used", stacklevel=3)
+        return Measured()
+    try:
+        measured = {
+            time: {each["name"]: _measurement(each) for each in given[time]} for time in TIMES
+        }
+        return Measured(**measured, costs={k: _number(v) for k, v in given["costs"].items()})
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = engine.shown(str(error))
+        warnings.warn(
+            f"{file} must hold measurements and costs ({reason}): it is not used", stacklevel=3
+        )
+        return Measured()
 
 
-def read_intervals(file: Path) -> dict[str, tuple[float, float]]:
-    """The intervals in a file, the lower end first; none if there is no such file.
+def write_measurements(
+    layout: Layout,
+    measured: Mapping[Time, Mapping[str, Measurement]] | None = None,
+    costs: Mapping[str, float] | None = None,
+) -> None:
+    """Put measurements in the place of older ones, and costs beside those that are there.
 
-    Warns:
-        UserWarning: For a file that is damaged, or holds something else; none of it is used.
+    Both files are written atomically, with their checksums in ``SHA256SUMS``; ``metrics.json`` has the
+    numbers after training alone, and is never that of other measurements.
     """
-    found = _read(file, "two numbers by name", _are_two)
-    return {name: (low, high) for name, (low, high) in found.items()}
+    changed: dict[str, Any] = {str(time): each for time, each in (measured or {}).items()}
+    found = read_measurements(layout)
+    found = replace(found, **changed, costs={**found.costs, **(costs or {})})
+    if "after" in changed:
+        layout.metrics.unlink(missing_ok=True)
+    rows: dict[str, Any] = {
+        time: [asdict(each) for each in getattr(found, time).values()] for time in TIMES
+    }
+    _write(layout.measurements, {**rows, "costs": found.costs})
+    if "after" in changed:
+        _write(layout.metrics, numbers(found.after))
 
 
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float)
-
-
-def _are_two(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(map(_is_number, value))
+def forget_measurements(layout: Layout) -> None:
+    """Delete what was measured of a run's weights, since they are trained further."""
+    if layout.measurements.exists():
+        write_measurements(layout, {"after": {}, "validation": {}})
+    layout.metrics.unlink(missing_ok=True)
 
 
 def _write(file: Path, values: Mapping[str, Any]) -> None:
@@ -61,17 +105,19 @@ def _write(file: Path, values: Mapping[str, Any]) -> None:
         write_json(file, values)
 
 
-def _read(file: Path, what: str, right: Callable[[Any], bool]) -> dict[str, Any]:
-    if not file.is_file():
-        return {}
-    try:
-        check_sum(file)
-        found = read_json(file)
-    except (WrongSum, engine.InvalidConfig) as error:
-        warnings.warn(f"{error}; no metric of it is used", stacklevel=4)
-        return {}
-    if wrong := {k: v for k, v in found.items() if not right(v)}:
-        given = engine.represented(wrong)
-        warnings.warn(f"{file} must hold {what}, not {given}: it is not used", stacklevel=4)
-        return {}
-    return found
+def _measurement(given: Mapping[str, Any]) -> Measurement:
+    for text in (given["name"], given["sentence"], given["column"] or ""):
+        if not isinstance(text, str):
+            raise TypeError(f"{text!r} is no text")
+    ends = given["interval"]
+    if ends is not None:
+        low, high = map(_number, ends)
+        ends = low, high
+    return Measurement(**{**given, "value": _number(given["value"]), "interval": ends})
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise TypeError(f"{value!r} is no number")
+    number: float = value
+    return number

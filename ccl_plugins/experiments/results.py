@@ -20,6 +20,7 @@ from ccl_plugins.experiments.changes import FREE, FREE_TABLES
 
 if TYPE_CHECKING:
     from ccl_plugins.experiments.pipeline import Run
+    from ccl_plugins.protocols import Measurement
 
 ALPHA = 0.05
 """Differences with a smaller p are called unlikely to be luck."""
@@ -31,24 +32,48 @@ class Result:
 
     Args:
         path: Its folder, by which tables name it.
-        before: The metrics before training.
-        after: The metrics of its weights.
+        before: What was measured before training, by name.
+        after: What was measured of its weights, by name.
         state: Why there are no results of a finished run, as "step 12 of 150"; empty if there are.
         record: Its record; runs whose records differ in the seed alone are one configuration.
-        intervals: Of metrics after training, the ends of the interval over test samples.
     """
 
     path: Path
-    before: Mapping[str, float] = field(default_factory=dict)
-    after: Mapping[str, float] = field(default_factory=dict)
+    before: Mapping[str, Measurement] = field(default_factory=dict)
+    after: Mapping[str, Measurement] = field(default_factory=dict)
     state: str = ""
     record: Mapping[str, Any] = field(default_factory=dict)
-    intervals: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     @property
     def seed(self) -> Any:
         """The seed of its training; None without a record."""
         return self.record.get("fit", {}).get("seed")
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Runs that differ in the seed alone.
+
+    Args:
+        label: A short name.
+        results: What is known of each run.
+    """
+
+    label: str
+    results: Sequence[Result]
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """The record of its first run."""
+        return self.results[0].record
+
+    def after(self, name: str) -> dict[Any, float]:
+        """What was measured after training, by seed."""
+        return values_of(self.results, name)
+
+    def before(self, name: str) -> dict[Any, float]:
+        """What was measured before training, by seed."""
+        return {each.seed: each.before[name].value for each in self.results if name in each.before}
 
 
 def result_of(run: Run) -> Result:
@@ -60,7 +85,8 @@ def result_of(run: Run) -> Result:
     """
     step, total = run.progress
     state = "" if step >= total else f"step {step} of {total}"
-    return Result(run.path, run.before, run.metrics, state, run.record, run.intervals)
+    before, after = run.measurements("before"), run.measurements("after")
+    return Result(run.path, before, after, state, run.record)
 
 
 @dataclass(frozen=True)
@@ -134,7 +160,10 @@ def spread(
 
 
 def compare(results: Iterable[Result]) -> list[dict[str, Any]]:
-    """One row for each metric and configuration, metrics together; then runs without any metric.
+    """One row for each measurement and configuration, measurements together; then runs without any.
+
+    A row has what is known of its measurement: ``sentence``, ``column``, ``role``, ``direction`` and
+    ``chance``, those of its first run where they differ.
 
     Finished runs that differ in the seed alone share a row with the means and the standard deviations
     (n - 1) over the seeds, which are None for a single run; ``interval`` is then the interval over test
@@ -158,18 +187,22 @@ def compare(results: Iterable[Result]) -> list[dict[str, Any]]:
 def _row(
     metric: str | None, group: Sequence[Result], groups: Sequence[Sequence[Result]]
 ) -> dict[str, Any]:
+    given = (each for result in group for each in (result.after, result.before))
+    first = next((each[metric] for each in given if metric and metric in each), None)
+    about = ("sentence", "column", "role", "direction", "chance")
     row: dict[str, Any] = {
         "metric": metric,
         "run": name_of(group),
         "n": len(group),
+        **{name: getattr(first, name, None) for name in about},
     }
     for time in ("before", "after"):
-        values = [v for each in group if (v := getattr(each, time).get(metric)) is not None]
+        values = [v.value for each in group if (v := getattr(each, time).get(metric)) is not None]
         whole = len(values) == len(group)
         row[time] = statistics.fmean(values) if whole else None
         row[f"{time}_deviation"] = statistics.stdev(values) if whole and len(values) > 1 else None
-    interval = group[0].intervals.get(metric) if metric and len(group) == 1 else None
-    row["interval"] = None if interval is None else [*interval]
+    single = group[0].after.get(metric) if metric and len(group) == 1 else None
+    row["interval"] = [*single.interval] if single and single.interval else None
     row["test"] = None
     against = next((g for g in groups if metric and _comparable(g, group, metric)), group)
     if metric and against is not group and not group[0].state:
@@ -187,7 +220,38 @@ def _comparable(first: Sequence[Result], group: Sequence[Result], metric: str) -
 
 def values_of(group: Iterable[Result], metric: str) -> dict[Any, float]:
     """A metric after training by seed."""
-    return {each.seed: each.after[metric] for each in group if metric in each.after}
+    return {each.seed: each.after[metric].value for each in group if metric in each.after}
+
+
+def judged_by(results: Iterable[Result]) -> dict[str, str]:
+    """For each column the name of the measurement that says how much of it the features hold.
+
+    That is the first one of the column with a direction, in the order of the evaluators.  The label comes
+    first, then what conditions read, then other columns.
+    """
+    places: dict[str | None, int] = {"label": 0, "condition": 1}
+    found: dict[str, tuple[int, str]] = {}
+    for result in results:
+        for each in (*result.after.values(), *result.before.values()):
+            if each.column is not None and each.direction is not None:
+                place, name = places.get(each.role, 2), each.name
+                # Another run may have a condition of this column.
+                earlier, name = found.get(each.column, (place, name))
+                found[each.column] = min(place, earlier), name
+    ordered = sorted(found, key=lambda column: found[column][0])
+    return {column: found[column][1] for column in ordered}
+
+
+def conditioned(results: Iterable[Result]) -> list[str]:
+    """The columns beside the label that a condition of a run reads, of those in `judged_by`."""
+    results = [*results]
+    read = {
+        each.column
+        for result in results
+        for each in (*result.after.values(), *result.before.values())
+        if each.role == "condition"
+    }
+    return [column for column in judged_by(results) if column in read]
 
 
 def configurations(results: Sequence[Result]) -> list[list[Result]]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
-from ccl_plugins.protocols import Estimate, Frozen, Images, Towers
+from ccl_plugins.protocols import Frozen, Images, Measurement, Towers
 from ccl_plugins.testing.assertions import require, require_equal, require_unchanged
 from ccl_plugins.testing.inputs import CLASSES, SHAPE, WORDS, SmallBackbone, normal, seeded
 from ccl_plugins.testing.subject import Subject
@@ -43,7 +43,8 @@ def _frozen(n: int, seed: int) -> Frozen:
     captions = [f"{WORDS[i]} {row}" for row, i in enumerate(label.tolist())]
     towers = Towers(normalize(features[:, :CLASSES], dim=1), _texts, {"caption": captions})
     words = dict.fromkeys(("label", "digit"), WORDS)
-    return Frozen(features, columns, images, towers, words)
+    views = normalize(features + 0.1 * normal(2, n, 10, seed=seed + 3), dim=2)
+    return Frozen(features, columns, images, towers, words, views)
 
 
 def _texts(texts: Sequence[str]) -> Tensor:
@@ -53,8 +54,9 @@ def _texts(texts: Sequence[str]) -> Tensor:
     return normalize(named + 0.01 * lengths[:, None] * torch.linspace(0.5, 1, CLASSES), dim=1)
 
 
-def _projections(frozen: Frozen) -> Any:
-    return frozen.towers and frozen.towers.images
+def _held(frozen: Frozen) -> Any:
+    towers = frozen.towers and frozen.towers.images
+    return frozen.features, dict(frozen.metadata), towers, frozen.projections
 
 
 def _network() -> SmallBackbone:
@@ -63,31 +65,67 @@ def _network() -> SmallBackbone:
 
 
 def observe(subject: Subject, evaluator: Any) -> Any:
-    """Its metrics, those with an interval as three numbers."""
-    return {name: numbers(value) for name, value in evaluator(*splits()).items()}
+    """The numbers that it measures, by their names and sentences."""
+    return {
+        f"{each.name}: {each.sentence}": [
+            number
+            for number in (each.value, each.chance, each.samples, *(each.interval or ()))
+            if number is not None
+        ]
+        for each in evaluator(*splits())
+    }
 
 
-def numbers(value: Any) -> Any:
-    """A metric, and the ends of its interval if it has one."""
-    return [float(value), value.low, value.high] if isinstance(value, Estimate) else value
+def check_measurements_are_named_numbers(subject: Subject) -> None:
+    """An evaluator must return one or more finite measurements, each with a name as ``"linear/top1"``.
 
-
-def check_metrics_are_named_numbers(subject: Subject) -> None:
-    """An evaluator must return one or more finite floats by name, as ``"linear/top1"``.
-
-    The interval of an ``Estimate`` must be finite too, its lower end first.
+    No two have the same name.  The ends of an interval must be finite too, the lower one first.
     """
-    metrics = subject.build()(*splits())
-    named = all(isinstance(k, str) and all(k.partition("/")[::2]) for k in metrics)
-    finite = all(isinstance(v, float) and math.isfinite(v) for v in metrics.values())
-    estimates = [v for v in metrics.values() if isinstance(v, Estimate)]
-    ordered = all(-math.inf < v.low <= v.high < math.inf for v in estimates)
-    found = {name: numbers(value) for name, value in metrics.items()}
-    require(bool(metrics) and named and finite and ordered, f"it returned {found}")
+    found = subject.build()(*splits())
+    require(bool(found), "it returned nothing")
+    for each in found:
+        require(isinstance(each, Measurement), f"it returned {each!r}, which is no Measurement")
+        low, high = each.interval or (0.0, 0.0)
+        named = isinstance(each.name, str) and all(each.name.partition("/")[::2])
+        finite = isinstance(each.value, float) and math.isfinite(each.value)
+        ordered = -math.inf < low <= high < math.inf
+        require(named and finite and ordered, f"it returned {each}")
+    names = [each.name for each in found]
+    require(len(set(names)) == len(names), f"two of its measurements have one name: {names}")
+
+
+def check_measurements_say_what_they_are(subject: Subject) -> None:
+    """A measurement must have a sentence, and the column that it reads must be in it.
+
+    The sentence is one line without a full stop, since tables and pages put it into their own.  The column
+    is one of the evaluator's ``columns``, or None; a direction is ``"higher"``, ``"lower"`` or None; a
+    chance level is a finite number; and the role is left to the run.
+    """
+    evaluator = subject.build()
+    for each in evaluator(*splits()):
+        line = each.sentence.strip()
+        require(len(line.split()) > 2, f"{each.name} has no sentence but {each.sentence!r}")
+        whole = line == each.sentence and "\n" not in line and not line.endswith(".")
+        require(
+            whole, f"the sentence of {each.name} is no single one without a full stop: {line!r}"
+        )
+        columns = getattr(evaluator, "columns", {})
+        if each.column is not None:
+            listed = ", ".join(map(repr, columns)) or "none"
+            require(
+                each.column in columns,
+                f"{each.name} reads the column {each.column!r}, and the evaluator's columns are {listed}",
+            )
+            require(
+                each.column in line,
+                f"{each.name} reads {each.column!r}, and says {each.sentence!r}",
+            )
+        sane = each.direction in (None, "higher", "lower") and each.role is None
+        require(sane and math.isfinite(each.chance or 0.0), f"it returned {each}")
 
 
 def check_is_deterministic(subject: Subject) -> None:
-    """Equal features must give equal metrics."""
+    """Equal features must give equal measurements."""
     evaluator = subject.build()
     first = observe(subject, evaluator)
     require_equal(observe(subject, evaluator), first)
@@ -96,7 +134,5 @@ def check_is_deterministic(subject: Subject) -> None:
 def check_leaves_the_features_as_they_are(subject: Subject) -> None:
     """An evaluator must not change features or metadata: other evaluators read them next."""
     given = splits()
-    with require_unchanged(
-        lambda: [(each.features, dict(each.metadata), _projections(each)) for each in given]
-    ):
+    with require_unchanged(lambda: [_held(each) for each in given]):
         subject.build()(*given)

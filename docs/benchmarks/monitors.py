@@ -71,10 +71,10 @@ def page(options: argparse.Namespace) -> str:
         "does not count, as on a machine with workers that are never behind. Processor time is that of the"
         " training process, with 1 thread.",
         "The machine was shared, so wall-clock ratios are rough. The last column is the monitors' share of"
-        f" the wall-clock time in `costs.json`. {platform.machine()},",
+        f" the wall-clock time in `Run.costs`. {platform.machine()},",
         f"torch {torch.__version__}. Written by `python docs/benchmarks/monitors.py`.\n",
         "| example | workers | epoch without (ms) | with a measurement (ms) | processor time ratio"
-        " | wall-clock ratio | share in costs.json |",
+        " | wall-clock ratio | share in the costs |",
         "|---|---|---|---|---|---|---|",
     ]
     for name in NAMES:

@@ -12,7 +12,10 @@ import torch
 from torch import Tensor
 
 import ccl_plugins as ccl
+from ccl_plugins.objectives import GuideHead
 from ccl_plugins.objectives.scalars import ScalarAttribute
+from ccl_plugins.pairs import Samples, in_batch
+from ccl_plugins.protocols import Sizes, Table, trait
 
 CLASSES = ("species", "camera")
 """Names under which an objective gets class ids."""
@@ -106,7 +109,8 @@ class Case:
 
     def build(self, seed: int = 0, dtype: torch.dtype = torch.float64) -> Any:
         torch.manual_seed(seed)
-        return ccl.create("objective", self.name, **self.params).to(dtype)
+        objective = ccl.create("objective", self.name, **self.params)
+        return (_begun(objective) if isinstance(objective, GuideHead) else objective).to(dtype)
 
     def with_params(self, **params: Any) -> Case:
         return Case(self.name, {**self.params, **params}, self.variant)
@@ -123,6 +127,19 @@ class Case:
 
     def _has_ids(self, name: str, value_types: Any) -> bool:
         return "continuous" not in value_types or self.variant == "class ids" or name in CLASSES
+
+
+def _begun(head: GuideHead) -> GuideHead:
+    """A head of projections, as a guide may hold it, that has seen every class."""
+    n, ids = 24, torch.arange(24) % 5
+    vectors = torch.rand(n, 3, generator=torch.Generator().manual_seed(1))
+    values = vectors if "continuous" in head.value_types else ids
+    head.serve("projection", None)
+    head.setup({head.on: Table(values)}, Sizes(n, D, D, steps=10))
+    x = torch.randn(1, n, D, generator=torch.Generator().manual_seed(2))
+    head.loss(in_batch(x.requires_grad_(), Samples({head.on: values})))
+    trait(head, "after_step")()
+    return head
 
 
 def classes() -> dict[str, type]:

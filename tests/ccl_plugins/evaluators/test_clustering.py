@@ -8,11 +8,12 @@ import pytest
 import torch
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from support.measured import by_name, values
 from torch.nn.functional import normalize, one_hot
 
 from ccl_plugins.evaluators import Clustering, intervals
 from ccl_plugins.evaluators.clustering import adjusted_rand, matched, normalized_information
-from ccl_plugins.protocols import Estimate, Frozen, UndefinedMetric
+from ccl_plugins.protocols import Frozen, UndefinedMetric
 
 
 def blobs(n=120, seed=0):
@@ -31,7 +32,7 @@ def clusters(train, test, k=4):
 @pytest.mark.parametrize("k", [3, 4, 6])
 def test_the_metrics_are_those_of_scikit_learn(k):
     train, test = blobs(200), blobs(seed=1)
-    found, given = Clustering(k=k)(train, test), clusters(train, test, k)
+    found, given = values(Clustering(k=k)(train, test)), clusters(train, test, k)
     y = test.metadata["digit"]
     assert found["clustering/nmi"] == pytest.approx(normalized_mutual_info_score(y, given))
     assert found["clustering/ari"] == pytest.approx(adjusted_rand_score(y, given))
@@ -46,7 +47,7 @@ def test_the_metrics_are_those_of_scikit_learn(k):
 def test_the_intervals_are_those_of_a_loop_over_draws(monkeypatch):
     monkeypatch.setattr(intervals, "DRAWS", 100)
     train, test = blobs(200), blobs(60, seed=1)
-    found, given = Clustering()(train, test), clusters(train, test)
+    found, given = by_name(Clustering()(train, test)), clusters(train, test)
     y = test.metadata["digit"]
     rows = torch.randint(60, (100, 60), generator=torch.Generator().manual_seed(0))
     ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
@@ -55,9 +56,9 @@ def test_the_intervals_are_those_of_a_loop_over_draws(monkeypatch):
         drawn += (
             metric(y, given) - drawn.mean()
         )  # draws repeat samples, which agree with themselves
-        value = found[f"clustering/{name}"]
-        assert isinstance(value, Estimate)
-        assert [value.low, value.high] == pytest.approx(drawn.quantile(ends).tolist())
+        assert [*found[f"clustering/{name}"].interval] == pytest.approx(
+            drawn.quantile(ends).tolist()
+        )
 
 
 def test_tables_of_clusters_and_classes_have_their_known_values():
@@ -73,12 +74,12 @@ def test_tables_of_clusters_and_classes_have_their_known_values():
 def test_clusters_are_found_without_classes_and_for_another_column():
     train, test = blobs(200), blobs(seed=1)
     other = Frozen(train.features, {"label": train.metadata["label"].flip(0)})
-    assert Clustering()(train, test) == Clustering()(other, test)
-    assert set(Clustering(column="digit")(train, test)) == {
+    assert values(Clustering()(train, test)) == values(Clustering()(other, test))
+    assert set(values(Clustering(column="digit")(train, test))) == {
         f"clustering-digit/{name}" for name in ("accuracy", "nmi", "ari")
     }
-    assert Clustering(split="train")(train, test) == Clustering()(train, train)
-    assert Clustering(unit=False)(train, test) != Clustering()(train, test)
+    assert values(Clustering(split="train")(train, test)) == values(Clustering()(train, train))
+    assert values(Clustering(unit=False)(train, test)) != values(Clustering()(train, test))
 
 
 def test_what_has_no_clusters_is_named():
@@ -93,6 +94,6 @@ def test_what_has_no_clusters_is_named():
     with pytest.raises(ValueError, match="k=1 clusters"):
         Clustering()(one, test)
     collapsed = Frozen(torch.ones(120, 4), test.metadata)
-    found = Clustering()(collapsed, collapsed)
+    found = values(Clustering()(collapsed, collapsed))
     assert found["clustering/accuracy"] == 0.25
     assert found["clustering/nmi"] == found["clustering/ari"] == 0

@@ -7,13 +7,14 @@ import statistics
 import numpy as np
 import pytest
 import torch
+from support.measured import values
 from torch.nn.functional import normalize
 
 from ccl_plugins.datasets import ColorDigits
 from ccl_plugins.evaluators import CrossRetrieval
 from ccl_plugins.evaluators import cross_retrieval as module
 from ccl_plugins.evaluators.cross_retrieval import median
-from ccl_plugins.protocols import Estimate, Frozen, Towers, UndefinedMetric
+from ccl_plugins.protocols import Frozen, Towers, UndefinedMetric
 
 WAYS = ("image_to_text", "text_to_image")
 
@@ -66,17 +67,18 @@ def test_the_metrics_are_those_of_a_slow_loop():
             hits = [rank <= k for rank in ranks]
             expected[f"cross_retrieval/{way}_recall_at_{k}"] = sum(hits) / len(hits)
         expected[f"cross_retrieval/{way}_median_rank"] = statistics.median(ranks)
-    found = CrossRetrieval()(test, test)
+    measured = CrossRetrieval()(test, test)
+    found = values(measured)
     assert found == pytest.approx(expected)
-    assert all(isinstance(value, Estimate) for value in found.values())
+    assert all(each.interval[0] <= each.value <= each.interval[1] for each in measured)
     assert 0 < found["cross_retrieval/text_to_image_recall_at_1"] < 1
 
 
 def test_blocks_change_nothing(monkeypatch):
     test = frozen()
-    whole = CrossRetrieval()(test, test)
+    whole = values(CrossRetrieval()(test, test))
     monkeypatch.setattr(module, "BLOCK", 100)
-    assert CrossRetrieval()(test, test) == whole
+    assert values(CrossRetrieval()(test, test)) == whole
 
 
 def test_equal_projections_count_against_the_method():
@@ -84,7 +86,7 @@ def test_equal_projections_count_against_the_method():
     towers = Towers(
         torch.ones(60, 1), lambda texts: torch.ones(len(texts), 1), test.towers.captions
     )
-    found = CrossRetrieval([1])(test, Frozen(test.features, {}, towers=towers))
+    found = values(CrossRetrieval([1])(test, Frozen(test.features, {}, towers=towers)))
     assert found["cross_retrieval/image_to_text_recall_at_1"] == 0
     texts = len({*test.towers.captions["caption"]})
     assert found["cross_retrieval/image_to_text_median_rank"] == texts
@@ -98,7 +100,7 @@ def test_images_with_equal_captions_are_all_right():
         return torch.eye(3)[["ab".index(text) for text in texts]]
 
     test = Frozen(torch.zeros(3, 1), {}, towers=Towers(images, project, captions))
-    found = CrossRetrieval([1, 2])(test, test)
+    found = values(CrossRetrieval([1, 2])(test, test))
     assert all(value == 1 for value in found.values())
 
 
@@ -108,31 +110,32 @@ def test_another_column_and_split_have_their_own_names():
         test.towers.images, test.towers.texts, {"title": test.towers.captions["caption"]}
     )
     other = Frozen(test.features, {}, towers=towers)
-    found = CrossRetrieval(column="title", split="train")(other, test)
+    found = values(CrossRetrieval(column="title", split="train")(other, test))
     assert [*found] == [
         f"cross_retrieval-title/{way}_{what}"
         for way in WAYS
         for what in ("recall_at_1", "recall_at_5", "recall_at_10", "median_rank")
     ]
-    assert [*found.values()] == [*CrossRetrieval()(test, test).values()]
+    assert [*found.values()] == [*values(CrossRetrieval()(test, test)).values()]
 
 
 def test_large_splits_are_measured_on_a_fixed_part():
     test = frozen(200, 150)
-    part = CrossRetrieval(samples=50)(test, test)
-    assert part == CrossRetrieval(samples=50)(test, test)
-    assert part != CrossRetrieval()(test, test)
+    part = values(CrossRetrieval(samples=50)(test, test))
+    assert part == values(CrossRetrieval(samples=50)(test, test))
+    assert part != values(CrossRetrieval()(test, test))
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 8])
 def test_a_median_and_its_interval_are_those_of_a_loop_over_draws(n):
     ranks = torch.arange(n).flip(0) ** 2 % 11 + 1
     found = median(ranks)
-    assert found == statistics.median(ranks.tolist())
+    value = found["value"]
+    assert value == statistics.median(ranks.tolist())
     drawn = torch.randint(n, (1000, n), generator=torch.Generator().manual_seed(0))
     medians = [statistics.median(row) for row in ranks[drawn].tolist()]
     low, high = np.quantile(medians, [0.025, 0.975])
-    assert (found.low, found.high) == pytest.approx((min(low, found), max(high, found)))
+    assert found["interval"] == pytest.approx((min(low, value), max(high, value)))
 
 
 def test_what_cannot_be_retrieved_is_named():

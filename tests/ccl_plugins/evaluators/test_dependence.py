@@ -7,6 +7,7 @@ import math
 
 import pytest
 import torch
+from support.measured import by_name, values
 
 from ccl_plugins.evaluators import Dependence, intervals
 from ccl_plugins.evaluators.dependence import distance_correlation, distances, gaussian, hsic
@@ -45,11 +46,11 @@ def hsic_by_loops(k, l):  # noqa: E741 - the letters of the paper
 def test_distance_correlation_is_that_of_its_definition():
     x = normal(20, 4)
     z = torch.stack([x[:, 0].square(), normal(20, seed=1)], 1)
-    found = Dependence("z")(Frozen(x, {"z": z}), Frozen(x, {"z": z}))
+    found = values(Dependence("z")(Frozen(x, {"z": z}), Frozen(x, {"z": z})))
     assert found["dependence-z/dcor"] == pytest.approx(dcor_by_loops(x.double(), z.double()))
     ids = torch.arange(20) % 3
     one_hot = torch.nn.functional.one_hot(ids).double()
-    found = Dependence("z")(Frozen(x, {"z": ids}), Frozen(x, {"z": 7 - 2 * ids}))
+    found = values(Dependence("z")(Frozen(x, {"z": ids}), Frozen(x, {"z": 7 - 2 * ids})))
     assert found["dependence-z/dcor"] == pytest.approx(dcor_by_loops(x.double(), one_hot))
 
 
@@ -62,24 +63,22 @@ def test_hsic_is_that_of_its_definition():
         return torch.exp(-(far.double() ** 2) / (2 * width**2))
 
     data = Frozen(x, {"z": z, "ids": torch.arange(20) % 3})
-    found = Dependence("z")(data, data)["dependence-z/hsic"]
+    found = values(Dependence("z")(data, data))["dependence-z/hsic"]
     assert found == pytest.approx(hsic_by_loops(kernel(x.double()), kernel(z.double())), rel=1e-6)
     same = (data.metadata["ids"][:, None] == data.metadata["ids"]).double()
-    found = Dependence("ids")(data, data)["dependence-ids/hsic"]
+    found = values(Dependence("ids")(data, data))["dependence-ids/hsic"]
     assert found == pytest.approx(hsic_by_loops(kernel(x.double()), same), rel=1e-6)
 
 
 def test_the_chance_level_is_the_mean_of_shuffled_columns():
     x, z = normal(200, 30), normal(200, 3, seed=1)
-    found = Dependence("z")(Frozen(x, {}), Frozen(x, {"z": z}))
+    found = by_name(Dependence("z")(Frozen(x, {}), Frozen(x, {"z": z})))
     # On so few samples independent values have a high distance correlation.
-    assert found["dependence-z/dcor"] > 0.3
-    for metric in ("dcor", "hsic"):
-        chance = found[f"dependence-z/{metric}_chance"]
-        assert found[f"dependence-z/{metric}"] == pytest.approx(chance, rel=0.1)
-    known = Dependence("z")(Frozen(x, {}), Frozen(x, {"z": x[:, :10]}))
-    assert known["dependence-z/dcor"] > 1.1 * known["dependence-z/dcor_chance"]
-    assert known["dependence-z/hsic"] > 1.1 * known["dependence-z/hsic_chance"]
+    assert found["dependence-z/dcor"].value > 0.3
+    for each in found.values():
+        assert each.value == pytest.approx(each.chance, rel=0.1)
+    for each in Dependence("z")(Frozen(x, {}), Frozen(x, {"z": x[:, :10]})):
+        assert each.value > 1.1 * each.chance
 
 
 def test_a_dependent_column_is_told_from_an_independent_one_without_a_linear_relation():
@@ -87,8 +86,8 @@ def test_a_dependent_column_is_told_from_an_independent_one_without_a_linear_rel
     x = torch.stack([angle.cos(), angle.sin()], 1)
     z = (2 * angle).cos()  # uncorrelated with x
     assert (x * z[:, None]).mean(0).abs().max() < 0.1
-    found = Dependence("z")(Frozen(x, {}), Frozen(x, {"z": z}))
-    assert found["dependence-z/dcor"] > 2 * found["dependence-z/dcor_chance"]
+    dcor, _ = Dependence("z")(Frozen(x, {}), Frozen(x, {"z": z}))
+    assert dcor.value > 2 * dcor.chance
 
 
 def test_equal_and_scaled_variables_have_a_distance_correlation_of_one():
@@ -102,18 +101,18 @@ def test_the_intervals_are_those_of_repeated_samples_less_what_repeating_adds(mo
     monkeypatch.setattr(intervals, "DRAWS", 40)
     x = normal(30, 4).double()
     z = x[:, :1] + normal(30, 1, seed=1)
-    found = Dependence("z")(Frozen(x, {}), Frozen(x, {"z": z}))["dependence-z/dcor"]
+    found, _ = Dependence("z")(Frozen(x, {}), Frozen(x, {"z": z}))
     rows = torch.randint(30, (40, 30), generator=torch.Generator().manual_seed(0))
     drawn = torch.tensor([dcor_by_loops(x[r], z.double()[r]) for r in rows], dtype=torch.float64)
     ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
-    moved = drawn - drawn.mean() + float(found)
-    assert drawn.mean() > float(found)
-    assert [found.low, found.high] == pytest.approx(moved.quantile(ends).tolist(), rel=1e-6)
+    moved = drawn - drawn.mean() + found.value
+    assert drawn.mean() > found.value
+    assert [*found.interval] == pytest.approx(moved.quantile(ends).tolist(), rel=1e-6)
 
 
 def test_collapsed_features_depend_on_nothing():
     x = torch.ones(30, 4)
-    found = Dependence("z")(Frozen(x, {}), Frozen(x, {"z": normal(30)}))
+    found = values(Dependence("z")(Frozen(x, {}), Frozen(x, {"z": normal(30)})))
     assert max(found.values()) < 1e-12
     assert found["dependence-z/dcor"] == 0
 
@@ -121,11 +120,11 @@ def test_collapsed_features_depend_on_nothing():
 def test_large_splits_are_measured_on_a_fixed_part():
     x, z = normal(300, 4), normal(300, 2, seed=1)
     whole, part = (
-        Dependence("z", samples=n)(Frozen(x, {}), Frozen(x, {"z": z})) for n in (300, 50)
+        values(Dependence("z", samples=n)(Frozen(x, {}), Frozen(x, {"z": z}))) for n in (300, 50)
     )
     assert whole != part
-    assert part == Dependence("z", samples=50)(Frozen(x, {}), Frozen(x, {"z": z}))
-    train = Dependence("z", samples=50, split="train")(Frozen(x, {"z": z}), Frozen(x, {}))
+    assert part == values(Dependence("z", samples=50)(Frozen(x, {}), Frozen(x, {"z": z})))
+    train = values(Dependence("z", samples=50, split="train")(Frozen(x, {"z": z}), Frozen(x, {})))
     assert part == train
 
 

@@ -6,6 +6,7 @@ import warnings
 import pytest
 import torch
 from support import oracle
+from support.measured import values
 from torch.nn import functional
 
 import ccl_plugins as ccl
@@ -73,8 +74,8 @@ def test_the_penalty_is_chosen_on_a_validation_part_of_train():
         right[penalty] = (fit.predict(x[held]) == y[held]).double().mean().item()
     assert len(set(right.values())) > 2
     best = max(penalty for penalty in right if right[penalty] == max(right.values()))
-    chosen = LinearProbe("validation")(train, test)
-    assert chosen == LinearProbe(best * unit)(train, test)
+    chosen = values(LinearProbe("validation")(train, test))
+    assert chosen == values(LinearProbe(best * unit)(train, test))
     fit = linear.fit_probe(x, y, "validation", 1000, "label")
     torch.testing.assert_close(fit.weight, softmax_regression(x, y, reg=best * unit).weight)
 
@@ -106,14 +107,14 @@ def test_class_ids_need_not_be_consecutive():
     strange = torch.tensor([7, 2, 40])
     renamed = [frozen(d.features, label=strange[d.metadata["label"]]) for d in (train, test)]
     for evaluator in (LinearProbe(), KNN(k=20)):
-        assert evaluator(*renamed) == evaluator(train, test)
+        assert values(evaluator(*renamed)) == values(evaluator(train, test))
 
 
 def test_a_class_that_training_lacks_counts_as_wrong():
     train, test = blobs(), blobs()
     unseen = frozen(test.features, label=torch.full_like(test.metadata["label"], 9))
-    assert LinearProbe()(train, unseen) == {"linear/top1": 0.0}
-    assert KNN(k=20)(train, unseen) == {"knn/top1": 0.0}
+    assert values(LinearProbe()(train, unseen)) == {"linear/top1": 0.0}
+    assert values(KNN(k=20)(train, unseen)) == {"knn/top1": 0.0}
 
 
 def test_a_test_split_of_one_class_is_told(caplog):
@@ -121,7 +122,7 @@ def test_a_test_split_of_one_class_is_told(caplog):
     one = test.take((test.metadata["label"] == 2).nonzero().flatten())
     for evaluator, name in ((LinearProbe(), "linear"), (KNN(k=5), "knn")):
         caplog.clear()
-        assert evaluator(train, one)[f"{name}/top1"] > 0.5
+        assert values(evaluator(train, one))[f"{name}/top1"] > 0.5
         assert f"all 30 measured samples have the class 2 in 'label': {name}/top1" in caplog.text
 
 
@@ -131,26 +132,31 @@ def test_knn_equals_the_stored_predictions():
     k, temperature = params["k"], params["temperature"]
     predicted = nearest(data["query"], data["bank"], data["bank_labels"], k, temperature)
     assert predicted.tolist() == case["extras"]["predictions"]
-    metrics = KNN(k, temperature)(
-        frozen(data["bank"], label=data["bank_labels"]),
-        frozen(data["query"], label=data["query_labels"]),
+    metrics = values(
+        KNN(k, temperature)(
+            frozen(data["bank"], label=data["bank_labels"]),
+            frozen(data["query"], label=data["query_labels"]),
+        )
     )
     torch.testing.assert_close(number(100 * metrics["knn/top1"]), number(case["expected_paper"]))
 
 
 def test_knn_votes_fit_into_float64_at_its_least_temperature():
     train, test = blobs(seed=0), blobs(seed=1)
-    nearest_one = KNN(k=1)(train, test)
-    assert KNN(k=20, temperature=0.002)(train, test).keys() == nearest_one.keys()
+    nearest_one = values(KNN(k=1)(train, test))
+    assert values(KNN(k=20, temperature=0.002)(train, test)).keys() == nearest_one.keys()
     same = frozen(train.features, label=train.metadata["label"])
-    assert KNN(k=2, temperature=0.002)(train, same) == {"knn/top1": 1.0}
+    assert values(KNN(k=2, temperature=0.002)(train, same)) == {"knn/top1": 1.0}
 
 
 def test_regression_equals_the_stored_error():
     case = oracle.case("color_mse_probe")
     data = oracle.tensors(case["inputs"])
-    metrics = Regression(reg=case["params"]["reg_weight"], eight_bit=False)(
-        frozen(data["x_train"], color=data["y_train"]), frozen(data["x_test"], color=data["y_test"])
+    metrics = values(
+        Regression(reg=case["params"]["reg_weight"], eight_bit=False)(
+            frozen(data["x_train"], color=data["y_train"]),
+            frozen(data["x_test"], color=data["y_test"]),
+        )
     )
     torch.testing.assert_close(
         number(metrics["color/mse"]), number(case["expected_paper"]), rtol=1e-10, atol=0
@@ -161,7 +167,7 @@ def test_regression_metrics_follow_their_definitions():
     train, test = blobs(seed=0), blobs(seed=1)
     noise = 0.1 * torch.randn(90, 3, generator=torch.Generator().manual_seed(2))
     test = frozen(test.features, color=test.metadata["color"] + noise)
-    metrics = Regression()(train, test)
+    metrics = values(Regression()(train, test))
     torch.testing.assert_close(
         number(metrics["color/mse"]), noise.double().square().mean(), rtol=1e-3, atol=0
     )
@@ -177,10 +183,10 @@ def test_regression_takes_a_single_number_and_collinear_features():
         frozen(torch.cat([d.features, d.features], 1), pose=d.metadata["color"][:, 0])
         for d in (train, test)
     ]
-    metrics = Regression("pose")(*doubled)
+    metrics = values(Regression("pose")(*doubled))
     assert metrics.keys() == {"pose/mse", "pose/r2"}
     torch.testing.assert_close(number(metrics["pose/r2"]), number(1.0), rtol=0, atol=1e-3)
-    assert "pose/mse255" in Regression("pose", eight_bit=True)(*doubled)
+    assert "pose/mse255" in values(Regression("pose", eight_bit=True)(*doubled))
 
 
 def weak_signal(n, f=512, signal=1.0, seed=0):
@@ -192,10 +198,10 @@ def weak_signal(n, f=512, signal=1.0, seed=0):
 
 def test_the_regression_chooses_its_penalty_on_the_training_samples():
     train, test = weak_signal(520, signal=0.3), weak_signal(400, signal=0.3, seed=1)
-    assert Regression("age", reg=1e-6)(train, test)["age/r2"] < -12
-    assert Regression("age")(train, test)["age/r2"] > -0.05
+    assert values(Regression("age", reg=1e-6)(train, test))["age/r2"] < -12
+    assert values(Regression("age")(train, test))["age/r2"] > -0.05
     clear = [weak_signal(n, signal=100.0, seed=n) for n in (600, 400)]
-    assert Regression("age")(*clear)["age/r2"] > 0.99
+    assert values(Regression("age")(*clear))["age/r2"] > 0.99
 
 
 def test_the_chosen_penalty_is_the_one_with_the_least_error_on_left_out_samples():
@@ -213,8 +219,8 @@ def test_the_chosen_penalty_is_the_one_with_the_least_error_on_left_out_samples(
         )
 
     best = min(PENALTIES, key=left_out)
-    expected = Regression("age", reg=float(best * variance))(train, test)
-    assert Regression("age")(train, test) == pytest.approx(expected, rel=1e-9)
+    expected = values(Regression("age", reg=float(best * variance))(train, test))
+    assert values(Regression("age")(train, test)) == pytest.approx(expected, rel=1e-9)
     assert PENALTIES[0] < best < PENALTIES[-1]
 
 
@@ -223,8 +229,8 @@ def test_the_probes_do_not_depend_on_the_unit_of_the_features(scale):
     train, test = blobs(seed=0), blobs(seed=1)
     scaled = [frozen(d.features.double() * scale, **d.metadata) for d in (train, test)]
     for evaluator in (Regression(), LinearProbe()):
-        expected = evaluator(train, test)
-        assert evaluator(*scaled) == pytest.approx(expected, rel=1e-6), evaluator
+        expected = values(evaluator(train, test))
+        assert values(evaluator(*scaled)) == pytest.approx(expected, rel=1e-6), evaluator
 
 
 def test_features_without_variance_predict_the_mean():
@@ -232,15 +238,17 @@ def test_features_without_variance_predict_the_mean():
     flat = [frozen(torch.ones(90, 5), **d.metadata) for d in (train, test)]
     mean = train.metadata["color"].double().mean(0)
     expected = (test.metadata["color"] - mean).square().mean().item()
-    assert Regression()(*flat)["color/mse"] == pytest.approx(expected)
-    assert LinearProbe()(*flat) == {"linear/top1": pytest.approx(1 / 3)}
+    assert values(Regression()(*flat))["color/mse"] == pytest.approx(expected)
+    assert values(LinearProbe()(*flat)) == {"linear/top1": pytest.approx(1 / 3)}
 
 
 def test_another_column_shows_in_the_metric():
     train, test = blobs(seed=0), blobs(seed=1)
     for evaluator in (LinearProbe, KNN):
-        (name, value), *_ = evaluator(**_small(evaluator))(train, test).items()
-        (other, same), *_ = evaluator(column="digit", **_small(evaluator))(train, test).items()
+        (name, value), *_ = values(evaluator(**_small(evaluator))(train, test)).items()
+        (other, same), *_ = values(
+            evaluator(column="digit", **_small(evaluator))(train, test)
+        ).items()
         assert other == name.replace("/", "-digit/")
         assert same == value
 
@@ -306,7 +314,7 @@ def test_samples_without_a_value_are_left_out_and_counted(caplog):
     part = frozen(whole.features[20:], **{k: v[20:] for k, v in whole.metadata.items()})
     for evaluator in (LinearProbe(), KNN(k=5), Regression()):
         caplog.clear()
-        assert evaluator(holes, holes) == evaluator(part, part)
+        assert values(evaluator(holes, holes)) == values(evaluator(part, part))
         assert caplog.text.count("missing in 20 of 90 samples") == 2
     with pytest.raises(ValueError, match="'label' has a value for none of 90 samples"):
         LinearProbe()(frozen(whole.features, label=torch.full((90,), -1)), whole)
@@ -365,4 +373,4 @@ def test_neighbors_are_not_chosen_by_cosines_that_are_all_equal():
     with pytest.raises(ValueError, match=r"feature 4 is 1e\+16 in every row and hides the others"):
         KNN(k=5)(frozen(x, **train.metadata), blobs(seed=1))
     collapsed = frozen(torch.ones(90, 5), **train.metadata)
-    assert KNN(k=5)(collapsed, collapsed)["knn/top1"] < 0.5
+    assert values(KNN(k=5)(collapsed, collapsed))["knn/top1"] < 0.5

@@ -6,11 +6,12 @@ import itertools
 
 import pytest
 import torch
+from support.measured import by_name, values
 from torch.nn.functional import one_hot
 
 from ccl_plugins.evaluators import Fairness, LinearProbe, intervals
 from ccl_plugins.evaluators.linear import softmax_regression
-from ccl_plugins.protocols import Estimate, Frozen, UndefinedMetric
+from ccl_plugins.protocols import Frozen, UndefinedMetric
 
 NAMES = (
     "worst_group",
@@ -70,15 +71,14 @@ def by_loops(predicted, y, group, positive=None):
 @pytest.mark.parametrize(("classes", "groups", "positive"), [(2, 2, 1), (2, 2, None), (4, 3, None)])
 def test_the_gaps_are_those_of_their_definitions(classes, groups, positive):
     train, test = (frozen(n, classes, groups, seed=n) for n in (300, 120))
-    found = Fairness("group", positive=positive)(train, test)
+    found = by_name(Fairness("group", positive=positive)(train, test))
     y, group = test.metadata["label"], test.metadata["group"]
     expected = by_loops(predictions(train, test), y, group, positive)
     assert list(found) == [f"fairness-group/{name}" for name in NAMES]
     for name in NAMES:
-        value = found[f"fairness-group/{name}"]
-        assert isinstance(value, Estimate)
-        assert value == pytest.approx(expected[name], abs=1e-12), name
-        assert 0 <= value.low <= value <= value.high <= 1
+        each = found[f"fairness-group/{name}"]
+        assert each.value == pytest.approx(expected[name], abs=1e-12), name
+        assert 0 <= each.interval[0] <= each.value <= each.interval[1] <= 1
 
 
 def test_the_intervals_are_those_of_a_loop_over_draws(monkeypatch):
@@ -87,14 +87,14 @@ def test_the_intervals_are_those_of_a_loop_over_draws(monkeypatch):
     y, group, predicted = test.metadata["label"], test.metadata["group"], predictions(train, test)
     rows = torch.randint(90, (200, 90), generator=torch.Generator().manual_seed(0))
     drawn = [by_loops(predicted[r], y[r], group[r]) for r in rows]
-    found = Fairness("group")(train, test)
+    found = by_name(Fairness("group")(train, test))
     ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
     for name in NAMES:
-        values = torch.tensor([each[name] for each in drawn], dtype=torch.float64)
-        low, high = values.quantile(ends).tolist()
-        value = found[f"fairness-group/{name}"]
-        assert value.low == pytest.approx(min(low, value), abs=1e-9), name
-        assert value.high == pytest.approx(max(high, value), abs=1e-9), name
+        gaps = torch.tensor([each[name] for each in drawn], dtype=torch.float64)
+        low, high = gaps.quantile(ends).tolist()
+        each = found[f"fairness-group/{name}"]
+        expected = min(low, each.value), max(high, each.value)
+        assert each.interval == pytest.approx(expected, abs=1e-9), name
 
 
 def test_equal_groups_have_no_gap():
@@ -103,17 +103,17 @@ def test_equal_groups_have_no_gap():
         test.features.repeat(2, 1),
         {"label": test.metadata["label"].repeat(2), "group": torch.arange(120) // 60},
     )
-    found = Fairness("group")(frozen(300, seed=1), twice)
+    found = values(Fairness("group")(frozen(300, seed=1), twice))
     for name in NAMES[2:]:
         assert found[f"fairness-group/{name}"] == 0
-    accuracy = LinearProbe()(frozen(300, seed=1), twice)["linear/top1"]
+    accuracy = values(LinearProbe()(frozen(300, seed=1), twice))["linear/top1"]
     assert found["fairness-group/worst_group"] == pytest.approx(accuracy)
 
 
 def test_a_class_that_training_lacks_counts_as_wrong():
     train, test = frozen(300), frozen(90, seed=1)
     test.metadata["label"][test.metadata["label"] == 2] = 9
-    assert Fairness("group")(train, test)["fairness-group/worst_subgroup"] == 0
+    assert values(Fairness("group")(train, test))["fairness-group/worst_subgroup"] == 0
 
 
 def test_what_the_test_split_does_not_define_is_an_error_of_its_own():
@@ -136,4 +136,4 @@ def test_samples_without_a_group_or_a_class_are_left_out():
     part = test.take(torch.arange(20, 90))
     test.metadata["group"][:10] = -1
     test.metadata["label"][10:20] = -1
-    assert Fairness("group")(train, test) == Fairness("group")(train, part)
+    assert values(Fairness("group")(train, test)) == values(Fairness("group")(train, part))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from support.measured import values
 from torch.nn.functional import one_hot
 
 from ccl_plugins.evaluators import FewShot, LinearProbe
 from ccl_plugins.evaluators.few_shot import drawn
-from ccl_plugins.protocols import Estimate, Frozen
+from ccl_plugins.protocols import Frozen
 
 
 def blobs(n=120, seed=0, scale=1.0):
@@ -34,11 +35,11 @@ def test_the_accuracy_is_the_mean_over_draws():
     found = []
     for _ in range(3):
         rows = drawn(train.metadata["label"], 5, generator)
-        found.append(LinearProbe()(train.take(rows), test)["linear/top1"])
+        found.append(values(LinearProbe()(train.take(rows), test))["linear/top1"])
     assert len(set(found)) > 1
-    metrics = FewShot(draws=3, seed=4)(train, test)
-    assert metrics == {"few_shot_5/top1": pytest.approx(sum(found) / 3)}
-    assert isinstance(metrics["few_shot_5/top1"], Estimate)
+    (measured,) = FewShot(draws=3, seed=4)(train, test)
+    assert (measured.name, measured.value) == ("few_shot_5/top1", pytest.approx(sum(found) / 3))
+    assert measured.interval[0] < measured.value < measured.interval[1]
 
 
 def test_runs_on_a_data_set_have_the_same_draws(monkeypatch):
@@ -58,8 +59,8 @@ def test_runs_on_a_data_set_have_the_same_draws(monkeypatch):
 
 def test_the_samples_and_the_column_show_in_the_metric():
     train = blobs()
-    assert list(FewShot(0.1, column="digit")(train, train)) == ["few_shot_0.1-digit/top1"]
-    assert list(FewShot(3)(train, train)) == ["few_shot_3/top1"]
+    assert list(values(FewShot(0.1, column="digit")(train, train))) == ["few_shot_0.1-digit/top1"]
+    assert list(values(FewShot(3)(train, train))) == ["few_shot_3/top1"]
 
 
 def test_a_class_with_too_few_samples_is_named():

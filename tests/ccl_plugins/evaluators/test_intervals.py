@@ -11,7 +11,7 @@ from ccl_plugins.evaluators import LinearProbe, Regression
 from ccl_plugins.evaluators.intervals import DRAWS, estimate, mean
 from ccl_plugins.evaluators.linear import balanced_accuracy
 from ccl_plugins.evaluators.regression import explained
-from ccl_plugins.protocols import Estimate, Frozen, UndefinedMetric
+from ccl_plugins.protocols import Frozen, UndefinedMetric
 
 
 def normal(*shape, seed=0):
@@ -27,8 +27,7 @@ def loop(n, metric):
 
 
 def assert_same(found, expected):
-    assert isinstance(found, Estimate)
-    assert (float(found), found.low, found.high) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    assert (found["value"], *found["interval"]) == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
 def test_the_interval_of_an_accuracy_is_that_of_a_loop_over_draws():
@@ -36,7 +35,8 @@ def test_the_interval_of_an_accuracy_is_that_of_a_loop_over_draws():
     assert_same(mean(right), loop(70, lambda rows: accuracy_score(right[rows], np.ones(len(rows)))))
     deviation = (right.double().var(correction=0) / 70).sqrt().item()
     found = mean(right)
-    assert found.high - found.low == pytest.approx(2 * 1.96 * deviation, rel=0.1)
+    low, high = found["interval"]
+    assert (high - low, found["samples"]) == (pytest.approx(2 * 1.96 * deviation, rel=0.1), 70)
 
 
 def test_the_interval_of_a_balanced_accuracy_is_that_of_a_loop_over_draws():
@@ -48,7 +48,13 @@ def test_the_interval_of_a_balanced_accuracy_is_that_of_a_loop_over_draws():
         return np.mean([(predicted[rows] == c)[ids[rows] == c].double().mean() for c in classes])
 
     expected = loop(60, metric)
-    assert_same(balanced_accuracy(predicted, ids), expected)
+    found = balanced_accuracy("linear", "label", predicted, ids, "a classifier")
+    assert (found.value, *found.interval) == pytest.approx(expected, rel=1e-9)
+    assert (found.name, found.samples, found.chance) == (
+        "linear/balanced",
+        60,
+        1 / len(ids.unique()),
+    )
     assert expected[0] == pytest.approx(balanced_accuracy_score(ids, predicted))
 
 
@@ -57,7 +63,7 @@ def test_the_interval_of_an_explained_variance_is_that_of_a_loop_over_draws():
     predicted = values + 0.3 * normal(40, 2, seed=1)
     found = explained((predicted - values).square(), values)
     expected = loop(40, lambda rows: r2_score(values[rows], predicted[rows]))
-    assert (float(found), found.low, found.high) == pytest.approx(expected, rel=1e-7)
+    assert (found["value"], *found["interval"]) == pytest.approx(expected, rel=1e-7)
 
 
 def test_draws_that_do_not_define_a_metric_are_left_out():
@@ -65,7 +71,7 @@ def test_draws_that_do_not_define_a_metric_are_left_out():
         return torch.where(counts[:, 0] > 0, counts[:, 0], torch.nan)
 
     found = estimate(2, second)
-    assert (float(found), found.low, found.high) == (1.0, 1.0, 2.0)
+    assert found == {"value": 1.0, "interval": (1.0, 2.0), "samples": 2}
 
 
 def test_large_splits_are_drawn_in_parts_with_the_same_numbers():
@@ -73,7 +79,7 @@ def test_large_splits_are_drawn_in_parts_with_the_same_numbers():
     rows = torch.randint(20_000, (DRAWS, 20_000), generator=torch.Generator().manual_seed(0))
     expected = values[rows].mean(dim=1).quantile(torch.tensor([0.025, 0.975], dtype=torch.float64))
     found = mean(values)
-    torch.testing.assert_close(torch.tensor([found.low, found.high]).double(), expected.double())
+    torch.testing.assert_close(torch.tensor(found["interval"]).double(), expected.double())
 
 
 def frozen(n, seed=0, classes=3):
@@ -84,9 +90,8 @@ def frozen(n, seed=0, classes=3):
 
 def test_probes_give_intervals_around_their_metrics():
     for evaluator in (LinearProbe(balanced=True), Regression()):
-        for name, value in evaluator(frozen(90), frozen(60, seed=1)).items():
-            assert isinstance(value, Estimate), name
-            assert value.low < value < value.high, name
+        for each in evaluator(frozen(90), frozen(60, seed=1)):
+            assert each.interval[0] < each.value < each.interval[1], each
 
 
 def test_a_metric_that_the_test_split_does_not_define_is_an_error_of_its_own():

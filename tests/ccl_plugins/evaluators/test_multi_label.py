@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 from sklearn.metrics import average_precision_score, balanced_accuracy_score
+from support.measured import values
 from torchmetrics.functional.classification import multilabel_average_precision
 
 from ccl_plugins.evaluators import MultiLabel
 from ccl_plugins.evaluators.linear import softmax_regression
 from ccl_plugins.evaluators.multi_label import average_precision
-from ccl_plugins.protocols import Estimate, Frozen, UndefinedMetric
+from ccl_plugins.protocols import Frozen, UndefinedMetric
 
 
 def frozen(n, seed=0):
@@ -32,7 +33,7 @@ def scores(train, test):
 
 def test_the_metrics_are_those_of_scikit_learn_and_torchmetrics():
     train, test = frozen(200), frozen(150, seed=1)
-    found, logits = MultiLabel()(train, test), scores(train, test)
+    found, logits = values(MultiLabel()(train, test)), scores(train, test)
     bits = test.metadata["attributes"]
     expected = average_precision_score(bits, logits, average="macro")
     assert found["attributes/map"] == pytest.approx(expected, rel=1e-12)
@@ -40,9 +41,8 @@ def test_the_metrics_are_those_of_scikit_learn_and_torchmetrics():
     assert found["attributes/map"] == pytest.approx(other.item(), rel=1e-6)
     right = [balanced_accuracy_score(*pair) for pair in zip(bits.T, (logits > 0).T, strict=True)]
     assert found["attributes/balanced"] == pytest.approx(np.mean(right), rel=1e-12)
-    for value in found.values():
-        assert isinstance(value, Estimate)
-        assert value.low < value < value.high
+    for each in MultiLabel()(train, test):
+        assert each.interval[0] < each.value < each.interval[1]
 
 
 def test_average_precision_of_draws_is_that_of_repeated_samples_with_ties():
@@ -68,7 +68,7 @@ def test_attributes_with_one_value_are_left_out_and_counted(caplog):
     ]
     test.metadata["attributes"][:, 2] = 0
     train.metadata["attributes"][:, 3] = 1
-    assert MultiLabel()(train, test) == MultiLabel()(*few)
+    assert values(MultiLabel()(train, test)) == values(MultiLabel()(*few))
     assert "2 of 4 attributes of 'attributes' have one value in a split" in caplog.text
     test.metadata["attributes"][:] = 0
     with pytest.raises(
@@ -79,18 +79,17 @@ def test_attributes_with_one_value_are_left_out_and_counted(caplog):
 
 def test_the_penalty_of_each_attribute_is_chosen_on_a_validation_part_of_train():
     train, test = frozen(200), frozen(150, seed=1)
-    chosen = MultiLabel(reg="validation")(train, test)
-    assert chosen != MultiLabel()(train, test)
-    assert chosen["attributes/map"] == pytest.approx(
-        MultiLabel()(train, test)["attributes/map"], abs=0.1
-    )
+    chosen = values(MultiLabel(reg="validation")(train, test))
+    assert chosen != values(MultiLabel()(train, test))
+    default = values(MultiLabel()(train, test))
+    assert chosen["attributes/map"] == pytest.approx(default["attributes/map"], abs=0.1)
 
 
 def test_samples_without_a_value_and_other_columns(caplog):
     train, test = frozen(200), frozen(150, seed=1)
     part = test.take(torch.arange(20, 150))
     test.metadata["attributes"][:20, 1] = -1
-    assert MultiLabel()(train, test) == MultiLabel()(train, part)
+    assert values(MultiLabel()(train, test)) == values(MultiLabel()(train, part))
     assert "missing in 20 of 150 samples" in caplog.text
     for wrong in (torch.arange(200), torch.arange(400).reshape(200, 2), torch.rand(200, 3)):
         with pytest.raises(ValueError, match=r"needs 0 and 1, \(N, c\); use 'linear'"):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from sklearn.metrics import average_precision_score
+from support.measured import by_name, values
 from torch.nn.functional import normalize, one_hot
 from torchmetrics.functional.retrieval import retrieval_average_precision, retrieval_hit_rate
 
 from ccl_plugins.evaluators import Retrieval
-from ccl_plugins.protocols import Estimate, Frozen, UndefinedMetric
+from ccl_plugins.protocols import Frozen, UndefinedMetric
 
 
 def blobs(n=80, seed=0):
@@ -29,7 +30,8 @@ def per_query(frozen):
 
 def test_the_metrics_are_those_of_scikit_learn_and_torchmetrics():
     test = blobs()
-    found = Retrieval()(test, test)
+    measured = by_name(Retrieval()(test, test))
+    found = values(measured.values())
     queries = list(per_query(test))
     precision = [average_precision_score(right, score) for score, right in queries]
     assert found["retrieval/map"] == pytest.approx(sum(precision) / len(queries), rel=1e-12)
@@ -38,10 +40,9 @@ def test_the_metrics_are_those_of_scikit_learn_and_torchmetrics():
     assert found["retrieval/map"] == pytest.approx(sum(others) / len(queries), rel=1e-5)
     for k in (1, 5, 10):
         hits = [retrieval_hit_rate(score + 2, right, top_k=k).item() for score, right in queries]
-        value = found[f"retrieval/recall_at_{k}"]
-        assert value == pytest.approx(sum(hits) / len(queries))
-        assert isinstance(value, Estimate)
-        assert value.low < value < value.high
+        each = measured[f"retrieval/recall_at_{k}"]
+        assert each.value == pytest.approx(sum(hits) / len(queries))
+        assert each.interval[0] < each.value < each.interval[1]
 
 
 def test_queries_without_another_sample_of_their_class_are_left_out():
@@ -51,23 +52,26 @@ def test_queries_without_another_sample_of_their_class_are_left_out():
     queries = list(per_query(single))
     assert len(queries) == 79
     expected = sum(average_precision_score(right, score) for score, right in queries) / 79
-    assert Retrieval()(test, single)["retrieval/map"] == pytest.approx(expected)
+    assert values(Retrieval()(test, single))["retrieval/map"] == pytest.approx(expected)
 
 
 def test_a_sample_never_retrieves_itself_and_equal_ones_are_retrieved():
     x = torch.eye(3).repeat(2, 1)
     data = Frozen(x, {"label": torch.arange(6) % 3})
-    assert Retrieval([1])(data, data) == {"retrieval/recall_at_1": 1.0, "retrieval/map": 1.0}
+    assert values(Retrieval([1])(data, data)) == {
+        "retrieval/recall_at_1": 1.0,
+        "retrieval/map": 1.0,
+    }
     other = Frozen(x, {"label": torch.tensor([0, 1, 2, 1, 2, 0])})
-    assert Retrieval([1])(other, other)["retrieval/recall_at_1"] == 0
+    assert values(Retrieval([1])(other, other))["retrieval/recall_at_1"] == 0
 
 
 def test_large_splits_are_measured_on_a_fixed_part():
     test = blobs(300)
-    part = Retrieval(samples=50)(test, test)
-    assert part != Retrieval()(test, test)
-    assert part == Retrieval(samples=50, split="train")(test, blobs(300, seed=1))
-    parts = Retrieval([1], samples=50)(test, test)
+    part = values(Retrieval(samples=50)(test, test))
+    assert part != values(Retrieval()(test, test))
+    assert part == values(Retrieval(samples=50, split="train")(test, blobs(300, seed=1)))
+    parts = values(Retrieval([1], samples=50)(test, test))
     assert parts.items() <= part.items()
 
 

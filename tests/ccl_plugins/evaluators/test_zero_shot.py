@@ -6,12 +6,13 @@ import math
 
 import pytest
 import torch
+from support.measured import values
 from torch.nn.functional import normalize
 
 import ccl_plugins as ccl
 from ccl_plugins.evaluators import ZeroShot
 from ccl_plugins.evaluators import zero_shot as module
-from ccl_plugins.protocols import Estimate, Frozen, Towers, UndefinedMetric
+from ccl_plugins.protocols import Frozen, Towers, UndefinedMetric
 
 NAMES = ["cat", "dog", "emu", "fox", "gnu", "owl", "yak"]
 
@@ -67,7 +68,8 @@ def slow(test, prompts_of):
 def test_the_metrics_are_those_of_a_slow_loop(prompts, prompts_of):
     test = frozen()
     ranking, ids = slow(test, prompts_of), test.metadata["label"].tolist()
-    found = ZeroShot(prompts, balanced=True)(test, test)
+    measured = ZeroShot(prompts, balanced=True)(test, test)
+    found = values(measured)
     hits = [each[0] == label for each, label in zip(ranking, ids, strict=True)]
     fives = [label in each[:5] for each, label in zip(ranking, ids, strict=True)]
     of_class = [[hit for hit, i in zip(hits, ids, strict=True) if i == c] for c in sorted({*ids})]
@@ -79,14 +81,14 @@ def test_the_metrics_are_those_of_a_slow_loop(prompts, prompts_of):
         }
     )
     assert len({*found.values()}) == 3
-    assert all(isinstance(v, Estimate) and v.low < v < v.high for v in found.values())
+    assert all(each.interval[0] < each.value < each.interval[1] for each in measured)
 
 
 def test_blocks_change_nothing(monkeypatch):
     test = frozen()
-    whole = ZeroShot("a {}")(test, test)
+    whole = values(ZeroShot("a {}")(test, test))
     monkeypatch.setattr(module, "BLOCK", 20)
-    assert ZeroShot("a {}")(test, test) == whole
+    assert values(ZeroShot("a {}")(test, test)) == whole
 
 
 def test_braces_in_names_and_prompts_are_letters():
@@ -101,7 +103,7 @@ def test_braces_in_names_and_prompts_are_letters():
 
 def test_names_are_the_words_of_the_column_or_given():
     test = frozen()
-    words = ZeroShot("a {}", column="digit")(test, test)
+    words = values(ZeroShot("a {}", column="digit")(test, test))
     assert words == {
         f"zero_shot-digit/{k}": v
         for k, v in (
@@ -109,15 +111,15 @@ def test_names_are_the_words_of_the_column_or_given():
             ("top5", words["zero_shot-digit/top5"]),
         )
     }
-    given = ZeroShot("a {}", column="wordless", names=NAMES)(test, test)
+    given = values(ZeroShot("a {}", column="wordless", names=NAMES)(test, test))
     assert [*given.values()] == [*words.values()]
-    turned = ZeroShot("a {}", names=NAMES[::-1])(test, test)
+    turned = values(ZeroShot("a {}", names=NAMES[::-1])(test, test))
     assert turned["zero_shot/top1"] < words["zero_shot-digit/top1"]
 
 
 def test_few_classes_have_no_top5():
     test = frozen(classes=4)
-    found = ZeroShot("a {}", column="wordless", names=NAMES[:5])(test, test)
+    found = values(ZeroShot("a {}", column="wordless", names=NAMES[:5])(test, test))
     assert list(found) == ["zero_shot-wordless/top1"]
 
 
@@ -188,5 +190,5 @@ def test_a_pipeline_without_a_text_tower_is_refused_when_it_is_composed(name):
         ccl.Pipeline(**parts, evaluate=[name])
     parts["transform"] = {"image": parts["transform"], "color": {"use": "column", "name": "color"}}
     towers = {"color": ccl.backbone("mlp", in_features=3)}
-    with pytest.raises(ValueError, match="and the views are of image, color: give views"):
+    with pytest.raises(ValueError, match="and the views are of image, color: give transform"):
         ccl.Pipeline(**parts, method={"use": "dual", "towers": towers}, evaluate=[name])

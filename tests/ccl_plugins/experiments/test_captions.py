@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from support.captions import pipeline
 
-from ccl_plugins import figures
-from ccl_plugins.figures.anchors import weights
+from ccl_plugins.figures import Anchor
+from ccl_plugins.figures.anchor import weights
 from ccl_plugins.report import write_report
 
 PROMPTS = {"use": "zero_shot", "prompts": "a {}", "names": ["red", "green", "blue"]}
 
 
-FIT = {"batch_size": 8, "workers": 0, "optimizer": {"name": "adamw", "lr": 1e-2}}
+FIT = {"batch_size": 8, "workers": 0, "optimizer": {"use": "adamw", "lr": 1e-2}}
 
 
 @pytest.fixture(scope="module")
@@ -32,15 +32,16 @@ def test_towers_learn_to_name_the_color_and_to_find_the_caption(run):
 
 def test_a_run_is_measured_by_other_prompts_and_on_a_validation_part(run):
     prompts = {"red": "a red square", "green": ["a green square"], "blue": ["a blue one", "blue"]}
-    assert run.measure({**PROMPTS, "prompts": prompts})["zero_shot/top1"] > 0.9
-    assert run.measure({**PROMPTS, "prompts": "a {}"}, validate=True)["zero_shot/top1"] >= 0
+    assert run.measure({**PROMPTS, "prompts": prompts})["zero_shot/top1"].value > 0.9
+    held_out = run.measure({**PROMPTS, "prompts": "a {}"}, validate=True)
+    assert held_out["zero_shot/top1"].value >= 0
 
 
 def test_the_caption_is_drawn_beside_the_anchor(run):
     found = weights(run)
     caption = run.splits[0].texts["caption"][found.index]
     assert found.views[1] == caption
-    drawn = figures.anchor({"run": run})
+    drawn = Anchor()({"run": run})
     texts = [text.get_text() for part in drawn.subfigs for ax in part.axes for text in ax.texts]
     assert caption in [text.replace("\n", " ") for text in texts]
 

@@ -35,9 +35,8 @@ def look(folder: Path) -> tuple[object, list[str]]:
         return (loaded.before, loaded.metrics), [str(each.message) for each in found]
 
 
-@pytest.mark.parametrize("name", ["before.json", "metrics.json"])
-def test_metrics_with_a_wrong_bit_are_named_and_never_read_as_others(run, name):
-    file = run / name
+def test_measurements_with_a_wrong_bit_are_named_and_never_read_as_others(run):
+    file = run / "measurements.json"
     content, (values, silent) = file.read_bytes(), look(run)
     assert not silent
     for bit in random.Random(0).sample(range(len(content) * 8), 40):
@@ -47,19 +46,35 @@ def test_metrics_with_a_wrong_bit_are_named_and_never_read_as_others(run, name):
         found, said = look(run)
         assert found != values
         assert len(said) == 1
-        assert f"{name} is damaged" in said[0]
+        assert "measurements.json is damaged" in said[0]
     file.write_bytes(content)
     assert look(run) == (values, [])
 
 
-def test_metrics_that_are_no_numbers_are_named(run):
+def test_what_is_no_measurement_is_named(run):
     (run / SUMS).unlink()  # as in a folder of an attacker
-    for text in ('{"knn/top1": "\\u001b[2J"}', '{"knn/top1": null}', "[1]", "{", '{"a": true}'):
-        (run / "metrics.json").write_text(text)
+    file = run / "measurements.json"
+    whole = json.loads(file.read_text())
+    (one, *_) = whole["after"]
+    wrong = [
+        {**whole, "after": [{**one, **change}]}
+        for change in (
+            {"value": "\u001b[2J"},
+            {"value": None},
+            {"value": True},
+            {"interval": [1, "2"]},
+            {"interval": [1]},
+            {"interval": 3},
+            {"worth": 2},
+        )
+    ]
+    wrong += [{}, {**whole, "costs": {"training": "1"}}, {**whole, "costs": 3}, {"after": {}}]
+    for text in (*map(json.dumps, wrong), "[1]", "{"):
+        file.write_text(text)
         (_, metrics), said = look(run)
-        assert metrics == {}
+        assert metrics == {}, text
         assert len(said) == 1
-        assert "metrics.json" in said[0]
+        assert "measurements.json" in said[0]
         assert "\x1b" not in said[0]
 
 
@@ -96,7 +111,7 @@ def test_a_writer_of_metrics_that_is_killed_leaves_no_wrong_sum(tmp_path):
 def test_a_mistake_in_a_record_is_reported_with_the_file_of_the_record(run, command, capsys):
     record = run / "pipeline.json"
     data = json.loads(record.read_text())
-    record.write_text(json.dumps({**data, "plugins": {}, "fit": {"epochs": "\x1b[2J"}}))
+    record.write_text(json.dumps({**data, "versions": {}, "fit": {"epochs": "\x1b[2J"}}))
     assert main([command, str(run)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"ccl: {record}: ")

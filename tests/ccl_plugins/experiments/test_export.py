@@ -49,7 +49,7 @@ def assert_same_features(model, run):
     images = ccl.create("dataset", "color_digits")("test").images[:5]
     expected = run.encode(images)
     with torch.no_grad():
-        found = model.eval()(run.parts.transform.plain(images))
+        found = model.eval()(run.transform.plain(images))
     torch.testing.assert_close(found, expected)
     assert expected.std(0).max() > 0
 
@@ -100,7 +100,7 @@ def test_a_wrong_bit_in_exported_weights_is_noticed(run, tmp_path):
 def test_an_export_is_adapted_to_classes(run):
     model = timm.create_model(f"local-dir:{export(run)}", pretrained=True, num_classes=7).eval()
     assert model(torch.zeros(2, 3, 32, 32)).shape == (2, 7)
-    weights = run.parts.method.backbone.model.state_dict()
+    weights = run.backbone.model.state_dict()
     for name, tensor in weights.items():
         torch.testing.assert_close(model.state_dict()[name], tensor)
 
@@ -129,11 +129,12 @@ class FakeRun:
     """A run that was not trained."""
 
     def __init__(self, pipeline, path):
-        self.pipeline, self.path, self.record = pipeline, path, pipeline.to_dict()
+        self.recorded, self.path, self.record = pipeline, path, pipeline.to_dict()
+        self.dataset, self.transform = pipeline.dataset, pipeline.transform
         self.layout = Layout(path)
-        self.parts = pipeline.build()
-        self.parts.method.backbone.train()(torch.randn(8, 3, 32, 32))  # batch statistics of its own
-        self.parts.method.eval()
+        self.backbone = pipeline.build().method.backbone
+        self.backbone.train()(torch.randn(8, 3, 32, 32))  # batch statistics of its own
+        self.backbone.eval()
 
 
 SMALL = {"channels": [8, 8, 16, 16]}
@@ -181,7 +182,7 @@ def test_an_export_computes_equal_features_in_a_process_without_this_library(nam
     run, folder, images = exported[name]
     assert folder == run.path / ("timm" if name == "timm" else "torch")
     with torch.no_grad():
-        expected = run.parts.method.backbone(images)
+        expected = run.backbone(images)
     torch.testing.assert_close(torch.load(folder / "features.pt"), expected)
     assert expected.std(0).max() > 0
     config = json.loads((folder / "config.json").read_text())

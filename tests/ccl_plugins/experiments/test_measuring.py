@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import json
-import pickle
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,18 +17,20 @@ from support.vector_pipeline import ROWS, make_pipeline
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
 from ccl_plugins.experiments import Run
-from ccl_plugins.experiments.measure import held_out
+from ccl_plugins.experiments.measure import held_out, measure, role_of
 from ccl_plugins.metadata.validation import validation_rows
-from ccl_plugins.protocols import Estimate, Frozen, UndefinedMetric
+from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
 from ccl_plugins.training import features
+
+HALF = Measurement("half/mean", 0.5, "a half", 9, (0.25, 0.75), "color", None, "lower", 0.3)
 
 
 class Halves:
-    """Metrics with and without an interval, and the sizes of the splits."""
+    """Measurements with and without an interval, and the sizes of the splits."""
 
     def __call__(self, train, test):
         sizes = {"size/train": len(train.features), "size/test": len(test.features)}
-        return {"half/mean": Estimate(0.5, 0.25, 0.75), **sizes}
+        return [HALF, *(Measurement(name, size) for name, size in sizes.items())]
 
 
 @pytest.fixture(scope="module")
@@ -67,33 +68,66 @@ def test_features_are_extracted_once_for_all(run, monkeypatch):
         run.features("val")
 
 
-def test_metrics_are_plain_numbers_and_their_intervals_lie_beside_them(run):
+def test_metrics_are_plain_numbers_and_what_they_say_lies_beside_them(run):
     metrics = run.evaluate()
-    assert isinstance(metrics["half/mean"], Estimate)
-    assert run.intervals["half/mean"] == (0.25, 0.75)
-    assert json.loads(run.layout.metrics.read_text())["half/mean"] == 0.5
-    assert json.loads(run.layout.intervals.read_text())["half/mean"] == [0.25, 0.75]
-    assert again(run).intervals == run.intervals
-    assert again(run).metrics == metrics
+    assert type(metrics["half/mean"]) is float
+    assert run.metrics == metrics == json.loads(run.layout.metrics.read_text())
+    found = again(run).measurements()
+    assert found["half/mean"] == replace(HALF, role="other")
+    assert found["knn/top1"].role == "label"
+    assert again(run).measurements("before")["half/mean"] == found["half/mean"]
+    stored = json.loads(run.layout.measurements.read_text())
+    assert stored.keys() == {"before", "after", "validation", "costs"}
+    assert stored["after"][1]["interval"] == [0.25, 0.75]
+    with pytest.raises(ValueError, match="'before', 'after', 'validation', not 'test'"):
+        run.measurements("test")
 
 
-def test_intervals_with_a_wrong_number_are_named_and_not_used(run):
+def test_numbers_that_are_not_those_of_the_measurements_are_not_left(run, monkeypatch):
+    """A process that is killed between the two files leaves no metrics beside other measurements."""
     run.evaluate()
-    text = run.layout.intervals.read_text()
-    run.layout.intervals.write_text(text.replace("0.75", "0.95"))
-    with pytest.warns(UserWarning, match=r"intervals\.json is damaged"):
-        assert again(run).intervals == {}
-    (run.path / "SHA256SUMS").unlink()
-    run.layout.intervals.write_text('{"half/mean": [1, "2"]}')
-    with pytest.warns(UserWarning, match=r"must hold two numbers by name, not .*half/mean"):
-        assert again(run).intervals == {}
+
+    def killed(file, values):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ccl_plugins.experiments.metrics._write", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run.evaluate()
+    assert not run.layout.metrics.exists()
+    monkeypatch.undo()
+    assert run.evaluate() == json.loads(run.layout.metrics.read_text())
+
+
+@pytest.mark.parametrize(
+    ("conditions", "role"),
+    [
+        ({}, "other"),
+        ({"color": ccl.condition("instance")}, "condition"),
+        ({"z": ccl.condition("column", name="color", value_type="continuous")}, "condition"),
+        ({"z": ccl.condition("label")}, "other"),
+    ],
+)
+def test_the_role_of_a_column_is_that_in_the_pipeline(conditions, role):
+    built = {name: choice.build() for name, choice in conditions.items()}
+    assert role_of("color", built) == role
+    assert role_of("label", built) == "label"
+    assert role_of(None, built) is None
+
+
+@pytest.mark.parametrize(
+    "found", [{"a/b": 0.5}, [0.5], Measurement("a/b", 0.5), [Measurement("a/b", "0.5")], None]
+)
+def test_what_is_no_list_of_measurements_is_refused(found):
+    given = Frozen(torch.zeros(2, 1), {})
+    with pytest.raises(ValueError, match=r"the evaluator function must return a list .*, not "):
+        measure(make_pipeline(), given, given, evaluators=[("x", lambda train, test: found)])
 
 
 def test_a_validation_measures_a_part_of_train_that_evaluators_were_not_fitted_to(run):
     found = run.validate()
     assert (found["size/train"], found["size/test"]) == (28, 4)
-    assert json.loads(run.layout.validation.read_text()) == found
     assert again(run).validation == found
+    assert again(run).measurements("validation")["size/test"].value == 4
     train = run.features("train")
     fit, held = held_out(train)
     rows, held_rows = validation_rows(32)
@@ -108,7 +142,7 @@ def test_a_run_is_measured_by_other_evaluators_without_a_trace(run):
         "few_shot_2/top1",
         "knn/top1",
     }
-    assert run.measure(Halves(), validate=True)["size/test"] == 4
+    assert run.measure(Halves(), validate=True)["size/test"].value == 4
     assert run.measure() == {}
     assert {path: path.read_bytes() for path in run.path.iterdir() if path.is_file()} == files
     with pytest.raises(
@@ -134,7 +168,9 @@ def test_weights_trained_further_have_no_older_measurements(tmp_path):
     run.evaluate()
     run.validate()
     run = pipeline.fit(out=run.path, resume=True, progress=False, epochs=2)
-    assert (run.metrics, run.intervals, run.validation) == ({}, {}, {})
+    assert (run.metrics, run.validation) == ({}, {})
+    assert run.before.keys() == {"knn/top1"}
+    assert not run.layout.metrics.exists()
     run.evaluate()
     run.validate()
     run.layout.delete()
@@ -171,7 +207,8 @@ def test_an_undefined_metric_is_left_out_with_a_warning_and_the_others_are_kept(
 def test_the_table_of_a_single_run_shows_its_intervals(in_a_folder_with_data, capsys):
     Path("x.toml").write_text(TOML)
     assert main(["train", "x.toml", "--quiet"]) == 0
-    low, high = ccl.load("runs/x").intervals["knn/top1"]
+    known = ccl.load("runs/x").measurements()["knn/top1"]
+    low, high = known.interval
     assert low < high
     shown = capsys.readouterr().out
     assert f"{low:.4g}" in shown
@@ -179,6 +216,7 @@ def test_the_table_of_a_single_run_shows_its_intervals(in_a_folder_with_data, ca
     assert main(["evaluate", "runs/x", "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert row["interval"] == [low, high]
+    assert (row["sentence"], row["chance"]) == (known.sentence, known.chance)
 
 
 def test_a_constant_column_is_told_in_a_line_and_the_table_has_the_rest(
@@ -201,13 +239,3 @@ def test_a_constant_column_is_told_in_a_line_and_the_table_has_the_rest(
             "left out: column 'age' has the same value, 0.5, in all of 8 measured samples" in line
         )
     assert json.loads(Path("runs/x/metrics.json").read_text()).keys() == {"knn/top1"}
-
-
-def test_an_estimate_is_a_float_with_an_interval():
-    value = Estimate(0.5, 0.25, 0.75)
-    assert value == 0.5
-    assert type(value + 1) is float
-    for same in (copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
-        assert (same, same.low, same.high) == (0.5, 0.25, 0.75)
-    assert json.dumps(value) == "0.5"
-    assert isinstance(Frozen(torch.zeros(1, 1), {}), Frozen)

@@ -55,14 +55,14 @@ def test_the_record_and_its_toml_give_the_same_pipeline(file):
     (file.parent / "b.toml").write_text(as_toml(found.to_dict()))
     again = ccl.Pipeline.from_toml(file.parent / "b.toml")
     assert again == found
-    assert again.views.modalities == found.views.modalities == ("image", "image", "age")
+    assert again.transform.modalities == found.transform.modalities == ("image", "image", "age")
 
 
 def test_the_views_of_a_modality_can_be_set(file):
     changes = [(("transform", "image", "count"), 1), (("transform", "age", "std"), 0.5)]
     found = ccl.Pipeline.from_toml(file, changes=changes)
-    assert found.views.modalities == ("image", "age")
-    assert found.views.of["age"].std == 0.5
+    assert found.transform.modalities == ("image", "age")
+    assert found.transform.of["age"].std == 0.5
     changes = [(("method", "towers", "age", "hidden"), [6])]
     found = ccl.Pipeline.from_toml(file, changes=changes)
     assert found.build().method.towers["age"].num_features == 6
@@ -92,7 +92,7 @@ def test_towers_with_equal_records_are_networks_of_their_own(file):
 
 def test_views_of_images_alone_may_be_written_as_a_modality():
     found = pipeline(transform={"image": Plain(2)}, method="simclr")
-    assert found.build().views.count == 2
+    assert found.build().transform.count == 2
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_views_of_images_alone_may_be_written_as_a_modality():
         ),
         (
             {"transform": Plain(2)},
-            "dual has a tower for 'text', and the views are of image: give views =",
+            "dual has a tower for 'text', and the views are of image: give transform =",
         ),
         (
             {"transform": {**VIEWS, "size": {"use": "column", "name": "weight"}}},
@@ -127,7 +127,8 @@ def test_views_of_images_alone_may_be_written_as_a_modality():
                     "text": {"use": "tokens", "column": "title", "length": 16},
                 }
             },
-            "TokenTransform, read texts in the column 'title', and the texts of the data set are 'caption'",
+            "TokenTransform, reads texts in the column 'title', and the texts of the data set are"
+            " 'caption'",
         ),
         (
             {
@@ -136,7 +137,7 @@ def test_views_of_images_alone_may_be_written_as_a_modality():
                     "text": {"use": "tokens", "column": "label", "length": 16},
                 }
             },
-            "read texts in the column 'label', and the texts of the data set are 'caption'",
+            "reads texts in the column 'label', and the texts of the data set are 'caption'",
         ),
         (
             {"transform": {"image": Plain(), "text": {"use": "column", "name": "height"}}},
@@ -144,20 +145,20 @@ def test_views_of_images_alone_may_be_written_as_a_modality():
         ),
         (
             {"transform": {"image": Plain(), "text": {"use": "column", "name": "label"}}},
-            "read a multi_label or continuous column, and 'label' is categorical",
+            "reads a multi_label or continuous column, and 'label' is categorical",
         ),
         (
             {"transform": "tokens"},
-            "TokenTransform read the column 'caption' and not the image: give views =",
+            "TokenTransform reads the column 'caption' and not the image: give transform =",
         ),
-        ({"transform": {"text": "tokens"}}, "need those of the image"),
+        ({"transform": {"text": "tokens"}}, "needs one of the image"),
         (
             {
                 "transform": {"image": Plain(), "text": {"use": "column", "name": "attributes"}},
                 "method": {"use": "dual", "towers": {"text": {"use": "mlp", "in_features": 3}}},
                 "evaluate": ["cross_retrieval"],
             },
-            "compares images with texts, and the views are of image, text: give views =",
+            "compares images with texts, and the views are of image, text: give transform =",
         ),
     ],
 )
@@ -180,7 +181,7 @@ def test_a_split_of_ones_own_without_the_texts_is_refused_before_training(tmp_pa
         texts = None
 
     with pytest.raises(
-        ValueError, match=r"has no column 'title' for views: it has texts 'caption'"
+        ValueError, match=r"has no column 'title' for a transform: it has texts 'caption'"
     ):
         pipeline(
             dataset=Silent(),

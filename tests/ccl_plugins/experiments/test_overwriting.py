@@ -32,7 +32,6 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("old") / "run"
     run = make_pipeline().fit(out=out, progress=False)
     run.evaluate()
-    (out / "before.json").write_text("{}")
     for name in ("timm/model.safetensors", "timm/notes.txt", "checkpoints/notes.txt", "notes.txt"):
         (out / name).parent.mkdir(exist_ok=True)
         (out / name).write_text("mine" if "notes" in name else "")

@@ -10,13 +10,23 @@ from pathlib import Path
 import pytest
 
 from ccl_plugins.cli.batch import compared
-from ccl_plugins.experiments.results import Result, compare, paired, spread, visible
+from ccl_plugins.experiments.results import Result, compare, judged_by, paired, spread, visible
+from ccl_plugins.protocols import Measurement
 
 
-def result(name, seed, value, *, dataset="digits", objective="infonce", **options):
+def measured(*measurements):
+    return {each.name: each for each in measurements}
+
+
+def knn(value, **about):
+    about = {"column": "label", "role": "label", "direction": "higher", "chance": 0.1, **about}
+    return Measurement("knn/top1", value, "the share of neighbors", **about)
+
+
+def result(name, seed, value, *, dataset="digits", objective="infonce", interval=None, **options):
     record = {"dataset": dataset, "objective": objective, "fit": {"seed": seed}}
-    after = {} if value is None else {"knn/top1": value}
-    return Result(Path(name), {"knn/top1": 0.5}, after, record=record, **options)
+    after = {} if value is None else measured(knn(value, interval=interval))
+    return Result(Path(name), measured(knn(0.5)), after, record=record, **options)
 
 
 def two(first, second, **options):
@@ -85,13 +95,48 @@ def test_runs_of_other_data_sets_and_unfinished_runs_are_not_compared():
 
 
 def test_a_single_run_has_its_interval_and_seeds_have_their_deviation():
-    intervals = {"knn/top1": (0.6, 0.8)}
-    (one,) = compare([result("a", 0, 0.7, intervals=intervals)])
+    (one,) = compare([result("a", 0, 0.7, interval=(0.6, 0.8))])
     assert (one["interval"], one["after_deviation"]) == ([0.6, 0.8], None)
-    runs = [result(f"a-{seed}", seed, 0.7 + seed, intervals=intervals) for seed in (0, 1)]
+    runs = [result(f"a-{seed}", seed, 0.7 + seed, interval=(0.6, 0.8)) for seed in (0, 1)]
     (both,) = compare(runs)
     assert both["interval"] is None
     assert both["after_deviation"] == pytest.approx(math.sqrt(0.5))
+
+
+def test_a_row_says_what_its_measurement_is():
+    (row,) = compare([result("a", 0, 0.7)])
+    about = ("sentence", "column", "role", "direction", "chance")
+    assert [row[name] for name in about] == [
+        "the share of neighbors",
+        "label",
+        "label",
+        "higher",
+        0.1,
+    ]
+    (empty,) = compare([Result(Path("a"), state="not begun")])
+    assert (empty["metric"], empty["sentence"], empty["chance"]) == (None, None, None)
+
+
+def test_a_column_is_judged_by_its_first_measurement_with_a_direction():
+    color = {"column": "color", "direction": "higher"}
+    one = measured(
+        Measurement("dependence-color/dcor_level", 0.3, column="color"),
+        Measurement("color/r2", 0.1, **color, role="other"),
+        Measurement("gap", 0.1, direction="lower"),
+        Measurement("size/r2", 0.2, column="size", direction="higher", role="other"),
+        Measurement("color/mse", 0.1, column="color", direction="lower", role="other"),
+        knn(0.9),
+    )
+    assert [*judged_by([Result(Path("a"), after=one)]).items()] == [
+        ("label", "knn/top1"),
+        ("color", "color/r2"),
+        ("size", "size/r2"),
+    ]
+    other = measured(
+        Measurement("size/r2", 0.2, column="size", direction="higher", role="condition")
+    )
+    results = [Result(Path("a"), after=one), Result(Path("b"), before=other)]
+    assert [*judged_by(results)] == ["label", "size", "color"], "a condition of one of them"
 
 
 def test_the_table_says_n_and_p_and_when_there_are_too_few_seeds():
@@ -99,7 +144,7 @@ def test_the_table_says_n_and_p_and_when_there_are_too_few_seeds():
     p = paired({0: 0.7, 1: 0.8, 2: 0.9}, {0: 0.75, 1: 0.9, 2: 0.92}).p
     assert f"+0.05667 (p {p:.2g})" in text
     assert "n = 3 common seeds: p < 0.05 takes a mean difference of 2.48 standard" in text
-    one = str(compared(two([0.7], [0.8], intervals={"knn/top1": (0.76, 0.84)})))
+    one = str(compared(two([0.7], [0.8], interval=(0.76, 0.84))))
     assert "0.8 (0.76 to 0.84)" in one
     assert "+0.1\n" in one
     assert "(p " not in one

@@ -145,7 +145,8 @@ def test_degenerate_batches_are_finite_at_a_low_temperature(case):
         objective.temperature = 0.01
     for n, classes in itertools.product((2, 5), (1, 2, 5)):
         ids = torch.arange(n) % classes
-        condition = case.condition(ids, torch.eye(5)[ids])
+        columns = 3 if case.name == "regression" else 5  # as many as the head was made for
+        condition = case.condition(ids, torch.eye(5)[ids, :columns])
         usual = torch.randn(2, n, every.D, generator=torch.Generator().manual_seed(n))
         flat = usual[:1, :1].repeat(2, n, 1)
         one_zero = usual.clone()

@@ -55,6 +55,8 @@ def another(cls, key):
     default = parameters(cls)[key].default
     if isinstance(default, bool):
         return not default
+    if key == "hidden":
+        return 7
     if key in OTHER and key not in dict.fromkeys(k for k, _, _ in numbers(cls)):
         hint = get_type_hints(cls.__init__)[key]
         if get_origin(hint) is not Literal:

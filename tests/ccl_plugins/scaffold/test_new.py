@@ -83,15 +83,19 @@ pipeline = ccl.Pipeline(
         "mixture", objectives=["made_objective", ccl.objective("fair_cclk", kernel="made_kernel")]
     ),
     evaluate=["made_evaluator"],
+    loggers=["made_logger"],
+    fit={"optimizer": "made_optimizer", "schedule": {"use": "made_schedule", "scale": 10.0}},
 )
 run = pipeline.fit(epochs=1, batch_size=16, workers=0, out={str(tmp_path)!r}, progress=False)
-print(*run.evaluate(), *ccl.load({str(tmp_path)!r}).record["plugins"])
+record = ccl.load({str(tmp_path)!r}).record
+print(*run.evaluate(), *record["versions"], *record["callbacks"])
 """
     done = installed("-c", code)
     assert done.returncode == 0, done.stderr[-3000:]
+    assert (tmp_path / "numbers.db").is_file()
     metric, *plugins = done.stdout.splitlines()[-1].split()
     assert metric == "made_evaluator/top1"
-    assert plugins == sorted(["ccl-plugins", *(f"ccl-made-{kind.name}" for kind in KINDS)])
+    assert sorted(plugins) == sorted(["ccl-plugins", *(f"ccl-made-{kind.name}" for kind in KINDS)])
 
 
 def test_what_is_written_is_formatted_and_without_lint(packages):

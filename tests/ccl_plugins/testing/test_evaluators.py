@@ -2,31 +2,94 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+from typing import ClassVar
+
 import pytest
 from support.broken import broken_laws, names
 
-from ccl_plugins.protocols import Estimate
+from ccl_plugins.protocols import Measurement
 
 
 class Sound:
-    """The mean of all features."""
+    """The mean of all features beside a column."""
+
+    columns: ClassVar = {"label": ("categorical",)}
 
     def __call__(self, train, test):
-        return {"mean/all": float(test.features.mean())}
+        value, sentence = float(test.features.mean()), "the mean of all test features of a label"
+        one = Measurement("mean/all", value, sentence, column="label", chance=0.0)
+        return [replace(one, **self.changes)]
+
+    changes: ClassVar = {}
 
 
 class Nameless(Sound):
-    """A metric without the evaluator's name."""
+    """A measurement without the evaluator's name."""
 
-    def __call__(self, train, test):
-        return {"mean": float(test.features.mean())}
+    changes: ClassVar = {"name": "mean"}
 
 
 class Turned(Sound):
     """An interval whose ends are exchanged."""
 
+    changes: ClassVar = {"interval": (0.6, 0.4)}
+
+
+class Infinite(Sound):
+    """A number that is none."""
+
+    changes: ClassVar = {"value": math.nan}
+
+
+class Twice(Sound):
+    """Two measurements of one name."""
+
     def __call__(self, train, test):
-        return {"mean/all": Estimate(0.5, 0.6, 0.4)}
+        return 2 * super().__call__(train, test)
+
+
+class Silent(Sound):
+    """A measurement without a sentence."""
+
+    changes: ClassVar = {"sentence": ""}
+
+
+class Talking(Sound):
+    """More than one sentence."""
+
+    changes: ClassVar = {"sentence": "This is a mean. It is one of the label."}
+
+
+class Hiding(Sound):
+    """A sentence that does not say which column is read."""
+
+    changes: ClassVar = {"sentence": "the mean of all test features"}
+
+
+class Elsewhere(Sound):
+    """A column that it does not declare."""
+
+    changes: ClassVar = {"column": "color", "sentence": "the mean of all colors of the test"}
+
+
+class Aimless(Sound):
+    """A direction that is none."""
+
+    changes: ClassVar = {"direction": "better"}
+
+
+class Hopeless(Sound):
+    """A chance level that is none."""
+
+    changes: ClassVar = {"chance": math.inf}
+
+
+class Presuming(Sound):
+    """A role, which the run knows."""
+
+    changes: ClassVar = {"role": "label"}
 
 
 class Counting(Sound):
@@ -36,7 +99,7 @@ class Counting(Sound):
 
     def __call__(self, train, test):
         self.calls += 1
-        return {"mean/all": float(self.calls)}
+        return [Measurement("mean/all", float(self.calls), "the number of its calls")]
 
 
 class Spoiling(Sound):
@@ -48,10 +111,20 @@ class Spoiling(Sound):
         return found
 
 
+NUMBERS, SAID = {"measurements_are_named_numbers"}, {"measurements_say_what_they_are"}
 BROKEN = {
     Sound: set(),
-    Nameless: {"metrics_are_named_numbers"},
-    Turned: {"metrics_are_named_numbers"},
+    Nameless: NUMBERS,
+    Turned: NUMBERS,
+    Infinite: NUMBERS,
+    Twice: NUMBERS,
+    Silent: SAID,
+    Talking: SAID,
+    Hiding: SAID,
+    Elsewhere: SAID,
+    Aimless: SAID,
+    Hopeless: SAID,
+    Presuming: SAID,
     Counting: {"is_deterministic"},
     Spoiling: {"leaves_the_features_as_they_are"},
 }

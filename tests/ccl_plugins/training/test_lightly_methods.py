@@ -61,7 +61,7 @@ def test_a_condition_of_the_embedding_is_on_the_sphere_beside_raw_embeddings(mon
         "monitor": "off",
     }
     ccl.Pipeline.from_dict(table).fit(out="run", progress=False)
-    raw, condition = seen[-1].anchors.detach(), seen[-1].condition["condition"]
+    raw, condition = seen[-1].anchors.detach(), seen[-1].samples.condition["condition"]
     assert not torch.allclose(raw.norm(dim=-1), torch.ones(()))
     torch.testing.assert_close(condition, torch.nn.functional.normalize(raw, dim=-1))
 
@@ -77,7 +77,7 @@ def test_a_queue_beside_it_is_a_warning():
 
 def test_too_few_views_are_refused_before_a_run():
     table = tomllib.loads(TOML) | {"objective": {"use": "lightly", "loss": "LeJEPALoss"}}
-    with pytest.raises(ValueError, match="needs at least 3 views, and these views give 2"):
+    with pytest.raises(ValueError, match="needs at least 3 views, and this transform gives 2"):
         ccl.Pipeline.from_dict(table)
 
 

@@ -173,10 +173,10 @@ def test_the_views_after_the_first_show_the_partner_in_every_modality(separate):
 @pytest.mark.parametrize(
     ("of", "message"),
     [
-        ({"text": TokenTransform()}, "need those of the image, .*; there are views of text"),
-        ({}, "there are views of nothing"),
-        ({"image": TokenTransform()}, "the views of 'image' read the column 'caption'"),
-        ({"image": Plain(), "all": several()}, "the views of 'all' are of several modalities"),
+        ({"text": TokenTransform()}, "need.* one of the image, .*; there are those of text"),
+        ({}, "there are those of nothing"),
+        ({"image": TokenTransform()}, "the transform of 'image' reads the column 'caption'"),
+        ({"image": Plain(), "all": several()}, "the transform of 'all' is of several modalities"),
     ],
 )
 def test_modalities_without_an_image_are_refused(of, message):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from lightly.transforms.byol_transform import BYOLView1Transform, BYOLView2Transform
+from lightly.transforms.moco_transform import MoCoV2Transform as TheirMoCoV2
 from lightly.transforms.simclr_transform import SimCLRViewTransform
 from lightly.transforms.torchvision_v2_compatibility import torchvision_transforms
 from torchvision.transforms.v2 import functional as pixels
@@ -94,7 +95,7 @@ def settings_of(steps):
 
 def test_moco_v2_and_byol_are_the_recipes_of_lightly():
     moco, byol = MoCoV2Transform(size=32, count=3), BYOLTransform(size=32, count=3)
-    first = MoCoV2Transform(input_size=32).transforms[0]
+    first = TheirMoCoV2(input_size=32).transforms[0]
     one, two = BYOLView1Transform(input_size=32), BYOLView2Transform(input_size=32)
     for views, references in ((moco, [first] * 3), (byol, [one, two, one])):
         assert views.count == len(views(image())) == 3

@@ -1,0 +1,215 @@
+"""The figure ``embedding_map``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, get_args
+
+from ccl_plugins.arguments import one_of
+from ccl_plugins.figures.samples import (
+    Variable,
+    features,
+    known_variables,
+    same_data,
+    some,
+    variable,
+)
+from ccl_plugins.figures.style import FAINT, NUMBERS, TEXT, class_colors, figure, short, styled
+from ccl_plugins.numerics.two_dimensions import Projection, project
+from ccl_plugins.protocols import DoesNotApply
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from torch import Tensor
+
+    from ccl_plugins.experiments.pipeline import Run
+
+NAMES = {"pca": "PCA", "tsne": "t-SNE", "umap": "UMAP"}
+MOST = 1000
+"""Samples on a map; of more, that many are drawn evenly."""
+MOST_NAMED = 20
+"""Of more classes the names are left out."""
+VECTORS = 1500
+"""More points in all maps of a figure are drawn as pixels, since an SVG would be large otherwise."""
+
+
+class EmbeddingMap:
+    """The features in two dimensions, colored by the label and by each condition.
+
+    Samples that lie together have similar features.  If the colors of a row are in order, the features
+    encode that variable.  Test samples are shown, or training samples where a condition is known of these
+    alone; of more than 1000, that many.
+
+    Args:
+        by: Metadata columns and conditions, a row of maps each; None: the label and all conditions of all
+            runs.  A column of colors (three numbers from 0 to 1) is shown in these colors.
+        method: ``"pca"``: the two directions of largest variance; ``"tsne"``, which keeps neighbors
+            together; ``"umap"``, which needs the extra ``umap``.
+    """
+
+    side_by_side = True
+    caption = (
+        "The features in two dimensions, similar ones near each other, colored by what is known of the"
+        " samples. Where colors form groups, the features hold that."
+    )
+
+    def __init__(self, by: str | Sequence[str] | None = None, method: Projection = "tsne") -> None:
+        self.by = [by] if isinstance(by, str) else by
+        self.method: Projection = one_of("method", method, get_args(Projection))
+
+    @styled
+    def __call__(self, runs: Mapping[str, Run]) -> Figure:
+        """Draw runs of one data set, a column each.
+
+        Raises:
+            DoesNotApply: If there is nothing to color the maps by; for runs of different data sets, and
+                names that are neither a column nor a condition.
+            ImportError: For ``"umap"`` without the extra.
+        """
+        same_data(runs)
+        split, shown = _rows(runs, self.by)
+        if not shown:
+            raise DoesNotApply(
+                "every sample has a class of its own: name a column to color the map by"
+            )
+        number = len(next(iter(shown[next(iter(shown))].values())).values)
+        drawn = some(number, MOST)
+        points = {t: project(features(run, split, drawn), self.method) for t, run in runs.items()}
+        result = figure(0.4 + 3.1 * len(runs), 0.5 + 3.0 * len(shown))
+        panels = result.subplots(len(shown), len(runs), squeeze=False)
+        many = panels.size * len(drawn) > VECTORS
+        for row, variables in zip(panels, shown.values(), strict=True):
+            for panel, (title, place) in zip(row, points.items(), strict=True):
+                each = variables[title]
+                marks = _scatter(panel, place, each, drawn, many)
+                _without_ticks(panel)
+                panel.set_title(f"{short(title)}: by {short(each.name, 16)}")
+                if marks is not None and panel is row[-1]:
+                    result.colorbar(marks, ax=panel, label=_scale(each), shrink=0.8, aspect=30)
+            if each.ids is not None and len(row[-1].get_legend_handles_labels()[1]) <= MOST_NAMED:
+                row[-1].legend(
+                    loc="center left", bbox_to_anchor=(1, 0.5), handletextpad=0.1, markerscale=1.3
+                )
+        what = "all" if len(drawn) == number else f"{len(drawn)} of"
+        samples = "test samples" if split == "test" else "training samples"
+        result.supxlabel(
+            f"{NAMES[self.method]} of the features of {what} {number} {samples}",
+            fontsize=8,
+            color=TEXT,
+        )
+        return result
+
+
+def _rows(
+    runs: Mapping[str, Run], by: Sequence[str] | None
+) -> tuple[str, dict[str, dict[str, Variable]]]:
+    """The split, and for each row the variable of each run: its own, or else that of the first run.
+
+    The test split is taken if all variables are known there.
+    """
+    known = {title: known_variables(run) for title, run in runs.items()}
+    wanted = dict.fromkeys(name for names in known.values() for name in names) if by is None else by
+    if not wanted:
+        raise DoesNotApply("there is no label and no condition to color a map by: name a column")
+    try:
+        return "test", _variables(runs, known, wanted, by is None, "test")
+    except DoesNotApply:
+        return "train", _variables(runs, known, wanted, by is None, "train")
+
+
+def _variables(
+    runs: Mapping[str, Run],
+    known: Mapping[str, Mapping[str, str]],
+    wanted: Iterable[str],
+    by_default: bool,
+    split: str,
+) -> dict[str, dict[str, Variable]]:
+    rows = {}
+    for shown in wanted:
+        own = {}
+        for title, run in runs.items():
+            if shown not in known[title] and shown not in run.recorded.conditions:
+                continue
+            try:
+                found = variable(run, known[title].get(shown, shown), split)
+            except FileNotFoundError:  # a table, without the checkpoint that holds it
+                if by_default:
+                    continue
+                raise
+            own[title] = replace(found, name=shown)
+        if not own and by_default:
+            continue
+        if not own:  # a column that is no condition
+            own = {title: variable(run, shown, split) for title, run in runs.items()}
+        first = next(iter(own.values()))
+        row = {title: own.get(title, first) for title in runs}
+        if not by_default or any(each.is_told_apart for each in row.values()):
+            rows[shown] = row
+    return rows
+
+
+def _scatter(panel: Any, points: Tensor, by: Variable, drawn: Tensor, many: bool) -> Any:
+    """Draw the points; return them if their colors need a scale."""
+    options = {
+        "s": 13 if len(points) <= 500 else 6,
+        "linewidths": 0,
+        "rasterized": many,
+        "clip_on": False,
+    }
+    place = points.numpy().T
+    if by.colors is not None:
+        # With an edge, since black and white points are lost on their ground.
+        edge = {"linewidths": 0.4, "edgecolors": FAINT}
+        panel.scatter(*place, c=by.colors[drawn].numpy(), **{**options, **edge})
+        return None
+    if by.ids is None:
+        return panel.scatter(*place, c=by.line()[drawn].numpy(), cmap=NUMBERS, **options)
+    ids = by.ids[drawn]
+    classes = ids[ids >= 0].unique().tolist()
+    colors = class_colors(len(classes))
+    if (ids < 0).any():
+        panel.scatter(*points[ids < 0].numpy().T, c=FAINT, alpha=0.3, label="none", **options)
+    for color, number in zip(colors, classes, strict=True):
+        mine = points[ids == number].numpy().T
+        panel.scatter(*mine, color=color, label=by.word(number)[:20], **options)
+    if len(classes) <= MOST_NAMED:
+        _name_classes(panel, points, ids, classes, by)
+    return None
+
+
+def _name_classes(
+    panel: Any, points: Tensor, ids: Tensor, classes: list[int], by: Variable
+) -> None:
+    """Write a class's name amid its samples, where these lie together."""
+    from matplotlib.patheffects import withStroke
+
+    for number in classes:
+        mine = points[ids == number]
+        center = mine[(mine - mine.median(0).values).square().sum(1).argmin()]
+        nearest = (points - center).square().sum(1).topk(min(8, len(points)), largest=False).indices
+        if (ids[nearest] == number).float().mean() <= 0.5:
+            continue
+        panel.annotate(
+            by.word(number)[:20],
+            center.tolist(),
+            color="black",
+            fontsize=9,
+            fontweight="bold",
+            ha="center",
+            va="center",
+            path_effects=[withStroke(linewidth=2.5, foreground="white")],
+        )
+
+
+def _scale(by: Variable) -> str:
+    several = by.values.ndim == 2 and by.values.shape[1] > 1
+    return f"{by.name} (first principal component)" if several else by.name
+
+
+def _without_ticks(panel: Any) -> None:
+    panel.set_xticks([])
+    panel.set_yticks([])
+    for spine in panel.spines.values():
+        spine.set_visible(True)
+        spine.set_alpha(0.4)
