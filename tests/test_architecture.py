@@ -53,6 +53,7 @@ BASES = {
     "Exclude",
     "FeatureQueue",
     "Guide",
+    "GuideHead",
     "InMemory",
     "LightlyViews",
     "MomentumEncoder",
