@@ -26,7 +26,7 @@ class BatchAlone(InfoNCE):
     reads_queue = False
 
     def terms(self, pairs):
-        return super().terms(replace(pairs, queue=Queue(None, None)))
+        return super().terms(replace(pairs, queue=None))
 
 
 def compose(objective, condition, **rest):
