@@ -127,6 +127,9 @@ class Composition:
             self.transform = self.choices["transform"].build(cache={})
             built = {n: c.build(supplied, cache=cache) for n, c in self.conditions.items()}
             self.built_evaluators = [choice.build(supplied) for choice in self.evaluators]
+            chosen = self.monitor.evaluate if self.monitor else None
+            self.built_monitors = None if chosen is None else [c.build(supplied) for c in chosen]
+            """The evaluators that are run while it trains; None: those that follow from its columns."""
             self.built_loggers = {n: c.build(where="loggers") for n, c in self.loggers.items()}
             modalities.check_modalities(
                 self.transform, self.choices["method"], self.choices["backbone"], self.dataset
@@ -135,6 +138,7 @@ class Composition:
         requirements.check_conditions(built)
         requirements.check_keys(built, self.choices["method"])
         self.built_conditions = variables(built)
+        requirements.check_monitors(self.built_monitors or (), self.dataset, self.built_conditions)
         requirements.check_views(objective, self.transform)
         read = requirements.check_read(objective, self.built_conditions)
         with torch.random.fork_rng(devices=[]):

@@ -219,7 +219,8 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
         if loggers is True:
             check_loggers(pipeline.built_loggers)
         record = pipeline.to_dict()
-        watching = plugins_of(pipeline.loggers.values())
+        monitors = pipeline.monitor.evaluate if pipeline.monitor else None
+        watching = plugins_of([*pipeline.loggers.values(), *(monitors or ())])
         watching |= versions_of(name for name, _ in (*hooked, *logging, *looking))
         known = record["versions"].items()
         record["callbacks"] = dict(sorted(watching.items() - known))
@@ -330,13 +331,14 @@ def _open_loggers(prepared: Prepared) -> list[Any]:
 
 
 def _monitors(pipeline: Composition, costs: Any) -> list[Any]:
-    """What measures the run while it trains; columns are those that its evaluators read."""
-    from ccl_plugins.watching.callback import Monitors
+    """What measures the run while it trains; columns are those that evaluators read."""
+    from ccl_plugins.watching.monitor import Monitor
 
     if pipeline.monitor is None:
         return []
-    columns = [name for each in pipeline.built_evaluators for name in trait(each, "columns")]
-    return [Monitors(pipeline.monitor, costs, columns)]
+    given = [*pipeline.built_evaluators, *(pipeline.built_monitors or ())]
+    columns = [name for each in given for name in trait(each, "columns")]
+    return [Monitor(pipeline.monitor, costs, pipeline.built_monitors, columns)]
 
 
 def _begin(prepared: Prepared) -> None:

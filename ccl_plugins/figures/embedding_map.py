@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from ccl_plugins.arguments import one_of
 from ccl_plugins.figures.samples import (
@@ -47,6 +47,8 @@ class EmbeddingMap:
         method: ``"pca"``: the two directions of largest variance; ``"tsne"``, which keeps neighbors
             together; ``"umap"``, which needs the extra ``umap``.
     """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"method": "pca"}
 
     side_by_side = True
     caption = (
