@@ -149,8 +149,8 @@ class Composition:
         self.sampler_on = requirements.read_by_sampler(
             self.choices["sampler"], self.built_conditions
         )
-        found = self.built_conditions.items()
-        reached = {place_of(n, c) for n, c in found if n in {*read, self.sampler_on}}
+        named = self.built_conditions.items()
+        reached = {place_of(n, c) for n, c in named if n in {*read, self.sampler_on}}
         if unread := [name for name in built if name not in reached]:
             warnings.warn(
                 f"nothing in this pipeline reads the condition {', '.join(unread)}", stacklevel=4

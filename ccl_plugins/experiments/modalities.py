@@ -32,16 +32,17 @@ def check_modalities(transform: Transform, method: Any, backbone: Any, dataset: 
             f"the transform {type(transform).__name__} reads the column {source!r} and not the"
             f' image: give transform = {{image = "simclr", text = ...}}, a table of modalities'
         )
-    found = by_modality(transform)
+    transforms = by_modality(transform)
     towers = method.params.get("towers") if "modalities" in method.supplied else None
     if towers is not None:
-        _check_towers(found, towers, method.spec.name)
-    elif len(found) > 1 and not _has_towers(method):
+        _check_towers(transforms, towers, method.spec.name)
+    elif len(transforms) > 1 and not _has_towers(method):
         raise ValueError(
-            f"the views are of several modalities ({', '.join(found)}), and the method {method.spec.name}"
-            f' has one network: give method = {{use = "dual", towers = {{{[*found][1]} = ...}}}}'
+            f"the views are of several modalities ({', '.join(transforms)}), and the method"
+            f" {method.spec.name} has one network: give method ="
+            f' {{use = "dual", towers = {{{[*transforms][1]} = ...}}}}'
         )
-    for name, each in found.items():
+    for name, each in transforms.items():
         tower = backbone if name == IMAGE else (towers or {}).get(name)
         if tower is not None:
             _check_image_size(tower, each)
@@ -81,18 +82,18 @@ def _has_towers(method: Any) -> bool:
     return "modalities" in method.supplied or trait(method.spec.load(), "embed_modality")
 
 
-def _check_towers(found: Mapping[str, Any], towers: Mapping[str, Any], method: str) -> None:
-    lacking = [name for name in found if name not in (IMAGE, *towers)]
-    unseen = [name for name in towers if name not in found]
+def _check_towers(transforms: Mapping[str, Any], towers: Mapping[str, Any], method: str) -> None:
+    lacking = [name for name in transforms if name not in (IMAGE, *towers)]
+    unseen = [name for name in towers if name not in transforms]
     if lacking:
         raise ValueError(
-            f"the views are of {', '.join(found)}, and the method {method} has no tower for {lacking[0]!r}:"
-            f" give it towers = {{{lacking[0]} = ...}}"
+            f"the views are of {', '.join(transforms)}, and the method {method} has no tower for"
+            f" {lacking[0]!r}: give it towers = {{{lacking[0]} = ...}}"
         )
     if unseen:
         raise ValueError(
-            f"the method {method} has a tower for {unseen[0]!r}, and the views are of {', '.join(found)}:"
-            f" give transform = {{image = ..., {unseen[0]} = ...}}"
+            f"the method {method} has a tower for {unseen[0]!r}, and the views are of"
+            f" {', '.join(transforms)}: give transform = {{image = ..., {unseen[0]} = ...}}"
         )
 
 

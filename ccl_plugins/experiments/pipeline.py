@@ -85,8 +85,8 @@ class Pipeline(Composition):
         """
         pipeline = self.with_settings(**settings)
         with one_line_warnings():
-            plan = check(pipeline, Path(out).expanduser(), resume=resume, overwrite=overwrite)
-            prepared = prepare(plan, callbacks, logger)
+            checked = check(pipeline, Path(out).expanduser(), resume=resume, overwrite=overwrite)
+            prepared = prepare(checked, callbacks, logger)
             train(prepared, progress=progress)
         return Run(out, pipeline, prepared.splits if pipeline.built_evaluators else None)
 
@@ -347,7 +347,7 @@ class Run:
         if not len(images):
             raise ValueError("there are no images to encode")
         method, transform = self._method_on(device), self.transform
-        found = []
+        outputs = []
         with torch.no_grad():
             for first in range(0, len(images), batch_size):
                 batch = images[first : first + batch_size]
@@ -356,8 +356,8 @@ class Run:
                 else:
                     batch = transform.plain(batch)
                 given = batch.to(next(method.parameters()).device)
-                found.append(getattr(method, member)(given).cpu())
-        return torch.cat(found)
+                outputs.append(getattr(method, member)(given).cpu())
+        return torch.cat(outputs)
 
     def _method_on(self, device: str | torch.device | None) -> Any:
         from ccl_plugins.networks.devices import accelerator
@@ -454,10 +454,10 @@ class Run:
         """
         with owning(self.path):
             begin = time.perf_counter()
-            found = self._measure(device, validate=False)
+            measured = self._measure(device, validate=False)
             costs = {"evaluation": time.perf_counter() - begin}
-            self._write({"after": found}, costs)
-            metrics = numbers(found)
+            self._write({"after": measured}, costs)
+            metrics = numbers(measured)
             log_again(
                 self.recorded.built_loggers,
                 self.path,
@@ -482,9 +482,9 @@ class Run:
             FolderInUse: If another process trains or measures the run.
         """
         with owning(self.path):
-            found = self._measure(device, validate=True)
-            self._write({"validation": found})
-        return numbers(found)
+            measured = self._measure(device, validate=True)
+            self._write({"validation": measured})
+        return numbers(measured)
 
     def measure(
         self, *evaluators: Any, validate: bool = False, device: str | torch.device | None = None

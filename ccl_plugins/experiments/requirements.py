@@ -116,20 +116,20 @@ def _has_keys(method: Any) -> bool:
     return bool(trait(cls, "project_key") and trait(cls, "has_queue")(method.params))
 
 
-def _declared(reader: Any, member: str, found: Any) -> Mapping[str, Any]:
+def _declared(reader: Any, member: str, reads: Any) -> Mapping[str, Any]:
     """A declaration of what is read, once its form is checked."""
-    well_formed = isinstance(found, Mapping) and all(
+    well_formed = isinstance(reads, Mapping) and all(
         isinstance(types, tuple | list | set | frozenset)
         and types
         and all(value_type in VALUE_TYPES for value_type in types)
-        for types in found.values()
+        for types in reads.values()
     )
     if not well_formed:
         raise ValueError(
             f"{type(reader).__name__}.{member} must have value types ({', '.join(VALUE_TYPES)}) by name, as"
-            f" {{'color': ('continuous',)}}, not {found!r}"
+            f" {{'color': ('continuous',)}}, not {reads!r}"
         )
-    return found  # type: ignore[no-any-return]
+    return reads  # type: ignore[no-any-return]
 
 
 def _check_ignores(reader: Any, wanted: str) -> None:
