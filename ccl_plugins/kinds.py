@@ -9,26 +9,28 @@ from ccl_plugins._engine import engine
 from ccl_plugins.hooks import NAME, Hooks
 
 _P = "ccl_plugins.protocols"
+_kind = functools.partial(engine.Kind, check=f"{_P}.traits:wrong_traits")
 _BATCHES = ("size", "batch_size", "seed", "condition")
 
 KINDS = (
-    engine.Kind("objective", "A loss on pairs.", f"{_P}.objective:Objective"),
-    engine.Kind("kernel", "A similarity on the conditioning variable.", f"{_P}.kernel:Kernel"),
-    engine.Kind("condition", "A conditioning variable.", f"{_P}.condition:Condition", ("dataset",)),
-    engine.Kind("sampler", "The order of samples.", f"{_P}.sampler:Sampler", _BATCHES),
-    engine.Kind("transform", "The augmentations.", f"{_P}.transform:Transform"),
-    engine.Kind(
+    _kind("objective", "A loss on pairs.", f"{_P}.objective:Objective"),
+    _kind("kernel", "A similarity on the conditioning variable.", f"{_P}.kernel:Kernel"),
+    _kind("condition", "A conditioning variable.", f"{_P}.condition:Condition", ("dataset",)),
+    _kind("sampler", "The order of samples.", f"{_P}.sampler:Sampler", _BATCHES),
+    _kind("transform", "The augmentations.", f"{_P}.transform:Transform"),
+    _kind(
         "method",
         "A backbone, its heads and how they make pairs.",
         f"{_P}.method:Method",
         ("backbone", "modalities"),
     ),
-    engine.Kind("backbone", "A network from images to features.", f"{_P}.backbone:Backbone"),
-    engine.Kind("dataset", "A data set with its columns.", f"{_P}.dataset:Dataset"),
-    engine.Kind(
-        "evaluator", "A measurement of features.", f"{_P}.evaluator:Evaluator", ("dataset",)
-    ),
-    engine.Kind("figure", "A picture of runs.", f"{_P}.figure:Figure"),
+    _kind("backbone", "A network from images to features.", f"{_P}.backbone:Backbone"),
+    _kind("dataset", "A data set with its columns.", f"{_P}.dataset:Dataset"),
+    _kind("evaluator", "A measurement of features.", f"{_P}.evaluator:Evaluator", ("dataset",)),
+    _kind("optimizer", "How gradients change weights.", f"{_P}.optimizer:Optimizer"),
+    _kind("schedule", "How the learning rate changes.", f"{_P}.schedule:Schedule"),
+    _kind("logger", "Where the numbers of a run go.", f"{_P}.logger:Logger"),
+    _kind("figure", "A picture of runs.", f"{_P}.figure:Figure"),
 )
 
 FOLDERS = {kind.name: f"{kind.name}s" for kind in KINDS}

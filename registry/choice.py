@@ -62,7 +62,7 @@ class Choice:
 
         Raises:
             InvalidParameter: If a supplied value is missing, or a built component lacks members that
-                the protocol of its kind declares.
+                the protocol of its kind declares, or has optional members of a wrong form.
         """
         where = where or self.kind
         if self._target is None:
@@ -96,10 +96,15 @@ class Choice:
     def _checked(self, built: Any, where: str) -> Any:
         with containing(f"{where}: the members of {self.spec.label} cannot be read"):
             missing = self._kind.missing_members(built)
+            wrong = self._kind.wrong_members(built)
         if missing:
             raise InvalidParameter(
                 f"{where}: {type(built).__name__} has no {', '.join(missing)}, which "
                 f"{self._kind.protocol.replace(':', '.')} asks for"
+            )
+        if wrong:
+            raise InvalidParameter(
+                f"{where}: {'; '.join(f'{type(built).__name__}.{w}' for w in wrong)}"
             )
         return built
 

@@ -211,7 +211,7 @@ def _train(
     from ccl_plugins.experiments.train import is_first, prepare, train
     from ccl_plugins.figures.board import show
     from ccl_plugins.training.fitting import CannotBegin
-    from ccl_plugins.training.monitor import NotFinite
+    from ccl_plugins.training.not_finite import NotFinite
 
     pipeline: Any = plan.pipeline
     if not quiet and is_first():

@@ -17,10 +17,9 @@ from ccl_plugins.protocols import (
     Missing,
     ReadsEmbeddings,
     Refresh,
-    SupportsMissing,
-    SupportsReadsEmbeddings,
     Table,
     ValueType,
+    trait,
 )
 
 FITS = "fits"
@@ -109,7 +108,8 @@ class Clusters:
         """Whether it, or the condition that it clusters, reads the model's embeddings or keys."""
         if isinstance(self.of, str):
             return "key" if self.of == "key" else True
-        return isinstance(self.of, SupportsReadsEmbeddings) and self.of.reads_embeddings
+        declared: ReadsEmbeddings = trait(self.of, "reads_embeddings")
+        return declared
 
     @property
     def hierarchy(self) -> bool:
@@ -119,7 +119,8 @@ class Clusters:
     @property
     def missing(self) -> Missing:
         """The other condition's policy for samples without a value."""
-        return self.of.missing if isinstance(self.of, SupportsMissing) else "error"
+        policy: Missing = trait(self.of, "missing")
+        return policy
 
     def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Table:
         """The clusters before the next epoch."""

@@ -57,15 +57,10 @@ class Column:
             raise ValueError(
                 f"column {name!r} is {value_type}; only a continuous one is standardized"
             )
-        self.name = name
+        self.name = self.column = name
         self.standardize = standardize
         self.value_type: ValueType = value_type
         self.missing = check_policy(missing, value_type)
-
-    @property
-    def column(self) -> str:
-        """The metadata column that it reads."""
-        return self.name
 
     def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """The column's values on the training split."""

@@ -13,7 +13,7 @@ from ccl_plugins.arguments import whole
 from ccl_plugins.datasets.annotated import Annotated
 from ccl_plugins.datasets.splitting import check_fraction, check_split
 from ccl_plugins.files.tables import choose
-from ccl_plugins.protocols import Dataset, SupportsTexts, ValueType
+from ccl_plugins.protocols import Dataset, ValueType, trait
 
 
 class Subset:
@@ -84,7 +84,8 @@ class Subset:
 
     def texts(self) -> Sequence[str]:
         """The columns of texts of the data set."""
-        return self.of.texts() if isinstance(self.of, SupportsTexts) else ()
+        texts = trait(self.of, "texts")
+        return texts() if texts else ()
 
     def _rows(self, full: Any, size: int) -> list[int]:
         if self.column is None:

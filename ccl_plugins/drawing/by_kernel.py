@@ -16,7 +16,7 @@ from ccl_plugins.numerics.kernel_functions import (
     reads_one_hot,
     similarities,
 )
-from ccl_plugins.protocols import Kernel, SupportsRadial
+from ccl_plugins.protocols import Kernel, trait
 
 FEW = 3
 """The most columns for which boxes are cheaper than candidates from all samples, at any scale."""
@@ -48,8 +48,9 @@ def by_kernel(values: Tensor, own_pair: bool, kernel: Kernel) -> Partners:
             " nearest=k draws from the k nearest samples"
         )
     if values.is_floating_point():
-        if isinstance(kernel, SupportsRadial) and as_vectors(values).shape[1] <= FEW:
-            return ByDistance(values, own_pair, kernel.radial)
+        radial = trait(kernel, "radial")
+        if radial is not None and as_vectors(values).shape[1] <= FEW:
+            return ByDistance(values, own_pair, radial)
     elif values.ndim == 1 and reads_one_hot(kernel):
         return ByClassKernel(values, own_pair, kernel)
     return ByKernel(values, own_pair, kernel)

@@ -1,6 +1,8 @@
 """Evaluators: measurements on frozen features, one file each; only `FineTune` trains a network."""
 
+from ccl_plugins.evaluators.alignment import Alignment as Alignment
 from ccl_plugins.evaluators.clustering import Clustering as Clustering
+from ccl_plugins.evaluators.conditional_entropy import ConditionalEntropy as ConditionalEntropy
 from ccl_plugins.evaluators.cross_retrieval import CrossRetrieval as CrossRetrieval
 from ccl_plugins.evaluators.dependence import Dependence as Dependence
 from ccl_plugins.evaluators.fairness import Fairness as Fairness
@@ -13,6 +15,8 @@ from ccl_plugins.evaluators.intervals import mean as mean
 from ccl_plugins.evaluators.knn import KNN as KNN
 from ccl_plugins.evaluators.linear import LinearProbe as LinearProbe
 from ccl_plugins.evaluators.multi_label import MultiLabel as MultiLabel
+from ccl_plugins.evaluators.rankme import RankMe as RankMe
 from ccl_plugins.evaluators.regression import Regression as Regression
 from ccl_plugins.evaluators.retrieval import Retrieval as Retrieval
+from ccl_plugins.evaluators.uniformity import Uniformity as Uniformity
 from ccl_plugins.evaluators.zero_shot import ZeroShot as ZeroShot

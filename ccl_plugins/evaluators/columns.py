@@ -158,6 +158,12 @@ def _column(frozen: Frozen, column: str) -> Tensor:
     return values
 
 
+def finite_features(frozen: Frozen) -> Tensor:
+    """The features (N, f) of all samples, checked."""
+    _check_features(frozen.features)
+    return frozen.features
+
+
 def features_of(frozen: Frozen, rows: Tensor) -> Tensor:
     """Features (n, f) of rows, in float64."""
     return frozen.features[rows].double()

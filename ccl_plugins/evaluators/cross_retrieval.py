@@ -17,8 +17,8 @@ from ccl_plugins.protocols import (
     Dataset,
     Frozen,
     Measurement,
-    SupportsTexts,
     UndefinedMetric,
+    trait,
 )
 
 BLOCK = 2**24
@@ -72,8 +72,9 @@ class CrossRetrieval:
         self.column = column
         self.samples = whole("samples", samples, 2)
         self.split = one_of("split", split, SPLITS)
-        if isinstance(dataset, SupportsTexts) and column not in dataset.texts():
-            listed = ", ".join(map(repr, dataset.texts())) or "none"
+        texts = trait(dataset, "texts")
+        if texts and column not in texts():
+            listed = ", ".join(map(repr, texts())) or "none"
             raise ValueError(
                 f"cross_retrieval reads the texts {column!r}, and the data set's columns of texts are"
                 f" {listed}"

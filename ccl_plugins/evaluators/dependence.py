@@ -93,9 +93,9 @@ class Dependence:
             ("hsic", "the Hilbert-Schmidt independence criterion", gaussian(far_x), kernel_z, hsic),
         ):
             numbers = estimate(len(x), measured(a, b), centered=True)
-            low, high = numbers["interval"]
-            # Neither is below 0, where moving the interval may lead.
-            numbers["interval"] = max(low, 0.0), high
+            if numbers["interval"]:  # neither is below 0, where moving it may lead
+                low, high = numbers["interval"]
+                numbers["interval"] = max(low, 0.0), high
             shuffled = [measured(a, b[order][:, order])(once).item() for order in orders]
             measurement = Measurement(
                 f"dependence-{self.column}/{name}",

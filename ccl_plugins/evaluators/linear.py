@@ -9,10 +9,12 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
-from ccl_plugins.arguments import positive, whole
+from ccl_plugins.arguments import one_of, positive, whole
 from ccl_plugins.evaluators.columns import named, several, top1, variance, with_classes
 from ccl_plugins.evaluators.intervals import estimate, tally
+from ccl_plugins.evaluators.least_squares import least_squares
 from ccl_plugins.metadata.validation import validation_rows
 from ccl_plugins.protocols import Frozen, Measurement, ValueType
 
@@ -33,7 +35,7 @@ PENALTIES = [10.0**power for power in range(1, -7, -1)]
 
 
 class LinearProbe:
-    """Accuracy of a linear classifier on frozen features, fitted by L-BFGS.
+    """Accuracy of a linear classifier on frozen features, fitted by L-BFGS or least squares.
 
     Minimizes ``mean cross-entropy + reg |W|²``, without a penalty on the bias, on the training features as
     they are, without scaling or augmentation.  Gives ``"linear/top1"``, the fraction of test samples
@@ -41,6 +43,9 @@ class LinearProbe:
 
     Split: fitted to the training split, measured on the test split.  Selection: none, or with
     ``reg="validation"`` on a part of the training split; never on the test split.
+
+    With ``solver="least_squares"`` it minimizes the squared errors of one-hot targets instead, in closed
+    form: about as good, and quick enough to be measured while a run trains.
 
     Args:
         reg: Weight of the penalty, above 0, in units of features².  None: 0.001 times the features' mean
@@ -55,10 +60,12 @@ class LinearProbe:
             out, and a warning counts them.
         balanced: Whether to add ``"linear/balanced"``, the mean over the classes of the test split of the
             fraction of their samples that is recognized: for classes of different sizes.
+        solver: ``"lbfgs"``, or ``"least_squares"``, whose penalty is chosen on the training samples by
+            generalized cross-validation; it takes no ``reg``.
 
     Raises:
-        ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,
-            there is one class only, or a feature is not finite.
+        ValueError: If a parameter is out of its range, and for a ``reg`` of least squares; on use, if a
+            column is missing or not categorical, there is one class only, or a feature is not finite.
         UndefinedMetric: If ``balanced``, and the test split has one class.
 
     Source:
@@ -73,11 +80,17 @@ class LinearProbe:
         max_iter: int = 1000,
         column: str = "label",
         balanced: bool = False,
+        solver: Literal["lbfgs", "least_squares"] = "lbfgs",
     ) -> None:
         self.reg = checked_reg(reg)
         self.max_iter = whole("max_iter", max_iter, 1)
         self.column = column
         self.balanced = balanced
+        self.solver = one_of("solver", solver, ("lbfgs", "least_squares"))
+        if solver == "least_squares" and reg is not None:
+            raise ValueError(
+                f"least squares choose their penalty by cross-validation: give no reg, not {reg!r}"
+            )
 
     @property
     def columns(self) -> dict[str, tuple[ValueType, ...]]:
@@ -86,9 +99,14 @@ class LinearProbe:
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``linear/top1``, and ``linear/balanced`` if it is asked for."""
-        fit = fit_probe(*with_classes(train, self.column), self.reg, self.max_iter, self.column)
+        known, known_ids = with_classes(train, self.column)
         x, ids = with_classes(test, self.column)
-        predicted = fit.predict(x)
+        if self.solver == "least_squares":
+            classes, index = known_ids.unique(return_inverse=True)
+            weight, bias = least_squares(known, one_hot(index).double())
+            predicted = classes[(x @ weight + bias).argmax(dim=1)]
+        else:
+            predicted = fit_probe(known, known_ids, self.reg, self.max_iter, self.column).predict(x)
         found = [top1("linear", self.column, predicted, ids, BY)]
         if self.balanced:
             found.append(balanced_accuracy("linear", self.column, predicted, ids, BY))

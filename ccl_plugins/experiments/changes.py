@@ -17,7 +17,7 @@ FREE = {
 """Settings that may change when a run is resumed: they do not change what is trained."""
 
 
-FREE_TABLES = ("callbacks", "loggers", "monitor")
+FREE_TABLES = ("callbacks", "loggers", "monitor", "plugins")
 """Tables of a record that may change too: what watches a run does not change what is trained."""
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SINGLE = ("dataset", "transform", "backbone", "method", "objective", "sampler")
 """The kinds of which a pipeline has exactly one."""
 
-TABLES = (*SINGLE, "condition", "conditions", "evaluate", "fit", "monitor", "loggers")
+TABLES = (*SINGLE, "condition", "conditions", "evaluate", "fit", "monitor", "loggers", "plugins")
 """The tables of a configuration."""
 
 SCHEMA = 1
@@ -49,8 +49,8 @@ class Composition:
             regression of each continuous column of the data set.
         fit: Settings of training, as the ``[fit]`` table of a configuration.
         monitor: What is measured while it trains, as the ``[monitor]`` table; ``"off"``: nothing.
-        loggers: Where numbers go while it trains: names, or tables of options, as
-            ``["tensorboard", "csv", {"use": "wandb", "mode": "offline"}]``; by default TensorBoard.
+        loggers: Where numbers go while it trains, as ``["csv", {"use": "wandb", "mode": "offline"}]``.
+        plugins: Options for the hooks of plug-ins, a table for each plug-in by its name.
 
     Raises:
         RegistryError: For wrong names, parameters and configurations.
@@ -71,7 +71,8 @@ class Composition:
         evaluate: Iterable[Any] | None = None,
         fit: Mapping[str, Any] | None = None,
         monitor: Mapping[str, Any] | str | bool | None = None,
-        loggers: Iterable[Any] | None = None,
+        loggers: Iterable[Any] = ("tensorboard",),
+        plugins: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         if condition is not None and conditions is not None:
             raise ValueError("give condition= or conditions={name: ...}, not both")
@@ -92,11 +93,13 @@ class Composition:
             name: reg.read("condition", choice, where=_place(name, conditions or {}))
             for name, choice in (conditions or {}).items()
         }
-        self.settings = requirements.fit_settings(fit or {})
+        self.settings, self.fit_choices = requirements.fit_settings(fit or {})
         self.monitor = requirements.monitor_settings(monitor)
         """What is measured while it trains; None: nothing."""
         self.loggers = requirements.chosen_loggers(loggers)
-        """The chosen loggers, each a table with ``use``."""
+        """The choices of loggers by name."""
+        self.hook_options = requirements.hook_options(plugins)
+        """Options for the hooks of plug-ins, by plug-in."""
         cache: dict[Any, Any] = {}
         self.dataset = self.choices["dataset"].build(cache=cache)
         self.evaluates_by_default = evaluate is None
@@ -108,7 +111,8 @@ class Composition:
             )
         ]
         self._build_and_check(cache)
-        reg.call("ccl_pipeline_composed", pipeline=self)  # a plug-in rejects a pipeline by raising
+        # A plug-in rejects a pipeline by raising.
+        reg.call("ccl_pipeline_composed", pipeline=self, options=self.hook_options)
 
     def _build_and_check(self, cache: dict[Any, Any]) -> None:
         """Build the parts without weights, and check that all parts go together.
@@ -123,6 +127,7 @@ class Composition:
             self.transform = self.choices["transform"].build(cache={})
             built = {n: c.build(supplied, cache=cache) for n, c in self.conditions.items()}
             self.built_evaluators = [choice.build(supplied) for choice in self.evaluators]
+            self.built_loggers = {n: c.build(where="loggers") for n, c in self.loggers.items()}
             modalities.check_modalities(
                 self.transform, self.choices["method"], self.choices["backbone"], self.dataset
             )
@@ -179,13 +184,15 @@ class Composition:
             ValueError: For a value out of range.
         """
         changed = copy.copy(self)
-        changed.settings = requirements.fit_settings({**self.settings.to_dict(), **settings})
+        given = {**self.settings.to_dict(), **self.fit_choices, **settings}
+        changed.settings, changed.fit_choices = requirements.fit_settings(given)
         return changed
 
     @property
     def all_choices(self) -> list[Any]:
-        """Every choice, without those nested in them."""
-        return [*self.choices.values(), *self.conditions.values(), *self.evaluators]
+        """Every choice that what is trained and measured depends on, without those nested in them."""
+        fit = self.fit_choices.values()
+        return [*self.choices.values(), *self.conditions.values(), *self.evaluators, *fit]
 
     def to_dict(self) -> dict[str, Any]:
         """The record: every choice by its qualified name with every parameter, and the versions."""
@@ -194,10 +201,11 @@ class Composition:
             **{kind: choice.record() for kind, choice in self.choices.items()},
             "conditions": {name: choice.record() for name, choice in self.conditions.items()},
             "evaluate": [choice.record() for choice in self.evaluators],
-            "fit": self.settings.to_dict(),
+            "fit": self.settings.to_dict() | {k: c.record() for k, c in self.fit_choices.items()},
             "monitor": self.monitor.to_dict() if self.monitor else "off",
-            "loggers": copy.deepcopy(self.loggers),
-            "plugins": plugins_of(self.all_choices),
+            "loggers": [choice.record() for choice in self.loggers.values()],
+            "plugins": copy.deepcopy(self.hook_options),
+            "versions": plugins_of(self.all_choices),
         }
 
     def to_json(self) -> str:
@@ -214,18 +222,16 @@ class Composition:
         where = where or "pipeline"
         if not isinstance(data, Mapping):
             raise engine.InvalidConfig(f"{where}: must be a table, not {engine.represented(data)}")
-        tables = {k: v for k, v in data.items() if k not in ("schema", "plugins", "callbacks")}
+        tables = {k: v for k, v in data.items() if k not in ("schema", "versions", "callbacks")}
         engine.known_keys(tables, TABLES, where)
-        if data.get("schema", SCHEMA) != SCHEMA:
-            raise engine.InvalidConfig(
-                f"{where}: unknown schema {engine.represented(data['schema'])};"
-                f" this version reads and writes {SCHEMA}"
-            )
+        check_schema(data, where)
         # A record says all that was trained; monitors and loggers change nothing of it.
         record = (*SINGLE, "conditions", "evaluate", "fit")
         needed = record if "schema" in data else ("dataset", "backbone", "objective")
         if missing := [k for k in needed if k not in tables]:
             raise engine.InvalidConfig(f"{where}: {', '.join(map(repr, missing))} is missing")
+        if "schema" in data:
+            tables |= requirements.installed(tables)
         if "conditions" in tables and not tables["conditions"]:
             del tables["conditions"]
         return cls(**tables)
@@ -264,6 +270,15 @@ class Composition:
         parts = [f"{kind}={choice!r}" for kind, choice in self.choices.items()]
         parts += [f"conditions={self.conditions!r}"] if self.conditions else []
         return f"{type(self).__name__}(\n    " + ",\n    ".join(parts) + ",\n)"
+
+
+def check_schema(data: Mapping[str, Any], where: str) -> None:
+    """Refuse a record of another schema, by an InvalidConfig."""
+    if data.get("schema", SCHEMA) != SCHEMA:
+        raise engine.InvalidConfig(
+            f"{where}: unknown schema {engine.represented(data['schema'])};"
+            f" this version reads and writes {SCHEMA}"
+        )
 
 
 def _place(name: str, conditions: Mapping[str, Any]) -> str:

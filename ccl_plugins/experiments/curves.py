@@ -7,7 +7,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ccl_plugins.experiments.layout import EVENTS, Layout
+from ccl_plugins.experiments.layout import Layout
+from ccl_plugins.files.events import EVENTS
 
 if TYPE_CHECKING:
     from ccl_plugins.experiments.pipeline import Run

@@ -181,7 +181,7 @@ def _metadata(run: Run, datas: Sequence[Any], sizes: Sequence[int]) -> dict[str,
     """The metadata columns, of some splits one after the other."""
     import torch
 
-    schema = run.pipeline.dataset.schema()
+    schema = run.dataset.schema()
     found = {}
     for name in dict.fromkeys(name for data in datas for name in data.metadata):
         given = [data.metadata.get(name) for data in datas]
@@ -198,18 +198,22 @@ def _metadata(run: Run, datas: Sequence[Any], sizes: Sequence[int]) -> dict[str,
 
 def _conditions(run: Run, splits: Sequence[str], sizes: Sequence[int]) -> dict[str, _Column]:
     """The fitted conditions, which are known of training samples."""
-    if "train" not in splits or not run.pipeline.built_conditions:
+    if "train" not in splits or not run.record["conditions"]:
         return {}
-    tables = run.condition_tables()
+    known = run.recorded.built_conditions
     return {
         f"z_{name}": _joined(
-            [tables[name].values if split == "train" else None for split in splits],
+            [table.values if split == "train" else None for split in splits],
             sizes,
-            condition.value_type,
+            known[name].value_type if name in known else _value_type(table.values),
         )
-        for name, condition in run.pipeline.built_conditions.items()
-        if name in tables
+        for name, table in run.condition_tables().items()
     }
+
+
+def _value_type(values: Tensor) -> ValueType:
+    """What the values of a condition are that cannot be read back."""
+    return "continuous" if values.is_floating_point() else "categorical"
 
 
 def _joined(

@@ -8,17 +8,14 @@ from pathlib import Path
 
 from ccl_plugins.files.atomic import PARTIAL, sync_folder
 from ccl_plugins.files.sums import SUMS
+from ccl_plugins.watching.logging import delete_files
 
 EXPORTED = ("model.safetensors", "config.json", "backbone.pt2", "README.md", "SHA256SUMS")
 """The files of an export."""
 
 
-EVENTS = "events.out.tfevents."
-"""What the names of TensorBoard's files begin with; the second in which they were made follows."""
-
-
 class Layout:
-    """The files of a run; TensorBoard events lie in the folder itself.
+    """The files of a run; what its loggers leave lies in the folder itself.
 
     Args:
         folder: The run's folder, which need not exist.
@@ -35,13 +32,7 @@ class Layout:
         self.measurements = folder / "measurements.json"
         """All measurements, with what they say, before training, after it and for choosing; and costs."""
         self.history = folder / "history.csv"
-        """The scalars over the steps, where the csv logger wrote them: columns step, name, value."""
-        self.hyperparameters = folder / "hyperparameters.json"
-        """The record, the code's versions and the tables' fingerprints, where the csv logger wrote them."""
-        self.loggers = folder / "loggers.json"
-        """The names under which services know the run."""
-        self.services = (folder / "wandb", folder / "mlflow")
-        """What loggers of services keep on this machine."""
+        """The scalars over the steps, where a logger wrote them: columns step, name, value."""
         self.diagnosis = folder / "diagnosis.json"
         """What was found to be off while it trained: ``{"name", "step", "line", "about"}`` each."""
         self.weights = folder / "weights.pt"
@@ -87,14 +78,10 @@ class Layout:
     def _delete_files(self) -> None:
         exported = [folder / name for folder in self.exports.values() for name in EXPORTED]
         measured = (self.metrics, self.measurements)
-        logged = (self.history, self.hyperparameters, self.loggers, self.diagnosis)
-        files = (*measured, *logged, self.folder / SUMS, self.weights)
+        files = (*measured, self.diagnosis, self.folder / SUMS, self.weights)
         for file in (*files, *exported):
             file.unlink(missing_ok=True)
-        self.delete_events()
-        for service in self.services:
-            if service.is_dir() and not service.is_symlink():
-                shutil.rmtree(service)
+        delete_files(self.folder)
         for file in self._checkpoint_files():
             file.unlink()
         for folder in (self.checkpoints, *self.exports.values()):
@@ -112,8 +99,3 @@ class Layout:
                     shutil.rmtree(each)
                 else:
                     each.unlink()
-
-    def delete_events(self) -> None:
-        """Delete the TensorBoard events."""
-        for events in self.folder.glob(f"{EVENTS}*"):
-            events.unlink()

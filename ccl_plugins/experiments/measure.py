@@ -1,42 +1,57 @@
-"""The measurement of frozen features by a pipeline's evaluators, and its log."""
+"""The measurement of frozen features by a pipeline's evaluators."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ccl_plugins._engine import engine
 from ccl_plugins.experiments.composition import Composition
-from ccl_plugins.experiments.layout import EVENTS
 from ccl_plugins.experiments.origin import naming
+from ccl_plugins.experiments.recorded import Recorded
 from ccl_plugins.metadata.validation import validation_rows
-from ccl_plugins.protocols import Frozen, Measurement, Role, UndefinedMetric
-
-if TYPE_CHECKING:
-    from ccl_plugins.training.parts import Parts
+from ccl_plugins.protocols import Frozen, Measurement, Role, UndefinedMetric, trait
 
 
-def freeze(parts: Parts, composition: Composition, *splits: Any) -> list[Frozen]:
-    """The frozen features of splits, computed on the device that holds the method."""
+def freeze(
+    method: Any,
+    pipeline: Composition | Recorded,
+    workers: int | None,
+    *splits: Any,
+    projections: bool,
+) -> list[Frozen]:
+    """The frozen features of splits, computed on the device that holds the method.
+
+    Args:
+        method: The method, or what stands for it.
+        pipeline: Its ``transform`` is applied.
+        workers: Processes that read images; None: as many as help.
+        splits: The splits.
+        projections: Whether views are projected too, as `read_projections` says.
+    """
     from ccl_plugins.training.features import frozen_features
     from ccl_plugins.training.loader import default_workers
 
-    workers = composition.settings.workers
     if workers is None:
-        workers = default_workers(1, next(parts.method.parameters()).device.type != "cpu")
-    with naming(composition):
+        workers = default_workers(1, next(method.parameters()).device.type != "cpu")
+    with naming(pipeline):
         return [
-            frozen_features(parts.method, split, parts.transform, workers=workers)
+            frozen_features(
+                method, split, pipeline.transform, workers=workers, projections=projections
+            )
             for split in splits
         ]
 
 
+def read_projections(evaluators: Iterable[Any]) -> bool:
+    """Whether one of the built evaluators reads projections."""
+    return any(trait(each, "reads_projections") for each in evaluators)
+
+
 def measure(
-    composition: Composition,
+    pipeline: Composition | Recorded,
     train: Frozen,
     test: Frozen,
     *,
@@ -45,7 +60,7 @@ def measure(
     """What evaluators measure of frozen features, by name; all read the same features.
 
     Args:
-        composition: The pipeline.
+        pipeline: The pipeline, or what is read back of it.
         train: What evaluators are fitted to.
         test: What they are measured on.
         evaluators: The choice of each with what it built; None: the pipeline's.
@@ -57,8 +72,8 @@ def measure(
         UserWarning: For an evaluator whose numbers the samples do not define; it is left out.
     """
     measured: dict[str, Measurement] = {}
-    with naming(composition):
-        own = zip(composition.evaluators, composition.built_evaluators, strict=True)
+    with naming(pipeline):
+        own = zip(pipeline.evaluators, pipeline.built_evaluators, strict=True)
         for choice, evaluator in own if evaluators is None else evaluators:
             try:
                 found = _checked(evaluator, evaluator(train, test))
@@ -71,7 +86,7 @@ def measure(
                         f"two evaluators give {each.name!r}, the second is {type(evaluator).__name__}:"
                         " leave one of them out"
                     )
-                role = role_of(each.column, composition.built_conditions)
+                role = role_of(each.column, pipeline.built_conditions)
                 measured[each.name] = replace(each, role=role)
     return measured
 
@@ -88,7 +103,7 @@ def role_of(column: str | None, conditions: Mapping[str, Any]) -> Role | None:
         return None
     if column == "label":
         return "label"
-    read = {getattr(each, "column", None) for each in conditions.values()}
+    read = {trait(each, "column") for each in conditions.values()}
     return "condition" if column in conditions or column in read else "other"
 
 
@@ -105,70 +120,3 @@ def _checked(evaluator: Any, found: Any) -> Sequence[Measurement]:
 def _is_measurement(each: Any) -> bool:
     number = isinstance(each, Measurement) and isinstance(each.value, float | int)
     return number and not isinstance(each.value, bool)
-
-
-def log(folder: Path, metrics: Mapping[str, float], step: int) -> None:
-    """Write metrics as TensorBoard events ``evaluation/<name>`` of a step; 0 is before training.
-
-    They take the place of those that were measured before at this step.
-    """
-    if not metrics:
-        return
-    with replacing_events(folder, f".evaluation-{step}") as writer:
-        for name, value in metrics.items():
-            writer.add_scalar(f"evaluation/{name}", value, step)
-
-
-@contextmanager
-def replacing_events(folder: Path, suffix: str) -> Iterator[Any]:
-    """A writer of TensorBoard events whose file takes the place of those with the same suffix."""
-    from torch.utils.tensorboard import SummaryWriter
-
-    earlier = set(folder.glob(f"{EVENTS}*{suffix}"))
-    with SummaryWriter(str(folder), filename_suffix=suffix) as writer:
-        yield writer
-    for file in folder.glob(f"{EVENTS}*{suffix}"):
-        if file in earlier:
-            file.unlink()
-        else:  # TensorBoard reads by name: after the training's events of the same second
-            second, rest = file.name.removeprefix(EVENTS).split(".", 1)
-            file.rename(file.with_name(f"{EVENTS}{second}~{rest}"))
-
-
-def log_everywhere(
-    folder: Path, loggers: Iterable[Any], metrics: Mapping[str, float], step: int
-) -> None:
-    """Give metrics to a run's loggers, as ``evaluation/<name>`` of a step."""
-    from ccl_plugins.training.trainer import Events
-
-    for logger in loggers:
-        if isinstance(logger, Events):
-            log(folder, metrics, step)
-        else:
-            logger.log_metrics({f"evaluation/{k}": v for k, v in metrics.items()}, step=step)
-
-
-def log_again(
-    folder: Path,
-    chosen: Iterable[Mapping[str, Any]],
-    metrics: Mapping[str, float],
-    step: int,
-    services: bool,
-) -> None:
-    """Give metrics to the loggers of a run whose training has ended.
-
-    Args:
-        folder: The run's folder.
-        chosen: The pipeline's loggers.
-        metrics: The metrics.
-        step: The step of the weights that were measured.
-        services: Whether those of services are opened again; they may ask for a password.
-    """
-    from ccl_plugins.watching.loggers import build, close
-
-    again = [dict(each) for each in chosen if services or each["use"] in ("tensorboard", "csv")]
-    loggers = build(again, folder, step)
-    log_everywhere(folder, loggers, metrics, step)
-    for logger in loggers:
-        logger.finalize("success")
-    close(loggers)

@@ -6,14 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ccl_plugins.experiments.requirements import check_image_size
-from ccl_plugins.protocols import (
-    SupportsReadsTowers,
-    SupportsSource,
-    SupportsTexts,
-    SupportsTokens,
-    SupportsTowers,
-    Transform,
-)
+from ccl_plugins.protocols import Transform, trait
 from ccl_plugins.transforms.modalities import IMAGE, by_modality, texts_of
 
 
@@ -35,9 +28,9 @@ def check_modalities(transform: Transform, method: Any, backbone: Any, dataset: 
     Raises:
         ValueError: Saying which part to change.
     """
-    if isinstance(transform, SupportsSource):
+    if (source := trait(transform, "source")) is not None:
         raise ValueError(
-            f"the transform {type(transform).__name__} reads the column {transform.source!r} and not the"
+            f"the transform {type(transform).__name__} reads the column {source!r} and not the"
             f' image: give transform = {{image = "simclr", text = ...}}, a table of modalities'
         )
     found = by_modality(transform)
@@ -64,11 +57,7 @@ def check_reads_texts(evaluators: Iterable[Any], transform: Transform) -> None:
         ValueError: Naming the evaluator.
     """
     for each in evaluators:
-        if (
-            isinstance(each, SupportsReadsTowers)
-            and each.reads_towers
-            and texts_of(transform) is None
-        ):
+        if trait(each, "reads_towers") and texts_of(transform) is None:
             raise ValueError(
                 f"the evaluator {type(each).__name__} compares images with texts, and the views are of"
                 f' {", ".join(by_modality(transform))}: give transform = {{image = ..., text = "tokens"}}'
@@ -77,7 +66,7 @@ def check_reads_texts(evaluators: Iterable[Any], transform: Transform) -> None:
 
 def _has_towers(method: Any) -> bool:
     """Whether a choice without a parameter ``towers`` takes several modalities all the same."""
-    return "modalities" in method.supplied or isinstance(method.spec.load(), SupportsTowers)
+    return "modalities" in method.supplied or trait(method.spec.load(), "embed_modality")
 
 
 def _check_towers(found: Mapping[str, Any], towers: Mapping[str, Any], method: str) -> None:
@@ -98,22 +87,22 @@ def _check_towers(found: Mapping[str, Any], towers: Mapping[str, Any], method: s
 def _check_tokens(tower: Any, transform: Any) -> None:
     cls = tower.spec.load()
     given = getattr(transform, "length", None), getattr(transform, "vocabulary", None)
-    takes = isinstance(cls, type) and isinstance(cls, SupportsTokens)
-    if takes and all(isinstance(each, int) for each in given):
-        cls.check_tokens(tower.params, *given)
+    if isinstance(cls, type) and all(isinstance(each, int) for each in given):
+        trait(cls, "check_tokens")(tower.params, *given)
 
 
 def _check_source(name: str, transform: Any, dataset: Any) -> None:
     """Check that the data set has the column that a transform reads, with a value type that it accepts."""
-    if not isinstance(transform, SupportsSource):
+    source, accepted = trait(transform, "source"), trait(transform, "value_types")
+    if source is None:
         return
-    source, accepted = transform.source, transform.value_types
-    texts = dataset.texts() if isinstance(dataset, SupportsTexts) else ()
+    texts_of = trait(dataset, "texts")
+    texts = texts_of() if texts_of else ()
     schema = dataset.schema()
     reads = f"the transform of {name!r}, {type(transform).__name__}, reads"
     if not accepted:
         # A data set of one's own need not say which texts it has.
-        if source in schema or (isinstance(dataset, SupportsTexts) and source not in texts):
+        if source in schema or (texts_of and source not in texts):
             known = ", ".join(map(repr, texts)) or "none"
             raise ValueError(
                 f"{reads} texts in the column {source!r}, and the texts of the data set are {known}"

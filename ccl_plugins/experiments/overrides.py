@@ -29,13 +29,20 @@ def parse(text: str) -> tuple[tuple[str, ...], Any]:
     return keys, found
 
 
+SETTINGS = ("fit", "monitor")
+"""The tables of settings, whose words name no component."""
+
+COMPONENTS = (("fit", "optimizer"), ("fit", "schedule"))
+"""The components in them."""
+
+
 class InvalidOverride(engine.InvalidConfig):
     """A value that cannot be put into a configuration."""
 
     def __init__(self, text: str, why: str) -> None:
         super().__init__(
             f"{text!r}: {why}; a value is written as TOML, as objective.kernel.scale=0.2 or"
-            " 'fit.schedule={name = \"constant\"}'"
+            " 'fit.schedule={use = \"constant\"}'"
         )
 
 
@@ -109,7 +116,9 @@ def _put(tables: dict[str, Any], keys: tuple[str, ...], value: Any) -> None:
             return
         if isinstance(at, dict):
             at.setdefault(key, {})
-        if isinstance(at[index], str) and keys[0] not in ("fit", "monitor"):
+        if isinstance(at[index], str) and (
+            keys[0] not in SETTINGS or keys[: depth + 1] in COMPONENTS
+        ):
             at[index] = {"use": at[index]}
         at = at[index]
 

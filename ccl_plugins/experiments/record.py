@@ -36,19 +36,19 @@ def nested(value: Any) -> Iterator[Any]:
             yield from nested(item)
 
 
-def check_plugins(plugins: Mapping[str, str]) -> None:
+def check_plugins(versions: Mapping[str, str]) -> None:
     """Check that the plug-ins of a record are installed; another version is one warning.
 
     Raises:
         InvalidConfig: If they are no table of names and versions.
         PluginFailed: For a plug-in that is not installed, saying what to install.
     """
-    if not isinstance(plugins, Mapping) or not all(isinstance(v, str) for v in plugins.values()):
+    if not isinstance(versions, Mapping) or not all(isinstance(v, str) for v in versions.values()):
         raise engine.InvalidConfig(
-            f"a record's plugins must be a table of names and versions, not {engine.represented(plugins)}"
+            f"a record's versions must be a table of plug-ins, not {engine.represented(versions)}"
         )
     installed = versions_of(plugin.name for plugin in registry().plugins)
-    for name, version in plugins.items():
+    for name, version in versions.items():
         if name == engine.LOCAL:
             raise engine.PluginFailed(
                 "this run was made with objects of a session (local/...), which belong to no plug-in: it"

@@ -8,23 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
+from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.variables import source_of
-from ccl_plugins.protocols import (
-    VALUE_TYPES,
-    SupportsBatchCheck,
-    SupportsCheckRead,
-    SupportsColumns,
-    SupportsConditions,
-    SupportsHierarchies,
-    SupportsHierarchy,
-    SupportsImageSize,
-    SupportsMissing,
-    SupportsReadConditions,
-    SupportsReadsEmbeddings,
-    SupportsReadsQueue,
-    SupportsReadsTowers,
-    SupportsWithinBatch,
-)
+from ccl_plugins.protocols import VALUE_TYPES, trait
 
 if TYPE_CHECKING:
     from ccl_plugins.training.settings import FitSettings
@@ -66,18 +52,16 @@ def check_read(reader: Any, conditions: Mapping[str, Any]) -> set[str]:
         if wanted not in conditions:
             raise ValueError(_missing(reader, wanted, value_types, conditions))
         condition = conditions[wanted]
-        if isinstance(reader, SupportsCheckRead):
-            reader.check_read(wanted, condition)
+        trait(reader, "check_read")(wanted, condition)
         value_type, kind = condition.value_type, _kind(condition)
         if value_type not in value_types:
             raise ValueError(
                 f"{name} needs a {' or '.join(value_types)} condition, and {wanted!r}, {kind}, is"
                 f" {value_type}{_way_out(value_type, value_types)}"
             )
-        if isinstance(condition, SupportsMissing) and condition.missing == "ignore":
+        if trait(condition, "missing") == "ignore":
             _check_ignores(reader, wanted)
-        several = isinstance(condition, SupportsHierarchy) and condition.hierarchy
-        if several and not (isinstance(reader, SupportsHierarchies) and reader.hierarchies):
+        if trait(condition, "hierarchy") and not trait(reader, "hierarchies"):
             raise ValueError(
                 f"{name} reads one class id per sample, and {wanted!r}, {kind}, is a hierarchy of several:"
                 " give it one level (wordnet(level=...)) or one k (clusters(k=...)), or make a condition"
@@ -89,10 +73,7 @@ def check_read(reader: Any, conditions: Mapping[str, Any]) -> set[str]:
 def check_keys(conditions: Mapping[str, Any], method: Any) -> None:
     """Check that the chosen method has the momentum encoder that conditions read."""
     for name, condition in conditions.items():
-        keys = (
-            isinstance(condition, SupportsReadsEmbeddings) and condition.reads_embeddings == "key"
-        )
-        if keys and (_lacks_queue(method) or not hasattr(method.spec.load(), "project_key")):
+        if trait(condition, "reads_embeddings") == "key" and not _has_keys(method):
             raise ValueError(
                 f"the condition {name!r}, {_kind(condition)}, reads keys of a momentum encoder, and"
                 f" {method.spec.name} has none: use method moco_v2 or moco_v3, or clusters(of='embedding')"
@@ -109,13 +90,12 @@ def read_by_method(
         build: Builds it; called only if its class says that it reads conditions.
         conditions: The built conditions of the pipeline, by name.
     """
-    return check_read(build(), conditions) if hasattr(method.spec.load(), "conditions") else set()
+    return check_read(build(), conditions) if trait(method.spec.load(), "conditions") else set()
 
 
 def warn_of_unread_queue(objective: Any, method: Any) -> None:
     """Warn if an objective does not compare with the queue of the chosen method."""
-    ignored = isinstance(objective, SupportsReadsQueue) and not objective.reads_queue
-    if ignored and hasattr(method.spec.load(), "read_conditions") and not _lacks_queue(method):
+    if has_queue(method) and not trait(objective, "reads_queue"):
         name = type(objective).__name__
         warnings.warn(
             f"{name} compares with no queue, so {method.spec.name}'s has no effect: use a method"
@@ -124,9 +104,16 @@ def warn_of_unread_queue(objective: Any, method: Any) -> None:
         )
 
 
-def _lacks_queue(method: Any) -> bool:
-    """Whether a choice says that its queue, and the momentum encoder for it, hold nothing."""
-    return bool(method.params.get("queue_size") == 0)
+def has_queue(method: Any) -> bool:
+    """Whether a chosen method has a queue."""
+    cls = method.spec.load()
+    return bool(trait(cls, "read_conditions") and trait(cls, "has_queue")(method.params))
+
+
+def _has_keys(method: Any) -> bool:
+    """Whether a chosen method has a momentum encoder; one without the queue that it is for has none."""
+    cls = method.spec.load()
+    return bool(trait(cls, "project_key") and trait(cls, "has_queue")(method.params))
 
 
 def _declared(reader: Any, member: str, found: Any) -> Mapping[str, Any]:
@@ -175,9 +162,9 @@ def check_tables(conditions: Any, evaluate: Any, fit: Any) -> None:
 def check_columns(evaluators: Iterable[Any], dataset: Any) -> None:
     """Check that the data set has the columns that built evaluators read, with the right value types."""
     declared = [
-        (type(each).__name__, _declared(each, "columns", each.columns))
+        (type(each).__name__, _declared(each, "columns", columns))
         for each in evaluators
-        if isinstance(each, SupportsColumns)
+        if (columns := trait(each, "columns"))
     ]
     schema = dataset.schema() if declared else {}
     for name, columns in declared:
@@ -201,10 +188,10 @@ def check_towers(evaluators: Iterable[Any], method: Any) -> None:
         evaluators: The evaluators.
         method: The choice.
     """
-    if hasattr(method.spec.load(), "embed_modality"):
+    if trait(method.spec.load(), "embed_modality"):
         return
     for each in evaluators:
-        if isinstance(each, SupportsReadsTowers) and each.reads_towers:
+        if trait(each, "reads_towers"):
             raise ValueError(
                 f"the evaluator {type(each).__name__} compares images with texts, and the method"
                 f' {method.spec.name} has no text tower: give method = {{use = "dual", towers = {{text ='
@@ -215,21 +202,17 @@ def check_towers(evaluators: Iterable[Any], method: Any) -> None:
 def check_image_size(backbone: Any, transform: Any) -> None:
     """Check that the chosen backbone takes images of the size that the transform makes."""
     cls, size = backbone.spec.load(), getattr(transform, "size", None)
-    if isinstance(cls, type) and isinstance(cls, SupportsImageSize) and isinstance(size, int):
-        cls.check_image_size(backbone.params, size)
+    if isinstance(cls, type) and isinstance(size, int):
+        trait(cls, "check_image_size")(backbone.params, size)
 
 
-def check_method(method: Any, batch_size: int, conditions: Mapping[str, Any]) -> None:
+def check_method(method: Any, queued: bool, batch_size: int, conditions: Mapping[str, Any]) -> None:
     """Check that a built method can take batches of this size and compare by these conditions."""
-    if isinstance(method, SupportsBatchCheck):
-        method.check_batch(batch_size)
-    if isinstance(method, SupportsConditions):
+    trait(method, "check_batch")(batch_size)
+    if trait(method, "conditions"):
         check_read(method, conditions)
-    has_queue = (
-        isinstance(method, SupportsReadConditions) and getattr(method, "queue", 0) is not None
-    )
     for name, condition in conditions.items():
-        if has_queue and isinstance(condition, SupportsWithinBatch) and condition.within_batch:
+        if queued and trait(condition, "within_batch"):
             raise ValueError(
                 f"the condition {name!r}, {_kind(condition)}, compares samples of one batch alone,"
                 f" so {type(method).__name__} cannot compare a queue of earlier"
@@ -298,14 +281,14 @@ def read_by_sampler(sampler: Any, conditions: Mapping[str, Any]) -> str | None:
             f"the sampler {name} reads the condition {on!r}, {_kind(condition)}, which is computed"
             " from embedded batches: batches are drawn by conditions with refresh 'never' or 'epoch'"
         )
-    if isinstance(condition, SupportsMissing) and condition.missing == "ignore":
+    if trait(condition, "missing") == "ignore":
         raise ValueError(
             f"the sampler {name} reads the condition {on!r}, whose missing='ignore' keeps samples without a"
             " value in training: draw batches by a condition with missing='own' or 'drop'"
         )
-    value_types = getattr(sampler.spec.load(), "value_types", None)
-    accepted = None if value_types is None else value_types(sampler.params)
-    if accepted is not None and condition.value_type not in accepted:
+    value_types = trait(sampler.spec.load(), "value_types")
+    accepted = value_types(sampler.params) if value_types else VALUE_TYPES
+    if condition.value_type not in accepted:
         raise ValueError(
             f"the sampler {sampler!r} needs a {' or '.join(accepted)} condition, and {on!r},"
             f" {_kind(condition)}, is {condition.value_type}"
@@ -340,21 +323,69 @@ def monitor_settings(given: Any) -> MonitorSettings | None:
     return MonitorSettings(**settings)
 
 
-def fit_settings(settings: Mapping[str, Any]) -> FitSettings:
-    """The ``[fit]`` table, checked and complete."""
+DEFAULT = {"optimizer": "adamw", "schedule": "cosine"}
+"""The components of ``[fit]`` by kind, and their names if a configuration gives none."""
+
+
+def fit_settings(given: Mapping[str, Any]) -> tuple[FitSettings, dict[str, engine.Choice]]:
+    """The ``[fit]`` table, checked and complete, and the choices of optimizer and schedule in it.
+
+    A table of one of these without ``use`` has options of the default one.
+    """
     from dataclasses import fields
 
     from ccl_plugins.training.settings import FitSettings
 
-    engine.known_keys(settings, [field.name for field in fields(FitSettings)], "fit")
-    return FitSettings(**settings)
+    engine.known_keys(given, [field.name for field in fields(FitSettings)], "fit")
+    choices = {}
+    for kind, name in DEFAULT.items():
+        table = given.get(kind, name)
+        table = {"use": name, **table} if isinstance(table, Mapping) else table
+        choices[kind] = registry().read(kind, table, where=f"fit.{kind}")
+    built = {kind: choice.build(where=f"fit.{kind}") for kind, choice in choices.items()}
+    return FitSettings(**{**given, **built}), choices
 
 
-def chosen_loggers(given: Any) -> list[dict[str, Any]]:
-    """The ``loggers`` of a configuration, each as a table with ``use``."""
-    from ccl_plugins.watching.loggers import read
+def chosen_loggers(given: Any) -> dict[str, engine.Choice]:
+    """The ``loggers`` of a configuration by name."""
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        raise engine.InvalidConfig(
+            f'loggers must be a list, as ["tensorboard", "csv"], not {engine.represented(given)}'
+        )
+    chosen: dict[str, engine.Choice] = {}
+    for number, each in enumerate(given):
+        choice = registry().read("logger", each, where=f"loggers[{number}]")
+        if choice.spec.name in chosen:
+            raise engine.InvalidConfig(f"loggers[{number}]: {choice.spec.name} is given twice")
+        chosen[choice.spec.name] = choice
+    return chosen
 
+
+def installed(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The loggers and the options of plug-ins in a record, less those whose plug-in is gone.
+
+    They watched the run, and nothing that is read back depends on them.
+    """
+
+    def offered(logger: Any) -> bool:
+        try:
+            return bool(registry().read("logger", logger))
+        except engine.RegistryError:
+            return False
+
+    here = {plugin.name for plugin in registry().plugins}
+    return {
+        "loggers": [each for each in record.get("loggers", ("tensorboard",)) if offered(each)],
+        "plugins": {n: table for n, table in record.get("plugins", {}).items() if n in here},
+    }
+
+
+def hook_options(given: Any) -> dict[str, dict[str, Any]]:
+    """The ``[plugins]`` of a configuration: the options of each plug-in's hooks, as plain data."""
+    import json
+
+    tables = registry().read_options(given or {}, "plugins")
     try:
-        return read(given)
+        return {name: json.loads(json.dumps(t, allow_nan=False)) for name, t in tables.items()}
     except (TypeError, ValueError) as error:
-        raise engine.InvalidConfig(str(error)) from None
+        raise engine.InvalidConfig(f"plugins: options must be plain data: {error}") from None

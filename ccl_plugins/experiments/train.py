@@ -16,14 +16,22 @@ from typing import TYPE_CHECKING, Any
 from ccl_plugins.experiments.changes import other_run
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.layout import Layout
-from ccl_plugins.experiments.measure import freeze, log_everywhere, measure
+from ccl_plugins.experiments.measure import freeze, measure, read_projections
 from ccl_plugins.experiments.metrics import forget_measurements, numbers, write_measurements
 from ccl_plugins.experiments.origin import naming
-from ccl_plugins.experiments.record import check_plugins, read_json, versions_of, write_json
-from ccl_plugins.experiments.requirements import check_columns, check_method
+from ccl_plugins.experiments.record import (
+    check_plugins,
+    plugins_of,
+    read_json,
+    versions_of,
+    write_json,
+)
+from ccl_plugins.experiments.requirements import check_columns, check_method, has_queue
 from ccl_plugins.files.lock import owning, refuse_in_use
 from ccl_plugins.kinds import registry
-from ccl_plugins.protocols import Measurement, SupportsColumns
+from ccl_plugins.protocols import Measurement, trait
+from ccl_plugins.watching.logging import check as check_loggers
+from ccl_plugins.watching.logging import contained, log_evaluation, opened
 
 if TYPE_CHECKING:
     from ccl_plugins.training.parts import Parts
@@ -85,6 +93,7 @@ class Prepared:
         callbacks: Lightning callbacks.
         logger: Lightning loggers, True for those of the pipeline, or False.
         plugin_loggers: Loggers of plug-ins.
+        symptoms: Symptoms of plug-ins.
     """
 
     plan: Plan
@@ -95,6 +104,7 @@ class Prepared:
     callbacks: list[Any]
     logger: Any = True
     plugin_loggers: Sequence[Any] = ()
+    symptoms: Sequence[Any] = ()
 
 
 def check(
@@ -177,7 +187,7 @@ def check_installed(out: Path) -> None:
     """Check that the plug-ins of the run in a folder are installed; without a run, do nothing."""
     record = Layout(out).record
     if record.is_file():
-        check_plugins(read_json(record).get("plugins", {}))
+        check_plugins(read_json(record).get("versions", {}))
 
 
 def prepare(plan: Plan, callbacks: Iterable[Any] = (), logger: Any = True) -> Prepared:
@@ -194,21 +204,25 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = (), logger: Any = True) -> Pr
     from ccl_plugins.training.randomness import seed_everything
     from ccl_plugins.training.same_data import fingerprint, refuse_other_data
     from ccl_plugins.training.sizes import widths
-    from ccl_plugins.watching.loggers import check as check_loggers
 
     pipeline = plan.pipeline
     seed_everything(pipeline.settings.seed)
     with naming(pipeline):
         parts = pipeline.build()
-        check_method(parts.method, pipeline.settings.batch_size, parts.conditions)
-        hooked = registry().call("ccl_callbacks", pipeline=pipeline)
-        logging = registry().call("ccl_loggers", pipeline=pipeline)
+        queued = has_queue(pipeline.choices["method"])
+        check_method(parts.method, queued, pipeline.settings.batch_size, parts.conditions)
+        hooked = registry().call("ccl_callbacks", pipeline=pipeline, options=pipeline.hook_options)
+        logging = registry().call("ccl_loggers", pipeline=pipeline, options=pipeline.hook_options)
+        looking = registry().call("ccl_symptoms", pipeline=pipeline, options=pipeline.hook_options)
         listed, loggers = _callbacks(callbacks, hooked), _loggers(logger)
         offered = [each for name, given in logging for each in _offered(name, given)]
         if loggers is True:
-            check_loggers(pipeline.loggers)
-        involved = versions_of(name for name, _ in (*hooked, *logging))
-        record = {**pipeline.to_dict(), "callbacks": involved}
+            check_loggers(pipeline.built_loggers)
+        record = pipeline.to_dict()
+        watching = plugins_of(pipeline.loggers.values())
+        watching |= versions_of(name for name, _ in (*hooked, *logging, *looking))
+        known = record["versions"].items()
+        record["callbacks"] = dict(sorted(watching.items() - known))
         split = parts.dataset("train")
         test = parts.dataset("test") if pipeline.built_evaluators else None
         check_columns(parts.transform, split)
@@ -219,7 +233,8 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = (), logger: Any = True) -> Pr
         if plan.point is not None and is_first():
             refuse_other_data(plan.point, found, parts, split, pipeline.settings.seed)
     offered = [] if loggers is False else offered
-    return Prepared(plan, parts, (split, test), record, found, listed, loggers, offered)
+    symptoms = [each for _, given in looking for each in given]
+    return Prepared(plan, parts, (split, test), record, found, listed, loggers, offered, symptoms)
 
 
 def rehearse(prepared: Prepared) -> None:
@@ -262,7 +277,6 @@ def train(
     from ccl_plugins.watching.costs import Costs
     from ccl_plugins.watching.diagnosis import Diagnosis
     from ccl_plugins.watching.hyperparameters import Hyperparameters
-    from ccl_plugins.watching.loggers import close
 
     plan, parts = prepared.plan, prepared.parts
     layout, pipeline = plan.layout, plan.pipeline
@@ -274,26 +288,26 @@ def train(
         loggers = _open_loggers(prepared)
         if is_first() and measured:
             write_measurements(layout, {"before": measured})
-            log_everywhere(layout.folder, loggers, numbers(measured), step=0)
+            log_evaluation(loggers, numbers(measured), step=0)
             before(measured)
         about = Hyperparameters(prepared.record, resumed=plan.point is not None)
         costs = Costs()
         watching = [costs, *_monitors(pipeline, costs)]
+        diagnosis = Diagnosis(layout.diagnosis, prepared.symptoms)
         result = fit(
             parts,
             prepared.splits[0],
             pipeline.settings,
             prepared.record,
             prepared.fingerprint,
-            events=layout.folder,
+            folder=layout.folder,
             checkpoints=layout.checkpoints,
             weights=layout.weights,
             resume=plan.point,
-            callbacks=[about, *watching, *prepared.callbacks, Diagnosis(layout.diagnosis)],
+            callbacks=[about, *watching, *prepared.callbacks, diagnosis],
             progress=progress,
-            logger=loggers or False,
+            loggers=loggers,
         )
-        close(loggers)
         if is_first():
             write_measurements(layout, costs=costs.to_dict())
     if not result.finished:
@@ -304,16 +318,14 @@ def _open_loggers(prepared: Prepared) -> list[Any]:
     """The loggers of a run; on other processes than the first, as many that log nothing."""
     from pytorch_lightning.loggers.logger import DummyLogger
 
-    from ccl_plugins.watching.loggers import build, contained
-
     plan = prepared.plan
     if prepared.logger is False:
         return []
-    given = prepared.logger if isinstance(prepared.logger, list) else plan.pipeline.loggers
+    given: Any = plan.pipeline.built_loggers if prepared.logger is True else prepared.logger
     if not is_first():
         return [DummyLogger() for _ in (*given, *prepared.plugin_loggers)]
     if prepared.logger is True:
-        given = build(given, plan.layout.folder, plan.point.step if plan.point else None)
+        given = opened(given, plan.layout.folder, plan.point.step if plan.point else None)
     return [contained(each) for each in (*given, *prepared.plugin_loggers)]
 
 
@@ -323,8 +335,7 @@ def _monitors(pipeline: Composition, costs: Any) -> list[Any]:
 
     if pipeline.monitor is None:
         return []
-    read = [each.columns for each in pipeline.built_evaluators if isinstance(each, SupportsColumns)]
-    columns = [name for columns in read for name in columns]
+    columns = [name for each in pipeline.built_evaluators for name in trait(each, "columns")]
     return [Monitors(pipeline.monitor, costs, columns)]
 
 
@@ -364,7 +375,15 @@ def _measure_before(prepared: Prepared) -> dict[str, Measurement]:
     parts.method.to(accelerator())
     try:
         with undisturbed(), until_begun():
-            return measure(pipeline, *freeze(parts, pipeline, *prepared.splits))
+            projections = read_projections(pipeline.built_evaluators)
+            frozen = freeze(
+                parts.method,
+                pipeline,
+                pipeline.settings.workers,
+                *prepared.splits,
+                projections=projections,
+            )
+            return measure(pipeline, *frozen)
     except CannotBegin as error:
         if not pipeline.evaluates_by_default:
             raise

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.figures.samples import same_data
 from ccl_plugins.figures.style import FAINT, MARKERS, RUNS, TEXT, figure, short, styled
-from ccl_plugins.protocols import DoesNotApply, SupportsProgress
+from ccl_plugins.protocols import DoesNotApply
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -128,16 +128,16 @@ def weights(run: Run, index: int | None = None) -> Weights:
     import torch
 
     from ccl_plugins.objectives.scalars import count_epochs
+    from ccl_plugins.protocols import trait
     from ccl_plugins.training.step import take_step
     from ccl_plugins.transforms.modalities import modality_of_each
 
     tables, batch, place = _batch(run, index)
     run.parts.method.to("cpu")
     objective = run.parts.objective.to("cpu")
-    if isinstance(objective, SupportsProgress):
-        step, total = run.progress
-        count_epochs(run.parts.objective, total / run.pipeline.settings.epochs)
-        objective.progress(max(step - 1, 0), total)
+    step, total = run.progress
+    count_epochs(objective, total / run.pipeline.settings.epochs)
+    trait(objective, "progress")(max(step - 1, 0), total)
     with torch.no_grad():
         _, pairs = take_step(run.parts, tables, batch)
     batched, queued = derivatives(objective, pairs, place)
@@ -146,8 +146,8 @@ def weights(run: Run, index: int | None = None) -> Weights:
     samples = batch.index if batch.index.ndim == 1 else batch.index[:, -1]
     listed = [(float(w), int(i)) for w, i in zip(others, samples, strict=True)]
     del listed[place]
-    if pairs.queue_index is not None:
-        listed += [(float(w), int(i)) for w, i in zip(queued, pairs.queue_index, strict=True)]
+    if pairs.queue is not None and pairs.queue.index is not None:
+        listed += [(float(w), int(i)) for w, i in zip(queued, pairs.queue.index, strict=True)]
     listed.sort(key=lambda each: (-each[0], each[1]))
     # Exponents are clamped, so that what has no weight may have 1e-260.
     none = 1e-12 * max(abs(w) for w in [*(w for w, _ in listed), *own.values()])
@@ -206,17 +206,19 @@ def derivatives(objective: Any, pairs: Pairs, place: int) -> tuple[Tensor, Tenso
 
     first = pairs.anchors[:1].detach().double()
     keys = pairs.keys.detach().double().requires_grad_()
-    queue = None if pairs.queue is None else pairs.queue_of(0).detach().double().requires_grad_()
-    features = None if pairs.features is None else pairs.features[:1]
+    queue, features = pairs.queue, pairs.samples.features
+    if queue is not None:
+        leaf = queue.of_view(0).detach().double().requires_grad_()
+        queue = replace(queue, keys=leaf)
     one_view = replace(
         pairs,
         anchors=first,
         anchor_views=pairs.anchor_views[:1],
         keys=keys,
         queue=queue,
-        features=features,
+        samples=replace(pairs.samples, features=None if features is None else features[:1]),
     )
-    leaves = [keys] if queue is None else [keys, queue]
+    leaves = [keys] if queue is None else [keys, queue.keys]
     with torch.enable_grad(), _constant_weights(objective):
         values, weights = own_terms(objective, one_view)
         counted = weights[:, place].detach().double()

@@ -5,11 +5,10 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from ccl_plugins.experiments.layout import EVENTS
-from ccl_plugins.experiments.measure import replacing_events
 from ccl_plugins.figures.embedding_map import EmbeddingMap
 from ccl_plugins.figures.kernel_matrix import KernelMatrix
 from ccl_plugins.figures.style import png
+from ccl_plugins.files.events import EVENTS, replacing_events
 from ccl_plugins.protocols import DoesNotApply, Figure
 
 if TYPE_CHECKING:

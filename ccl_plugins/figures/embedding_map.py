@@ -58,7 +58,8 @@ class EmbeddingMap:
 
     def __init__(self, by: str | Sequence[str] | None = None, method: Projection = "tsne") -> None:
         self.by = [by] if isinstance(by, str) else by
-        self.method: Projection = one_of("method", method, get_args(Projection))
+        one_of("method", method, get_args(Projection))
+        self.method = method
 
     @styled
     def __call__(self, runs: Mapping[str, Run]) -> Figure:
@@ -131,7 +132,7 @@ def _variables(
     for shown in wanted:
         own = {}
         for title, run in runs.items():
-            if shown not in known[title] and shown not in run.pipeline.conditions:
+            if shown not in known[title] and shown not in run.recorded.conditions:
                 continue
             try:
                 found = variable(run, known[title].get(shown, shown), split)

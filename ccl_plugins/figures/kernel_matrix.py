@@ -60,7 +60,7 @@ class KernelMatrix:
             (each,) = shown.values()
             each.draw(result)
             return result
-        parts = result.subfigures(len(shown), 1)
+        parts: Any = result.subfigures(len(shown), 1)
         for part, (title, each) in zip(parts, shown.items(), strict=True):
             part.suptitle(short(title, 40))
             each.draw(part)
@@ -91,7 +91,7 @@ class Matrices:
         variables = reader.variables(run)
         name = " and ".join(short(each.name) for each in variables)
         first, *others = variables
-        rows = known_rows(first, min(MOST, run.pipeline.settings.batch_size), *others)
+        rows = known_rows(first, min(MOST, run.record["fit"]["batch_size"]), *others)
         rows = rows[in_joint_order([each.values[rows] for each in variables])]
         values = reader.values(variables, rows)
         with torch.no_grad():
@@ -170,12 +170,12 @@ def operator(reader: Reader, values: Any) -> Tensor | None:
 
     from ccl_plugins.numerics.kernel_functions import count_of
     from ccl_plugins.objectives.cclk import CCLK
-    from ccl_plugins.pairs.pairs import in_batch
+    from ccl_plugins.pairs import Samples, in_batch
 
     if not isinstance(reader.objective, CCLK):
         return None
     named = values if isinstance(values, Mapping) else {reader.names[0]: values}
-    pairs = reader.objective.joined(in_batch(torch.zeros(2, count_of(values), 1), named))
+    pairs = reader.objective.joined(in_batch(torch.zeros(2, count_of(values), 1), Samples(named)))
     with torch.no_grad():
         if reader.objective.form == "released":
             return reader.objective.released_operator(pairs, 0)

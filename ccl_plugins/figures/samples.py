@@ -86,12 +86,12 @@ def known_variables(run: Run) -> dict[str, str]:
     A condition that is a metadata column goes by the column's name, which other runs have too; one that is
     called "condition", by the name of its component.
     """
-    found = {"label": "label"} if "label" in run.pipeline.dataset.schema() else {}
+    found = {"label": "label"} if "label" in run.dataset.schema() else {}
     for name, condition in conditions_of(run).items():
         if condition.refresh != "batch":
             shown = column_of(condition) or name
             if shown == "condition":
-                shown = run.pipeline.conditions[name].spec.name
+                shown = run.recorded.conditions[name].spec.name
             found.setdefault(shown, name)
     return found
 
@@ -100,7 +100,7 @@ def conditions_of(run: Run) -> dict[str, Any]:
     """The run's conditions, those of several variables by variable."""
     from ccl_plugins.metadata.variables import variables
 
-    return variables(run.pipeline.built_conditions)
+    return variables(run.recorded.built_conditions)
 
 
 def column_of(condition: Any) -> str | None:
@@ -120,7 +120,7 @@ def variable(run: Run, name: str, split: str = "train") -> Variable:
     """
     from ccl_plugins.metadata.columns import tensor_columns
 
-    schema, conditions = run.pipeline.dataset.schema(), conditions_of(run)
+    schema, conditions = run.dataset.schema(), conditions_of(run)
     if name in conditions:
         condition = conditions[name]
         column = column_of(condition)

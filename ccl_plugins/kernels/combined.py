@@ -10,8 +10,6 @@ from torch import Tensor
 
 from ccl_plugins.kernels.base import OneHotKernel
 from ccl_plugins.numerics.kernel_functions import (
-    SupportsFeatures,
-    SupportsRadial,
     conditions_of_kernel,
     features_of,
     is_positive_definite,
@@ -19,7 +17,7 @@ from ccl_plugins.numerics.kernel_functions import (
     reads_one_hot,
     similarities,
 )
-from ccl_plugins.protocols import VALUE_TYPES, Kernel, ValueType
+from ccl_plugins.protocols import VALUE_TYPES, Kernel, ValueType, trait
 
 
 class Combined(OneHotKernel, ABC):
@@ -57,9 +55,9 @@ class Combined(OneHotKernel, ABC):
         self.conditions = self._read_together()
         self.positive_definite = all([is_positive_definite(each, name) for each in self.members])
         self.one_hot = not self.conditions and all(map(reads_one_hot, self.members))
-        if all(isinstance(kernel, SupportsFeatures) for kernel in self.members):
+        if all(trait(kernel, "features") for kernel in self.members):
             self.features, self.rank = self._features, self._rank
-        if not self.conditions and all(isinstance(each, SupportsRadial) for each in self.members):
+        if not self.conditions and all(trait(each, "radial") for each in self.members):
             self.radial = self._radial
 
     def _read_together(self) -> dict[str, tuple[ValueType, ...]]:

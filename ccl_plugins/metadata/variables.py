@@ -17,7 +17,9 @@ from ccl_plugins.protocols import (
     Refresh,
     Table,
     ValueType,
+    trait,
 )
+from ccl_plugins.protocols.traits import DEFAULTS
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,24 +51,24 @@ class Variable:
     @property
     def missing(self) -> Missing:
         """The variable's policy for samples without a value."""
-        found: Missing = self._member("missing", "error")
-        return found
+        policy: Missing = self._trait("missing")
+        return policy
 
     @property
     def hierarchy(self) -> bool:
         """Whether samples have several class ids."""
-        return bool(self._member("hierarchy", False))
+        return bool(self._trait("hierarchy"))
 
     @property
     def within_batch(self) -> bool:
         """Whether values compare samples of one batch alone."""
-        return bool(self._member("within_batch", False))
+        return bool(self._trait("within_batch"))
 
     @property
     def reads_embeddings(self) -> ReadsEmbeddings:
         """Whether the condition's ``fit`` calls ``embed()``, and what that gives."""
-        found: ReadsEmbeddings = getattr(self.source, "reads_embeddings", False)
-        return found
+        reads: ReadsEmbeddings = trait(self.source, "reads_embeddings")
+        return reads
 
     def fit(
         self, split: Any, embed: Callable[[], Tensor], previous: Table | None
@@ -79,9 +81,18 @@ class Variable:
         """This variable alone of a condition with refresh ``"batch"``."""
         return by_name([self], self.source(embedded))[self.key]
 
-    def _member(self, name: str, default: Any) -> Any:
-        found = getattr(self.source, name, default)
-        return found.get(self.key, default) if isinstance(found, Mapping) else found
+    @property
+    def column(self) -> str | None:
+        """The metadata column that it reads."""
+        column: str | None = self._trait("column")
+        return column
+
+    def _trait(self, name: str) -> Any:
+        """The variable's, of a trait that is one value for all variables or a mapping of their names."""
+        declared = trait(self.source, name)
+        if isinstance(declared, Mapping):
+            return declared.get(self.key, DEFAULTS[name])
+        return declared
 
 
 def variables(conditions: Mapping[str, Any]) -> dict[str, Any]:

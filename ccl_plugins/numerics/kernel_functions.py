@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,43 +13,6 @@ KernelFunction = Callable[[Tensor, Tensor], Tensor]
 
 BLOCK = 128
 """Samples whose kernel matrix is computed at a time where only its diagonal is wanted."""
-
-
-@runtime_checkable
-class SupportsFeatures(Protocol):
-    """A kernel whose values are inner products of finitely many features."""
-
-    def features(self, a: Tensor) -> Tensor:
-        """Feature vectors (n, r) of condition values; their inner products are the kernel's values."""
-        ...
-
-
-@runtime_checkable
-class SupportsRank(Protocol):
-    """A kernel that knows its number of features before it computes them."""
-
-    def rank(self, a: Tensor) -> int:
-        """The number r of features of condition values like ``a``."""
-        ...
-
-
-@runtime_checkable
-class SupportsRadial(Protocol):
-    """A kernel that depends on the distance of two condition values alone."""
-
-    def radial(self, square: Tensor) -> Tensor:
-        """The kernel's values at squared distances, in their shape."""
-        ...
-
-
-@runtime_checkable
-class SupportsOneHot(Protocol):
-    """A kernel that reads class ids as one-hot vectors: one value for equal ids, one for different ones."""
-
-    @property
-    def one_hot(self) -> bool:
-        """Whether class ids count as one-hot vectors."""
-        ...
 
 
 # The functions below are traced by torch.compile, which in older versions cannot trace ``isinstance``

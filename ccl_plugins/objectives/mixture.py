@@ -17,19 +17,9 @@ from ccl_plugins.protocols import (
     Condition,
     Objective,
     Sizes,
-    StopsGradient,
-    SupportsAfterStep,
-    SupportsCheckRead,
-    SupportsCompiles,
-    SupportsHierarchies,
-    SupportsProgress,
-    SupportsReadsFeatures,
-    SupportsReadsQueue,
-    SupportsScalars,
-    SupportsSetup,
-    SupportsStatistics,
     Table,
     ValueType,
+    trait,
 )
 
 
@@ -85,28 +75,24 @@ class Mixture(ContrastiveObjective):
         self.within_view = any(member.within_view for member in members.values())
         means = [member.distributed == "mean" for member in members.values()]
         self.distributed = "mean" if all(means) else "replicated"
-        self.hierarchies = any(each.hierarchies for each in self._members(SupportsHierarchies))
-        ignoring = [each for each in self._members(SupportsReadsQueue) if not each.reads_queue]
-        self.reads_queue = len(ignoring) < len(members)
-        self.reads_features = any(
-            each.reads_features for each in self._members(SupportsReadsFeatures)
-        )
-        self.compiles = all(each.compiles for each in self._members(SupportsCompiles))
-        self.adversarial = any(each.adversarial for each in self._members(ContrastiveObjective))
-        self.stops_gradient = any(each.stops_gradient for each in self._members(StopsGradient))
+        self.hierarchies = any(self._declared("hierarchies"))
+        self.reads_queue = any(self._declared("reads_queue"))
+        self.reads_features = any(self._declared("reads_features"))
+        self.compiles = all(self._declared("compiles"))
+        self.adversarial = any(self._declared("adversarial"))
+        self.stops_gradient = any(self._declared("stops_gradient"))
         self._conditions = _common_value_types(members)
         self.set_place("")
 
-    @property
-    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
+    def reads(self) -> Mapping[str, Sequence[ValueType]]:
         """The conditions of all objectives, with the value types that all readers of each accept."""
         return self._conditions
 
     def check_read(self, name: str, condition: Condition) -> None:
         """Let the objectives check a condition of a pipeline."""
-        for member in self._members(SupportsCheckRead):
-            if name in member.conditions:
-                member.check_read(name, condition)
+        for part in self.parts.values():
+            if name in part.objective.conditions:
+                trait(part.objective, "check_read")(name, condition)
 
     def set_place(self, place: str) -> None:
         """Name the objectives, and those of mixtures among them, by their path from the outermost one."""
@@ -117,40 +103,40 @@ class Mixture(ContrastiveObjective):
 
     def setup(self, tables: Mapping[str, Table], sizes: Sizes) -> None:
         """Let the objectives create parameters that depend on the conditions' tables and on sizes."""
-        for member in self._members(SupportsSetup):
-            member.setup(tables, sizes)
+        for setup in self._declared("setup"):
+            setup(tables, sizes)
 
     def after_step(self) -> None:
         """Let the objectives change their state after an optimizer step."""
-        for member in self._members(SupportsAfterStep):
-            member.after_step()
+        for after_step in self._declared("after_step"):
+            after_step()
 
     def check_condition(self, condition: Mapping[str, Tensor]) -> None:
         """Let the objectives check the condition values of a call."""
-        for member in self._members(ContrastiveObjective):
-            member.check_condition(condition)
+        for part in self.parts.values():
+            if isinstance(part.objective, ContrastiveObjective):
+                part.objective.check_condition(condition)
 
     def statistics(self) -> dict[str, Statistic]:
         """The statistics that the objectives ask a queue to keep."""
         found: dict[str, Statistic] = {}
-        for member in self._members(SupportsStatistics):
-            found |= member.statistics()
+        for statistics in self._declared("statistics"):
+            found |= statistics()
         return found
 
     def progress(self, step: int, total: int) -> None:
         """Set the scheduled numbers of weights and objectives to their values at a step."""
         for part in self.parts.values():
             progress(part, step, total)
-        for member in self._members(SupportsProgress):
-            member.progress(step, total)
+        for set_numbers in self._declared("progress"):
+            set_numbers(step, total)
 
     def scalars(self) -> dict[str, Tensor]:
         """The current values of the numbers that change, as ``"<objective>/<number>"``."""
         found: dict[str, Tensor] = {}
         for name, part in self.parts.items():
             scalars = {key: number().detach() for key, number in changing(part).items()}
-            if isinstance(part.objective, SupportsScalars):
-                scalars |= part.objective.scalars()
+            scalars |= trait(part.objective, "scalars")()
             found |= {f"{name}/{key}": value for key, value in scalars.items()}
         return found
 
@@ -183,10 +169,9 @@ class Mixture(ContrastiveObjective):
     def _prepared(self, pairs: Pairs) -> Pairs:
         return pairs  # each objective prepares them for itself
 
-    def _members(self, supports: type) -> list[Any]:
-        """The objectives that satisfy a protocol or are of a class."""
-        members = [part.objective for part in self.parts.values()]
-        return [member for member in members if isinstance(member, supports)]
+    def _declared(self, name: str) -> list[Any]:
+        """What each objective declares as a trait."""
+        return [trait(part.objective, name) for part in self.parts.values()]
 
     def _with_pairs(self, pairs: Pairs) -> Iterator[tuple[Part, Pairs]]:
         """Each objective with the pairs as it needs them, raw or on the sphere."""

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.logsumexp import (
@@ -141,28 +140,3 @@ def with_queue(pairs: Pairs, i: int, products: Tensor, keep: Tensor) -> list[tup
         return [(products, keep)]
     queue = pairs.sim_queue(i)
     return [(products, keep), (queue, pairs.in_queue(pairs.negative).expand_as(queue))]
-
-
-def conditional_entropy(embeddings: Tensor, t_minus: float = 1.0) -> Tensor:
-    """The entropy of π⁻, in nats, at most log(M - 1): how evenly the negatives surround a query.
-
-    ``mean_i Σ_{j≠i} -π⁻_ij ln π⁻_ij``; a diagnostic, not a loss.  It grows as the embeddings spread.
-
-    Args:
-        embeddings: (M, d), M at least 2; normalized here.
-        t_minus: t⁻, above 0.
-
-    Raises:
-        ValueError: For other shapes.
-
-    Source:
-        Zheng et al., Contrastive Attraction and Contrastive Repulsion (2023), eq. (8).
-    """
-    if embeddings.ndim != 2 or len(embeddings) < 2:
-        raise ValueError(
-            f"embeddings must be (M, d) with M of at least 2, not {tuple(embeddings.shape)}"
-        )
-    unit = functional.normalize(embeddings)
-    others = ~torch.eye(len(unit), dtype=torch.bool, device=unit.device)
-    log_weights = log_negative_weights(unit @ unit.T, others, t_minus)
-    return -(log_weights.exp() * log_weights).sum(1).mean()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, Protocol, get_args
 
 from torch import Tensor
 
@@ -47,8 +47,7 @@ class Condition(Protocol):
 
     With ``refresh`` ``"never"`` or ``"epoch"`` it is a `FittedCondition`, with ``"batch"`` a
     `BatchCondition`; one that gives several variables is a `SeveralVariables`.  All are pure functions, and
-    constructors read no files.  It may also satisfy `SupportsReadsEmbeddings`, `SupportsMissing`,
-    `SupportsHierarchy` and `SupportsWithinBatch`.
+    constructors read no files.  It may also declare traits; see `trait`.
     """
 
     @property
@@ -80,7 +79,7 @@ class FittedCondition(Condition, Protocol):
 class SeveralVariables(Protocol):
     """A condition that gives several variables in one pass, each read as ``"<condition>/<variable>"``.
 
-    ``missing``, ``hierarchy`` and ``within_batch`` are one value for all, or a mapping of names to values.
+    A trait such as ``missing`` is one value for all, or a mapping of names to values.
     With ``refresh = "batch"``, ``__call__(embedded)`` returns the mapping.
     """
 
@@ -116,42 +115,3 @@ class LookUp(Protocol):
         Args:
             index: (k,) long, from 0 to N - 1, in any order and with repeats.
         """
-
-
-@runtime_checkable
-class SupportsReadsEmbeddings(Protocol):
-    """A condition that says whether its ``fit`` calls ``embed()``."""
-
-    @property
-    def reads_embeddings(self) -> ReadsEmbeddings:
-        """Whether it does; all processes then compute the embeddings before the first one fits.
-
-        True for projections; ``"key"`` for the momentum encoder's keys, of a method that is `SupportsKeys`.
-        """
-
-
-@runtime_checkable
-class SupportsMissing(Protocol):
-    """A condition that says what to do with samples without a value."""
-
-    @property
-    def missing(self) -> Missing:
-        """The policy; a condition without this member has ``"error"``."""
-
-
-@runtime_checkable
-class SupportsHierarchy(Protocol):
-    """A condition that says whether it has several class ids per sample."""
-
-    @property
-    def hierarchy(self) -> bool:
-        """Whether its values are (N, L) class ids of L levels."""
-
-
-@runtime_checkable
-class SupportsWithinBatch(Protocol):
-    """A condition that says whether its values compare samples of one batch alone."""
-
-    @property
-    def within_batch(self) -> bool:
-        """Whether values of different batches cannot be compared, as in a queue."""

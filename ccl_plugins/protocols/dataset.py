@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from ccl_plugins.protocols.condition import ValueType
 
 
 class Dataset(Protocol):
-    """A data set by name; calling it gives a split.  It may also satisfy `SupportsTexts`."""
+    """A data set by name; calling it gives a split.  It may also declare traits; see `trait`."""
 
     def __call__(self, split: str) -> Any:
         """A torch Dataset of ``(image, target)`` with ``metadata``: a row per sample, always ``label``.
@@ -24,11 +24,3 @@ class Dataset(Protocol):
 
     def schema(self) -> Mapping[str, ValueType]:
         """The metadata columns and their value types, without reading an image."""
-
-
-@runtime_checkable
-class SupportsTexts(Protocol):
-    """A data set whose splits have ``texts``."""
-
-    def texts(self) -> Sequence[str]:
-        """The columns of texts, the same in both splits, without reading an image; () for none."""

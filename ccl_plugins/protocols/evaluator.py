@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol
 
 from torch import Tensor, nn
-
-from ccl_plugins.protocols.condition import ValueType
 
 Role = Literal["label", "condition", "other"]
 """What a column is in a run: its label, read by one of its conditions, or neither."""
@@ -98,6 +96,8 @@ class Frozen:
         images: What the features were computed from; None where only the features are known.
         towers: The projections of images and texts; None unless the method has a text tower.
         vocabulary: For columns of words, the word of each class id.
+        projections: (u, N, d) float32 projections of u augmented views, of unit length, on the CPU; None
+            unless an evaluator declares that it reads them.
     """
 
     features: Tensor
@@ -105,6 +105,7 @@ class Frozen:
     images: Images | None = None
     towers: Towers | None = None
     vocabulary: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    projections: Tensor | None = None
 
     def take(self, rows: Tensor) -> Frozen:
         """The samples of these rows (k,)."""
@@ -114,6 +115,7 @@ class Frozen:
             metadata={name: column[rows] for name, column in self.metadata.items()},
             images=self.images and replace(self.images, rows=self.images.rows[rows]),
             towers=self.towers and self.towers.take(rows),
+            projections=None if self.projections is None else self.projections[:, rows],
         )
 
 
@@ -127,7 +129,7 @@ class UndefinedMetric(ValueError):
 class Evaluator(Protocol):
     """Measurements of frozen features.
 
-    It may also satisfy `SupportsColumns` and `SupportsReadsTowers`.
+    It may also declare traits; see `trait`.
     """
 
     def __call__(self, train: Frozen, test: Frozen) -> Sequence[Measurement]:
@@ -136,21 +138,3 @@ class Evaluator(Protocol):
         Raises:
             UndefinedMetric: If the samples do not define a number.
         """
-
-
-@runtime_checkable
-class SupportsColumns(Protocol):
-    """An evaluator that reads metadata columns; a data set without one of them is refused."""
-
-    @property
-    def columns(self) -> Mapping[str, Sequence[ValueType]]:
-        """The columns that it reads, and the value types it accepts for each."""
-
-
-@runtime_checkable
-class SupportsReadsTowers(Protocol):
-    """An evaluator that says whether it reads ``Frozen.towers``."""
-
-    @property
-    def reads_towers(self) -> bool:
-        """Whether it does; a pipeline whose method has no text tower is then refused."""

@@ -10,9 +10,7 @@ from torch import Tensor
 class Kernel(Protocol):
     """A similarity on the conditioning variable.
 
-    It may also satisfy `SupportsFeatures`, `SupportsRank`, `SupportsRadial` and `SupportsOneHot`, which
-    make CCL-K's operator cheaper and change no value.  With `SupportsConditions` it reads several
-    conditions: it takes mappings of their names to values in place of values.
+    It may also declare traits; see `trait`.  Those that make CCL-K's operator cheaper change no value.
     """
 
     @property

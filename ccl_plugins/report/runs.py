@@ -14,6 +14,7 @@ from ccl_plugins.experiments.results import Result, configurations, labels_of, n
 from ccl_plugins.figures.samples import conditions_of
 from ccl_plugins.figures.series import MOST
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint, versions
+from ccl_plugins.protocols import trait
 from ccl_plugins.report.answers import Compared
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class Runs:
                 found |= read_checkpoint(file)["versions"] if file.is_file() else versions()
             except (DamagedCheckpoint, KeyError, TypeError):
                 found |= versions()
-            plugins = each.record.get("plugins")
+            plugins = each.record.get("versions")
             found |= plugins if isinstance(plugins, Mapping) else {}
         # What is copied into a shell is a name and a version, whatever a record holds.
         right = {n: str(v) for n, v in found.items() if engine.pip_install(n, str(v))}
@@ -133,7 +134,7 @@ def _reads(run: Run) -> dict[str, str | None]:
         built = conditions_of(run)
     except (engine.RegistryError, ValueError, OSError):  # its plug-in or its data set is gone
         return named
-    return {name: getattr(built.get(name), "column", None) for name in named}
+    return {name: trait(built.get(name), "column") for name in named}
 
 
 def _curves(run: Run) -> Curves:

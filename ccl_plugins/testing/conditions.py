@@ -17,9 +17,8 @@ from ccl_plugins.metadata.variables import by_name, variables
 from ccl_plugins.protocols import (
     Embedded,
     Refresh,
-    SupportsMissing,
-    SupportsReadsEmbeddings,
     Table,
+    trait,
 )
 from ccl_plugins.testing.assertions import require, require_equal, require_unchanged
 from ccl_plugins.testing.audit import what_it_opens
@@ -128,7 +127,7 @@ def check_values_have_its_value_type(subject: Subject) -> None:
             found = f"for u = {VIEWS} and n = {size} they are {tuple(values.shape)}"
             require(tuple(values.shape) in shapes, found)
             values = values[0] if values.ndim == 3 else values
-        missing = variable.missing if isinstance(variable, SupportsMissing) else "error"
+        missing = trait(variable, "missing")
         place = f"{subject}/{key}" if key else str(subject)
         check_values(place, values, variable.value_type, len(values), missing)
         require(len(values) == size, f"{size} samples gave {len(values)} rows")
@@ -178,8 +177,7 @@ def check_declares_that_it_reads_embeddings(subject: Subject) -> None:
     All processes compute the embeddings before the first one fits.
     """
     condition = subject.build()
-    declared = isinstance(condition, SupportsReadsEmbeddings) and condition.reads_embeddings
-    if not declared and condition.refresh != "batch":
+    if not trait(condition, "reads_embeddings") and condition.refresh != "batch":
         embed = mock.Mock(side_effect=Split().embed)
         fit(condition, embed=embed)
         require(not embed.called, "it calls embed()")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.metadata.values import check_values
-from ccl_plugins.protocols import SupportsTexts, ValueType
+from ccl_plugins.protocols import ValueType, trait
 from ccl_plugins.testing.assertions import require, require_equal, require_same_draws
 from ccl_plugins.testing.subject import Subject
 
@@ -84,7 +84,8 @@ def check_texts_are_a_string_per_sample(subject: Subject) -> None:
     A data set without texts needs neither.
     """
     dataset = subject.build()
-    names = {*dataset.texts()} if isinstance(dataset, SupportsTexts) else set()
+    texts_of = trait(dataset, "texts")
+    names = {*texts_of()} if texts_of else set()
     for name in SPLITS:
         split = dataset(name)
         texts = getattr(split, "texts", {})

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
-from ccl_plugins.protocols import Frozen, Images, Measurement, Towers
+from ccl_plugins.protocols import Frozen, Images, Measurement, Towers, trait
 from ccl_plugins.testing.assertions import require, require_equal, require_unchanged
 from ccl_plugins.testing.inputs import CLASSES, SHAPE, WORDS, SmallBackbone, normal, seeded
 from ccl_plugins.testing.subject import Subject
@@ -43,7 +43,8 @@ def _frozen(n: int, seed: int) -> Frozen:
     captions = [f"{WORDS[i]} {row}" for row, i in enumerate(label.tolist())]
     towers = Towers(normalize(features[:, :CLASSES], dim=1), _texts, {"caption": captions})
     words = dict.fromkeys(("label", "digit"), WORDS)
-    return Frozen(features, columns, images, towers, words)
+    views = normalize(features + 0.1 * normal(2, n, 10, seed=seed + 3), dim=2)
+    return Frozen(features, columns, images, towers, words, views)
 
 
 def _texts(texts: Sequence[str]) -> Tensor:
@@ -53,8 +54,9 @@ def _texts(texts: Sequence[str]) -> Tensor:
     return normalize(named + 0.01 * lengths[:, None] * torch.linspace(0.5, 1, CLASSES), dim=1)
 
 
-def _projections(frozen: Frozen) -> Any:
-    return frozen.towers and frozen.towers.images
+def _held(frozen: Frozen) -> Any:
+    towers = frozen.towers and frozen.towers.images
+    return frozen.features, dict(frozen.metadata), towers, frozen.projections
 
 
 def _network() -> SmallBackbone:
@@ -107,7 +109,7 @@ def check_measurements_say_what_they_are(subject: Subject) -> None:
         require(
             whole, f"the sentence of {each.name} is no single one without a full stop: {line!r}"
         )
-        columns = getattr(evaluator, "columns", {})
+        columns = trait(evaluator, "columns")
         if each.column is not None:
             listed = ", ".join(map(repr, columns)) or "none"
             require(
@@ -132,7 +134,5 @@ def check_is_deterministic(subject: Subject) -> None:
 def check_leaves_the_features_as_they_are(subject: Subject) -> None:
     """An evaluator must not change features or metadata: other evaluators read them next."""
     given = splits()
-    with require_unchanged(
-        lambda: [(each.features, dict(each.metadata), _projections(each)) for each in given]
-    ):
+    with require_unchanged(lambda: [_held(each) for each in given]):
         subject.build()(*given)

@@ -41,11 +41,12 @@ def runs() -> Mapping[str, Run]:
     )
     by_group = choose("objective", "cl_infonce", on="groups")
     both = choose("objective", "mixture", objectives=[by_color, by_group])
-    found = {}
-    for title, parts in {
+    found: dict[str, Run] = {}
+    differing: dict[str, dict[str, Any]] = {
         "plain": {"objective": "infonce"},
         "conditional": {"objective": both, "conditions": conditions},
-    }.items():
+    }
+    for title, parts in differing.items():
         pipeline = Pipeline(
             dataset=ExampleDataset(),
             backbone="lenet5",
@@ -54,8 +55,8 @@ def runs() -> Mapping[str, Run]:
             evaluate=["knn", choose("evaluator", "regression", column="color")],
             **parts,
         )
-        settings = {"epochs": 1, "batch_size": 12, "workers": 0, "progress": False}
-        found[title] = pipeline.fit(out=Path(FOLDER.name) / title, **settings)
+        folder = Path(FOLDER.name) / title
+        found[title] = pipeline.fit(out=folder, progress=False, epochs=1, batch_size=12, workers=0)
         found[title].evaluate()
     return found
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ccl_plugins._engine import engine
-from ccl_plugins.protocols import ValueType
+from ccl_plugins.protocols import ValueType, trait
 from ccl_plugins.training.randomness import seed_cpu, undisturbed
 
 SAMPLES = 24
@@ -161,8 +161,8 @@ def supplied_for(choice: engine.Choice) -> dict[str, Any]:
     if choice.kind == "sampler":
         target = choice.spec.load()
         size, batch_size = sizes(target)
-        accepts = getattr(target, "value_types", None)
-        value_types = ("categorical",) if accepts is None else accepts(choice.params)
+        accepts = trait(target, "value_types")
+        value_types = accepts(choice.params) if accepts else ("categorical",)
         discrete = [t for t in value_types if t != "continuous"]
         condition = condition_values(discrete or value_types, size)
         if (given := getattr(target, "EXAMPLE_CONDITION", None)) is not None:

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from ccl_plugins.numerics.joint import Joint
-from ccl_plugins.numerics.kernel_functions import conditions_of_kernel
-from ccl_plugins.protocols import SupportsFeatures, SupportsOneHot, SupportsRank
+from ccl_plugins.numerics.joint import Joint, of_one_tensor
+from ccl_plugins.protocols import trait
 from ccl_plugins.testing.assertions import require, require_equal
 from ccl_plugins.testing.inputs import condition_values, example_rows, normal
 from ccl_plugins.testing.subject import Subject
@@ -51,8 +50,7 @@ def values(kernel: Any) -> dict[str, tuple[Tensor, Tensor]]:
 
 def _build(subject: Subject) -> Any:
     """The kernel, of one tensor even if it names several conditions."""
-    kernel = subject.build()
-    return Joint(kernel) if conditions_of_kernel(kernel) else kernel
+    return of_one_tensor(subject.build())
 
 
 def _several(kernel: Joint) -> tuple[Tensor, Tensor]:
@@ -72,7 +70,7 @@ def _several(kernel: Joint) -> tuple[Tensor, Tensor]:
 
 def observe(subject: Subject, kernel: Any) -> Any:
     """Its matrices."""
-    kernel = Joint(kernel) if conditions_of_kernel(kernel) else kernel
+    kernel = of_one_tensor(kernel)
     return {name: kernel(*pair) for name, pair in values(kernel).items()}
 
 
@@ -125,8 +123,7 @@ def check_is_positive_definite_if_it_says_so(subject: Subject) -> None:
 def check_features_have_the_kernel_as_inner_products(subject: Subject) -> None:
     """Optional ``features(a) @ features(b).T`` must be ``k(a, b)``, over ``rank(a)`` columns."""
     kernel = _build(subject)
-    has_features = isinstance(kernel, SupportsFeatures)
-    if not has_features:
+    if trait(kernel, "features") is None:
         return
     for name, (a, b) in values(kernel).items():
         if not (a.is_floating_point() and a.ndim == 2):
@@ -135,7 +132,7 @@ def check_features_have_the_kernel_as_inner_products(subject: Subject) -> None:
             raise SkipTest("some of its conditions are class ids")
         phi = kernel.features(a)
         require_equal(phi @ kernel.features(b).T, kernel(a, b), f"for {name}")
-        rank = kernel.rank(a) if isinstance(kernel, SupportsRank) else phi.shape[1]
+        rank = rank_of(a) if (rank_of := trait(kernel, "rank")) else phi.shape[1]
         found = f"rank(a) is {rank}, features(a) is {tuple(phi.shape)}"
         require(tuple(phi.shape) == (len(a), rank), found)
 
@@ -143,8 +140,7 @@ def check_features_have_the_kernel_as_inner_products(subject: Subject) -> None:
 def check_class_ids_are_one_hot_if_it_says_so(subject: Subject) -> None:
     """With ``one_hot = True``, class ids must give the values of their one-hot vectors."""
     kernel = _build(subject)
-    one_hot_ids = isinstance(kernel, SupportsOneHot) and kernel.one_hot
-    if not one_hot_ids:
+    if not trait(kernel, "one_hot"):
         return
     if hasattr(kernel, "EXAMPLE_CONDITION"):
         raise SkipTest("it takes the values of its EXAMPLE_CONDITION alone")

@@ -13,16 +13,12 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.objectives import ContrastiveObjective, Mixture
+from ccl_plugins.objectives.base import own_terms
 from ccl_plugins.protocols import (
     Sizes,
-    StopsGradient,
-    SupportsAfterStep,
-    SupportsCompiles,
-    SupportsProgress,
-    SupportsReadsQueue,
-    SupportsSetup,
     Table,
     ValueType,
+    trait,
 )
 from ccl_plugins.testing.assertions import require, require_equal, require_unchanged
 from ccl_plugins.testing.inputs import CLASSES, SAMPLES, seeded
@@ -52,10 +48,9 @@ def observe(subject: Subject, objective: Any) -> Any:
 
 def prepare(objective: Any, dtype: torch.dtype = torch.float64) -> Any:
     """Set up an objective with tables of 24 rows, as before the first step of training, and cast it."""
-    if isinstance(objective, SupportsSetup):
-        tables = {k: Table(z) for k, z in conditions(objective, SAMPLES).items()}
-        with seeded():  # equal parameters on two processes
-            objective.setup(tables, Sizes(SAMPLES, WIDTH, WIDTH, steps=10))
+    tables = {k: Table(z) for k, z in conditions(objective, SAMPLES).items()}
+    with seeded():  # equal parameters on two processes
+        trait(objective, "setup")(tables, Sizes(SAMPLES, WIDTH, WIDTH, steps=10))
     return objective.to(dtype)
 
 
@@ -69,11 +64,9 @@ def prepared(
 
 def _training_step(objective: Any, batch: RawBatch, step: int, total: int) -> Tensor:
     """The loss in a step of training without an optimizer."""
-    if isinstance(objective, SupportsProgress):
-        objective.progress(step, total)
+    trait(objective, "progress")(step, total)
     loss = loss_of(objective, batch)
-    if isinstance(objective, SupportsAfterStep):
-        objective.after_step()
+    trait(objective, "after_step")()
     return loss
 
 
@@ -104,7 +97,7 @@ def check_terms_average_to_the_loss(subject: Subject) -> None:
     """
     objective, batch = prepared(subject)
     with seeded():
-        values, weights = objective.terms(pairs_of(objective, batch))
+        values, weights = own_terms(objective, pairs_of(objective, batch))
     n = batch.views.shape[1]
     require(
         values.shape == weights.shape and values.ndim == 2 and values.shape[1] == n,
@@ -112,7 +105,8 @@ def check_terms_average_to_the_loss(subject: Subject) -> None:
     )
     legal = bool((weights >= 0).all() and values.isfinite().all())
     require(legal, f"values {values}, weights {weights}")
-    require_equal(loss_of(objective, batch), (values * weights).sum() / weights.sum())
+    total = weights.sum().clamp_min(torch.finfo(weights.dtype).tiny)  # 0 if no anchor counts
+    require_equal(loss_of(objective, batch), (values * weights).sum() / total)
 
 
 def check_gradient_reaches_every_view(subject: Subject) -> None:
@@ -136,7 +130,7 @@ def check_gradient_is_that_of_the_value(subject: Subject) -> None:
     If a factor is held constant on purpose, declare it by an attribute ``stops_gradient = True``.
     """
     objective, batch = prepared(subject, n=4)
-    if isinstance(objective, StopsGradient) and objective.stops_gradient:
+    if trait(objective, "stops_gradient"):
         raise SkipTest("stops_gradient = True declares a gradient that is not that of the value")
     torch.autograd.gradcheck(
         lambda views: loss_of(objective, replace(batch, views=views)),
@@ -229,7 +223,7 @@ def _build_prepared(choice: Any) -> Any:
 def check_compiles_without_graph_breaks(subject: Subject) -> None:
     """``loss(pairs)`` must compile to one graph: no branch, no ``.item()``; or ``compiles`` is False."""
     objective, batch = prepared(subject)
-    if isinstance(objective, SupportsCompiles) and not objective.compiles:
+    if not trait(objective, "compiles"):
         raise SkipTest("compiles = False declares a loss that cannot be compiled")
 
     def loss(views: Tensor) -> Tensor:
@@ -253,7 +247,7 @@ def check_degenerate_batches_are_finite_or_refused(subject: Subject) -> None:
     opposite = usual[:1] * torch.tensor([(-1.0) ** i for i in range(len(usual))])[:, None, None]
     rows = {"random": usual, "identical": flat, "zero": 0 * usual, "opposite": opposite}
     most, given = usual.shape[1], hasattr(objective, "EXAMPLE_CONDITION")
-    different = CLASSES if isinstance(objective, SupportsSetup) else most
+    different = CLASSES if hasattr(objective, "setup") else most
     for (name, views), n, classes in itertools.product(rows.items(), (2, most), (1, different)):
         ids = torch.arange(n) % classes
         condition = {
@@ -290,7 +284,7 @@ def check_samples_without_a_value_are_left_out(subject: Subject) -> None:
     """Samples that lack a value, under ``missing="ignore"``, must be neither anchors nor keys.
 
     The loss and its gradient must be those of the batch without them.  Read the number of samples from
-    ``pairs.samples``, and masks from ``pairs``.
+    ``pairs.sample_count``, and masks from ``pairs``.
     """
     objective, batch = prepared(subject)
     if not isinstance(objective, ContrastiveObjective) or not batch.condition:
@@ -322,10 +316,10 @@ def check_reads_a_queue_if_it_says_so(subject: Subject) -> None:
     batch = raw_batch(objective, n=4, views=max(objective.min_views, 2))
     pairs, losses = queue_pairs(objective, batch, 6, 0.0), []
     for sign in (1, -1):
-        queue = None if pairs.queue is None else sign * pairs.queue
+        queue = pairs.queue and replace(pairs.queue, keys=sign * pairs.queue.keys)
         with seeded(), torch.no_grad():
             losses.append(objective.loss(replace(pairs, queue=queue)))
-    declared = not isinstance(objective, SupportsReadsQueue) or objective.reads_queue
+    declared = trait(objective, "reads_queue")
     found = f"reads_queue is {declared}, and with two queues the losses are {losses}"
     require(declared != torch.equal(*losses), found)
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccl_plugins.protocols import SupportsModalities
+from ccl_plugins.protocols import trait
 from ccl_plugins.testing.assertions import (
     require,
     require_equal,
@@ -29,7 +29,7 @@ def samples(subject: Subject) -> tuple[list[Any], Any]:
     texts or values in ``EXAMPLE_VALUES``; for one of several modalities one of each.
     """
     built = subject.build()
-    if not isinstance(built, SupportsModalities):
+    if not trait(built, "modalities"):
         batch = _values(subject.target)
         return list(batch), batch
     given = {name: _values(type(each)) for name, each in built.of.items()}

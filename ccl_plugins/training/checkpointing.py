@@ -23,11 +23,8 @@ from ccl_plugins.files.checkpoints import (
 )
 from ccl_plugins.training import ranks
 from ccl_plugins.training.interrupt import Interrupt
-from ccl_plugins.training.monitor import (
-    Monitor,
-    non_finite_weights,
-    refuse_non_finite_weights,
-)
+from ccl_plugins.training.loss_log import LossLog
+from ccl_plugins.training.not_finite import non_finite_weights, refuse_non_finite_weights
 from ccl_plugins.training.randomness import generator_states
 from ccl_plugins.training.settings import FitSettings
 
@@ -120,13 +117,13 @@ class Checkpointing(Checkpoint):
         settings: FitSettings,
         record: Mapping[str, Any],
         interrupt: Interrupt,
-        monitor: Monitor,
+        losses: LossLog,
     ) -> None:
         self.folder = folder
         self.settings = settings
         self.record = json.dumps(record)
         self.interrupt = interrupt
-        self.monitor = monitor
+        self.losses = losses
         self.stopped = False
         """Whether the run was stopped on request."""
         self._saved = False
@@ -154,7 +151,7 @@ class Checkpointing(Checkpoint):
         self._saved = False
         # All processes must stop after the same step, but a signal may reach them in different ones.
         if trainer.strategy.reduce_boolean_decision(self.interrupt.requested, all=False):
-            self.stopped = self.monitor.paused = trainer.should_stop = True
+            self.stopped = self.losses.paused = trainer.should_stop = True
         if (self._is_due_by_steps() or trainer.should_stop) and not trainer.is_last_batch:
             self._save(trainer, pl_module)
 
@@ -196,7 +193,7 @@ class Checkpointing(Checkpoint):
         return every is not None and self._step % every == 0
 
     def _save(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        self.monitor.check(trainer)
+        self.losses.check(trainer)
         self.check_weights(pl_module.parts.networks, self._step)
         for each in trainer.loggers:  # a resumed run logs later steps only
             each.save()

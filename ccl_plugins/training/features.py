@@ -13,13 +13,19 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ccl_plugins.metadata.columns import tensor_columns
-from ccl_plugins.protocols import Frozen, Images, SupportsKeys, SupportsTowers, Towers, Transform
+from ccl_plugins.protocols import Frozen, Images, Towers, Transform, trait
 from ccl_plugins.training import ranks
+from ccl_plugins.training.loader import Items, collate
 from ccl_plugins.transforms.modalities import IMAGE, texts_of
 
 
 def frozen_features(
-    method: Any, split: Any, transform: Transform, batch_size: int = 512, workers: int = 0
+    method: Any,
+    split: Any,
+    transform: Transform,
+    batch_size: int = 512,
+    workers: int = 0,
+    projections: bool = False,
 ) -> Frozen:
     """The backbone's features of every sample of a split, in evaluation mode, without augmentation.
 
@@ -31,6 +37,7 @@ def frozen_features(
         transform: Its ``plain`` makes the tensors.
         batch_size: Samples per forward pass.
         workers: Processes that read images, if the split is not in memory.
+        projections: Whether to project augmented views too, the same in every call.
     """
     samples = range(len(split))
     found = _forward(method, method.encode, split, transform, samples, batch_size, workers)
@@ -45,14 +52,44 @@ def frozen_features(
         images,
         _towers(method, found, split, transform, batch_size),
         vocabulary=getattr(split, "vocabulary", {}),
+        projections=_projections(method, split, transform, batch_size, workers)
+        if projections
+        else None,
     )
+
+
+def _projections(
+    method: Any, split: Any, transform: Transform, batch_size: int, workers: int
+) -> Tensor:
+    """(u, N, d) unit-norm projections of the views of each sample, whose augmentations are seeded by 0."""
+    like = next(method.parameters())
+    keys = [(0, row, row) for row in range(len(split))]
+    loader = torch.utils.data.DataLoader(
+        Items(split, transform, seed=0),
+        batch_sampler=[keys[i : i + batch_size] for i in range(0, len(keys), batch_size)],
+        collate_fn=collate,
+        num_workers=workers,
+        generator=torch.Generator(),
+    )
+    found = []
+    with evaluating(method), torch.no_grad():
+        for views, _ in loader:
+            names = trait(transform, "modalities") or [IMAGE] * len(views)
+            projected = [
+                method.project(view.to(like))
+                if name == IMAGE
+                else method.embed_modality(name, view.to(like.device))
+                for name, view in zip(names, views, strict=True)
+            ]
+            found.append(functional.normalize(torch.stack(projected).float(), dim=-1).cpu())
+    return torch.cat(found, dim=1)
 
 
 def _towers(
     method: Any, features: Tensor, split: Any, transform: Transform, batch_size: int
 ) -> Towers | None:
     """The projections of images and texts, if a method has a tower for a modality of texts."""
-    if texts_of(transform) is None or not isinstance(method, SupportsTowers):
+    if texts_of(transform) is None or not trait(method, "embed_modality"):
         return None
     head = method.heads[IMAGE]
     with evaluating(head), torch.no_grad():
@@ -73,7 +110,7 @@ def embed_texts(
         ValueError: For a method or a transform without a modality of texts.
     """
     read = texts_of(transform)
-    if read is None or not isinstance(method, SupportsTowers):
+    if read is None or not trait(method, "embed_modality"):
         raise ValueError(
             f"{type(method).__name__} has no tower for texts: a method dual has one, with transform ="
             ' {image = "simclr", text = "tokens"}'
@@ -102,7 +139,7 @@ def embed_split(
         ValueError: For keys of a method without a momentum encoder.
     """
     samples = ranks.chunk(len(split))
-    if of == "key" and not isinstance(method, SupportsKeys):
+    if of == "key" and not trait(method, "project_key"):
         raise ValueError(f"{type(method).__name__} has no momentum encoder and so no keys")
     project = method.project_key if of == "key" else method.project
     projected = _forward(method, project, split, transform, samples, batch_size, 0)

@@ -21,15 +21,19 @@ class Finding:
         step: The optimizer step at which it was found; 0 is before training.
         line: What is off, and the setting to change.
         about: What it is about, as the name of a condition, where a run may have several.
+        explains: Whether it may be why a run does not learn.
+        page: The page that has the section.
     """
 
     name: str
     step: int
     line: str
     about: str = ""
+    explains: bool = True
+    page: str = PAGE
 
     def __str__(self) -> str:
-        return f"step {self.step}: {self.line}; see {PAGE}#{self.name}"
+        return f"step {self.step}: {self.line}; see {self.page}#{self.name}"
 
 
 @dataclass
@@ -45,14 +49,13 @@ class Findings:
     listener: Callable[[Finding], None] | None = None
     found: list[Finding] = field(default_factory=list)
 
-    def say(self, name: str, step: int, line: str, about: str = "", stacklevel: int = 2) -> None:
+    def say(self, finding: Finding, stacklevel: int = 2) -> None:
         """Warn of a finding, unless one of this name about the same thing is known."""
-        if (name, about) in self.known:
+        if (finding.name, finding.about) in self.known:
             return
-        self.known.add((name, about))
+        self.known.add((finding.name, finding.about))
         if ranks.rank() != 0:
             return
-        finding = Finding(name, step, line, about)
         self.found.append(finding)
         if self.listener is not None:
             self.listener(finding)

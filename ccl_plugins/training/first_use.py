@@ -17,9 +17,7 @@ from torch import Tensor
 from ccl_plugins.objectives.base import ContrastiveObjective, own_terms
 from ccl_plugins.protocols import (
     Embedded,
-    SupportsCheckValues,
-    SupportsReadConditions,
-    SupportsReadsQueue,
+    trait,
 )
 from ccl_plugins.training.randomness import undisturbed
 from ccl_plugins.transforms.modalities import by_modality, column_of, sources
@@ -93,7 +91,7 @@ def check_loss(objective: Any, found: Any) -> None:
             f"{type(objective).__name__}.loss must return one number, a float tensor of shape (), not"
             f" {_shown(found)}"
         )
-    # A loss of 0 has none where no anchor counts, which the monitor says.
+    # A loss of 0 has none where no anchor counts, which `nothing_counts` says.
     if torch.is_grad_enabled() and not found.requires_grad and bool(found):
         raise ValueError(
             f"the loss of {type(objective).__name__} has no gradient: compute it from the pairs' anchors"
@@ -144,8 +142,7 @@ def check_columns(transform: Any, split: Any) -> None:
             raise ValueError(
                 f"the column {source!r} has {len(column)} rows, and the split {len(split)} samples"
             )
-        if isinstance(reader, SupportsCheckValues):
-            reader.check_values(column)
+        trait(reader, "check_values")(column)
 
 
 def warn_of_unread_queue(objective: Any, method: Any, pairs: Any) -> None:
@@ -154,13 +151,13 @@ def warn_of_unread_queue(objective: Any, method: Any, pairs: Any) -> None:
     An objective that declares this was named when the pipeline was composed.
     """
     queue = getattr(pairs, "queue", None)
-    declared = isinstance(objective, SupportsReadsQueue) and not objective.reads_queue
-    if queue is None or (declared and isinstance(method, SupportsReadConditions)):
+    declared = not trait(objective, "reads_queue")
+    if queue is None or (declared and trait(method, "read_conditions")):
         return
     losses = []
-    for other in (queue, -queue):
+    for keys in (queue.keys, -queue.keys):
         with undisturbed(), torch.no_grad():
-            losses.append(objective.loss(replace(pairs, queue=other)))
+            losses.append(objective.loss(replace(pairs, queue=replace(queue, keys=keys))))
     if bool(losses[0]) and torch.equal(*losses):
         warnings.warn(
             f"{type(objective).__name__} compares with no queue, so that of {type(method).__name__} has no"

@@ -14,7 +14,7 @@ from ccl_plugins.training.resume_point import ResumePoint
 from ccl_plugins.training.settings import FitSettings
 
 if TYPE_CHECKING:
-    from ccl_plugins.training.monitor import Monitor
+    from ccl_plugins.training.loss_log import LossLog
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,13 @@ def fit(
     record: Mapping[str, Any],
     fingerprint: Mapping[str, Any],
     *,
-    events: Path,
+    folder: Path,
     checkpoints: Path,
     weights: Path,
     resume: ResumePoint | None = None,
     callbacks: Sequence[Any] = (),
     progress: bool = True,
-    logger: Any = True,
+    loggers: Sequence[Any] = (),
 ) -> FitResult:
     """Train a pipeline's parts.
 
@@ -62,13 +62,13 @@ def fit(
         settings: How to train.
         record: The record of the run, as plain data; kept in every checkpoint.
         fingerprint: What identifies the split, from `fingerprint`; kept in every checkpoint.
-        events: The folder for TensorBoard events, which exists.
+        folder: The run's folder, which exists.
         checkpoints: The folder for checkpoints.
         weights: The file for the final weights.
         resume: The checkpoint to continue from; the caller has checked that it is of the same run.
         callbacks: Lightning callbacks.
         progress: Show progress on standard error.
-        logger: A Lightning logger or several in place of TensorBoard events; False: none.
+        loggers: Lightning loggers.
 
     Raises:
         CannotBegin: If a ValueError is raised before the first step, while the conditions' tables are
@@ -80,19 +80,19 @@ def fit(
     from ccl_plugins.training.checkpointing import Checkpointing, last_good
     from ccl_plugins.training.interrupt import Interrupt
     from ccl_plugins.training.loader import beside_workers
+    from ccl_plugins.training.loss_log import LossLog
     from ccl_plugins.training.module import TrainingModule
-    from ccl_plugins.training.monitor import Monitor, NotFinite
+    from ccl_plugins.training.not_finite import NotFinite
     from ccl_plugins.training.randomness import seed_everything
     from ccl_plugins.training.trainer import make_trainer, quiet
 
-    monitor = Monitor(settings.log_every, settings.batch_size)
-    with until_begun(monitor), Interrupt() as interrupt, quiet():
+    losses = LossLog(settings.log_every, settings.batch_size)
+    with until_begun(losses), Interrupt() as interrupt, quiet():
         seed_everything(settings.seed)
         module = TrainingModule(parts, split, settings, fingerprint, resume)
-        writer = Checkpointing(checkpoints, settings, record, interrupt, monitor)
-        done = resume.step if resume else None
+        writer = Checkpointing(checkpoints, settings, record, interrupt, losses)
         listed = [*callbacks, writer]
-        trainer = make_trainer(settings, events, monitor, listed, progress, done, logger)
+        trainer = make_trainer(settings, folder, losses, listed, progress, loggers)
         if trainer.strategy.launcher is not None:
             interrupt.kill_launched = trainer.strategy.launcher.kill
         try:
@@ -118,11 +118,11 @@ def fit(
 
 
 @contextmanager
-def until_begun(monitor: Monitor | None = None) -> Iterator[None]:
-    """Report a ValueError before the first step, of which the monitor knows, as `CannotBegin`."""
+def until_begun(losses: LossLog | None = None) -> Iterator[None]:
+    """Report a ValueError before the first step, of which the log of losses knows, as `CannotBegin`."""
     try:
         yield
     except ValueError as error:
-        if monitor is not None and monitor.begun:
+        if losses is not None and losses.begun:
             raise
         raise CannotBegin(str(error)) from error

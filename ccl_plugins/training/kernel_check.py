@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ccl_plugins.numerics.joint import Joint
 from ccl_plugins.numerics.kernel_functions import conditions_of_kernel, count_of, similarities
 from ccl_plugins.protocols import Table
-from ccl_plugins.training.findings import Findings
+from ccl_plugins.training.findings import Finding, Findings
 
 SAMPLED_ROWS = 512
 FAINT = 1e-3
@@ -73,7 +73,8 @@ def check_kernel(
         if getattr(kernel, "positive_definite", False):
             _refuse_negative(found.double(), type(kernel).__name__, name)
         surviving, neighbors = torch.stack(describe_kernel(found)).tolist()
-        say_what_vanishes(findings or Findings(), step, kernel, values, name, surviving)
+        for finding in what_vanishes(step, kernel, values, name, surviving):
+            (findings or Findings()).say(finding, stacklevel=3)
     return {"surviving_weight": surviving, "effective_neighbors": neighbors}
 
 
@@ -88,13 +89,12 @@ def _shown(values: Any, row: int) -> Any:
     return {name: z[row].tolist() for name, z in values.items()}
 
 
-def say_what_vanishes(
-    findings: Findings, step: int, kernel: Any, values: Any, name: str, surviving: float
-) -> None:
-    """Say if the weight that a kernel gives to other samples is near 0, for numbers.
+def what_vanishes(
+    step: int, kernel: Any, values: Any, name: str, surviving: float
+) -> Iterator[Finding]:
+    """A finding if the weight that a kernel gives to other samples is near 0, for numbers.
 
     Args:
-        findings: Those of the run.
         step: Optimizer steps taken.
         kernel: The kernel.
         values: (r, c) or (r,) values of its condition, or of its conditions by name.
@@ -103,7 +103,7 @@ def say_what_vanishes(
     """
     if isinstance(values, Tensor):
         if surviving < FAINT and values.is_floating_point():
-            say_faint(findings, step, kernel, name, surviving)
+            yield _faint(step, kernel, name, surviving)
         return
     faint = []
     for on, inner, place in kernels_within(kernel):
@@ -112,9 +112,9 @@ def say_what_vanishes(
         alone = float(describe_kernel(similarities(inner, values[on], values[on]))[0])
         if alone < FAINT:
             faint.append(on)
-            say_faint(findings, step, inner, on, alone, place)
+            yield _faint(step, inner, on, alone, place)
     if surviving < FAINT and not faint and all(z.is_floating_point() for z in values.values()):
-        say_faint(findings, step, kernel, name, surviving)
+        yield _faint(step, kernel, name, surviving)
 
 
 def kernels_within(kernel: Any, place: str = "objective.kernel") -> Iterator[tuple[str, Any, str]]:
@@ -138,28 +138,21 @@ def _refuse_negative(found: Tensor, kind: str, name: str) -> None:
         )
 
 
-def say_faint(
-    findings: Findings,
-    step: int,
-    kernel: Any,
-    name: str,
-    surviving: float,
-    place: str = "objective.kernel",
-) -> None:
-    """Say that the weight a kernel gives to other samples is near 0."""
+def _faint(
+    step: int, kernel: Any, name: str, surviving: float, place: str = "objective.kernel"
+) -> Finding:
     scale = getattr(kernel, "scale", None)
     if scale is None:
         given, remedy = "", 'a kernel of distances, as rbf with scale = "median"'
     else:
         given, remedy = f" with scale {scale!r}", f'another {place}.scale, as "median"'
-    findings.say(
+    return Finding(
         "a-kernel-sees-almost-nothing",
         step,
         f"{type(kernel).__name__}{given} sees almost nothing on condition {name!r}: the mean weight"
         f" between two samples is {surviving:.2g} of a sample's with itself, so the objective hardly"
         f" compares them; take {remedy}",
         about=name,
-        stacklevel=3,
     )
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ccl_plugins.datasets.annotated import dictionary
-from ccl_plugins.protocols import SupportsModalities, SupportsTransforms, Transform
+from ccl_plugins.protocols import Transform, trait
 from ccl_plugins.training.first_use import check_views
 from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
 from ccl_plugins.training.sampling import Batches, SampleKey
@@ -44,19 +44,17 @@ class Items(Dataset[Augmented]):
 
     Each view's random numbers are seeded by (seed, epoch, position, view): a sample comes out the same
     in any process, whatever the number of workers, and training's generators are left alone.  Views of a
-    transform without `SupportsTransforms` are seeded together.  Those of several modalities are made of
+    transform without ``transforms`` are seeded together.  Those of several modalities are made of
     the image, the texts and the values of a sample.
     """
 
     def __init__(self, split: Any, transform: Transform, seed: int) -> None:
         self.split = split
         self.transform = transform
-        self.transforms = (
-            transform.transforms if isinstance(transform, SupportsTransforms) else None
-        )
+        self.transforms = trait(transform, "transforms")
         self.columns = (
             {name: s and column_of(split, s) for name, s in sources(transform).items()}
-            if isinstance(transform, SupportsModalities)
+            if trait(transform, "modalities")
             else None
         )
         self.seed = seed

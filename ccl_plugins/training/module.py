@@ -11,14 +11,9 @@ from torch import Tensor, nn
 
 from ccl_plugins.objectives.scalars import count_epochs
 from ccl_plugins.protocols import (
+    Length,
     Sizes,
-    SupportsAfterStep,
-    SupportsCompiles,
-    SupportsKeepStatistics,
-    SupportsProgress,
-    SupportsReadConditions,
-    SupportsSetup,
-    SupportsStatistics,
+    trait,
 )
 from ccl_plugins.training import ranks
 from ccl_plugins.training.features import embed_split
@@ -26,9 +21,11 @@ from ccl_plugins.training.findings import Findings
 from ccl_plugins.training.first_use import warn_of_unread_queue
 from ccl_plugins.training.kernel_check import check_kernel, kernels_read, together
 from ccl_plugins.training.loader import Batch, Items, Loader, default_workers
+from ccl_plugins.training.loss_log import publish
 from ccl_plugins.training.micro_batches import warn_about_statistics
-from ccl_plugins.training.monitor import nothing_counts, publish, refuse_non_finite
-from ccl_plugins.training.optimizers import make_optimizer, make_schedule, parameter_groups
+from ccl_plugins.training.not_finite import refuse_non_finite
+from ccl_plugins.training.nothing_counts import nothing_counts
+from ccl_plugins.training.parameter_groups import parameter_groups, scaled
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.randomness import restore_generators, seed_everything
 from ccl_plugins.training.resume_point import ResumePoint
@@ -103,17 +100,13 @@ class TrainingModule(LightningModule):
         """
         ranks.require_same_data(self.fingerprint)
         self._refresh(0)
-        if isinstance(self.objective, SupportsSetup):
-            # Samples that are left out, or have no value, may have classes that no trained sample has.
-            tables = {name: self.tables.known(name) for name in self.tables}
-            features, embedding = widths(self.parts, self.split, self.settings)
-            sizes = Sizes(len(self.split), embedding, features, self.total_steps)
-            self.objective.setup(tables, sizes)
+        # Samples that are left out, or have no value, may have classes that no trained sample has.
+        tables = {name: self.tables.known(name) for name in self.tables}
+        features, embedding = widths(self.parts, self.split, self.settings)
+        sizes = Sizes(len(self.split), embedding, features, self.total_steps)
+        trait(self.objective, "setup")(tables, sizes)
         count_epochs(self.objective, self._steps_per_epoch)
-        if isinstance(self.objective, SupportsStatistics) and isinstance(
-            self.method, SupportsKeepStatistics
-        ):
-            self.method.keep_statistics(self.objective.statistics())
+        trait(self.method, "keep_statistics")(trait(self.objective, "statistics")())
         self._loss = _prepare(self.method, self.objective, self.settings)
 
     def train_dataloader(self) -> Loader:
@@ -141,12 +134,18 @@ class TrainingModule(LightningModule):
 
     def configure_optimizers(self) -> Any:
         """The optimizer and the schedule of its learning rate."""
-        settings, given = self.settings, self.settings.optimizer
-        groups = parameter_groups(self.method, self.objective, given["decay"], given["layer_decay"])
-        optimizer = make_optimizer(groups, given, settings.batch_size * settings.accumulate)
-        factor = make_schedule(
-            settings.schedule, settings.epochs, self._steps_per_epoch, settings.warmup_epochs
+        settings = self.settings
+        groups = parameter_groups(self.method, self.objective, settings.decay, settings.layer_decay)
+        samples = settings.batch_size * settings.accumulate
+        optimizer = settings.optimizer(
+            scaled(groups, settings.optimizer.lr, samples, settings.lr_per)
         )
+        length = Length(settings.epochs, self._steps_per_epoch, settings.warmup_epochs)
+
+        def factor(step: int) -> float:
+            # A function: the number of steps is no part of its state, and a resumed run may be longer.
+            return settings.schedule(step, length)
+
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return {
             "optimizer": optimizer,
@@ -176,8 +175,8 @@ class TrainingModule(LightningModule):
         self._read_conditions()
 
     def _read_conditions(self) -> None:
-        if isinstance(self.method, SupportsReadConditions):
-            self.method.read_conditions(self.tables.look_up)
+        if read := trait(self.method, "read_conditions"):
+            read(self.tables.look_up)
 
     def on_after_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
         """Bring images into the memory format of the filters."""
@@ -194,8 +193,7 @@ class TrainingModule(LightningModule):
         first, self._begun = not self._begun, True
         if first:  # it waits for the device
             ranks.require_equal(len(batch.views[0]))
-        if isinstance(self.objective, SupportsProgress):
-            self.objective.progress(self.global_step, self.total_steps)
+        trait(self.objective, "progress")(self.global_step, self.total_steps)
         loss, self.pairs = take_step(
             self.parts, self.tables, batch, self.settings.micro_batch, self._loss, first
         )
@@ -230,8 +228,7 @@ class TrainingModule(LightningModule):
         self.used_lr = optimizer.param_groups[0]["lr"]
         super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
         self.method.after_step(step, self.total_steps)
-        if isinstance(self.objective, SupportsAfterStep):
-            self.objective.after_step()
+        trait(self.objective, "after_step")()
 
     def _refresh(self, epoch: int) -> None:
         refreshed = self.tables.refresh(epoch, self.split, self._embed)
@@ -283,7 +280,7 @@ def _prepare(method: nn.Module, objective: Any, settings: FitSettings) -> Callab
         # In place, so that names in the state dict stay as they are.
         network.compile(backend=backend)
     loss: Callable[[Any], Tensor] = objective.loss
-    if isinstance(objective, SupportsCompiles) and not objective.compiles:
+    if not trait(objective, "compiles"):
         return loss
     return torch.compile(loss, backend=backend)
 

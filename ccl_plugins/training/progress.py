@@ -10,7 +10,7 @@ from typing import Any
 from pytorch_lightning.callbacks import TQDMProgressBar
 from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm
 
-from ccl_plugins.training.monitor import COSTS, PROBE, Monitor
+from ccl_plugins.training.loss_log import COSTS, PROBE, LossLog
 
 SECONDS_BETWEEN_LINES = 30.0
 
@@ -23,9 +23,9 @@ class Progress(TQDMProgressBar):
     5:36 left``.
     """
 
-    def __init__(self, monitor: Monitor) -> None:
+    def __init__(self, losses: LossLog) -> None:
         super().__init__()
-        self.monitor = monitor
+        self.losses = losses
         self._next_line = 0.0
         self._begun = (0.0, 0)
         """The time and the step at which training began here."""
@@ -103,7 +103,7 @@ class Progress(TQDMProgressBar):
         return f"epoch {min(self.trainer.current_epoch + 1, epochs)}/{epochs}"
 
     def _values(self) -> str:
-        latest = self.monitor.latest
+        latest = self.losses.latest
         if not latest:
             return ""
         speed = f"{latest['images_per_second']:,.0f} images/s"

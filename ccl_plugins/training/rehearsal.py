@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from ccl_plugins.training.module import backend_of
-from ccl_plugins.training.optimizers import parameter_groups
+from ccl_plugins.training.parameter_groups import parameter_groups
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.sampling import Batches, Consumed, EpochSampler
 from ccl_plugins.training.settings import FitSettings
@@ -28,6 +28,5 @@ def rehearse(parts: Parts, split: Any, settings: FitSettings) -> None:
     if all(c.refresh == "batch" or name in tables for name, c in parts.conditions.items()):
         sampler = EpochSampler(parts, tables, settings)
         Batches(sampler, Consumed(), settings.batch_size, 0, settings.processes)
-    given = settings.optimizer
-    parameter_groups(parts.method, parts.objective, given["decay"], given["layer_decay"])
+    parameter_groups(parts.method, parts.objective, settings.decay, settings.layer_decay)
     backend_of(settings)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.files.fingerprints import differences, of_data, of_image
-from ccl_plugins.protocols import SupportsFingerprint, Table, Transform
+from ccl_plugins.protocols import Table, Transform, trait
 from ccl_plugins.training.loader import read_batch
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
@@ -42,8 +42,8 @@ def fingerprint(
 
     found = of_data(split, read)
     for name, each in by_modality(transform).items() if transform is not None else ():
-        if isinstance(each, SupportsFingerprint):
-            found["columns"][f"tokens of {name}"] = ("tokens", each.fingerprint())
+        if (tokenizer := trait(each, "fingerprint")()) is not None:
+            found["columns"][f"tokens of {name}"] = ("tokens", tokenizer)
     return found
 
 

@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from types import MappingProxyType
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ccl_plugins.arguments import below_one, non_negative, number, one_of, positive, whole
+from ccl_plugins.arguments import fraction, non_negative, number, one_of, positive, whole
+from ccl_plugins.optimizers import AdamW
+from ccl_plugins.protocols import Optimizer, Schedule
+from ccl_plugins.schedules import Cosine
 
 PRECISIONS = ("32-true", "16-mixed", "bf16-mixed", "64-true")
 
-_SHARED = {"lr_per": None, "decay": "matrices", "layer_decay": 1.0}
+COMPONENTS = ("optimizer", "schedule")
+"""The settings that are components, by kind."""
 
-OPTIMIZERS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "adam": {"lr": 1e-3, "weight_decay": 0.0, **_SHARED},
-        "adamw": {"lr": 3e-3, "weight_decay": 1e-4, **_SHARED},
-        "sgd": {"lr": 0.06, "weight_decay": 5e-4, "momentum": 0.9, "nesterov": False, **_SHARED},
-        "lars": {"lr": 0.3, "weight_decay": 1e-6, "momentum": 0.9, **_SHARED},
-    }
-)
-"""The optimizers, and the defaults of their settings."""
-
-SCHEDULES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-    {
-        "cosine": {"per": "step", "start": 0.0, "end": 0.0, "overlap": False, "reach_end": False},
-        "step": {"per": "epoch", "start": 0.0, "milestones": [], "factor": 0.1},
-        "constant": {"per": "step", "start": 0.0},
-    }
-)
-"""The schedules of the learning rate, and the defaults of their settings."""
-
-_CHOICES = {"decay": ("matrices", "all"), "per": ("step", "epoch")}
+DECAY = ("matrices", "all")
 
 FROM_ZERO = ("seed", "workers")
 """The whole numbers that may be 0; the others are 1 or more."""
@@ -50,16 +32,13 @@ class FitSettings:
         epochs: Passes over the training set.
         batch_size: Samples in a *global* batch, over all devices.
         seed: The seed of sample order, augmentation and all other random numbers in training.
-        optimizer: ``{"name": "adamw" | "adam" | "sgd" | "lars", "lr": ..., "weight_decay": ...}``, with
-            ``"momentum"`` for sgd and lars and ``"nesterov"`` for sgd.  ``"lr_per": 256``: ``lr`` is for
-            a step of 256 samples and scales linearly with their number.  ``"decay": "all"``: biases and
-            norms decay too.  ``"layer_decay": 0.75``: each layer of the backbone has that factor of the
-            next layer's rate.  `OPTIMIZERS` has the defaults.
-        schedule: ``{"name": "cosine"}`` falls after the warm-up to ``"end"`` times the learning rate,
-            ``"step"`` multiplies it by ``"factor"`` at each epoch of ``"milestones"``, and
-            ``"constant"`` leaves it; ``"per": "epoch"`` changes it between epochs only.  The warm-up
-            begins at ``"start"`` times the rate; with ``"overlap"`` the cosine spans the whole run and
-            the warm-up limits it; with ``"reach_end"`` the last step, or epoch, has the end's rate.
+        optimizer: How gradients change the parameters, a `ccl_plugins.protocols.Optimizer`.
+        schedule: How the learning rate changes, a `ccl_plugins.protocols.Schedule`.
+        lr_per: The samples in a step that the optimizer's ``lr`` is for: it scales linearly with their
+            number, and with 256 a step of 512 has twice the rate; None: it does not scale.
+        decay: ``"matrices"``: biases, norms and what the backbone names have no weight decay; ``"all"``:
+            all parameters of the method decay.
+        layer_decay: Each layer of the backbone has this factor of the next layer's learning rate.
         warmup_epochs: Epochs, or parts of one, in which the learning rate rises linearly.
         workers: Processes that load and augment; None chooses by machine and data.
         devices: GPUs, or CPU processes, that share each batch, on each node.
@@ -82,14 +61,17 @@ class FitSettings:
 
     Raises:
         TypeError: For a value of another type.
-        ValueError: For a value out of range, and for unknown optimizers, schedules and their settings.
+        ValueError: For a value out of range.
     """
 
     epochs: int = 100
     batch_size: int = 256
     seed: int = 0
-    optimizer: Mapping[str, Any] = field(default_factory=lambda: {"name": "adamw"})
-    schedule: Mapping[str, Any] = field(default_factory=lambda: {"name": "cosine"})
+    optimizer: Optimizer = field(default_factory=AdamW)
+    schedule: Schedule = field(default_factory=Cosine)
+    lr_per: int | None = None
+    decay: str = "matrices"
+    layer_decay: float = 1.0
     warmup_epochs: float = 0.0
     workers: int | None = None
     devices: int = 1
@@ -128,8 +110,8 @@ class FitSettings:
                 f" {self.compile!r}"
             )
         one_of("precision", self.precision, PRECISIONS)
-        object.__setattr__(self, "optimizer", _complete_optimizer(self.optimizer))
-        object.__setattr__(self, "schedule", _complete_schedule(self.schedule))
+        one_of("decay", self.decay, DECAY)
+        fraction("layer_decay", number("layer_decay", self.layer_decay))
 
     @property
     def processes(self) -> int:
@@ -137,79 +119,9 @@ class FitSettings:
         return self.devices * self.nodes
 
     def to_dict(self) -> dict[str, Any]:
-        """Every setting as plain data."""
-        return asdict(self)
-
-
-def _complete_optimizer(given: Any) -> dict[str, Any]:
-    values = _complete("optimizer", given, OPTIMIZERS, 'name = "adamw", lr = 3e-3', "adamw")
-    positive("optimizer lr", values["lr"])
-    non_negative("optimizer weight_decay", values["weight_decay"])
-    if "momentum" in values:
-        below_one("optimizer momentum", values["momentum"])
-    if values["lr_per"] is not None:
-        whole("optimizer lr_per", values["lr_per"], 1)
-    if not 0 < values["layer_decay"] <= 1:
-        raise ValueError(
-            f"optimizer layer_decay must be above 0 and at most 1, not {values['layer_decay']!r}"
-        )
-    if values.get("nesterov") and values["momentum"] == 0:
-        raise ValueError("optimizer nesterov needs a momentum above 0")
-    if values["name"] == "lars" and values["weight_decay"] == 0:
-        raise ValueError(
-            "optimizer weight_decay must be above 0 for lars, which scales the steps of those"
-            " parameters only that decay: 1e-6 is usual"
-        )
-    return values
-
-
-def _complete_schedule(given: Any) -> dict[str, Any]:
-    values = _complete("schedule", given, SCHEDULES, 'name = "cosine", end = 0.001', "cosine")
-    for key in ("start", "end", "factor"):
-        if key in values:
-            non_negative(f"schedule {key}", values[key])
-    if values["name"] == "step":
-        milestones = values["milestones"]
-        if not isinstance(milestones, list | tuple) or not milestones:
-            raise ValueError(
-                f"schedule milestones must be epochs, as [120, 160], not {milestones!r}"
-            )
-        for each in milestones:
-            whole("each of the schedule's milestones", each, 1)
-        if sorted(set(milestones)) != list(milestones):
-            raise ValueError(f"schedule milestones must rise, not {milestones!r}")
-        values["milestones"] = list(milestones)
-    return values
-
-
-def _complete(
-    table: str, given: Any, known: Mapping[str, Mapping[str, Any]], example: str, default: str
-) -> dict[str, Any]:
-    """A table with the defaults of the settings that are not given; names and types are checked."""
-    if not isinstance(given, Mapping):
-        raise TypeError(f"{table} must be a table as {{{example}}}, not {given!r}")
-    name = given.get("name", default)
-    if not isinstance(name, str) or name not in known:
-        raise ValueError(f"there is no {table} {name!r}{_suggest(name, [*known])}")
-    settings = known[name]
-    for key in given:
-        if key != "name" and key not in settings:
-            raise ValueError(f"{name} has no setting {key!r}{_suggest(key, ['name', *settings])}")
-    values = {k: given.get(k, v) for k, v in settings.items()}
-    for key, value in settings.items():
-        place = f"{table} {key}"
-        if key in _CHOICES:
-            one_of(place, values[key], _CHOICES[key])
-        elif isinstance(value, bool):
-            _check_bool(place, values[key])
-        elif isinstance(value, float):
-            values[key] = float(number(place, values[key]))
-    return {"name": name, **values}
-
-
-def _suggest(word: object, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(str(word), known, 1)
-    return (f"; did you mean {near[0]!r}?" if near else "") + f" (there are {', '.join(known)})"
+        """Every setting but optimizer and schedule, as plain data."""
+        plain = (each.name for each in fields(self) if each.name not in COMPONENTS)
+        return {name: getattr(self, name) for name in plain}
 
 
 def _check_bool(name: str, value: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ccl_plugins.protocols import SupportsModalities
+from ccl_plugins.protocols import trait
 from ccl_plugins.training.features import evaluating
 from ccl_plugins.training.first_use import check_rows
 from ccl_plugins.training.loader import Items, collate, read_batch
@@ -24,8 +24,6 @@ def widths(parts: Parts, split: Any, settings: FitSettings) -> tuple[int, int]:
         views = [view.to(device) for view in batch.views]
         features = check_rows(method, "encode", method.encode(views[0]))
         projections = check_rows(method, "project", method.project(views[0]))
-        if isinstance(
-            parts.transform, SupportsModalities
-        ):  # the networks of the others see theirs too
+        if trait(parts.transform, "modalities"):  # the networks of the others see theirs too
             method.embed(views)
         return features, projections

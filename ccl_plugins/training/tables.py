@@ -18,12 +18,9 @@ from ccl_plugins.metadata.variables import one_of_each, source_of, together, var
 from ccl_plugins.protocols import (
     Condition,
     Embedded,
-    Missing,
-    ReadsEmbeddings,
     Refresh,
-    SupportsMissing,
-    SupportsReadsEmbeddings,
     Table,
+    trait,
 )
 from ccl_plugins.training import ranks
 from ccl_plugins.training.first_use import check_observed
@@ -45,7 +42,7 @@ class Tables:
         self.conditions: dict[str, Any] = variables(conditions)
         for name, condition in self.conditions.items():
             one_of(f"refresh of condition {name!r}", condition.refresh, get_args(Refresh))
-            check_policy(_policy(condition), condition.value_type)
+            check_policy(trait(condition, "missing"), condition.value_type)
         self.size = size
         self.seed = seed
         self.tables: dict[str, Table] = {}
@@ -78,7 +75,7 @@ class Tables:
         due = {n: c for n, c in self.conditions.items() if self._is_due(n, epoch)}
         embed_once = cache(embed)
         for names in together(due):
-            reads = _reads_embeddings(due[names[0]])
+            reads = trait(due[names[0]], "reads_embeddings")
             given = partial(embed_once, "key") if reads == "key" else embed_once
             if ranks.world_size() > 1 and reads:
                 given()  # with all processes, since the first one fits alone
@@ -106,7 +103,9 @@ class Tables:
 
         Those with a table in which no value is missing are not among them.
         """
-        ignoring = [n for n, condition in self.conditions.items() if _policy(condition) == "ignore"]
+        ignoring = [
+            n for n, condition in self.conditions.items() if trait(condition, "missing") == "ignore"
+        ]
         return tuple(name for name in ignoring if self._has_gaps.get(name, True))
 
     def once(self, split: Any) -> dict[str, Table]:
@@ -114,7 +113,7 @@ class Tables:
         static = {
             name: condition
             for name, condition in self.conditions.items()
-            if condition.refresh == "never" and not _reads_embeddings(condition)
+            if condition.refresh == "never" and not trait(condition, "reads_embeddings")
         }
         found: dict[str, Table] = {}
         for names in together(static):
@@ -134,7 +133,7 @@ class Tables:
         first, *_ = names
         group = [self.conditions[name] for name in names]
         source: Any = source_of(group[0])
-        given = embed if _reads_embeddings(group[0]) else partial(_refuse, first)
+        given = embed if trait(group[0], "reads_embeddings") else partial(_refuse, first)
         before: Any = self.tables.get(first)
         if source is not group[0] and before is not None:
             before = {each.key: self.tables[n] for n, each in zip(names, group, strict=True)}
@@ -147,7 +146,7 @@ class Tables:
     def _checked(self, name: str, fitted: Any) -> Table:
         condition = self.conditions[name]
         table = fitted if isinstance(fitted, Table) else Table(fitted)
-        policy = _policy(condition)
+        policy = trait(condition, "missing")
         values = check_values(name, table.values, condition.value_type, self.size, policy)
         missing = int(missing_rows(table.values, condition.value_type).sum())
         if missing and name not in self.missing:
@@ -173,7 +172,7 @@ class Tables:
         """(N,) True at samples that are not trained on: a ``"drop"`` condition has no value for them."""
         out = torch.zeros(self.size, dtype=torch.bool)
         for name in self.tables:
-            if _policy(self.conditions[name]) == "drop":
+            if trait(self.conditions[name], "missing") == "drop":
                 out |= self._lost[name]
         return out
 
@@ -253,7 +252,9 @@ class Tables:
                     f"the checkpoint has a condition {name!r}; this run has {self._names()}"
                 )
             condition = self.conditions[name]
-            check_values(name, saved["values"], condition.value_type, self.size, _policy(condition))
+            check_values(
+                name, saved["values"], condition.value_type, self.size, trait(condition, "missing")
+            )
             self._hold(name, Table(saved["values"], saved["extras"]), saved["epoch"])
 
     def _why_no_table(self, name: str) -> str:
@@ -269,14 +270,6 @@ class Tables:
 
 def _without(table: Table, out: Tensor) -> Table:
     return Table(table.values[~out], table.extras) if out.any() else table
-
-
-def _policy(condition: Condition) -> Missing:
-    return condition.missing if isinstance(condition, SupportsMissing) else "error"
-
-
-def _reads_embeddings(condition: Condition) -> ReadsEmbeddings:
-    return isinstance(condition, SupportsReadsEmbeddings) and condition.reads_embeddings
 
 
 def _refuse(name: str) -> Tensor:

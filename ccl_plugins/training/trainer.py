@@ -1,4 +1,4 @@
-"""Lightning's Trainer as a run needs it, its TensorBoard logger, and silence from Lightning."""
+"""Lightning's Trainer as a run needs it, and silence from Lightning."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ import pytorch_lightning as pl
 import torch
 from lightning_fabric.utilities.warnings import PossibleUserWarning
 from pytorch_lightning.callbacks import ProgressBar
-from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.strategies import DDPStrategy
-from pytorch_lightning.utilities import rank_zero_only
 from torch.nn.parallel import DistributedDataParallel
 
 from ccl_plugins.training.checkpointing import CheckpointFiles
-from ccl_plugins.training.monitor import Monitor
+from ccl_plugins.training.loss_log import LossLog
 from ccl_plugins.training.progress import Progress
 from ccl_plugins.training.settings import FitSettings
 
@@ -31,21 +29,19 @@ OTHERS = "lightning"
 def make_trainer(
     settings: FitSettings,
     out: Path,
-    monitor: Monitor,
+    losses: LossLog,
     callbacks: Sequence[Any],
     progress: bool,
-    done: int | None,
-    logger: Any = True,
+    loggers: Sequence[Any] = (),
 ) -> pl.Trainer:
     """Build the Trainer from the settings; Lightning's automatic behavior is off.
 
-    The monitor is called before the other callbacks; a progress bar among these replaces the default one.
-    ``done`` is the step of the checkpoint to resume from, None in a new run.
-    ``logger`` is as `pl.Trainer` takes it; True writes TensorBoard events into the folder ``out``.
+    The log of losses is called before the other callbacks; a progress bar among these replaces the
+    default one.
     """
     shown = any(isinstance(each, ProgressBar) for each in callbacks)
     if progress and not shown:
-        callbacks, shown = [*callbacks, Progress(monitor)], True
+        callbacks, shown = [*callbacks, Progress(losses)], True
     several = settings.processes > 1
     return pl.Trainer(
         accelerator="auto",
@@ -57,8 +53,8 @@ def make_trainer(
         accumulate_grad_batches=settings.accumulate,
         gradient_clip_val=settings.clip,
         detect_anomaly=settings.detect_anomaly,
-        callbacks=[monitor, *callbacks],
-        logger=Events(out, done) if logger is True else logger,
+        callbacks=[losses, *callbacks],
+        logger=[*loggers] or False,
         plugins=[CheckpointFiles()],
         default_root_dir=out / OTHERS,
         use_distributed_sampler=False,
@@ -77,28 +73,6 @@ def _several_processes() -> DDPStrategy:
     name = "forward_sync_buffers" if "forward_sync_buffers" in options else "broadcast_buffers"
     passed: dict[str, Any] = {name: False}
     return DDPStrategy(**passed)
-
-
-class Events(TensorBoardLogger):
-    """Lightning's TensorBoard logger, without sub-folders and without ``hparams.yaml``.
-
-    Events after ``done``, the step of the checkpoint to resume from, are hidden.  Options are those of
-    torch's ``SummaryWriter``.
-    """
-
-    def __init__(self, folder: Path, done: int | None = None, **options: Any) -> None:
-        options |= {} if done is None else {"purge_step": done + 1}
-        super().__init__(folder, name=OTHERS, version="", default_hp_metric=False, **options)
-
-    @property
-    def log_dir(self) -> str:
-        """The folder of the events, without the name: Lightning puts checkpoints of callbacks there."""
-        return str(self.save_dir)
-
-    @rank_zero_only
-    def save(self) -> None:
-        """Flush the events to disk."""
-        self.experiment.flush()
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from ccl_plugins.protocols import SupportsModalities, SupportsSource, SupportsTransforms, Transform
+from ccl_plugins.protocols import Transform, trait
 
 IMAGE = "image"
 """The name of the modality that every sample has, of which features are computed."""
@@ -43,22 +43,22 @@ class Modalities:
                 f' "tokens"}}; there are those of {", ".join(of) or "nothing"}'
             )
         for name, transform in of.items():
-            if isinstance(transform, SupportsModalities):
+            if trait(transform, "modalities"):
                 raise ValueError(f"the transform of {name!r} is of several modalities itself")
         image = of[IMAGE]
-        if isinstance(image, SupportsSource):
+        if (source := trait(image, "source")) is not None:
             raise ValueError(
-                f"the transform of 'image' reads the column {image.source!r}: take one of the image, as"
+                f"the transform of 'image' reads the column {source!r}: take one of the image, as"
                 " simclr, and give this one another name"
             )
         self.of: Mapping[str, Transform] = {IMAGE: image, **of}
         self.modalities = tuple(name for name, each in self.of.items() for _ in range(each.count))
         self.count = len(self.modalities)
-        if all(isinstance(each, SupportsTransforms) for each in self.of.values()):
+        if all(trait(each, "transforms") for each in self.of.values()):
             self.transforms = [
                 partial(_of_one, name, view)
                 for name, each in self.of.items()
-                for view in each.transforms  # type: ignore[attr-defined]
+                for view in trait(each, "transforms")
             ]
 
     def __call__(self, image: Mapping[str, Any]) -> list[Tensor]:
@@ -75,9 +75,9 @@ def _of_one(name: str, transform: Any, sample: Mapping[str, Any]) -> Tensor:
     return view
 
 
-def by_modality(transform: Transform) -> Mapping[str, Transform]:
+def by_modality(transform: Any) -> Mapping[str, Transform]:
     """Transforms by modality; one of the image alone has one modality."""
-    return transform.of if isinstance(transform, SupportsModalities) else {IMAGE: transform}
+    return transform.of if trait(transform, "modalities") else {IMAGE: transform}
 
 
 def of_image(transform: Transform) -> Transform:
@@ -92,16 +92,13 @@ def modality_of_each(transform: Transform) -> tuple[str, ...]:
 
 def sources(transform: Transform) -> dict[str, str | None]:
     """For each modality the column that its transform reads; None: the image."""
-    return {
-        name: each.source if isinstance(each, SupportsSource) else None
-        for name, each in by_modality(transform).items()
-    }
+    return {name: trait(each, "source") for name, each in by_modality(transform).items()}
 
 
 def texts_of(transform: Transform) -> tuple[str, Any] | None:
     """The first modality whose transform reads texts, and that transform; None if there is none."""
     for name, each in by_modality(transform).items():
-        if isinstance(each, SupportsSource) and not each.value_types:
+        if trait(each, "source") and not trait(each, "value_types"):
             return name, each
     return None
 

@@ -1,1 +1,8 @@
-"""What is looked at while a run trains: what it learns and costs, why it does not learn, its loggers."""
+"""What is looked at while a run trains: what it learns and costs, why it does not learn, its loggers.
+
+A plug-in brings a `Symptom` of its own through the hook ``ccl_symptoms``.
+"""
+
+from ccl_plugins.training.findings import Finding as Finding
+from ccl_plugins.watching.symptoms.symptom import Observation as Observation
+from ccl_plugins.watching.symptoms.symptom import Symptom as Symptom

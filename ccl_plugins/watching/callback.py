@@ -11,12 +11,12 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from torch import Tensor
 
+from ccl_plugins.evaluators.conditional_entropy import conditional_entropy
 from ccl_plugins.information.plane import points
 from ccl_plugins.metadata.values import missing_rows
 from ccl_plugins.numerics.condition_values import missing_samples
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.kernel_functions import similarities
-from ccl_plugins.objectives.transport import conditional_entropy
 from ccl_plugins.training import ranks
 from ccl_plugins.training.kernel_check import (
     SAMPLED_ROWS,
@@ -26,7 +26,7 @@ from ccl_plugins.training.kernel_check import (
     together,
     values_read,
 )
-from ccl_plugins.training.monitor import publish
+from ccl_plugins.training.loss_log import publish
 from ccl_plugins.watching import geometry
 from ccl_plugins.watching.costs import Costs
 from ccl_plugins.watching.probes import Probes
@@ -135,7 +135,7 @@ class Monitors(Callback):
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
             self._restart_if_refreshed(pl_module.tables.epochs)
             if self.probes is not None:
-                first = pairs.features[0].detach(), pairs.anchors[0].detach()
+                first = pairs.samples.features[0].detach(), pairs.anchors[0].detach()
                 self.probes.see(*first, self._index, batch)
             if left <= self._batches_looked_at:
                 self._look_at(pairs)
@@ -275,19 +275,20 @@ def _same_label(pairs: Any, readings: Readings) -> Tensor | None:
 
     None if labels are no class ids, or it is not known which samples are compared.
     """
-    if readings.label is None or pairs.index is None:
+    samples, queue = pairs.samples, pairs.queue
+    if readings.label is None or samples.index is None:
         return None
-    if pairs.queue is not None and pairs.queue_index is None:
+    if queue is not None and queue.index is None:
         return None
-    anchors = readings.labels(pairs.index[pairs.rows])
-    others = readings.labels(pairs.index if pairs.partner is None else pairs.partner)
+    anchors = readings.labels(samples.index[pairs.rows])
+    others = readings.labels(samples.index if samples.partner is None else samples.partner)
     if pairs.draws is not None:
         drawn = others[pairs.draws]
         counts = torch.ones_like(drawn, dtype=torch.bool)
         found = geometry.same_class(anchors, drawn, counts)
     else:
-        if pairs.queue is not None:
-            others = torch.cat([others, readings.labels(pairs.queue_index.clamp_min(0))])
+        if queue is not None:
+            others = torch.cat([others, readings.labels(queue.index.clamp_min(0))])
         found = geometry.same_class(anchors, others, pairs.counted(pairs.negative))
     return found.to(exact_type(readings.device))
 
@@ -299,9 +300,9 @@ def _kernels(objective: Any, pairs: Any) -> dict[str, Tensor]:
     """
     found = {}
     for kernel, names in kernels_read(objective):
-        if not all(name in pairs.condition for name in names):
+        if not all(name in pairs.samples.condition for name in names):
             continue
-        values = {name: pairs.condition_of(name) for name in names}
+        values = {name: pairs.samples.condition_of(name) for name in names}
         lost = torch.stack([missing_samples(z) for z in values.values()]).any(0)
         kept = take(values, (~lost).nonzero().flatten()[:SAMPLED_ROWS])
         if len(kept[names[0]]) > 1:

@@ -11,7 +11,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
 
-from ccl_plugins.training.monitor import COSTS, publish
+from ccl_plugins.training.loss_log import COSTS, publish
 
 
 class Costs(Callback):

@@ -53,7 +53,12 @@ LAWS = f"{OURS}/testing/test_builtins.py"
 PARTS: dict[str, list[str]] = {
     "numerics": [f"{OURS}/numerics"],
     "pairs": [f"{OURS}/pairs", f"{OURS}/objectives/test_masks.py"],
-    "objectives": [f"{OURS}/objectives", f"{OURS}/numerics/test_gram.py", "tests/test_oracles.py"],
+    "objectives": [
+        f"{OURS}/objectives",
+        f"{OURS}/numerics/test_gram.py",
+        "tests/test_oracles.py",
+        LAWS,
+    ],
     "kernels": [f"{OURS}/kernels", f"{OURS}/numerics/test_kernel_functions.py", LAWS],
     "methods": [f"{OURS}/methods", LAWS],
     "samplers": [f"{OURS}/samplers", LAWS],

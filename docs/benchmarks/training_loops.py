@@ -23,6 +23,7 @@ from ccl_plugins.backbones import Timm
 from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.methods import MoCoV2, SimCLR
 from ccl_plugins.objectives import InfoNCE
+from ccl_plugins.optimizers import AdamW
 from ccl_plugins.samplers import Uniform
 from ccl_plugins.training import FitSettings, Parts, fit
 
@@ -151,7 +152,7 @@ def ours(cell: dict[str, Any], images: Images, views: Any, out: Path, clock: Clo
     settings = FitSettings(
         1,
         cell["batch"],
-        optimizer={"name": "adamw", "lr": 1e-3},
+        optimizer=AdamW(lr=1e-3),
         workers=0,
         micro_batch=cell.get("micro_batch"),
     )
@@ -161,7 +162,7 @@ def ours(cell: dict[str, Any], images: Images, views: Any, out: Path, clock: Clo
         images("train"),
         settings,
         {},
-        events=layout.folder,
+        folder=layout.folder,
         checkpoints=layout.checkpoints,
         weights=layout.weights,
         callbacks=[clock],

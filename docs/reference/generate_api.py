@@ -23,6 +23,7 @@ MODULES = (
     "ccl_plugins.numerics",
     "ccl_plugins.information",
     "ccl_plugins.metadata",
+    "ccl_plugins.watching",
     "ccl_plugins.arguments",
     "ccl_plugins.hooks",
     "ccl_plugins.testing",

@@ -327,3 +327,19 @@ class Measured(Protocol):
 
     def __call__(self) -> None:
         """A method."""
+
+
+def wrong(kind, built):
+    return [f"{name} of a {kind} is wrong" for name in ("size", "rows") if hasattr(built, name)]
+
+
+def test_optional_members_are_checked_as_the_kind_says(toy):
+    class Wrong(Identity):
+        size, rows = 1, 2
+
+    toy.kinds["kernel"] = replace(toy.kinds["kernel"], check=f"{__name__}:wrong")
+    assert toy.local("kernel", Identity).build()
+    with pytest.raises(
+        InvalidParameter, match=r"kernel: Wrong.size of a kernel is wrong; Wrong.rows"
+    ):
+        toy.local("kernel", Wrong).build()

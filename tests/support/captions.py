@@ -75,7 +75,7 @@ def pipeline(**changes: Any) -> Any:
             "epochs": 2,
             "batch_size": 8,
             "workers": 0,
-            "optimizer": {"name": "adamw", "lr": 1e-2},
+            "optimizer": {"use": "adamw", "lr": 1e-2},
         },
     }
     return ccl.Pipeline(**{**given, **changes})

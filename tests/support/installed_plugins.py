@@ -25,7 +25,7 @@ class InstalledPlugins:
         target = self.root / name
         if not target.exists():
             source = shutil.copytree(SOURCES / name, self.root / "sources" / name)
-            install_package(source, target)
+            install_package(Path(source), target=target)
         return target
 
     def run(

@@ -27,6 +27,7 @@ SIGNED = (
 
 MODULES = (
     *SIGNED,
+    "watching/__init__",
     "testing/__init__",
     "objectives/__init__",
     "kernels/__init__",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from ccl_plugins import training
 from ccl_plugins.experiments.layout import Layout
+from ccl_plugins.loggers import TensorBoard
+from ccl_plugins.pairs import Samples
 from ccl_plugins.protocols import Embedded
 from ccl_plugins.training import FitResult, FitSettings, Parts, ResumePoint
 
@@ -67,14 +69,7 @@ class FakeTransform:
 @dataclass(frozen=True, eq=False)
 class FakePairs:
     projections: Tensor
-    condition: Mapping[str, Tensor]
-    index: Tensor
-    partner: Tensor | None = None
-    partner_condition: Mapping[str, Tensor] = field(default_factory=dict)
-    processes: int = 1
-    extras: Mapping[str, Tensor] = field(default_factory=dict)
-    ignored: tuple[str, ...] = ()
-    features: Tensor | None = None
+    samples: Samples
 
     @property
     def anchors(self) -> Tensor:
@@ -103,8 +98,8 @@ class FakeMethod(nn.Module):
         features = torch.stack([self.encode(view) for view in views])
         return Embedded(features, self.head(features))
 
-    def pairs(self, embedded: Embedded, condition: Mapping[str, Tensor], index: Any) -> FakePairs:
-        return FakePairs(embedded.projections, condition, index)
+    def pairs(self, embedded: Embedded, samples: Samples) -> FakePairs:
+        return FakePairs(embedded.projections, samples)
 
     def enqueue(self, pairs: FakePairs) -> None:
         keys = pairs.projections[0].detach()
@@ -128,7 +123,7 @@ class FakeObjective(nn.Module):
         self.seen: list[list[int]] = []
 
     def terms(self, pairs: FakePairs) -> tuple[Tensor, Tensor]:
-        self.seen.append(pairs.index.tolist())
+        self.seen.append(pairs.samples.index.tolist())
         a, b = pairs.projections[0], pairs.projections[1]
         logits = a @ b.T * self.log_temperature.exp()
         target = torch.arange(len(a), device=a.device)
@@ -168,15 +163,18 @@ def fit(
     """Train into a run's folder, or resume its newest checkpoint."""
     layout = Layout(folder)
     split = parts.dataset("train")
+    point = ResumePoint.newest(layout.checkpoints) if resume else None
+    if "loggers" not in options:
+        options["loggers"] = [TensorBoard().open(folder, point.step if point else None)]
     return training.fit(
         parts,
         split,
         settings,
         record,
         training.fingerprint(split, settings.workers),
-        events=folder,
+        folder=folder,
         checkpoints=layout.checkpoints,
         weights=layout.weights,
-        resume=ResumePoint.newest(layout.checkpoints) if resume else None,
+        resume=point,
         **options,
     )

@@ -32,8 +32,9 @@ def test_frozen_layers_keep_their_weights_and_early_ones_move_less(tmp_path):
         epochs=2,
         batch_size=8,
         workers=0,
-        optimizer={"name": "adamw", "lr": 1e-3, "weight_decay": 0.0, "layer_decay": 0.1},
-        schedule={"name": "constant"},
+        optimizer={"use": "adamw", "lr": 1e-3, "weight_decay": 0.0},
+        layer_decay=0.1,
+        schedule={"use": "constant"},
         progress=False,
     )
     saved = torch.load(run.path / "weights.pt", weights_only=True)["method"]

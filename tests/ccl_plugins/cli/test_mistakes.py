@@ -33,7 +33,11 @@ def train(text=TOML, *more):
         ('["knn"]', '"knn"', "evaluate must be a list of evaluators"),
         ('["knn"]', '{use = "knn"}', "evaluate must be a list of evaluators"),
         ("workers = 0", "workrs = 0", "fit: unknown key 'workrs'. Did you mean 'workers'?"),
-        ("workers = 0", "optimizer = {name = [1]}", "there is no optimizer [1]"),
+        (
+            "workers = 0",
+            "optimizer = [1]",
+            "fit.optimizer: must be the name of an optimizer or a table",
+        ),
         ('"infonce"', "{temperature = 1}", 'objective: an objective needs use = "its name"'),
         ('"infonce"', '{use = "infonce", temperature = -1}', "(while building infonce("),
         ('["knn"]', '[{use = "knn", k = 0}]', "k must be 1 or more, not 0 (while"),
@@ -121,7 +125,7 @@ def test_a_step_to_infinity_is_a_failure_that_says_so(capsys):
     """The loss of the only step is finite."""
     text = TOML.replace(
         "batch_size = 16",
-        'batch_size = 32, optimizer = {name = "sgd", lr = 1e38, weight_decay = 1e3}',
+        'batch_size = 32, optimizer = {use = "sgd", lr = 1e38, weight_decay = 1e3}',
     )
     assert train(text) == 1
     said = capsys.readouterr().err

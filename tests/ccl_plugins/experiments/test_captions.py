@@ -12,7 +12,7 @@ from ccl_plugins.report import write_report
 PROMPTS = {"use": "zero_shot", "prompts": "a {}", "names": ["red", "green", "blue"]}
 
 
-FIT = {"batch_size": 8, "workers": 0, "optimizer": {"name": "adamw", "lr": 1e-2}}
+FIT = {"batch_size": 8, "workers": 0, "optimizer": {"use": "adamw", "lr": 1e-2}}
 
 
 @pytest.fixture(scope="module")

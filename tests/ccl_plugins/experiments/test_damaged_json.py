@@ -111,7 +111,7 @@ def test_a_writer_of_metrics_that_is_killed_leaves_no_wrong_sum(tmp_path):
 def test_a_mistake_in_a_record_is_reported_with_the_file_of_the_record(run, command, capsys):
     record = run / "pipeline.json"
     data = json.loads(record.read_text())
-    record.write_text(json.dumps({**data, "plugins": {}, "fit": {"epochs": "\x1b[2J"}}))
+    record.write_text(json.dumps({**data, "versions": {}, "fit": {"epochs": "\x1b[2J"}}))
     assert main([command, str(run)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"ccl: {record}: ")

@@ -69,7 +69,7 @@ pipeline = ccl.Pipeline(
     objective=ccl.objective("soft_infonce", kernel="ccl-twice/copied"),
     condition="label",
 )
-print(pipeline.to_dict()["plugins"])
+print(pipeline.to_dict()["versions"])
 open({str(tmp_path / "pipeline.json")!r}, "w").write(pipeline.to_json())
 """
     load = f"""

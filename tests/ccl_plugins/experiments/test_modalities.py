@@ -127,7 +127,8 @@ def test_views_of_images_alone_may_be_written_as_a_modality():
                     "text": {"use": "tokens", "column": "title", "length": 16},
                 }
             },
-            "TokenTransform, reads texts in the column 'title', and the texts of the data set are 'caption'",
+            "TokenTransform, reads texts in the column 'title', and the texts of the data set are"
+            " 'caption'",
         ),
         (
             {

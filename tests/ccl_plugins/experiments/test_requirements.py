@@ -16,6 +16,7 @@ from ccl_plugins.experiments.requirements import check_columns, default_evaluato
 from ccl_plugins.metadata import fitted
 from ccl_plugins.methods import SimCLR
 from ccl_plugins.objectives import ClInfoNCE, InfoNCE
+from ccl_plugins.pairs import Queue
 from ccl_plugins.protocols import Table
 
 
@@ -25,7 +26,7 @@ class BatchAlone(InfoNCE):
     reads_queue = False
 
     def terms(self, pairs):
-        return super().terms(replace(pairs, queue=None, queue_valid=None))
+        return super().terms(replace(pairs, queue=Queue(None, None)))
 
 
 def compose(objective, condition, **rest):

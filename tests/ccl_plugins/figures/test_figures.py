@@ -48,7 +48,7 @@ from ccl_plugins.objectives import (
     WeaklySupCCLK,
 )
 from ccl_plugins.objectives.base import own_terms
-from ccl_plugins.pairs.pairs import in_batch
+from ccl_plugins.pairs import Samples, in_batch
 from ccl_plugins.protocols import DoesNotApply
 
 PARTS = """
@@ -157,7 +157,7 @@ def test_the_weights_of_infonce_are_the_softmax_of_its_similarities():
 def test_the_weights_of_fair_cclk_are_the_operator_times_the_exponential():
     x, z = batch(), torch.rand(6, 3, generator=torch.Generator().manual_seed(1)).double()
     kernel = ccl.create("kernel", "rbf", scale=0.5)
-    found, _ = derivatives(FairCCLK(kernel, 0.5), in_batch(x, {"condition": z}), 4)
+    found, _ = derivatives(FairCCLK(kernel, 0.5), in_batch(x, Samples({"condition": z})), 4)
     operator = conditional_operator(kernel, z, 0.01).clamp_min(0)
     push = 5 * operator[4] * (x[0, 4] @ x[1].T / 0.5).exp()
     own = (x[0, 4] @ x[1, 4] / 0.5).exp()
@@ -195,7 +195,7 @@ def loss_of_anchor(objective, pairs, place, key, sample, step):
 @pytest.mark.parametrize(("key", "sample"), [(1, 1), (1, 3), (0, 3)])
 def test_a_weight_is_the_change_of_the_anchors_loss_with_the_product(objective, key, sample):
     z = {"condition": torch.tensor([0, 0, 1, 1, 2, 2])}
-    pairs = in_batch(batch(), z)
+    pairs = in_batch(batch(), Samples(z))
     found, _ = derivatives(objective, pairs, 1)
     (low, low_product), (high, high_product) = (
         loss_of_anchor(objective, pairs, 1, key, sample, step) for step in (-1e-5, 1e-5)
@@ -212,7 +212,7 @@ def test_a_loss_that_is_no_mean_over_anchors_has_no_weights_of_one_anchor():
 def test_positives_of_a_condition_are_told_from_negatives():
     x, z = batch(), torch.tensor([0, 0, 1, 1, 2, 2])
     objective = WeaklySupCCLK(Delta(), 0.5)
-    found, _ = derivatives(objective, in_batch(x, {"condition": z}), 0)
+    found, _ = derivatives(objective, in_batch(x, Samples({"condition": z})), 0)
     assert (found[1, :2] < 0).any()
     assert (found[1, 2:] > 0).all()
 

@@ -27,6 +27,7 @@ DEFAULTS = {
     },
     "cacr_moco_v3": {"temperature": 1.0, "cost": "rbf"},
     "cl_infonce": {"temperature": 0.1, "form": "paper", "base_temperature": None},
+    "classification": {"hidden": None, "ridge": None, "classes": None},
     "cluster_cross_entropy": {"dim": None, "classes": None, "of": "backbone"},
     "cmc": {"temperature": 0.07, "graph": "full", "reduction": "sum"},
     "debiased": {"temperature": 0.5, "tau_plus": 0.1, "within_view": True},
@@ -79,6 +80,8 @@ DEFAULTS = {
     "lightly": {"options": None},
     "mixture": {"weights": None},
     "nt_xent": {"temperature": 0.1},
+    "prototypes": {"temperature": 0.1, "momentum": 0.9, "classes": None},
+    "regression": {"hidden": None, "ridge": None},
     "scl": {
         "temperature": 0.5,
         "positives": "one",

@@ -55,6 +55,8 @@ def another(cls, key):
     default = parameters(cls)[key].default
     if isinstance(default, bool):
         return not default
+    if key == "hidden":
+        return 7
     if key in OTHER and key not in dict.fromkeys(k for k, _, _ in numbers(cls)):
         hint = get_type_hints(cls.__init__)[key]
         if get_origin(hint) is not Literal:
@@ -173,6 +175,7 @@ DECLARED = {
     "cacr": ((True, 2, "sphere", "mean", False, True), ()),
     "cacr_moco_v3": ((False, 2, "sphere", "mean", False, True), ()),
     "cl_infonce": ((True, 2, "sphere", "mean", False, True), SUPERVISED),
+    "classification": ((False, 1, "sphere", "mean", False, False), ("categorical", "multi_label")),
     "cluster_cross_entropy": ((False, 1, "raw", "mean", False, False), SUPERVISED),
     "cmc": ((False, 2, "sphere", "mean", False, True), ()),
     "debiased": ((True, 2, "sphere", "mean", False, True), ()),
@@ -187,6 +190,8 @@ DECLARED = {
     "infonce": ((False, 2, "sphere", "mean", False, True), ()),
     "lightly": ((False, 2, "raw", "replicated", False, False), ()),
     "nt_xent": ((True, 2, "sphere", "mean", False, True), ()),
+    "prototypes": ((False, 1, "sphere", "mean", False, False), SUPERVISED),
+    "regression": ((False, 1, "sphere", "mean", False, False), ("continuous",)),
     "scl": ((True, 2, "sphere", "mean", False, True), SUPERVISED),
     "soft_infonce": ((False, 2, "sphere", "mean", False, True), ANY_VALUES),
     "supcon": ((True, 2, "sphere", "mean", False, True), SUPERVISED),

@@ -153,7 +153,7 @@ def test_the_configurations_in_the_report_are_those_of_the_runs(page, runs):
     )
     found = [html.unescape(a or b) for a, b in blocks]
     install, commands, *tomls = found
-    version = runs[0].record["plugins"]["ccl-plugins"]
+    version = runs[0].record["versions"]["ccl-plugins"]
     assert install.startswith(f"pip install ccl-plugins=={version} lightly==")
     assert f" torch=={importlib.metadata.version('torch')}" in install
     assert commands.splitlines() == [
@@ -210,7 +210,7 @@ def test_what_comes_from_records_is_escaped(text, folder, tmp_path):
     record = json.loads(file.read_text())
     record["callbacks"] = {text: text}
     record["fit"]["precision"] = text
-    record["plugins"][text] = text
+    record["versions"][text] = text
     file.write_text(json.dumps(record))
     with pytest.warns(UserWarning, match="was changed"):
         found = write_report([ccl.load(tmp_path / "run")], tmp_path / "report.html").read_text()
@@ -411,9 +411,7 @@ def test_names_are_never_parsed(column):
     told = configuration("told", FELL, color=0.3, column=own, reads={"z": column})
     learning, conditioning, better = answers([plain, told])
     assert learning.verdict == "Not the label"
-    assert f"It holds less of {column} than plain: odd/linear/top1 is 0.310" in words(
-        conditioning
-    )
+    assert f"It holds less of {column} than plain: odd/linear/top1 is 0.310" in words(conditioning)
     assert "odd/linear/top1 is how well my probe does." in words(conditioning)
     assert f"told holds the least of {column}" in words(better)
 

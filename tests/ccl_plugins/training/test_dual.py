@@ -14,6 +14,7 @@ from pytorch_lightning import Callback
 from support.captions import TEXT, WORDS, Captioned, Plain, pipeline
 
 from ccl_plugins.experiments import RunInterrupted
+from ccl_plugins.pairs import Samples
 from ccl_plugins.training import fingerprint
 from ccl_plugins.training.micro_batches import embed
 
@@ -39,7 +40,7 @@ def state(run: Any) -> Any:
 def trained(tmp_path_factory: Any) -> Any:
     settings = {
         "epochs": 30,
-        "optimizer": {"name": "adamw", "lr": 1e-2},
+        "optimizer": {"use": "adamw", "lr": 1e-2},
         "batch_size": 8,
         "workers": 0,
     }
@@ -135,7 +136,9 @@ def test_pieces_of_a_batch_have_the_gradient_of_the_whole(queue_size: int) -> No
     views = [torch.rand(8, 3, 8, 8).double(), torch.randint(0, 257, (8, 16))]
     found = []
     for size in (None, 3):
-        pairs = method.pairs(embed(method, views, size).normalized(), {}, torch.arange(8))
+        pairs = method.pairs(
+            embed(method, views, size).normalized(), Samples(index=torch.arange(8))
+        )
         loss = parts.objective.double().loss(pairs)
         learned = [p for p in method.parameters() if p.requires_grad]
         found.append([loss, *torch.autograd.grad(loss, learned)])

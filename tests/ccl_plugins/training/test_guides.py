@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import ccl_plugins as ccl
 from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.checkpoints import read_checkpoint
-from ccl_plugins.training.optimizers import parameter_groups
+from ccl_plugins.training.parameter_groups import parameter_groups
 
 N = 96
 GENERATOR = torch.Generator().manual_seed(0)
@@ -142,7 +142,7 @@ def test_balanced_weights_are_those_of_the_whole_batch_in_pieces_and_in_half_pre
 
 
 def test_what_a_guide_suppresses_is_seen_to_fall_and_what_it_keeps_to_stay(tmp_path: Path) -> None:
-    settings = {"epochs": 30, "seed": 0, "optimizer": {"name": "adamw", "lr": 2e-2}}
+    settings = {"epochs": 30, "seed": 0, "optimizer": {"use": "adamw", "lr": 2e-2}}
     plain = pipeline(**settings).fit(out=tmp_path / "plain").evaluate()
     hide, keep = {**HIDE, "weight": 10.0}, {**KEEP, "weight": 3.0}
     hidden = pipeline(hide, keep, **settings).fit(out=tmp_path / "hidden").evaluate()

@@ -25,7 +25,7 @@ from ccl_plugins.training.checkpointing import by_step
 
 def run(out: Path, callbacks: Any = (), resume: bool = False, **options: Any) -> FitResult:
     """5 steps an epoch."""
-    names = ("logger", "progress")
+    names = ("loggers", "progress")
     given = {name: options.pop(name) for name in names if name in options}
     settings = {"epochs": 4, "batch_size": 8, "workers": 0, "log_every": 3, **options}
     parts = make_parts(dataset=FakeDataset(44), conditions={"condition": Label()})
@@ -111,7 +111,7 @@ def test_an_own_model_checkpoint_does_not_disturb_the_runs(tmp_path: Path) -> No
 
 def test_a_model_checkpoint_without_logger_does_not_disturb_the_runs(tmp_path: Path) -> None:
     own = ModelCheckpoint(monitor="loss")
-    run(tmp_path, [own], logger=False)
+    run(tmp_path, [own], loggers=())
     assert Path(own.best_model_path).parent == tmp_path / "lightning" / "checkpoints"
     assert not list(tmp_path.glob("events.*"))
 
@@ -125,7 +125,7 @@ def test_a_learning_rate_monitor_logs(tmp_path: Path) -> None:
 def test_a_logger_may_be_passed(tmp_path: Path) -> None:
     written = CSVLogger(tmp_path / "csv")
     board = TensorBoardLogger(tmp_path / "board", name="a", version=0)
-    run(tmp_path / "run", logger=[written, board])
+    run(tmp_path / "run", loggers=[written, board])
     assert not list((tmp_path / "run").glob("events.*"))
     with open(Path(written.log_dir) / "metrics.csv") as file:
         rows = list(csv.DictReader(file))

@@ -17,8 +17,8 @@ from ccl_plugins.conditions import Label
 from ccl_plugins.methods import SimCLR
 from ccl_plugins.objectives import HSCL, SCL, FairInfoNCE, InfoNCE, NTXent, SupCon
 from ccl_plugins.training import FitSettings
-from ccl_plugins.training import monitor as module
 from ccl_plugins.training.findings import Findings
+from ccl_plugins.training.nothing_counts import nothing_counts
 
 
 def run(
@@ -68,8 +68,8 @@ def test_training_that_learns_nothing_says_so_once(
 
 def test_a_method_without_other_samples_is_named_as_the_reason(tmp_path: Path) -> None:
     class OwnKeysAlone(SimCLR):
-        def pairs(self, embedded: Any, condition: Any, index: Any) -> Any:
-            pairs = super().pairs(embedded, condition, index)
+        def pairs(self, embedded: Any, samples: Any) -> Any:
+            pairs = super().pairs(embedded, samples)
             return replace(pairs, negative=torch.zeros_like(pairs.own()))
 
     method = OwnKeysAlone(4, 4, backbone=make_method("simclr").backbone)
@@ -122,4 +122,4 @@ def test_looking_for_anchors_does_not_wait_for_the_device_in_each_step(
     )
     run(tmp_path, InfoNCE(), epochs=8)
     assert len(looked) == 1
-    assert module.nothing_counts(torch.ones(()), None, None, 1, Findings()) is False
+    assert nothing_counts(torch.ones(()), None, None, 1, Findings()) is False

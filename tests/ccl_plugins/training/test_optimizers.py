@@ -9,10 +9,10 @@ from support import oracle
 from timm.optim import param_groups_layer_decay
 from torch import Tensor, nn
 
+import ccl_plugins as ccl
 from ccl_plugins.backbones import LeNet5, Timm, ViTMoCoV3
 from ccl_plugins.methods import MoCoV2, SimCLR
-from ccl_plugins.training import FitSettings
-from ccl_plugins.training.optimizers import make_optimizer, parameter_groups
+from ccl_plugins.training.parameter_groups import parameter_groups, scaled
 
 
 class Backbone(nn.Module):
@@ -57,15 +57,19 @@ def test_only_matrices_decay_and_nothing_of_the_objective() -> None:
     assert kept["weight_decay"] == own["weight_decay"] == 0
 
 
-def complete(**given: Any) -> dict[str, Any]:
-    return dict(FitSettings(1, 8, optimizer=given).optimizer)
+def make_optimizer(
+    groups: Any, name: str, samples: int = 8, lr_per: int | None = None, **options: Any
+) -> torch.optim.Optimizer:
+    chosen = ccl.create("optimizer", name, **options)
+    made: torch.optim.Optimizer = chosen(scaled(groups, chosen.lr, samples, lr_per))
+    return made
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw", "sgd", "lars"])
 def test_every_optimizer_takes_the_groups(name: str) -> None:
     model = method()
     groups = parameter_groups(model, nn.Identity())
-    optimizer = make_optimizer(groups, complete(name=name, lr=0.1, weight_decay=0.01), 8)
+    optimizer = make_optimizer(groups, name, lr=0.1, weight_decay=0.01)
     assert [g["weight_decay"] for g in optimizer.param_groups] == [0.01, 0]
     model.head(torch.ones(1, 3)).sum().backward()
     before = model.head.weight.clone()
@@ -85,7 +89,7 @@ def test_all_parameters_of_the_method_decay_on_request() -> None:
 def test_a_rate_may_be_for_a_number_of_samples() -> None:
     groups = parameter_groups(method(), nn.Identity())
     for lr_per, expected in ((256, 3.0), (None, 1.5)):
-        optimizer = make_optimizer(groups, complete(name="sgd", lr=1.5, lr_per=lr_per), 512)
+        optimizer = make_optimizer(groups, "sgd", 512, lr_per, lr=1.5)
         assert optimizer.param_groups[0]["lr"] == expected
 
 
@@ -125,7 +129,7 @@ def test_layers_learn_as_timm_lets_them_below_a_classifier(name: str) -> None:
 def test_layers_learn_at_their_rates() -> None:
     model = SimCLR(**SimCLR.EXAMPLE, backbone=Timm("resnet10t"))
     groups = parameter_groups(model, nn.Identity(), layer_decay=0.5)
-    optimizer = make_optimizer(groups, complete(name="sgd", lr=8.0), 8)
+    optimizer = make_optimizer(groups, "sgd", lr=8.0)
     rates = {g["name"]: g["lr"] for g in optimizer.param_groups}
     assert rates["decay/5"] == 8
     assert rates["decay/4"] == rates["no_decay/4"] == 4
@@ -147,14 +151,9 @@ def two_steps(case: dict[str, Any], decay: str) -> tuple[Tensor, Tensor]:
     model.w = nn.Parameter(given["w"].clone())
     model.bias = nn.Parameter(given["bias"].clone())
     params = case["params"]
-    settings = complete(
-        name="lars",
-        lr=params["lr"],
-        weight_decay=params["weight_decay"],
-        momentum=params["momentum"],
-        decay=decay,
-    )
-    optimizer = make_optimizer(parameter_groups(model, nn.Identity(), decay), settings, 8)
+    options = {name: params[name] for name in ("lr", "weight_decay", "momentum")}
+    groups = parameter_groups(model, nn.Identity(), decay)
+    optimizer = make_optimizer(groups, "lars", **options)
     for step in range(2):
         model.w.grad, model.bias.grad = given["grad_w"][step], given["grad_bias"][step]
         optimizer.step()
@@ -174,3 +173,22 @@ def test_two_steps_of_lars_are_the_published_ones(name: str, decay: str) -> None
     torch.testing.assert_close(found, tuple(stored), rtol=0, atol=5e-8)
     total = torch.cat([x.flatten() for x in found]).sum().item()
     torch.testing.assert_close(total, case["expected_paper"], rtol=1e-8, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("adamw", {"lr": 0.0}, "lr must be a finite number above 0, not 0.0"),
+        ("adamw", {"weight_decay": -1.0}, "weight_decay must be a finite number, 0 or more"),
+        ("adamw", {"momentum": 0.9}, "adamw has no parameter 'momentum'"),
+        ("adamw", {"lr": "3e-3"}, "lr must be float, not '3e-3'"),
+        ("sgd", {"momentum": 1.0}, "from 0 to below 1, not 1.0"),
+        ("sgd", {"nesterov": 1}, "nesterov must be bool, not 1"),
+        ("sgd", {"nesterov": True, "momentum": 0.0}, "nesterov needs a momentum above 0"),
+        ("lars", {"weight_decay": 0.0}, "above 0 for lars"),
+        ("adanw", {}, "Did you mean 'adamw'"),
+    ],
+)
+def test_what_is_wrong_is_quoted(name: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, ccl.RegistryError), match=message):
+        ccl.create("optimizer", name, **options)

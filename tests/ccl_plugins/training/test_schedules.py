@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 import torch
 from support import oracle
-from torch import nn
 
-from ccl_plugins.training import FitSettings
-from ccl_plugins.training.optimizers import make_schedule
+import ccl_plugins as ccl
+from ccl_plugins.protocols import Length
 
 
 def factors(
     table: dict[str, Any], epochs: int, steps: int = 1, warmup: float = 0, seen: int | None = None
 ) -> list[float]:
-    settings = FitSettings(epochs, 8, schedule=table).schedule
-    factor = make_schedule(settings, epochs, steps, warmup)
-    return [factor(step) for step in range(seen or epochs * steps)]
+    options = {key: value for key, value in table.items() if key != "name"}
+    schedule = ccl.create("schedule", table.get("name", "cosine"), **options)
+    length = Length(epochs, steps, warmup)
+    return [schedule(step, length) for step in range(seen or epochs * steps)]
 
 
 def test_the_rate_rises_linearly_and_falls_as_a_cosine_that_ends_after_the_last_step() -> None:
@@ -65,8 +65,18 @@ def test_published_schedules_are_settings_of_it(name: str) -> None:
     torch.testing.assert_close(sum(found[::7]), case["expected_paper"], rtol=1e-12, atol=0)
 
 
-def test_a_schedulers_state_does_not_hold_the_number_of_steps() -> None:
-    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
-    settings = FitSettings(2, 8).schedule
-    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, make_schedule(settings, 2, 5, 0))
-    assert scheduler.state_dict()["lr_lambdas"] == [None]
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"name": "cos"}, "no schedule 'cos'. Did you mean 'cosine'"),
+        ({"per": "batch"}, "per must be .*'step', 'epoch'.*, not 'batch'"),
+        ({"end": -1.0}, "end must be a finite number, 0 or more, not -1.0"),
+        ({"name": "step"}, "step needs 'milestones'"),
+        ({"name": "step", "milestones": []}, r"epochs, as \[120, 160\], not \[\]"),
+        ({"name": "step", "milestones": [9, 3]}, r"must rise, not \[9, 3\]"),
+        ({"name": "step", "milestones": [0]}, "each of the milestones must be 1 or more, not 0"),
+    ],
+)
+def test_what_is_wrong_is_quoted(table: dict[str, Any], message: str) -> None:
+    with pytest.raises((ValueError, ccl.RegistryError), match=message):
+        factors(table, epochs=2)

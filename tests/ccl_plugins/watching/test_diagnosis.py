@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,12 +16,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import ccl_plugins as ccl
+from ccl_plugins.kinds import registry
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import HCL, AlignUniform, ClInfoNCE, InfoNCE, SupCon
-from ccl_plugins.pairs import in_batch
-from ccl_plugins.training.settings import FitSettings
+from ccl_plugins.pairs import Samples, in_batch
+from ccl_plugins.watching import Finding, Observation, Symptom
 from ccl_plugins.watching.chance import scale_of
-from ccl_plugins.watching.diagnosis import Diagnosis, describe
+from ccl_plugins.watching.diagnosis import Diagnosis
+from ccl_plugins.watching.embeddings import Embeddings, describe
+from ccl_plugins.watching.symptoms.rising_loss import rise
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "how-to" / "when-it-does-not-learn.md"
@@ -76,7 +79,7 @@ def lines(out: Path, pipeline: ccl.Pipeline, **given: Any) -> list[str]:
 
 
 def sgd(lr: float) -> dict[str, Any]:
-    return {"optimizer": {"name": "sgd", "lr": lr}}
+    return {"optimizer": {"use": "sgd", "lr": lr}}
 
 
 def moco(**options: Any) -> Any:
@@ -133,7 +136,7 @@ class Stuck(MoCoV2):
 NAMED = {"use": "column", "name": "number"}
 CASES: dict[str, tuple[Callable[[], ccl.Pipeline], str, str]] = {
     "a rate of nearly 0": (
-        lambda: compose(fit={"optimizer": {"name": "adamw", "lr": 1e-9}}),
+        lambda: compose(fit={"optimizer": {"use": "adamw", "lr": 1e-9}}),
         "the-loss-stays-at-chance",
         "the weights hardly move: raise fit.optimizer.lr (now 1e-09)",
     ),
@@ -152,7 +155,7 @@ CASES: dict[str, tuple[Callable[[], ccl.Pipeline], str, str]] = {
     "views with nothing in common": (
         lambda: compose(transform=Strangers()),
         "the-loss-stays-at-chance",
-        "take weaker views (views)",
+        "take weaker views (transform)",
     ),
     "a rate that rises too far": (
         lambda: compose(fit={"warmup_epochs": 20, **sgd(1e3)}),
@@ -160,7 +163,7 @@ CASES: dict[str, tuple[Callable[[], ccl.Pipeline], str, str]] = {
         "lower fit.optimizer.lr (now 1000)",
     ),
     "a rate that is too high": (
-        lambda: compose(fit={"optimizer": {"name": "adamw", "lr": 30.0}}),
+        lambda: compose(fit={"optimizer": {"use": "adamw", "lr": 30.0}}),
         "the-loss-rises",
         "lower fit.optimizer.lr (now 30)",
     ),
@@ -268,7 +271,7 @@ CASES: dict[str, tuple[Callable[[], ccl.Pipeline], str, str]] = {
         lambda: compose(
             objective=ccl.objective("infonce", temperature={"learn": True, "start": 2.5}),
             transform=Strangers(),
-            fit={"optimizer": {"name": "adamw", "lr": 0.05}},
+            fit={"optimizer": {"use": "adamw", "lr": 0.05}},
         ),
         "the-temperature-is-too-high",
         "lower objective.temperature",
@@ -408,14 +411,9 @@ def test_a_run_that_learns_is_quiet(name, tmp_path):
     assert lines(tmp_path / "run", pipeline) == []
 
 
-@pytest.mark.parametrize(("spread", "count"), [(0.2, 1), (1.2, 0)])
-def test_losses_that_differ_from_batch_to_batch_are_no_rise(spread, count, tmp_path):
-    found = Diagnosis(tmp_path / "diagnosis.json")
-    found._monitor = SimpleNamespace(spread=spread)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        found._say_rising(20, SimpleNamespace(settings=FitSettings()), 3.4, 2.2)
-    assert len(caught) == count
+@pytest.mark.parametrize(("deviation", "count"), [(0.2, 1), (1.2, 0)])
+def test_losses_that_differ_from_batch_to_batch_are_no_rise(deviation, count):
+    assert len([*rise(20, 3.4, 2.2, deviation, 0.1)]) == count
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -434,7 +432,7 @@ def test_a_whole_main_example_is_quiet(name, tmp_path):
 def test_what_was_said_before_a_resume_is_not_said_again(tmp_path):
     def make(epochs: int) -> ccl.Pipeline:
         warm = ccl.objective("infonce", temperature=9.0)
-        return compose(objective=warm, fit={"epochs": epochs, "schedule": {"name": "constant"}})
+        return compose(objective=warm, fit={"epochs": epochs, "schedule": {"use": "constant"}})
 
     assert len(lines(tmp_path / "run", make(4))) == 1
     assert lines(tmp_path / "run", make(20), resume=True) == []
@@ -445,11 +443,71 @@ def test_what_was_said_before_a_resume_is_not_said_again(tmp_path):
 
 def test_a_resumed_run_compares_with_the_start_of_the_first(tmp_path):
     def make(epochs: int) -> ccl.Pipeline:
-        return compose(fit={"epochs": epochs, "schedule": {"name": "constant"}, **sgd(1e-9)})
+        return compose(fit={"epochs": epochs, "schedule": {"use": "constant"}, **sgd(1e-9)})
 
     assert lines(tmp_path / "run", make(4)) == []
     (line,) = lines(tmp_path / "run", make(12), resume=True)
     assert "raise fit.optimizer.lr" in line
+
+
+class Counts(Symptom):
+    """Says how often it looked, once it has looked four times."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def look(self, seen: Observation) -> Iterator[Finding]:
+        self.looks += 1
+        if self.looks == 4:
+            yield Finding("looked-four-times", seen.step, f"{seen.loss:.3g}", page="docs/mine.md")
+
+
+class Follows(Counts):
+    follows = True
+
+
+class Breaks(Symptom):
+    def look(self, seen: Observation) -> Iterator[Finding]:
+        raise KeyError("height")
+
+
+def of_a_plugin(monkeypatch: Any, *symptoms: Symptom) -> None:
+    def call(hook: str, **_: Any) -> Any:
+        return [("ccl-plugins", list(symptoms))] if hook == "ccl_symptoms" else []
+
+    monkeypatch.setattr(registry(), "call", call)
+
+
+def said(out: Path, epochs: int, **given: Any) -> list[str]:
+    constant = {"epochs": epochs, "schedule": {"use": "constant"}}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        compose(fit=constant).fit(out=out, logger=False, progress=False, **given)
+    return [str(w.message) for w in caught if "looked" in str(w.message)]
+
+
+def test_a_symptom_of_a_plugin_is_looked_for_and_remembers_over_a_resume(tmp_path, monkeypatch):
+    of_a_plugin(monkeypatch, Counts())
+    assert said(tmp_path / "run", 2) == []
+    of_a_plugin(monkeypatch, Counts())
+    (line,) = said(tmp_path / "run", 4, resume=True)
+    assert line.startswith("step 15: ")
+    assert line.endswith("; see docs/mine.md#looked-four-times")
+
+
+def test_what_follows_is_not_said_beside_what_explains_it(tmp_path, monkeypatch):
+    of_a_plugin(monkeypatch, Counts(), Follows())
+    found = said(tmp_path / "run", 4)
+    assert len(found) == 1
+    of_a_plugin(monkeypatch, Follows())
+    assert len(said(tmp_path / "alone", 4)) == 1
+
+
+def test_a_symptom_that_raises_is_named_and_ends_no_run(tmp_path, monkeypatch):
+    of_a_plugin(monkeypatch, Breaks(), Counts())
+    broken, counted = said(tmp_path / "run", 4)
+    assert "Breaks is no longer looked for: it raised KeyError: 'height'" in broken
+    assert "looked-four-times" in counted
 
 
 def test_looking_changes_no_weight(tmp_path, monkeypatch):
@@ -491,14 +549,14 @@ def test_chance_of_infonce_is_the_log_of_the_number_of_candidates(temperature):
 )
 def test_every_objective_has_its_own_chance(objective, candidates):
     condition = {"condition": torch.arange(64) % 4} if objective.conditions else {}
-    scale = scale_of(objective, in_batch(embedded(), condition))
+    scale = scale_of(objective, in_batch(embedded(), Samples(condition)))
     assert scale is not None
     assert scale.distinguishes
     torch.testing.assert_close(scale.chance, torch.tensor(float(candidates)).log().item())
 
 
 def test_one_class_leaves_nothing_to_distinguish():
-    pairs = in_batch(embedded(), {"condition": torch.zeros(64, dtype=torch.long)})
+    pairs = in_batch(embedded(), Samples({"condition": torch.zeros(64, dtype=torch.long)}))
     scale = scale_of(SupCon(0.2), pairs)
     assert scale is not None
     assert not scale.distinguishes
@@ -506,7 +564,7 @@ def test_one_class_leaves_nothing_to_distinguish():
 
 def test_the_numbers_of_embeddings_are_those_of_their_definitions():
     x = embedded()
-    found = {k: v.item() for k, v in describe(in_batch(x), raw=False).items()}
+    found = asdict(Embeddings(*describe(in_batch(x), raw=False).tolist()))
     eigenvalues = torch.linalg.eigvalsh(torch.cov(x[0].T, correction=0))
     spread = torch.cdist(x[0], x[0]).square().mean() / 2
     rank = eigenvalues.sum() ** 2 / eigenvalues.square().sum()

@@ -274,7 +274,7 @@ def test_the_last_line_has_the_label_probe_and_the_cost(tmp_path, capsys):
 
 
 def test_features_that_diverge_are_no_error_of_the_monitors(tmp_path):
-    optimizer = {"name": "sgd", "lr": 1e30}
+    optimizer = {"use": "sgd", "lr": 1e30}
     with pytest.raises(ArithmeticError, match="not finite"):
         train(tmp_path, monitor={"every_steps": 1}, optimizer=optimizer, log_every=100)
 
@@ -292,7 +292,7 @@ def test_the_negatives_of_an_anchors_label_are_those_of_the_batch(tmp_path):
         expected: float
 
         def on_after_backward(self, trainer: Any, module: Any) -> None:
-            label = monitored.ROWS["label"][module.pairs.index]
+            label = monitored.ROWS["label"][module.pairs.samples.index]
             others = ~torch.eye(len(label), dtype=torch.bool)
             self.expected = float((label[:, None] == label)[others].double().mean())
 

@@ -18,8 +18,8 @@ from support.vector_pipeline import ROWS
 import ccl_plugins as ccl
 from ccl_plugins.experiments.curves import curves
 from ccl_plugins.files.fingerprints import of_tensors
-from ccl_plugins.watching import loggers as module
-from ccl_plugins.watching.history import rows_until
+from ccl_plugins.loggers import services
+from ccl_plugins.loggers.history import rows_until
 
 
 def compose(*loggers: Any, **settings: Any) -> ccl.Pipeline:
@@ -31,9 +31,9 @@ def compose(*loggers: Any, **settings: Any) -> ccl.Pipeline:
         objective="supcon",
         condition="label",
         evaluate=["knn"],
-        loggers=loggers or None,
+        loggers=loggers or ("tensorboard",),
         fit={"epochs": 2, "batch_size": 16, "workers": 0, "checkpoint_every": 1, "log_every": 1}
-        | {"schedule": {"name": "constant"}, **settings},
+        | {"schedule": {"use": "constant"}, **settings},
     )
 
 
@@ -43,33 +43,44 @@ def history(run: ccl.Run) -> list[tuple[int, str, float]]:
 
 
 def test_tensorboard_is_the_default():
-    assert compose().loggers == [{"use": "tensorboard"}]
-    assert compose().to_dict()["loggers"] == [{"use": "tensorboard"}]
+    pipeline = ccl.Pipeline(dataset="color_digits", backbone="lenet5", objective="infonce")
+    assert pipeline.to_dict()["loggers"] == [
+        {"use": "logger:ccl-plugins/tensorboard", "flush_secs": 120, "max_queue": 10}
+    ]
 
 
 def test_loggers_are_part_of_the_record_and_of_a_file(tmp_path):
     pipeline = compose("csv", {"use": "wandb", "project": "x", "mode": "offline"})
     assert pipeline.to_dict()["loggers"] == [
-        {"use": "csv"},
-        {"use": "wandb", "project": "x", "mode": "offline"},
+        {"use": "logger:ccl-plugins/csv"},
+        {
+            "use": "logger:ccl-plugins/wandb",
+            "project": "x",
+            "mode": "offline",
+            "options": None,
+        },
     ]
     (tmp_path / "a.toml").write_text(
         'dataset = "color_digits"\nbackbone = "lenet5"\nobjective = "infonce"\n'
         'loggers = ["tensorboard", {use = "mlflow", experiment_name = "x"}]\n'
     )
-    given = ccl.Pipeline.from_toml(tmp_path / "a.toml").loggers
-    assert given == [{"use": "tensorboard"}, {"use": "mlflow", "experiment_name": "x"}]
+    pipeline = ccl.Pipeline.from_toml(tmp_path / "a.toml")
+    assert [*pipeline.loggers] == ["tensorboard", "mlflow"]
+    assert ccl.Pipeline.from_dict(pipeline.to_dict()) == pipeline
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ("csv", r'loggers must be a list, as \["tensorboard", "csv"\], not \'csv\''),
-        (["wandbb"], r"loggers\[0\]: there is no logger 'wandbb'; did you mean 'wandb'\?"),
+        (["wandbb"], r"loggers\[0\]: no logger 'wandbb'. Did you mean 'wandb'\?"),
         (["csv", "csv"], r"loggers\[1\]: csv is given twice"),
-        (["csv", 3], r"loggers\[1\] must be a name or a table .*, not 3"),
-        ([{"project": "x"}], r"loggers\[0\] must be a name or a table"),
-        ([{"use": "wandb", "tags": object()}], r"the options of wandb must be plain data"),
+        (["csv", 3], r"loggers\[1\]: must be the name of a logger or a table, not 3"),
+        ([{"project": "x"}], r'loggers\[0\]: a logger needs use = "its name"; it has project'),
+        ([{"use": "csv", "file": "x"}], r"loggers\[0\]: .*csv has no parameter 'file'"),
+        ([{"use": "tensorboard", "flush_sec": 1}], "Did you mean 'flush_secs'"),
+        ([{"use": "wandb", "projct": "x"}], "has no parameter 'projct'. Did you mean 'project'"),
+        ([object()], "has no open, which ccl_plugins.protocols.logger.Logger asks for"),
     ],
 )
 def test_what_is_no_logger_is_refused_when_a_pipeline_is_composed(given, message):
@@ -80,16 +91,15 @@ def test_what_is_no_logger_is_refused_when_a_pipeline_is_composed(given, message
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"use": "csv", "file": "x"}, r"loggers\[0\]: csv has no option 'file'; it has none"),
         (
-            {"use": "tensorboard", "flush_sec": 1},
-            "no option 'flush_sec'; did you mean 'flush_secs'",
+            {"use": "wandb", "options": {"grup": "x"}},
+            r"loggers\[0\]: wandb has no option 'grup'; did you mean 'group'",
         ),
-        ({"use": "wandb", "projct": "x"}, "wandb has no option 'projct'; did you mean 'project'"),
-        ({"use": "mlflow", "experiment": "x"}, "mlflow has no option 'experiment'"),
+        ({"use": "mlflow", "options": {"runname": "x"}}, "did you mean 'run_name'"),
     ],
 )
 def test_an_unknown_option_is_refused_before_anything_is_written(given, message, tmp_path):
+    pytest.importorskip(given["use"])
     with pytest.raises(ValueError, match=message):
         compose(given).fit(out=tmp_path / "run", progress=False)
     assert not (tmp_path / "run").exists()
@@ -97,7 +107,7 @@ def test_an_unknown_option_is_refused_before_anything_is_written(given, message,
 
 @pytest.mark.parametrize("name", ["wandb", "mlflow"])
 def test_a_missing_extra_says_what_to_install(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "find_spec", lambda package: None)
+    monkeypatch.setattr(services, "find_spec", lambda package: None)
     with pytest.raises(ValueError, match=rf'pip install "ccl-plugins\[{name}\]"'):
         compose(name).fit(out=tmp_path / "run", progress=False)
     assert not (tmp_path / "run").exists()
@@ -175,7 +185,8 @@ def test_the_record_the_code_and_the_tables_go_to_every_logger(tmp_path):
     assert recorder.given["tables"] == {"condition": of_tensors({"values": ROWS["label"]})}
     assert {(0, "evaluation/knn/top1"), (4, "loss")} <= {*recorder.values}
     run = compose("csv").fit(out=tmp_path / "csv", progress=False)
-    assert json.loads(run.layout.hyperparameters.read_text())["tables"] == recorder.given["tables"]
+    written = json.loads((run.path / "hyperparameters.json").read_text())
+    assert written["tables"] == recorder.given["tables"]
 
 
 @pytest.mark.parametrize("fails", ["metrics", "hyperparameters", "save"])
@@ -222,11 +233,29 @@ def test_loggers_change_no_weight(tmp_path):
 
 
 def test_a_run_that_is_overwritten_leaves_nothing_of_its_loggers(tmp_path):
-    compose("csv").fit(out=tmp_path / "run", progress=False)
-    (tmp_path / "run" / "wandb" / "offline").mkdir(parents=True)
+    """Whatever a logger left is listed in the folder, so that its plug-in need not be there."""
+
+    class Diary:
+        files = ("diary", "*.note", "..", "a/b", "*")
+
+        def open(self, folder, done):
+            (folder / "diary").mkdir(exist_ok=True)
+            for name in ("diary/page", "a.note", "b.note"):
+                (folder / name).write_text("x")
+            return Recorder()
+
+    compose("csv", Diary()).fit(out=tmp_path / "run", progress=False)
+    (tmp_path / "run" / "mine.txt").write_text("x")
+    assert json.loads((tmp_path / "run" / "loggers.json").read_text()) == [
+        "history.csv",
+        "hyperparameters.json",
+        "diary",
+        "*.note",
+    ]
     run = compose().fit(out=tmp_path / "run", overwrite=True, progress=False)
-    assert not run.layout.history.exists()
-    assert not (tmp_path / "run" / "wandb").exists()
+    assert not [name for name in ("history.csv", "diary") if (run.path / name).exists()]
+    assert not [*run.path.glob("*.note")]
+    assert (run.path / "mine.txt").exists()
 
 
 @pytest.fixture
@@ -247,7 +276,7 @@ def test_mlflow_continues_its_run_in_a_file_store(tmp_path, offline):
     client = mlflow.MlflowClient(store)
     experiment = client.get_experiment_by_name("digits")
     (found,) = client.search_runs([experiment.experiment_id])
-    assert json.loads(run.layout.loggers.read_text()) == {"mlflow": found.info.run_id}
+    assert (run.path / "mlflow.id").read_text().strip() == found.info.run_id
     logged = client.get_metric_history(found.info.run_id, "loss")
     assert [each.step for each in logged] == [1, 2, 3, 4]
     assert found.data.params["pipeline/objective/use"] == "objective:ccl-plugins/supcon"
@@ -271,7 +300,7 @@ def test_wandb_continues_its_run_offline(tmp_path, offline):
     compose(chosen, epochs=1).fit(out=tmp_path / "run", progress=False)
     run = compose(chosen).fit(out=tmp_path / "run", resume=True, progress=False)
     assert wandb.run is None
-    number = json.loads(run.layout.loggers.read_text())["wandb"]
+    number = (run.path / "wandb.id").read_text().strip()
     files = [*run.path.glob("wandb/offline-run-*/run-*.wandb")]
     assert {file.name for file in files} == {f"run-{number}.wandb"}
     text = b"".join(file.read_bytes() for file in files)
@@ -286,6 +315,18 @@ from support.vector_pipeline import make_pipeline
 run = make_pipeline(epochs=1).fit(out=r"{out}", progress=False)
 print(run.record["callbacks"])
 make_pipeline(epochs=1).fit(out=r"{out}", overwrite=True, progress=False, logger=False)
+import ccl_plugins as ccl
+pipeline = make_pipeline(epochs=1, plugins={"ccl-logs": {"mark": "> "}})
+assert pipeline.to_dict()["plugins"] == {"ccl-logs": {"mark": "> "}}
+pipeline.fit(out=r"{out}", overwrite=True, progress=False)
+print(run.record["callbacks"])
+try:
+    ccl.Pipeline(dataset="color_digits", backbone="lenet5", objective="infonce",
+                 plugins={"ccl-log": {}})
+except ccl.InvalidConfig as error:
+    assert str(error) == "plugins: no plugin 'ccl-log'. Did you mean 'ccl-logs'?", error
+else:
+    raise AssertionError
 """.replace("{out}", str(tmp_path / "run"))
     given = {"PYTHONPATH": os.pathsep.join(sys.path), "LINES": str(tmp_path / "lines")}
     said = installed_plugins.python(code, plugins="own_logger", **given)
@@ -293,7 +334,7 @@ make_pipeline(epochs=1).fit(out=r"{out}", overwrite=True, progress=False, logger
     lines = (tmp_path / "lines").read_text().splitlines()
     assert "pipeline code tables infonce" in lines
     assert "0 evaluation/knn/top1" in lines
-    assert lines.count("2 loss") == 1
+    assert lines.count("2 loss") == lines.count("> 2 loss") == 1, "with the options of the table"
 
 
 def test_loggers_of_a_plug_in_that_are_no_list_are_named(tmp_path, monkeypatch):

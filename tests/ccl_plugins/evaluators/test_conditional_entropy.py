@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ccl_plugins.objectives.transport import conditional_entropy
+from ccl_plugins.evaluators.conditional_entropy import conditional_entropy
 
 
 def test_conditional_entropy_refuses_a_single_sample():

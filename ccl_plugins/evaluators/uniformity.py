@@ -1,0 +1,56 @@
+"""How evenly projections cover the sphere."""
+
+from __future__ import annotations
+
+import torch
+
+from ccl_plugins.arguments import whole
+from ccl_plugins.evaluators.columns import part
+from ccl_plugins.evaluators.projections import projections_of
+from ccl_plugins.protocols import Frozen, Measurement
+
+
+class Uniformity:
+    """How evenly the projections of different samples cover the sphere.
+
+    Gives ``"projections/uniformity"``, ``log mean_{i<j} exp(-2 |x_i - x_j|²)`` of the first view: 0 if all
+    samples agree, lower the more they spread.
+
+    Split: measured on the test split; nothing is fitted and nothing selected.
+
+    Args:
+        samples: The most samples that are compared with each other, 2 or more; of more, so many of a fixed
+            shuffle.
+
+    Raises:
+        ValueError: If ``samples`` is less; on use, for features without projections, and for projections
+            that are not finite.
+        UndefinedMetric: On use, if there are fewer than two samples.
+
+    Source:
+        Wang and Isola, Understanding Contrastive Representation Learning through Alignment and
+        Uniformity on the Hypersphere (2020), section 4.1, with t = 2.
+    """
+
+    reads_projections = True
+
+    def __init__(self, samples: int = 1024) -> None:
+        self.samples = whole("samples", samples, 2)
+
+    def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
+        """``projections/uniformity``."""
+        (x,) = projections_of(test)
+        x = x[part(len(x), self.samples)]
+        i, j = torch.triu_indices(len(x), len(x), 1)
+        # |a - b|² is 2 - 2 ab on the sphere.
+        exponents = (4 * (x @ x.T) - 4)[i, j].double()
+        value = exponents.logsumexp(0) - torch.tensor(float(len(exponents))).log()
+        return [
+            Measurement(
+                "projections/uniformity",
+                value.item(),
+                sentence="the log of the mean Gaussian kernel of the projections of two samples",
+                samples=len(x),
+                direction="lower",
+            )
+        ]

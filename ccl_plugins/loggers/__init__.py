@@ -1,0 +1,9 @@
+"""Loggers: where the numbers of a run go, one file each.
+
+Lightning and the services are imported when a run begins, not here.
+"""
+
+from ccl_plugins.loggers.csv import CSV as CSV
+from ccl_plugins.loggers.mlflow import MLflow as MLflow
+from ccl_plugins.loggers.tensorboard import TensorBoard as TensorBoard
+from ccl_plugins.loggers.wandb import WandB as WandB

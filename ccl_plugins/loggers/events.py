@@ -1,0 +1,46 @@
+"""Lightning's TensorBoard logger as a run needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pytorch_lightning.loggers import TensorBoardLogger
+from pytorch_lightning.utilities import rank_zero_only
+
+from ccl_plugins.files.events import replacing_events
+
+
+class Events(TensorBoardLogger):
+    """Lightning's TensorBoard logger, without sub-folders and without ``hparams.yaml``.
+
+    Events after ``done``, the step of the checkpoint to resume from, are hidden.  Options are those of
+    torch's ``SummaryWriter``.
+    """
+
+    def __init__(self, folder: Path, done: int | None = None, **options: Any) -> None:
+        options |= {} if done is None else {"purge_step": done + 1}
+        # The name is that of the folder where Lightning's callbacks write, as ``ModelCheckpoint``.
+        super().__init__(folder, name="lightning", version="", default_hp_metric=False, **options)
+        self.continues_run = done is not None
+
+    @property
+    def log_dir(self) -> str:
+        """The folder of the events, without the name: Lightning puts checkpoints of callbacks there."""
+        return str(self.save_dir)
+
+    root_dir = log_dir
+
+    @rank_zero_only
+    def save(self) -> None:
+        """Flush the events to disk."""
+        self.experiment.flush()
+
+    @rank_zero_only
+    def log_evaluation(self, metrics: Mapping[str, float], step: int) -> None:
+        """Write what was measured at a step, in place of what was measured before at this step."""
+        if metrics:
+            with replacing_events(Path(self.save_dir), f".evaluation-{step}") as writer:
+                for name, value in metrics.items():
+                    writer.add_scalar(name, value, step)

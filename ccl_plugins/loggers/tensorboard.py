@@ -1,0 +1,37 @@
+"""TensorBoard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ccl_plugins.arguments import positive, whole
+from ccl_plugins.files.events import EVENTS
+
+if TYPE_CHECKING:
+    from pytorch_lightning.loggers import Logger
+
+
+class TensorBoard:
+    """TensorBoard events in the run's folder.
+
+    Args:
+        flush_secs: Seconds after which events are on the disk, above 0.
+        max_queue: Events that wait before one more writes them, 1 or more.
+
+    Raises:
+        ValueError: For a value out of range.
+    """
+
+    files = (f"{EVENTS}*",)
+    on_disk = True
+
+    def __init__(self, flush_secs: float = 120, max_queue: int = 10) -> None:
+        self.flush_secs = positive("flush_secs", flush_secs)
+        self.max_queue = whole("max_queue", max_queue, 1)
+
+    def open(self, folder: Path, done: int | None) -> Logger:
+        """Open the events of the run in a folder; those after step ``done`` are hidden."""
+        from ccl_plugins.loggers.events import Events
+
+        return Events(folder, done, flush_secs=self.flush_secs, max_queue=self.max_queue)

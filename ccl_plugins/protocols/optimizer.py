@@ -1,0 +1,28 @@
+"""The contract of optimizers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+
+
+class Optimizer(Protocol):
+    """How gradients change the parameters: its own options, and torch's optimizer made of them.
+
+    Which parameters decay, and how rates follow samples and layers, is said by ``[fit]`` for every
+    optimizer alike, and reaches it in the groups.
+    """
+
+    @property
+    def lr(self) -> float:
+        """The learning rate before it is scaled and scheduled; the constructor's parameter of this name."""
+
+    def __call__(self, groups: Sequence[Mapping[str, Any]]) -> torch.optim.Optimizer:
+        """Torch's optimizer of groups of parameters.
+
+        Args:
+            groups: Each with ``"params"``, a ``"name"``, its own ``"lr"`` and, if its parameters do not
+                decay, ``"weight_decay": 0.0``; what a group has goes before the options.
+        """

@@ -1,0 +1,23 @@
+"""A constant learning rate."""
+
+from __future__ import annotations
+
+from ccl_plugins.protocols import Length
+from ccl_plugins.schedules.warm_up import WarmUp
+
+
+class Constant(WarmUp):
+    """The learning rate stays as it is after the warm-up.
+
+    Args:
+        per: Whether the rate changes with every ``"step"``, or between epochs only, with every ``"epoch"``.
+        start: The factor that the warm-up begins above, 0 or more.
+
+    Raises:
+        ValueError: For a value out of range.
+    """
+
+    def __call__(self, step: int, length: Length) -> float:
+        """The factor of the learning rate."""
+        at, _, warmup = self.measured(step, length)
+        return self.rise(at, warmup)

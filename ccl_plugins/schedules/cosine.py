@@ -1,0 +1,53 @@
+"""A learning rate that falls as a cosine."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from ccl_plugins.arguments import non_negative
+from ccl_plugins.protocols import Length
+from ccl_plugins.schedules.warm_up import WarmUp
+
+
+class Cosine(WarmUp):
+    """The learning rate falls as half a cosine, from the end of the warm-up to the end of the run.
+
+    Args:
+        per: Whether the rate changes with every ``"step"``, or between epochs only, with every ``"epoch"``.
+        start: The factor that the warm-up begins above, 0 or more.
+        end: The factor at the end, 0 or more.
+        overlap: Whether the cosine spans the whole run and the warm-up limits it.
+        reach_end: Whether the last step, or epoch, has the factor of the end; else the one after it would.
+
+    Raises:
+        ValueError: For a value out of range.
+    """
+
+    def __init__(
+        self,
+        per: Literal["step", "epoch"] = "step",
+        start: float = 0.0,
+        end: float = 0.0,
+        overlap: bool = False,
+        reach_end: bool = False,
+    ) -> None:
+        super().__init__(per, start)
+        self.end = non_negative("end", end)
+        self.overlap = overlap
+        self.reach_end = reach_end
+
+    def __call__(self, step: int, length: Length) -> float:
+        """The factor of the learning rate."""
+        at, total, warmup = self.measured(step, length)
+        rise = self.rise(at, warmup)
+        if self.overlap:
+            return min(rise, self._fall(at, total))
+        return rise if at < warmup else self._fall(at - warmup, total - warmup)
+
+    def _fall(self, at: float, total: float) -> float:
+        from lightly.utils.scheduler import cosine_schedule
+
+        # lightly's schedule ends at the last of its steps, so it gets one more.
+        return cosine_schedule(
+            min(at + self.reach_end, total), total + 1, start_value=1.0, end_value=self.end
+        )

@@ -1,0 +1,36 @@
+"""The warm-up, which the schedules share."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from ccl_plugins.arguments import non_negative, one_of
+from ccl_plugins.protocols import Length
+
+
+class WarmUp:
+    """The linear rise of the learning rate in the epochs of the warm-up; a base of schedules.
+
+    Args:
+        per: Whether the rate changes with every ``"step"``, or between epochs only, with every ``"epoch"``.
+        start: The factor that the rise begins above, 0 or more.
+
+    Raises:
+        ValueError: For a value out of range.
+    """
+
+    def __init__(self, per: Literal["step", "epoch"] = "step", start: float = 0.0) -> None:
+        self.per = one_of("per", per, ("step", "epoch"))
+        self.start = non_negative("start", start)
+
+    def measured(self, step: int, length: Length) -> tuple[int, int, float]:
+        """A step, the run and its warm-up, each counted in steps or, per epoch, in epochs."""
+        each = length.steps_per_epoch
+        if self.per == "epoch":
+            return step // each, length.epochs, length.warmup_epochs
+        return step, length.epochs * each, round(length.warmup_epochs * each)
+
+    def rise(self, at: int, warmup: float) -> float:
+        """The factor that the warm-up allows: 1 after its end."""
+        # The first step is above the start already: with a start of 0 it would change nothing.
+        return min(self.start + (1 - self.start) * (at + 1) / warmup, 1.0) if warmup else 1.0

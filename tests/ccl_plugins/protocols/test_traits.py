@@ -1,0 +1,113 @@
+"""Traits: one table, one default for each name, and wrong forms refused where a component is built."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+import ccl_plugins as ccl
+from ccl_plugins.kinds import KINDS
+from ccl_plugins.protocols import TRAITS, trait
+from ccl_plugins.protocols.traits import DEFAULTS
+
+
+class Rows:
+    """A data set of nothing."""
+
+    def __call__(self, split):
+        return []
+
+    def schema(self):
+        return {"label": "categorical"}
+
+
+class Ones:
+    """A condition."""
+
+    refresh = "never"
+    value_type = "categorical"
+
+    def fit(self, split, embed, previous):
+        return None
+
+
+class Same:
+    """A kernel."""
+
+    positive_definite = True
+
+    def __call__(self, a, b):
+        return None
+
+
+def built(kind, base, **members):
+    return ccl.local(kind, type(base.__name__, (base,), members)).build()
+
+
+def test_a_name_has_one_default_and_every_kind_is_one_of_the_project():
+    assert all(DEFAULTS[each.name] == each.default for each in TRAITS)
+    assert max(Counter((each.kind, each.name) for each in TRAITS).values()) == 1
+    assert {each.kind for each in TRAITS} <= {kind.name for kind in KINDS}
+
+
+def test_what_is_not_declared_or_none_has_its_default():
+    assert trait(Ones(), "missing") == trait(built("condition", Ones, missing=None), "missing")
+    assert trait(Ones(), "missing") == "error"
+    assert trait(Ones, "reads_embeddings") is False
+    assert trait(Ones(), "after_step")() is None
+    assert trait(Ones(), "scalars")() == {}
+    assert trait(Same(), "features") is None
+
+
+def test_the_column_of_a_condition_is_known():
+    column = ccl.condition("column", name="color", value_type="continuous").build()
+    assert trait(ccl.condition("label").build(), "column") == "label"
+    assert trait(column, "column") == "color"
+    assert trait(Ones(), "column") is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "base", "members", "message"),
+    [
+        (
+            "condition",
+            Ones,
+            {"missing": "skip"},
+            "Ones.missing must be 'error', 'own', 'ignore' or",
+        ),
+        ("condition", Ones, {"missing": {"a": "skip"}}, "Ones.missing must be"),
+        ("condition", Ones, {"hierarchy": 1}, "Ones.hierarchy must be True or False, not 1"),
+        (
+            "condition",
+            Ones,
+            {"reads_embeddings": "keys"},
+            "must be True, False or 'key', not 'keys'",
+        ),
+        (
+            "condition",
+            Ones,
+            {"within_batch": lambda self: True},
+            "within_batch must be True or False",
+        ),
+        ("condition", Ones, {"column": 3}, "Ones.column must be a string, not 3"),
+        ("kernel", Same, {"features": 4}, r"Same.features must be a method features\(a\)"),
+        ("kernel", Same, {"conditions": ["color"]}, "Same.conditions must be a mapping"),
+        ("dataset", Rows, {"texts": ("caption",)}, r"Rows.texts must be a method texts\(\)"),
+    ],
+)
+def test_a_trait_of_a_wrong_form_is_refused_where_it_is_built(kind, base, members, message):
+    with pytest.raises(ccl.InvalidParameter, match=message):
+        built(kind, base, **members)
+
+
+def test_all_wrong_traits_are_named_and_properties_are_not_read():
+    def read(self):
+        raise AssertionError("read")
+
+    with pytest.raises(ccl.InvalidParameter, match=r"Ones.missing must .*; Ones.hierarchy must"):
+        built("condition", Ones, missing=1, hierarchy=2, column=property(read))
+
+
+def test_variables_of_one_condition_may_differ():
+    built("condition", Ones, missing={"a": "own", "b": "drop"}, hierarchy={"a": True})
