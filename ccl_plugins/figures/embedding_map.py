@@ -58,7 +58,8 @@ class EmbeddingMap:
 
     def __init__(self, by: str | Sequence[str] | None = None, method: Projection = "tsne") -> None:
         self.by = [by] if isinstance(by, str) else by
-        self.method: Projection = one_of("method", method, get_args(Projection))
+        one_of("method", method, get_args(Projection))
+        self.method = method
 
     @styled
     def __call__(self, runs: Mapping[str, Run]) -> Figure:
