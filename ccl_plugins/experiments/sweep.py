@@ -53,7 +53,7 @@ class Sweep:
         direction: Whether the metric is to be ``"maximize"``d or ``"minimize"``d.
         trials: Cells of a search; None: all cells of a grid.
         seed: The seed of a search.
-        prune: The logged value by which a search stops a cell early, as ``"monitor/label/linear"``, where
+        prune: The logged value by which a search stops a cell early, as ``"monitor/linear/top1"``, where
             it is worse, in the same direction, than the median of the earlier cells at the same step; None:
             no cell is stopped.
         slurm: Options of submitit for SLURM, as ``{"timeout_min": 600, "slurm_partition": "gpu"}``.
