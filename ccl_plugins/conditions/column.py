@@ -57,7 +57,7 @@ class Column:
             raise ValueError(
                 f"column {name!r} is {value_type}; only a continuous one is standardized"
             )
-        self.name = name
+        self.name = self.column = name
         self.standardize = standardize
         self.value_type: ValueType = value_type
         self.missing = check_policy(missing, value_type)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ccl_plugins._engine import engine
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.origin import naming
 from ccl_plugins.experiments.recorded import Recorded
@@ -108,12 +109,14 @@ def role_of(column: str | None, conditions: Mapping[str, Any]) -> Role | None:
 
 def _checked(evaluator: Any, found: Any) -> Sequence[Measurement]:
     """What an evaluator returned, if it is measurements."""
-    given = found if isinstance(found, Sequence) else [found]
-    for each in given:
-        number = isinstance(each, Measurement) and isinstance(each.value, float | int)
-        if not number or isinstance(each.value, bool):
-            raise ValueError(
-                f"the evaluator {type(evaluator).__name__} must return a list of measurements, as"
-                f" [Measurement('knn/top1', 0.9)], not {each!r:.200}"
-            )
-    return given
+    if not isinstance(found, list | tuple) or not all(map(_is_measurement, found)):
+        raise ValueError(
+            f"the evaluator {type(evaluator).__name__} must return a list of measurements, as"
+            f" [Measurement('knn/top1', 0.9)], not {engine.represented(found)}"
+        )
+    return found
+
+
+def _is_measurement(each: Any) -> bool:
+    number = isinstance(each, Measurement) and isinstance(each.value, float | int)
+    return number and not isinstance(each.value, bool)

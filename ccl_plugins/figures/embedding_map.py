@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from ccl_plugins.arguments import one_of
 from ccl_plugins.figures.samples import (
@@ -48,6 +48,8 @@ class EmbeddingMap:
             together; ``"umap"``, which needs the extra ``umap``.
     """
 
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"method": "pca"}
+
     side_by_side = True
     caption = (
         "The features in two dimensions, similar ones near each other, colored by what is known of the"
@@ -56,7 +58,8 @@ class EmbeddingMap:
 
     def __init__(self, by: str | Sequence[str] | None = None, method: Projection = "tsne") -> None:
         self.by = [by] if isinstance(by, str) else by
-        self.method: Projection = one_of("method", method, get_args(Projection))
+        one_of("method", method, get_args(Projection))
+        self.method = method
 
     @styled
     def __call__(self, runs: Mapping[str, Run]) -> Figure:

@@ -49,11 +49,11 @@ class InformationPlane:
         result = figure(5.6, 3.8)
         panel = result.subplots()
         panel.axhline(top, color=FAINT, lw=0.8, ls=":")
-        ends = {"color": TEXT, "ls": ""}
+        ends: dict[str, Any] = {"color": TEXT, "ls": ""}
         panel.plot([0], [top], marker="*", ms=11, label="Z = label", **ends)
         panel.plot([end], [top], marker="x", ms=7, label="Z = each sample", **ends)
         for each in series(runs):
-            like = {"color": each.color, "marker": each.marker, "ls": ""}
+            like: dict[str, Any] = {"color": each.color, "marker": each.marker, "ls": ""}
             for run in each.runs:
                 for way in _ways(run):
                     panel.plot(*way, color=each.color, lw=0.8, alpha=0.7)

@@ -60,7 +60,7 @@ class KernelMatrix:
             (each,) = shown.values()
             each.draw(result)
             return result
-        parts = result.subfigures(len(shown), 1)
+        parts: Any = result.subfigures(len(shown), 1)
         for part, (title, each) in zip(parts, shown.items(), strict=True):
             part.suptitle(short(title, 40))
             each.draw(part)

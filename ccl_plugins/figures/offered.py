@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
 from ccl_plugins.kinds import registry
+from ccl_plugins.protocols import trait
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,7 +37,7 @@ def draw(
     import matplotlib.figure
 
     built: Any = choice.build({})
-    found = built(first if getattr(built, "side_by_side", False) else runs)
+    found = built(first if trait(built, "side_by_side") else runs)
     if not isinstance(found, matplotlib.figure.Figure):
         raise TypeError(f"{choice.spec.label} must return a matplotlib Figure, not {found!r:.80}")
-    return found, getattr(built, "caption", None) or registry().summary(choice.spec)
+    return found, trait(built, "caption") or registry().summary(choice.spec)

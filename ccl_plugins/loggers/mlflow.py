@@ -63,7 +63,7 @@ class MLflow:
         logger = MLFlowLogger(
             experiment_name=self.experiment_name or "ccl-plugins", tracking_uri=uri, **given
         )
-        logger.continues_run = number is not None
+        logger.continues_run = number is not None  # type: ignore[attr-defined]
         if logger.run_id is not None:
             keep(folder / "mlflow.id", logger.run_id)
         if variable is None:  # MLflow has set it, and the next run would log into this one's folder

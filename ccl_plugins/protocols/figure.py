@@ -16,9 +16,7 @@ class DoesNotApply(ValueError):
 class Figure(Protocol):
     """A picture of runs.
 
-    ``ccl figures`` and the report draw every figure that is installed.  Under it they show the attribute
-    ``caption``, or the first line of the class's docstring.  A figure that is True in ``side_by_side``, as
-    each run takes a part of its own, gets the first run of each configuration, and of at most six.
+    ``ccl figures`` and the report draw every figure that is installed.
     """
 
     def __call__(self, runs: Mapping[str, Any]) -> matplotlib.figure.Figure:

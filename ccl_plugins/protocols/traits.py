@@ -445,6 +445,20 @@ TRAITS = (
         "Called before anything is written. Raises a ValueError if a package is missing or an option is"
         " wrong.",
     ),
+    Trait(
+        "figure",
+        "caption",
+        "",
+        "Read when a report shows the figure. What stands under it, in place of the first line of its"
+        " docstring.",
+    ),
+    Trait(
+        "figure",
+        "side_by_side",
+        False,
+        "Read before the figure is called. True if each run takes a part of its own; it then gets the first"
+        " run of each configuration, and at most six.",
+    ),
 )
 """Every trait, by kind."""
 

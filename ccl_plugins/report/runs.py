@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
 from ccl_plugins.experiments.curves import Curves, curves
-from ccl_plugins.experiments.results import Result, configurations, labels_of, name_of, stem_of
+from ccl_plugins.experiments.results import (
+    Result,
+    conditioned,
+    configurations,
+    labels_of,
+    name_of,
+    stem_of,
+)
 from ccl_plugins.figures.samples import conditions_of
 from ccl_plugins.figures.series import MOST
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint, versions
+from ccl_plugins.protocols import trait
 from ccl_plugins.report.answers import Compared
 
 if TYPE_CHECKING:
@@ -37,7 +45,7 @@ class Runs:
             Compared(
                 label,
                 group,
-                _reads(self.runs[group[0].path]),
+                _reads(self.runs[group[0].path], group),
                 [
                     (points[0][1], points[-1][1])
                     for each in group
@@ -126,14 +134,19 @@ class Runs:
         return right
 
 
-def _reads(run: Run) -> dict[str, str | None]:
-    """The column that each condition of a run reads; None for one that cannot be built here any more."""
-    named = dict.fromkeys(run.record.get("conditions") or {})
+def _reads(run: Run, results: Sequence[Result]) -> dict[str, str | None]:
+    """The column that each condition of a run reads; None for one that reads none."""
+    lost = {*(run.record.get("conditions") or ())}
+    read: dict[str, str | None] = {}
     try:
-        built = conditions_of(run)
-    except (engine.RegistryError, ValueError, OSError):  # its plug-in or its data set is gone
-        return named
-    return {name: getattr(built.get(name), "column", None) for name in named}
+        read = {name: trait(each, "column") for name, each in conditions_of(run).items()}
+        lost -= {*run.recorded.conditions}
+    except (engine.RegistryError, ValueError, OSError):  # the data set is gone
+        pass
+    if lost:  # what was measured says what they read, without their plug-in
+        columns = [each for each in conditioned(results) if each not in read.values()]
+        read |= {each: each for each in columns} or dict.fromkeys(sorted(lost))
+    return read
 
 
 def _curves(run: Run) -> Curves:

@@ -53,7 +53,7 @@ def test_figures_are_written_and_those_that_do_not_apply_are_named(folder, tmp_p
     ("given", "said"),
     [
         ("embeding_map", "no figure 'embeding_map'. Did you mean 'embedding_map'?"),
-        ('{use = "bars", metrik = "a"}', "unknown parameter 'metrik'"),
+        ('{use = "bars", metrik = "a"}', "has no parameter 'metrik'. Did you mean 'metric'?"),
         ('{use = "embedding_map", method = "mds"}', "'mds'"),
         ("{use =", "{use ="),
     ],

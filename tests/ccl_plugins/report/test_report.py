@@ -237,6 +237,22 @@ def test_runs_of_different_data_sets_are_shown_with_a_warning_and_not_compared(
     assert "paired" not in text.partition("What was compared")[0]
 
 
+@pytest.mark.filterwarnings("ignore:.*was changed")
+def test_a_run_whose_plugin_is_gone_is_told_of_by_what_is_stored(runs, folder, tmp_path):
+    shutil.copytree(folder / "fair-seed-0", tmp_path / "gone")
+    file = tmp_path / "gone" / "pipeline.json"
+    record = json.loads(file.read_text())
+    record["conditions"]["condition"] = {"use": "condition:ccl-gone/lost"}
+    record["objective"] = {"use": "objective:ccl-gone/lost"}
+    file.write_text(json.dumps(record))
+    with pytest.warns(UserWarning, match="the condition 'condition' cannot be read back"):
+        page = write_report([runs[0], ccl.load(tmp_path / "gone")], tmp_path / "report.html")
+    text = texts(page)
+    assert "gone It is conditioned on color. It holds" in text
+    assert "Kept and leaked. One point per run" in text
+    assert "ccl-gone is not installed" in text.partition("Not drawn:")[2]
+
+
 @pytest.mark.usefixtures("undrawn")
 def test_a_run_without_weights_is_named_and_the_others_are_shown(folder, tmp_path, capsys):
     shutil.copytree(folder / "plain-seed-0", tmp_path / "empty")
