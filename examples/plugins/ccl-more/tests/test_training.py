@@ -7,7 +7,7 @@ import pytest
 from ccl_plugins import cli
 
 EXAMPLE = Path(__file__).parents[1] / "example.toml"
-SAMPLES, BATCH = 360, 64
+SAMPLES, BATCH = 359, 64
 COLOR, LABEL = ccl.condition("column", name="color"), "label"
 STROKES = ccl.condition("attributes", columns=["holes", "slant"])
 WIDTH = ccl.condition("column", name="width", value_type="continuous")
