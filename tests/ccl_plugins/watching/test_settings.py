@@ -24,7 +24,10 @@ def test_by_default_it_is_measured_after_each_epoch_of_10_steps_or_more():
         ({"every_steps": 2.5}, "monitor every_steps must be a whole number, not 2.5"),
         ({"every_steps": True}, "monitor every_steps must be a whole number, not True"),
         ({"every_epochs": 1, "every_steps": 5}, "give every_epochs or every_steps, not both"),
-        ({"evaluate": ["linaer"]}, "monitor.evaluate[0]: no evaluator 'linaer'. Did you mean 'linear'?"),
+        (
+            {"evaluate": ["linaer"]},
+            "monitor.evaluate[0]: no evaluator 'linaer'. Did you mean 'linear'?",
+        ),
         ({"evaluate": "linear"}, 'monitor.evaluate must be a list, as ["linear", "knn"]'),
         ({"evaluate": [{"use": "knn", "column": "height"}]}, "reads the column 'height'"),
         (
