@@ -20,15 +20,21 @@ from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
 from ccl_plugins.hooks import hookimpl as hookimpl
+from ccl_plugins.kinds import KINDS as _KINDS
 from ccl_plugins.kinds import registry as _registry
 
 if TYPE_CHECKING:
-    from ccl_plugins import figures as figures
     from ccl_plugins.cli.info import Description
     from ccl_plugins.cli.tables import TextTable
     from ccl_plugins.experiments.pipeline import Pipeline as Pipeline
+    from ccl_plugins.experiments.pipeline import Run as Run
     from ccl_plugins.experiments.pipeline import load as load
     from ccl_plugins.report import write_report as write_report
+
+    # One for each of `KINDS`, which is where they come from.
+    objective = kernel = condition = sampler = transform = engine.Namespace(_registry(), "")
+    method = backbone = dataset = evaluator = engine.Namespace(_registry(), "")
+    optimizer = schedule = logger = figure = engine.Namespace(_registry(), "")
 
 __all__ = [
     "AmbiguousName",
@@ -40,29 +46,18 @@ __all__ = [
     "Pipeline",
     "PluginFailed",
     "RegistryError",
+    "Run",
     "UnknownComponent",
-    "backbone",
-    "condition",
     "create",
-    "dataset",
-    "evaluator",
-    "figures",
     "hookimpl",
     "info",
-    "kernel",
     "list",
     "load",
     "local",
-    "logger",
-    "method",
-    "objective",
-    "optimizer",
     "refresh",
-    "sampler",
-    "schedule",
-    "transform",
     "write_report",
 ]
+__all__ += [kind.name for kind in _KINDS]
 
 Choice = engine.Choice
 ComponentSpec = engine.ComponentSpec
@@ -75,21 +70,11 @@ PluginFailed = engine.PluginFailed
 InvalidParameter = engine.InvalidParameter
 InvalidConfig = engine.InvalidConfig
 
-objective = engine.Namespace(_registry(), "objective")
-kernel = engine.Namespace(_registry(), "kernel")
-condition = engine.Namespace(_registry(), "condition")
-sampler = engine.Namespace(_registry(), "sampler")
-transform = engine.Namespace(_registry(), "transform")
-method = engine.Namespace(_registry(), "method")
-backbone = engine.Namespace(_registry(), "backbone")
-dataset = engine.Namespace(_registry(), "dataset")
-evaluator = engine.Namespace(_registry(), "evaluator")
-optimizer = engine.Namespace(_registry(), "optimizer")
-schedule = engine.Namespace(_registry(), "schedule")
-logger = engine.Namespace(_registry(), "logger")
+globals().update({kind.name: engine.Namespace(_registry(), kind.name) for kind in _KINDS})
 
 _LAZY = {
     "Pipeline": "ccl_plugins.experiments.pipeline",
+    "Run": "ccl_plugins.experiments.pipeline",
     "load": "ccl_plugins.experiments.pipeline",
     "write_report": "ccl_plugins.report",
 }
@@ -162,10 +147,6 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("ccl-plugins")
-    if name == "figures":
-        from importlib import import_module
-
-        return import_module("ccl_plugins.figures")
     if name in _LAZY:
         from importlib import import_module
 
@@ -174,4 +155,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> Sequence[str]:
-    return sorted({*globals(), *_LAZY, "__version__"})
+    return sorted([*__all__, "__version__"])

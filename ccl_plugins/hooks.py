@@ -2,7 +2,11 @@
 
 A plug-in names one module in the entry-point group ``ccl_plugins.hooks``, and marks functions in it
 with ``hookimpl``.  The module is imported at every start, so it must not import torch at its top.
-A function may omit arguments that it does not need.
+A function may omit arguments that it does not need.  ``options`` is the plug-in's own table
+``[plugins.NAME]`` of the configuration; it is empty without one.
+
+An error of a plug-in is recorded, a warning names the plug-in, and its result is left out.  Only by
+``ccl_pipeline_composed``, which says so, does an error reject the pipeline.
 
 Example:
     ```python
@@ -17,7 +21,7 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pluggy
@@ -48,19 +52,24 @@ class Hooks:
         raise NotImplementedError
 
     @hookspec
-    def ccl_pipeline_composed(self, pipeline: ComposedPipeline) -> None:
+    @engine.may_reject
+    def ccl_pipeline_composed(self, pipeline: ComposedPipeline, options: Mapping[str, Any]) -> None:
         """Inspect a pipeline, once, when it is composed and checked; raise an error to reject it.
 
         Args:
             pipeline: The pipeline, with the settings of the configuration that it was composed from.
+            options: The plug-in's own table of the configuration.
         """
 
     @hookspec
-    def ccl_callbacks(self, pipeline: ComposedPipeline) -> Iterable[Any]:
+    def ccl_callbacks(
+        self, pipeline: ComposedPipeline, options: Mapping[str, Any]
+    ) -> Iterable[Any]:
         """Offer Lightning callbacks for the training of a pipeline.
 
         Args:
             pipeline: The pipeline about to be trained.
+            options: The plug-in's own table of the configuration.
 
         Returns:
             Instances of ``pytorch_lightning.Callback``; they follow the user's own.
@@ -68,11 +77,12 @@ class Hooks:
         raise NotImplementedError
 
     @hookspec
-    def ccl_symptoms(self, pipeline: ComposedPipeline) -> Iterable[Any]:
+    def ccl_symptoms(self, pipeline: ComposedPipeline, options: Mapping[str, Any]) -> Iterable[Any]:
         """Offer symptoms that a run looks for while it trains, beside those of the library.
 
         Args:
             pipeline: The pipeline about to be trained.
+            options: The plug-in's own table of the configuration.
 
         Returns:
             Instances of ``ccl_plugins.watching.Symptom``.
@@ -80,11 +90,12 @@ class Hooks:
         raise NotImplementedError
 
     @hookspec
-    def ccl_loggers(self, pipeline: ComposedPipeline) -> Iterable[Any]:
+    def ccl_loggers(self, pipeline: ComposedPipeline, options: Mapping[str, Any]) -> Iterable[Any]:
         """Offer Lightning loggers for the training of a pipeline.
 
         Args:
             pipeline: The pipeline about to be trained.
+            options: The plug-in's own table of the configuration.
 
         Returns:
             Instances of ``pytorch_lightning.loggers.Logger``; they follow those of the pipeline.

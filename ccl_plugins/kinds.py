@@ -30,6 +30,7 @@ KINDS = (
     _kind("optimizer", "How gradients change weights.", f"{_P}.optimizer:Optimizer"),
     _kind("schedule", "How the learning rate changes.", f"{_P}.schedule:Schedule"),
     _kind("logger", "Where the numbers of a run go.", f"{_P}.logger:Logger"),
+    _kind("figure", "A picture of runs.", f"{_P}.figure:Figure"),
 )
 
 FOLDERS = {kind.name: f"{kind.name}s" for kind in KINDS}

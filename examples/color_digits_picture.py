@@ -13,6 +13,7 @@ import argparse
 from pathlib import Path
 
 import ccl_plugins as ccl
+from ccl_plugins.figures import Anchor, EmbeddingMap, Similarity, svg
 
 parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -25,8 +26,8 @@ pairs = options.runs or [
     "Fair-CCLK=runs/color_digits_fair",
 ]
 runs = {title: ccl.load(path) for title, _, path in (each.partition("=") for each in pairs)}
-figure = ccl.figures.embedding_map(runs, by=["color", "label"])
+figure = EmbeddingMap(by=["color", "label"])(runs)
 figure.savefig(options.out, dpi=110)
 if not options.runs:
-    for name, draw in {"anchor": ccl.figures.anchor, "similarity": ccl.figures.similarity}.items():
-        Path(f"docs/{name}.svg").write_text(ccl.figures.svg(draw(runs)), encoding="utf-8")
+    for name, draw in {"anchor": Anchor(), "similarity": Similarity()}.items():
+        Path(f"docs/{name}.svg").write_text(svg(draw(runs)), encoding="utf-8")

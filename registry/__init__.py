@@ -11,8 +11,6 @@ from .config import from_json as from_json
 from .config import known_keys as known_keys
 from .config import read_toml as read_toml
 from .config import to_json as to_json
-from .discovery import Failure as Failure
-from .discovery import Plugin as Plugin
 from .distributions import Remnant as Remnant
 from .errors import AmbiguousName as AmbiguousName
 from .errors import InvalidConfig as InvalidConfig
@@ -25,6 +23,8 @@ from .errors import containing as containing
 from .errors import one_line as one_line
 from .params import Parameter as Parameter
 from .params import Schema as Schema
+from .plugin import Failure as Failure
+from .plugin import Plugin as Plugin
 from .quoting import pip_install as pip_install
 from .quoting import represented as represented
 from .quoting import shown as shown
@@ -35,4 +35,5 @@ from .spec import ComponentSpec as ComponentSpec
 from .spec import Kind as Kind
 from .spec import Project as Project
 from .spec import import_target as import_target
+from .spec import may_reject as may_reject
 from .spec import normalize as normalize

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import numbers
 import os
 import threading
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from types import ModuleType
 from typing import Any
 
 from .choice import Choice
-from .discovery import Discovery, Failure, Plugin
+from .discovery import Discovery
 from .distributions import Remnant
 from .errors import (
     AmbiguousName,
@@ -23,6 +24,7 @@ from .errors import (
     containing,
 )
 from .params import Schema, fill, schema
+from .plugin import Failure, Plugin
 from .quoting import pip_install, represented, shown
 from .source import Sources
 from .spec import (
@@ -76,21 +78,63 @@ class Registry:
     @property
     def plugins(self) -> tuple[Plugin, ...]:
         """The installed plugins with their states, by name."""
-        return self._found.plugins
+        return tuple(self._found.plugins)
 
     @property
     def failures(self) -> tuple[Failure, ...]:
-        """The errors that plugins raised while they were read."""
-        return self._found.failures
+        """The errors that plugins raised while they were read, and in hooks."""
+        return tuple(failure for plugin in self.plugins for failure in plugin.failures)
 
     @property
     def remnants(self) -> tuple[Remnant, ...]:
         """Metadata of plugins to which no installed distribution belongs."""
         return self._found.remnants
 
-    def call(self, hook: str, **kwargs: Any) -> list[tuple[str, Any]]:
-        """Call a hook of every plugin, by name: ``(plugin, result)``, without results of None."""
-        return self._found.call(hook, **kwargs)
+    def call(
+        self, hook: str, options: Mapping[str, Mapping[str, Any]] | None = None, **given: Any
+    ) -> list[tuple[str, Any]]:
+        """Call a hook of every plugin, by name.
+
+        What an implementation raises is recorded, with a warning, and its result is left out.
+
+        Args:
+            hook: The hook.
+            options: The table of each plugin that has one; an implementation gets its own as ``options``.
+            **given: The other arguments of the hook.
+
+        Returns:
+            ``(plugin, result)`` for each result that is not None, those of iterators as lists.
+
+        Raises:
+            InvalidConfig: If the hook `may_reject`, and an implementation raises an error.
+            PluginFailed: If that is no ``Exception``; for every hook, if the registry is strict.
+        """
+        return self._found.call(hook, options or {}, given)
+
+    def read_options(self, data: Any, where: str) -> dict[str, dict[str, Any]]:
+        """Tables of options by the normalized names of plugins, from those of a configuration.
+
+        Raises:
+            InvalidConfig: For anything but tables, a plugin that is not installed or is given twice, and
+                one whose hooks take no options.
+        """
+        if not isinstance(data, Mapping):
+            raise InvalidConfig(f"{where}: must be a table of plugins, not {represented(data)}")
+        plugins, tables = {plugin.name: plugin for plugin in self.plugins}, {}
+        for written, table in data.items():
+            name = normalize(str(written))
+            if name not in plugins:
+                raise InvalidConfig(
+                    f"{where}: no plugin {written!r}.{did_you_mean(name, plugins, 'Installed:')}"
+                )
+            if name in tables:
+                raise InvalidConfig(f"{where}: {name} is given twice")
+            if not isinstance(table, Mapping):
+                raise InvalidConfig(f"{where}.{written}: must be a table, not {represented(table)}")
+            if plugins[name].state == "ok" and name not in self._found.with_options():
+                raise InvalidConfig(f"{where}.{written}: no hook of {name} takes options")
+            tables[name] = dict(table)
+        return tables
 
     def refresh(self) -> None:
         """Read the plugins anew at the next look-up, to see those installed since."""
@@ -132,28 +176,26 @@ class Registry:
     def specs(self, kind: str | None = None) -> tuple[ComponentSpec, ...]:
         """The components on offer, by kind and name; of one name, the host's comes first."""
         wanted = (self.kind(kind).name,) if kind else tuple(self.kinds)
-        found = [spec for spec in self._found.specs if spec.kind in wanted]
-        if session := [spec for spec in self._session.values() if spec.kind in wanted]:
-            found = sorted((*found, *session), key=self._order)
-        return tuple(found)
+        found = [s for s in (*self._found.specs, *self._session.values()) if s.kind in wanted]
+        return tuple(sorted(found, key=lambda s: (self._place(s)[0], s.name, *self._place(s))))
 
-    def _order(self, spec: ComponentSpec) -> tuple[int, str, bool, str]:
-        place = list(self.kinds).index(spec.kind)
-        return place, spec.name, spec.plugin != self.host, spec.plugin
+    def _place(self, spec: ComponentSpec) -> tuple[int, bool, str]:
+        return list(self.kinds).index(spec.kind), spec.plugin != self.host, spec.plugin
 
     def named(self, name: str, kind: str | None = None) -> list[ComponentSpec]:
-        """The components of this name, of a kind or of all, in the order of `specs`."""
+        """The components of this name, now or once, of a kind or of all; the host's come first."""
         found = [*self._found.named.get(name, ())]
         found += [spec for spec in self._session.values() if spec.name == name]
-        return sorted((s for s in found if kind in (None, s.kind)), key=self._order)
+        return sorted((s for s in found if kind in (None, s.kind)), key=self._place)
 
-    def find(self, kind: str, name: str) -> ComponentSpec:
-        """The component of a kind with this name.
+    def find(self, kind: str, name: str, where: str = "") -> ComponentSpec:
+        """The component of a kind with this name; an old name is found with a warning.
 
         Args:
             kind: The name of the kind.
             name: ``rbf``, ``ccl-plugins/rbf`` or ``kernel:ccl-plugins/rbf``; upper case and dashes
                 in a component's name are accepted.
+            where: The place in a config, for the warning.
 
         Raises:
             UnknownComponent: If there is none; the message has near names and failed plugins.
@@ -173,9 +215,13 @@ class Registry:
         found = [spec for spec in named if spec.kind == kind]
         chosen = self._preferred(found)
         if chosen:
+            if chosen.name != bare:
+                place = f"{where}: " if where else ""
+                said = f"{place}the {kind} {bare!r} is called {chosen.name!r} now"
+                warnings.warn(said, FutureWarning, stacklevel=2)
             return chosen
         if found:
-            ids = ", ".join(repr(spec.id) for spec in found)
+            ids = ", ".join(repr(f"{spec.plugin}/{bare}") for spec in found)
             raise AmbiguousName(f"several plugins offer the {kind} {bare!r}; say which: {ids}")
         parts = [f"no {kind} {name!r}."]
         if slash and plugin == LOCAL:
@@ -305,7 +351,7 @@ class Registry:
                 raise InvalidConfig(f'{place}{one} needs use = "its name"; it has {has}')
             params = {key: value for key, value in data.items() if key != "use"}
             try:
-                spec = self.find(kind, data["use"])
+                spec = self.find(kind, data["use"], where)
             except RegistryError as error:
                 raise type(error)(f"{place}{error}") from None
             return self._choose(spec, params, where)
@@ -350,16 +396,11 @@ class Registry:
 
 
 class Namespace:
-    """The components of a kind as attributes: ``kernel.rbf(scale=0.1)`` is ``kernel("rbf", scale=0.1)``.
-
-    Attributes:
-        shadowed: A module of the same name; its attributes are found where no component has the name.
-    """
+    """The components of a kind as attributes: ``kernel.rbf(scale=0.1)`` is ``kernel("rbf", scale=0.1)``."""
 
     def __init__(self, registry: Registry, kind: str) -> None:
         self._registry = registry
         self._kind = kind
-        self.shadowed: ModuleType | None = None
 
     def __call__(self, name: str, /, **params: Any) -> Choice:
         """The component of that name with these parameters, not built yet."""
@@ -369,12 +410,9 @@ class Namespace:
         if name.startswith("_"):  # notebooks and copy look for such attributes on every object
             raise AttributeError(name)
         try:
-            spec = self._registry.find(self._kind, name)
+            return Offer(self._registry, self._registry.find(self._kind, name))
         except UnknownComponent as error:
-            if hasattr(self.shadowed, name):
-                return getattr(self.shadowed, name)
             raise AttributeError(str(error)) from None
-        return Offer(self._registry, spec)
 
     def __dir__(self) -> list[str]:
         return sorted({spec.name for spec in self._registry.specs(self._kind)})
@@ -384,7 +422,10 @@ class Namespace:
 
 
 class Offer:
-    """A component on offer: call it with parameters to choose it; it prints with its parameters."""
+    """A component on offer: call it with parameters to choose it; it prints with its parameters.
+
+    Its signature and documentation are those of its component, which is imported when they are read.
+    """
 
     def __init__(self, registry: Registry, spec: ComponentSpec) -> None:
         self._registry, self._spec = registry, spec
@@ -396,6 +437,24 @@ class Offer:
     def __repr__(self) -> str:
         parameters = ", ".join(map(str, self._registry.schema(self._spec).parameters))
         return f"{self._registry.short_name(self._spec)}({parameters})"
+
+    @property
+    def __name__(self) -> str:
+        return self._spec.name
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        return inspect.getdoc(self._spec.load())
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        named = inspect.Parameter.KEYWORD_ONLY
+        return inspect.Signature(
+            [
+                inspect.Parameter(p.name, named, default=p.default, annotation=p.text or p.hint)
+                for p in self._registry.schema(self._spec).parameters
+            ]
+        )
 
 
 def _is_object(spec: ComponentSpec) -> bool:

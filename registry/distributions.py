@@ -10,39 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .plugin import Entry, Plugin
 from .quoting import is_distribution, is_version, represented, shown
 from .spec import normalize
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
-
-
-@dataclass(frozen=True)
-class Entry:
-    """An entry point: ``name = value`` in the section ``[group]``."""
-
-    group: str
-    name: str
-    value: str
-
-
-@dataclass(frozen=True)
-class Installed:
-    """A distribution with entry points of the project.
-
-    Args:
-        name: Its normalized name.
-        version: Its version; empty without one.
-        copies: Where it is installed, ``"1.2 in /folder"``, if that is more than once; the first counts.
-        entries: Its entry points, by group and name.
-        faults: What is wrong with its metadata.
-    """
-
-    name: str
-    version: str
-    copies: tuple[str, ...] = ()
-    entries: tuple[Entry, ...] = ()
-    faults: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,7 +33,7 @@ class Remnant:
     reason: str
 
 
-def installed(project: str) -> tuple[list[Installed], tuple[Remnant, ...]]:
+def installed(project: str) -> tuple[list[Plugin], tuple[Remnant, ...]]:
     """Distributions with entry points of a project, by name, and metadata that belongs to none.
 
     Of a distribution that is on ``sys.path`` twice the first counts, as in an import.
@@ -97,7 +70,7 @@ def installed(project: str) -> tuple[list[Installed], tuple[Remnant, ...]]:
         # What an earlier distribution of the name declares may be nothing of this project.
         entries = declared.entries if declared.concerns(project) else ()
         version, faults = declared.version, tuple(dict.fromkeys(declared.faults))
-        plugins.append(Installed(name, version, copies if copies[1:] else (), entries, faults))
+        plugins.append(Plugin(name, version, copies if copies[1:] else (), entries, faults))
     return plugins, tuple(remnants.values())
 
 

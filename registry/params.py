@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import sys
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .annotations import resolve
@@ -15,6 +16,9 @@ from .quoting import represented
 from .spec import did_you_mean
 
 REQUIRED = inspect.Parameter.empty
+
+OLD_PARAMETERS = "OLD_PARAMETERS"
+"""The attribute in which a component declares old names of its parameters."""
 
 
 @dataclass(frozen=True)
@@ -38,18 +42,36 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Schema:
-    """The `parameters` of a component, and those that are `supplied` when it is built."""
+    """The `parameters` of a component, those `supplied` when it is built, and names by old ones."""
 
     parameters: tuple[Parameter, ...]
     supplied: tuple[Parameter, ...] = ()
+    old_names: Mapping[str, str] = field(default_factory=dict)
+
+    def renamed(self, given: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+        """The given values by the parameters' names, with a warning for each old one.
+
+        Raises:
+            InvalidParameter: If a value is given by both.
+        """
+        values = dict(given)
+        for old, name in self.old_names.items():
+            if old in given:
+                if name in values:
+                    raise InvalidParameter(
+                        f"{prefix}: {old!r} is an old name of {name!r}; give {name!r} alone"
+                    )
+                warnings.warn(f"{prefix}: {old!r} is called {name!r} now", FutureWarning, 2)
+                values[name] = values.pop(old)
+        return values
 
 
 def schema(target: Callable[..., Any], supplied: Collection[str] = ()) -> Schema:
     """The schema of a class or function; a pipeline supplies the parameters named in ``supplied``.
 
     Raises:
-        InvalidSpec: If it takes ``*args`` or ``**kwargs``, whose names cannot be checked, or if a hint
-            cannot be resolved.
+        InvalidSpec: If it takes ``*args`` or ``**kwargs``, whose names cannot be checked, if a hint
+            cannot be resolved, or if its ``OLD_PARAMETERS`` is no mapping of names.
     """
     try:
         signature = inspect.signature(target)
@@ -69,7 +91,18 @@ def schema(target: Callable[..., Any], supplied: Collection[str] = ()) -> Schema
     return Schema(
         tuple(p for p in parameters if p.name not in supplied),
         tuple(p for p in parameters if p.name in supplied),
+        _old_names(target, [p.name for p in parameters]),
     )
+
+
+def _old_names(target: Callable[..., Any], names: Collection[str]) -> Mapping[str, str]:
+    """Its ``OLD_PARAMETERS``: names by old names, but for those that a subclass has without the other."""
+    old = inspect.getattr_static(target, OLD_PARAMETERS, {})
+    if not isinstance(old, Mapping) or not all(isinstance(x, str) for y in old.items() for x in y):
+        raise InvalidSpec(
+            f"{OLD_PARAMETERS} must map old names of parameters to their names, not {represented(old)}"
+        )
+    return {old: name for old, name in old.items() if name in names and old not in names}
 
 
 def _parameter(found: inspect.Parameter, target: Callable[..., Any]) -> Parameter:
@@ -109,6 +142,7 @@ def fill(
         InvalidParameter: For an unknown name, a missing value, or a value of the wrong type.
     """
     prefix = f"{where}: {label}" if where else label
+    given = schema.renamed(given, prefix)
     names = [parameter.name for parameter in schema.parameters]
     supplied = [parameter.name for parameter in schema.supplied]
     for name in given:

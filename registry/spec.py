@@ -6,16 +6,30 @@ import importlib
 import inspect
 import operator
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from .errors import InvalidSpec, PluginFailed, one_line
 from .quoting import represented
 
 LOCAL = "local"
 """The plugin name of components that are defined in the running session."""
+
+_Hook = TypeVar("_Hook", bound=Callable[..., Any])
+
+REJECTING = "may_reject"
+"""The mark of hook specifications whose implementations reject by raising."""
+
+
+def may_reject(specification: _Hook) -> _Hook:
+    """Mark a hook specification: what an implementation raises is an error that names its plugin.
+
+    What implementations of other hooks raise is recorded, and they are left out.
+    """
+    setattr(specification, REJECTING, True)
+    return specification
 
 
 def fold(name: str) -> str:
@@ -120,6 +134,7 @@ class ComponentSpec:
         target: ``"module:Class"``, imported by `load`.
         plugin: The distribution that offers it; filled in by discovery.
         version: The version of that distribution; filled in by discovery.
+        old_names: Names under which it is found too; filled in by discovery.
 
     Raises:
         InvalidSpec: If the name or the target does not have that form.
@@ -130,14 +145,16 @@ class ComponentSpec:
     target: str
     plugin: str = ""
     version: str = ""
+    old_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
-            wanted = re.sub(r"\W+", "_", fold(self.name)).strip("_")
-            raise InvalidSpec(
-                f"{self.kind} name {represented(self.name)} is not valid: it must be lower-case letters, "
-                f"digits and underscores, starting with a letter, as in {wanted!r}"
-            )
+        for name in (self.name, *self.old_names):
+            if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+                wanted = re.sub(r"\W+", "_", fold(name)).strip("_")
+                raise InvalidSpec(
+                    f"{self.kind} name {represented(name)} is not valid: it must be lower-case letters,"
+                    f" digits and underscores, starting with a letter, as in {wanted!r}"
+                )
         if not re.fullmatch(r"[\w.]+:[\w.]+", self.target):
             raise InvalidSpec(
                 f"{self.kind} {self.name!r} points to {represented(self.target)}; it must be 'module:Class'"
@@ -185,7 +202,7 @@ class LocalSpec(ComponentSpec):
         """The specification of a class or object, named after the class or function."""
         named = value if inspect.isroutine(value) or isinstance(value, type) else type(value)
         name = re.sub(r"[^a-z0-9_]", "", fold(named.__name__)).strip("_") or "object"
-        return cls(kind, name, f"{named.__module__}:{named.__qualname__}", LOCAL, "", value)
+        return cls(kind, name, f"{named.__module__}:{named.__qualname__}", LOCAL, value=value)
 
     def __post_init__(self) -> None:
         """Nothing to check: `of` makes the name, and the target is never imported."""

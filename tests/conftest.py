@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from support.installed_plugins import InstalledPlugins
 
+from ccl_plugins.kinds import registry
 from ccl_plugins.testing.two_ranks import on_two_ranks
 
 # Test processes share the cores, and torch's threads would fight for them.
@@ -24,7 +25,24 @@ def two_processes() -> Callable[..., list[Any]]:
 @pytest.fixture(scope="session")
 def installed_plugins(tmp_path_factory: pytest.TempPathFactory) -> InstalledPlugins:
     """The packages of ``tests/plugins``; installing one takes a second, so a session does it once."""
-    return InstalledPlugins(tmp_path_factory.mktemp("plugins"))
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent  # of all processes
+    (root / "plugins").mkdir(exist_ok=True)
+    return InstalledPlugins(root / "plugins")
+
+
+def _forget() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry(), "_session", dict(registry()._session))
+        yield
+
+
+_forget_module = pytest.fixture(autouse=True, scope="module")(_forget)
+"""What the fixtures of a module define with `ccl.local` is forgotten after it."""
+
+_forget_test = pytest.fixture(autouse=True)(_forget)
+"""What a test defines with `ccl.local` is forgotten after it."""
 
 
 FIRST = ("test_example_plugins.py", "test_first_plugin.py", "test_new.py")

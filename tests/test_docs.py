@@ -19,7 +19,7 @@ from ccl_plugins.cli import _parser
 from ccl_plugins.experiments.composition import TABLES
 from ccl_plugins.hooks import Hooks
 from ccl_plugins.kinds import KINDS
-from ccl_plugins.training.settings import OPTIMIZERS, SCHEDULES, FitSettings
+from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.watching.settings import MonitorSettings
 
 ROOT = Path(__file__).parent.parent
@@ -36,6 +36,7 @@ PAGES = [
     DOCS / "how-to" / "train-on-captions.md",
     *sorted((DOCS / "how-to").glob("write-*.md")),
     DOCS / "reference" / "hooks.md",
+    DOCS / "explanation" / "compatibility.md",
 ]
 COMPARED = ["sample", "view", "modality", "tower", "anchor", "key", "own key", "queue", "draw"]
 DATA = [
@@ -162,10 +163,9 @@ def test_the_reference_of_the_configuration_has_every_key_with_type_default_and_
     page = (DOCS / "reference" / "configuration.md").read_text()
     rows = {row.split("|")[1].strip(): row for row in page.splitlines() if row.startswith("| `")}
     settings = [each.name for kind in (FitSettings, MonitorSettings) for each in fields(kind)]
-    options = [key for each in (*OPTIMIZERS.values(), *SCHEDULES.values()) for key in each]
-    for key in (*TABLES, *settings, *options):
+    for key in (*TABLES, *settings):
         cells = [cell.strip() for cell in rows[f"`{key}`"].split("|")[1:-1]]
-        assert all(cells[1:4]) or key in options, rows[f"`{key}`"]
+        assert all(cells[1:4]), rows[f"`{key}`"]
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_the_fixtures_and_the_hooks_have_their_entries(generate_api):
 
 
 def test_all_names_everything_public():
-    assert ccl.__all__ == sorted(PUBLIC["ccl_plugins"])
+    assert sorted(ccl.__all__) == sorted(PUBLIC["ccl_plugins"])
     assert {*ccl.__all__} <= {*dir(ccl)}
 
 

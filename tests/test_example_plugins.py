@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,14 +27,14 @@ class Installed:
         for name in PACKAGES:
             source = ROOT / "examples/plugins" / name
             shutil.copytree(source, self.sources / name, ignore=LEFT_BY_TOOLS)
-            install_package(self.sources / name, self.target)
+        install_package(*(self.sources / name for name in PACKAGES), target=self.target)
 
-    def python(self, *arguments: str, folder: str = ".") -> str:
-        """The output of Python in the folder of a package; it must succeed."""
+    def python(self, *arguments: str) -> str:
+        """The output of Python in the folder of the sources; it must succeed."""
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("CCL_", "PYTEST_"))}
         done = subprocess.run(
             [sys.executable, *arguments],
-            cwd=self.sources / folder,
+            cwd=self.sources,
             env={**clean, "PYTHONPATH": str(self.target), "OMP_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
@@ -53,10 +54,14 @@ def test_none_is_in_the_way_of_another(installed):
     assert all(name in output for name in PACKAGES), output
 
 
-@pytest.mark.parametrize("name", PACKAGES)
-def test_it_passes_its_own_tests(installed, name):
-    output = installed.python("-m", "pytest", "-q", "-p", "no:cacheprovider", folder=name)
-    assert " passed" in output
+def test_they_pass_their_own_tests(installed):
+    """In one process, which starts Python and its two ranks once."""
+    folders = [f"{name}/tests" for name in PACKAGES]
+    options = f"[pytest]\naddopts = --import-mode=importlib\npythonpath = {' '.join(folders)}\n"
+    (installed.sources / "pytest.ini").write_text(options)
+    output = installed.python("-m", "pytest", "-p", "no:cacheprovider", *folders)
+    for name in PACKAGES:
+        assert re.search(rf"^{name}/tests/test_\w+\.py \.", output, re.MULTILINE), output
 
 
 @pytest.mark.parametrize("name", PACKAGES)

@@ -32,6 +32,10 @@ COMMAND = Command(
 )
 
 
+TOLD = ["name", "version", "state", "reason", "seconds", "printed", "modules", "changes", "copies"]
+"""What is told of each plug-in."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """A problem or a remark about a plug-in."""
@@ -70,7 +74,8 @@ class Report:
         """The report as a JSON object."""
         import json
 
-        return json.dumps({"healthy": self.healthy, **asdict(self)}, indent=2)
+        plugins = [{key: getattr(plugin, key) for key in TOLD} for plugin in self.plugins]
+        return json.dumps({"healthy": self.healthy, **asdict(self), "plugins": plugins}, indent=2)
 
     def __str__(self) -> str:
         plugins = [{"plugin": p.name, "version": p.version, "state": p.state} for p in self.plugins]
@@ -179,8 +184,8 @@ def _side_effects(registry: engine.Registry) -> Iterator[Finding]:
             yield Finding(name, f"its hooks module imports {heavy} at its top: {advice}")
         if plugin.changes:
             yield Finding(name, f"reading its hooks changed {', '.join(plugin.changes)}")
-        if plugin.printed:
-            yield Finding(name, f"its hooks module prints when imported: {plugin.printed!r}")
+        if printed := plugin.printed.strip():
+            yield Finding(name, f"its hooks module prints when imported: {printed!r}")
 
 
 def _version(distribution: str) -> str:

@@ -52,7 +52,7 @@ def opened(folder: str | Path) -> Run:
     with reporting_mistakes():
         run = load(folder)
     with reporting_mistakes(str(run.layout.record)):
-        _ = run.pipeline
+        _ = run.dataset, run.transform, run.recorded.choices["backbone"]
     return run
 
 
@@ -61,6 +61,6 @@ def measured(run: Run, file: str = "") -> Result:
     from ccl_plugins.experiments.results import result_of
 
     with reporting_mistakes(file):
-        _ = run.parts, run.splits
+        _ = run.method, run.splits, run.recorded.built_evaluators
     run.evaluate()
     return result_of(run)

@@ -7,7 +7,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any
 
@@ -50,6 +50,10 @@ class Description:
     """The parameters for which the attributes in `depends` are shown."""
     depends: tuple[str, ...] = ()
     """The declared attributes that depend on parameters."""
+    old_names: tuple[str, ...] = ()
+    """Names under which it is found too."""
+    old_parameters: Mapping[str, str] = field(default_factory=dict)
+    """Its parameters by old names of theirs."""
     failures: tuple[str, ...] = ()
     """What could not be read of it."""
 
@@ -58,6 +62,9 @@ class Description:
         facts.append(self.signature)
         if self.supplied:
             facts.append(f"supplied by the pipeline: {', '.join(self.supplied)}")
+        if self.old_names:
+            facts.append(f"old names: {', '.join(self.old_names)}")
+        facts += [f"{old}: old name of {name}" for old, name in self.old_parameters.items()]
         facts += [
             f"{name}: {value if isinstance(value, str) else engine.represented(value, 500)}"
             f"{f', with {self.example}' if name in self.depends and self.example else ''}"
@@ -112,6 +119,8 @@ def describe(registry: engine.Registry, kind: str, name: str) -> Description:
         doc,
         ", ".join(f"{name}={engine.represented(value)}" for name, value in example.items()),
         depends,
+        spec.old_names,
+        schema.old_names,
         tuple(map(str, failed)),
     )
 

@@ -134,8 +134,7 @@ class Composition:
             modalities.check_modalities(
                 self.transform, self.choices["method"], self.choices["backbone"], self.dataset
             )
-        requirements.check_towers(self.built_evaluators, self.choices["method"])
-        modalities.check_reads_texts(self.built_evaluators, self.transform)
+        modalities.check_towers(self.built_evaluators, self.choices["method"], self.transform)
         requirements.check_conditions(built)
         requirements.check_keys(built, self.choices["method"])
         self.built_conditions = variables(built)
@@ -150,8 +149,8 @@ class Composition:
         self.sampler_on = requirements.read_by_sampler(
             self.choices["sampler"], self.built_conditions
         )
-        found = self.built_conditions.items()
-        reached = {place_of(n, c) for n, c in found if n in {*read, self.sampler_on}}
+        named = self.built_conditions.items()
+        reached = {place_of(n, c) for n, c in named if n in {*read, self.sampler_on}}
         if unread := [name for name in built if name not in reached]:
             warnings.warn(
                 f"nothing in this pipeline reads the condition {', '.join(unread)}", stacklevel=4
@@ -228,11 +227,7 @@ class Composition:
             raise engine.InvalidConfig(f"{where}: must be a table, not {engine.represented(data)}")
         tables = {k: v for k, v in data.items() if k not in ("schema", "versions", "callbacks")}
         engine.known_keys(tables, TABLES, where)
-        if data.get("schema", SCHEMA) != SCHEMA:
-            raise engine.InvalidConfig(
-                f"{where}: unknown schema {engine.represented(data['schema'])};"
-                f" this version reads and writes {SCHEMA}"
-            )
+        check_schema(data, where)
         # A record says all that was trained; monitors and loggers change nothing of it.
         record = (*SINGLE, "conditions", "evaluate", "fit")
         needed = record if "schema" in data else ("dataset", "backbone", "objective")
@@ -278,6 +273,15 @@ class Composition:
         parts = [f"{kind}={choice!r}" for kind, choice in self.choices.items()]
         parts += [f"conditions={self.conditions!r}"] if self.conditions else []
         return f"{type(self).__name__}(\n    " + ",\n    ".join(parts) + ",\n)"
+
+
+def check_schema(data: Mapping[str, Any], where: str) -> None:
+    """Refuse a record of another schema, by an InvalidConfig."""
+    if data.get("schema", SCHEMA) != SCHEMA:
+        raise engine.InvalidConfig(
+            f"{where}: unknown schema {engine.represented(data['schema'])};"
+            f" this version reads and writes {SCHEMA}"
+        )
 
 
 def _place(name: str, conditions: Mapping[str, Any]) -> str:

@@ -181,8 +181,8 @@ def _metadata(run: Run, datas: Sequence[Any], sizes: Sequence[int]) -> dict[str,
     """The metadata columns, of some splits one after the other."""
     import torch
 
-    schema = run.pipeline.dataset.schema()
-    found = {}
+    schema = run.dataset.schema()
+    columns = {}
     for name in dict.fromkeys(name for data in datas for name in data.metadata):
         given = [data.metadata.get(name) for data in datas]
         value_type = schema.get(name, "continuous")
@@ -192,24 +192,28 @@ def _metadata(run: Run, datas: Sequence[Any], sizes: Sequence[int]) -> dict[str,
             tables = iter(encoded.tables)
             given = [None if each is None else next(tables)[name] for each in given]
             value_type, words = encoded.schema[name], encoded.vocabulary.get(name, ())
-        found[name] = _joined(given, sizes, value_type, words)
-    return found
+        columns[name] = _joined(given, sizes, value_type, words)
+    return columns
 
 
 def _conditions(run: Run, splits: Sequence[str], sizes: Sequence[int]) -> dict[str, _Column]:
     """The fitted conditions, which are known of training samples."""
-    if "train" not in splits or not run.pipeline.built_conditions:
+    if "train" not in splits or not run.record["conditions"]:
         return {}
-    tables = run.condition_tables()
+    known = run.recorded.built_conditions
     return {
         f"z_{name}": _joined(
-            [tables[name].values if split == "train" else None for split in splits],
+            [table.values if split == "train" else None for split in splits],
             sizes,
-            condition.value_type,
+            known[name].value_type if name in known else _value_type(table.values),
         )
-        for name, condition in run.pipeline.built_conditions.items()
-        if name in tables
+        for name, table in run.condition_tables().items()
     }
+
+
+def _value_type(values: Tensor) -> ValueType:
+    """What the values of a condition are that cannot be read back."""
+    return "continuous" if values.is_floating_point() else "categorical"
 
 
 def _joined(
@@ -257,9 +261,9 @@ def _images(datas: Sequence[Any], places: Sequence[tuple[int, int]]) -> dict[str
 
     files = [paths_of(data) for data in datas]
     if all(each is not None for each in files):
-        found = [os.path.abspath((files[at] or ())[i]) for at, i in places]
+        paths = [os.path.abspath((files[at] or ())[i]) for at, i in places]
         # A name that is no UTF-8 has no other spelling in Parquet.
-        names = [name.encode("utf-8", "replace").decode() for name in found]
+        names = [name.encode("utf-8", "replace").decode() for name in paths]
         return {"image_path": pa.array(names, pa.string())}
     pictures = [thumbnail(datas[at][i][0]) for at, i in places]
     if not any(pictures):

@@ -53,7 +53,7 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
     from ccl_plugins.files.sums import SUMS, write_sums
     from ccl_plugins.files.tensors import write_tensors
 
-    backbone = run.parts.method.backbone
+    backbone = run.backbone
     unknown = _unknown_to_timm(run)
     if format is None:
         format = "torch" if unknown else "timm"
@@ -80,9 +80,9 @@ def _unknown_to_timm(run: Run) -> str:
     """What timm does not have of a run's backbone, or nothing."""
     from ccl_plugins.backbones.timm import Timm
 
-    backbone = run.parts.method.backbone
+    backbone = run.backbone
     if not isinstance(backbone, Timm):
-        return f"the backbone {run.pipeline.choices['backbone']!r}, which timm does not have"
+        return f"the backbone {run.recorded.choices['backbone']!r}, which timm does not have"
     if backbone.stem != "default":
         return f"a backbone with stem={backbone.stem!r}, which no model of timm has"
     return ""
@@ -99,7 +99,7 @@ def _program(run: Run, shape: Sequence[int]) -> Any:
     """A run's backbone as a program for batches of any size of images of a shape."""
     import torch
 
-    backbone = copy.deepcopy(run.parts.method.backbone).cpu().eval()
+    backbone = copy.deepcopy(run.backbone).cpu().eval()
     try:
         return torch.export.export(
             backbone,
@@ -108,7 +108,7 @@ def _program(run: Run, shape: Sequence[int]) -> Any:
         )
     except RuntimeError as error:  # which all errors of its tracer are
         raise ValueError(
-            f"torch.export cannot follow the backbone {run.pipeline.choices['backbone']!r}:"
+            f"torch.export cannot follow the backbone {run.recorded.choices['backbone']!r}:"
             f" {str(error).strip().partition(chr(10))[0]}"
         ) from error
 
@@ -125,14 +125,14 @@ def _write_program(path: Path, program: Any) -> None:
 
 def _torch_config(run: Run) -> dict[str, Any]:
     """What the program takes and gives, and the parts of the run's record."""
-    transform: Any = run.parts.transform
+    transform: Any = run.transform
     images = _images(transform)
     if not images:  # a transform of one's own: one sample shows the shape
-        plain = transform.plain(run.pipeline.dataset("train")[0][0])
+        plain = transform.plain(run.dataset("train")[0][0])
         images = {"input_size": [*plain.shape]}
     return {
         **images,
-        "num_features": run.parts.method.backbone.num_features,
+        "num_features": run.backbone.num_features,
         "ccl_plugins": {k: run.record[k] for k in ("backbone", "objective", "method", "versions")},
     }
 
@@ -202,7 +202,7 @@ def _config(backbone: Any, run: Run) -> dict[str, Any]:
     known = backbone.model.pretrained_cfg
     # Options of create_model itself tell where weights come from, and do not describe the model.
     not_model = set(inspect.signature(timm.create_model).parameters)
-    images = _images(run.parts.transform)
+    images = _images(run.transform)
     if images:
         images["crop_pct"] = 1.0  # the transform's `plain` resizes to the size itself
     return {

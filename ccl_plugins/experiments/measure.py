@@ -5,36 +5,41 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ccl_plugins._engine import engine
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.origin import naming
+from ccl_plugins.experiments.recorded import Recorded
 from ccl_plugins.metadata.validation import validation_rows
 from ccl_plugins.protocols import Frozen, Measurement, Role, UndefinedMetric, trait
 
-if TYPE_CHECKING:
-    from ccl_plugins.training.parts import Parts
 
-
-def freeze(parts: Parts, composition: Composition, *splits: Any, projections: bool) -> list[Frozen]:
+def freeze(
+    method: Any,
+    pipeline: Composition | Recorded,
+    workers: int | None,
+    *splits: Any,
+    projections: bool,
+) -> list[Frozen]:
     """The frozen features of splits, computed on the device that holds the method.
 
     Args:
-        parts: The built pipeline.
-        composition: The pipeline.
+        method: The method, or what stands for it.
+        pipeline: Its ``transform`` is applied.
+        workers: Processes that read images; None: as many as help.
         splits: The splits.
         projections: Whether views are projected too, as `read_projections` says.
     """
     from ccl_plugins.training.features import frozen_features
     from ccl_plugins.training.loader import default_workers
 
-    workers = composition.settings.workers
     if workers is None:
-        workers = default_workers(1, next(parts.method.parameters()).device.type != "cpu")
-    with naming(composition):
+        workers = default_workers(1, next(method.parameters()).device.type != "cpu")
+    with naming(pipeline):
         return [
             frozen_features(
-                parts.method, split, parts.transform, workers=workers, projections=projections
+                method, split, pipeline.transform, workers=workers, projections=projections
             )
             for split in splits
         ]
@@ -46,7 +51,7 @@ def read_projections(evaluators: Iterable[Any]) -> bool:
 
 
 def measure(
-    composition: Composition,
+    pipeline: Composition | Recorded,
     train: Frozen,
     test: Frozen,
     *,
@@ -55,7 +60,7 @@ def measure(
     """What evaluators measure of frozen features, by name; all read the same features.
 
     Args:
-        composition: The pipeline.
+        pipeline: The pipeline, or what is read back of it.
         train: What evaluators are fitted to.
         test: What they are measured on.
         evaluators: The choice of each with what it built; None: the pipeline's.
@@ -67,8 +72,8 @@ def measure(
         UserWarning: For an evaluator whose numbers the samples do not define; it is left out.
     """
     measured: dict[str, Measurement] = {}
-    with naming(composition):
-        own = zip(composition.evaluators, composition.built_evaluators, strict=True)
+    with naming(pipeline):
+        own = zip(pipeline.evaluators, pipeline.built_evaluators, strict=True)
         for choice, evaluator in own if evaluators is None else evaluators:
             try:
                 found = _checked(evaluator, evaluator(train, test))
@@ -81,7 +86,7 @@ def measure(
                         f"two evaluators give {each.name!r}, the second is {type(evaluator).__name__}:"
                         " leave one of them out"
                     )
-                role = role_of(each.column, composition.built_conditions)
+                role = role_of(each.column, pipeline.built_conditions)
                 measured[each.name] = replace(each, role=role)
     return measured
 
@@ -98,18 +103,20 @@ def role_of(column: str | None, conditions: Mapping[str, Any]) -> Role | None:
         return None
     if column == "label":
         return "label"
-    read = {getattr(each, "column", None) for each in conditions.values()}
+    read = {trait(each, "column") for each in conditions.values()}
     return "condition" if column in conditions or column in read else "other"
 
 
 def _checked(evaluator: Any, found: Any) -> Sequence[Measurement]:
     """What an evaluator returned, if it is measurements."""
-    given = found if isinstance(found, Sequence) else [found]
-    for each in given:
-        number = isinstance(each, Measurement) and isinstance(each.value, float | int)
-        if not number or isinstance(each.value, bool):
-            raise ValueError(
-                f"the evaluator {type(evaluator).__name__} must return a list of measurements, as"
-                f" [Measurement('knn/top1', 0.9)], not {each!r:.200}"
-            )
-    return given
+    if not isinstance(found, list | tuple) or not all(map(_is_measurement, found)):
+        raise ValueError(
+            f"the evaluator {type(evaluator).__name__} must return a list of measurements, as"
+            f" [Measurement('knn/top1', 0.9)], not {engine.represented(found)}"
+        )
+    return found
+
+
+def _is_measurement(each: Any) -> bool:
+    number = isinstance(each, Measurement) and isinstance(each.value, float | int)
+    return number and not isinstance(each.value, bool)

@@ -10,32 +10,33 @@ from typing import Any
 
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.record import nested
+from ccl_plugins.experiments.recorded import Recorded
 
 
 @contextmanager
-def naming(composition: Composition) -> Iterator[None]:
+def naming(pipeline: Composition | Recorded) -> Iterator[None]:
     """Add a note with the component's kind and name to an error that a component raises."""
     try:
         yield
     except Exception as error:
-        if choice := origin(error, composition):
+        if choice := origin(error, pipeline):
             note = f"raised by {choice.kind} {choice.spec.id}"
             if note not in getattr(error, "__notes__", ()):
                 error.add_note(note)
         raise
 
 
-def origin(error: BaseException, composition: Composition) -> Any:
+def origin(error: BaseException, pipeline: Composition | Recorded) -> Any:
     """The choice whose component raised an error or its cause: of the innermost frame that lies in one."""
-    classes = [(choice, _class_of(choice)) for choice in nested(composition.all_choices)]
+    classes = [(choice, _class_of(choice)) for choice in nested(pipeline.all_choices)]
     for raised in (error.__cause__, error):
         frames = [frame for frame, _ in traceback.walk_tb(raised.__traceback__)] if raised else []
         for frame in reversed(frames):
             caller, module = type(frame.f_locals.get("self")), frame.f_globals.get("__name__")
-            found = [choice for choice, cls in classes if cls is caller]
-            found += [choice for choice, cls in classes if cls.__module__ == module]
-            if found:
-                return found[0]
+            raising = [choice for choice, cls in classes if cls is caller]
+            raising += [choice for choice, cls in classes if cls.__module__ == module]
+            if raising:
+                return raising[0]
     return None
 
 

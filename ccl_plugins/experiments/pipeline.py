@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ccl_plugins._engine import engine
 from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.datasets.splitting import SPLITS, check_split
 from ccl_plugins.experiments.changes import other_run
@@ -25,13 +26,16 @@ from ccl_plugins.experiments.metrics import (
     read_measurements,
     write_measurements,
 )
+from ccl_plugins.experiments.modalities import check_towers
 from ccl_plugins.experiments.record import check_plugins, read_json
-from ccl_plugins.experiments.requirements import check_columns, check_towers
+from ccl_plugins.experiments.recorded import Recorded
+from ccl_plugins.experiments.requirements import check_columns
 from ccl_plugins.experiments.train import check, prepare, train
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
 from ccl_plugins.files.lock import owning
 from ccl_plugins.files.messages import one_line_warnings
 from ccl_plugins.kinds import registry
+from ccl_plugins.protocols import trait
 from ccl_plugins.watching.logging import log_again
 
 if TYPE_CHECKING:
@@ -81,8 +85,8 @@ class Pipeline(Composition):
         """
         pipeline = self.with_settings(**settings)
         with one_line_warnings():
-            plan = check(pipeline, Path(out).expanduser(), resume=resume, overwrite=overwrite)
-            prepared = prepare(plan, callbacks, logger)
+            checked = check(pipeline, Path(out).expanduser(), resume=resume, overwrite=overwrite)
+            prepared = prepare(checked, callbacks, logger)
             train(prepared, progress=progress)
         return Run(out, pipeline, prepared.splits if pipeline.built_evaluators else None)
 
@@ -103,6 +107,9 @@ class Pipeline(Composition):
 
 class Run:
     """A finished or interrupted run, rebuilt by name from its folder.
+
+    What is asked for is read back and no more: features, evaluators, `embed` and `export` need the plug-ins
+    of backbone, transform, data set and evaluators alone, and not those of the loss.
 
     Args:
         path: The run's folder.
@@ -131,19 +138,39 @@ class Run:
         self._in_session = pipeline is not None
         """Whether the run was trained in this session."""
         if pipeline is not None:
-            self.__dict__["pipeline"] = pipeline
+            self.__dict__["pipeline"] = self.__dict__["recorded"] = pipeline
         if splits is not None:
             self.__dict__["splits"] = splits
 
     @cached_property
+    def recorded(self) -> Composition | Recorded:
+        """The parts of the pipeline, each read back from the record when it is asked for."""
+        return Recorded(self.record, str(self.layout.record))
+
+    @cached_property
     def pipeline(self) -> Pipeline:
-        """The pipeline, rebuilt from its record."""
-        check_plugins(self.record.get("versions", {}))
-        return Pipeline.from_dict(self.record, where=str(self.layout.record))
+        """The whole pipeline, rebuilt from its record; every plug-in must be there."""
+        try:
+            check_plugins(self.record.get("versions", {}))
+            return Pipeline.from_dict(self.record, where=str(self.layout.record))
+        except engine.RegistryError as error:
+            if self._has_backbone():
+                error.add_note(
+                    "without it the run can still encode, give features, and be evaluated, embedded,"
+                    " exported and reported"
+                )
+            raise
+
+    def _has_backbone(self) -> bool:
+        """Whether what features are computed from can be read back."""
+        try:
+            return all(self.recorded.choices[k] for k in ("backbone", "transform", "dataset"))
+        except engine.RegistryError:
+            return False
 
     @cached_property
     def parts(self) -> Parts:
-        """The built parts with the weights of the newest readable checkpoint."""
+        """The built parts of the whole pipeline, with the weights of the newest readable checkpoint."""
         import torch
 
         with torch.random.fork_rng(devices=[]):
@@ -152,7 +179,31 @@ class Run:
         for name, state in states.items():
             parts.networks[name].load_state_dict(state)
         parts.method.eval()
+        self.__dict__["method"] = parts.method
         return parts
+
+    @cached_property
+    def method(self) -> Any:
+        """The method with the newest readable weights; its backbone alone if it cannot be rebuilt."""
+        if not isinstance(self.recorded, Recorded):
+            return self.parts.method
+        self.__dict__["progress"], states = self._newest()
+        return self.recorded.method(states["method"])
+
+    @property
+    def backbone(self) -> Any:
+        """The backbone with the newest readable weights."""
+        return self.method.backbone
+
+    @property
+    def transform(self) -> Any:
+        """The augmentations; ``plain`` makes the tensors that the backbone takes."""
+        return self.recorded.transform
+
+    @property
+    def dataset(self) -> Any:
+        """The data set."""
+        return self.recorded.dataset
 
     @cached_property
     def progress(self) -> tuple[int, int]:
@@ -211,10 +262,10 @@ class Run:
         from ccl_plugins.protocols import Table
         from ccl_plugins.training.checkpointing import OURS, by_step, newest
 
-        conditions = self.parts.conditions
-        if all(each.refresh == "batch" for each in conditions.values()):
-            return {}
         if not by_step(self.layout.checkpoints):
+            conditions = self.recorded.built_conditions
+            if all(each.refresh == "batch" for each in conditions.values()):
+                return {}
             raise FileNotFoundError(
                 f"{self.path} has no checkpoint, which would hold the tables of its conditions"
                 f" {', '.join(map(repr, conditions))}"
@@ -255,6 +306,7 @@ class Run:
         """
         from torch.nn.functional import normalize
 
+        self._require_method("project")
         return normalize(self._of_images("project", images, batch_size, device).float(), dim=1)
 
     def encode_text(
@@ -282,7 +334,8 @@ class Run:
         whole("batch_size", batch_size, 1)
         if isinstance(texts, str) or not len(texts):
             raise ValueError(f"texts must be one or more strings in a list, not {texts!r:.80}")
-        return embed_texts(self._method_on(device), self.parts.transform, texts, batch_size)
+        self._require_method("encode_text")
+        return embed_texts(self._method_on(device), self.transform, texts, batch_size)
 
     def _of_images(
         self, member: str, images: Any, batch_size: int, device: str | torch.device | None
@@ -293,8 +346,8 @@ class Run:
         whole("batch_size", batch_size, 1)
         if not len(images):
             raise ValueError("there are no images to encode")
-        method, transform = self._method_on(device), self.parts.transform
-        found = []
+        method, transform = self._method_on(device), self.transform
+        outputs = []
         with torch.no_grad():
             for first in range(0, len(images), batch_size):
                 batch = images[first : first + batch_size]
@@ -303,19 +356,28 @@ class Run:
                 else:
                     batch = transform.plain(batch)
                 given = batch.to(next(method.parameters()).device)
-                found.append(getattr(method, member)(given).cpu())
-        return torch.cat(found)
+                outputs.append(getattr(method, member)(given).cpu())
+        return torch.cat(outputs)
 
     def _method_on(self, device: str | torch.device | None) -> Any:
         from ccl_plugins.networks.devices import accelerator
 
-        return self.parts.method.to(accelerator() if device is None else device)
+        return self.method.to(accelerator() if device is None else device)
+
+    def _require_method(self, member: str) -> None:
+        """Refuse what a backbone alone cannot do."""
+        from ccl_plugins.training.backbone_alone import BackboneAlone
+
+        if isinstance(self.method, BackboneAlone):
+            raise engine.PluginFailed(
+                f"{member} needs the method of {self.path}, which cannot be rebuilt: {self.method.reason};"
+                " encode, features, evaluate, embed and export work without it"
+            )
 
     @cached_property
     def splits(self) -> tuple[Any, Any]:
         """The training and the test split."""
-        dataset = self.pipeline.dataset
-        return dataset("train"), dataset("test")
+        return self.dataset("train"), self.dataset("test")
 
     def features(self, split: str, device: str | torch.device | None = None) -> Frozen:
         """Backbone features of a split, un-augmented, with its metadata; computed once and then kept.
@@ -335,13 +397,13 @@ class Run:
         return self._frozen(split, device, projections=False)
 
     def _frozen(self, split: str, device: str | torch.device | None, projections: bool) -> Frozen:
-        found = self._features.get(split)
-        if found is None or (projections and found.projections is None):
-            self._method_on(device)
-            data = self.splits[SPLITS.index(split)]
-            (found,) = freeze(self.parts, self.pipeline, data, projections=projections)
-            self._features[split] = found
-        return found
+        frozen = self._features.get(split)
+        if frozen is None or (projections and frozen.projections is None):
+            method, data = self._method_on(device), self.splits[SPLITS.index(split)]
+            workers = self.record["fit"]["workers"]
+            (frozen,) = freeze(method, self.recorded, workers, data, projections=projections)
+            self._features[split] = frozen
+        return frozen
 
     def measurements(self, time: Time = "after") -> dict[str, Measurement]:
         """What was measured last, by name, with all that is known of it; nothing before the first time.
@@ -392,12 +454,12 @@ class Run:
         """
         with owning(self.path):
             begin = time.perf_counter()
-            found = self._measure(device, validate=False)
+            measured = self._measure(device, validate=False)
             costs = {"evaluation": time.perf_counter() - begin}
-            self._write({"after": found}, costs)
-            metrics = numbers(found)
+            self._write({"after": measured}, costs)
+            metrics = numbers(measured)
             log_again(
-                self.pipeline.built_loggers,
+                self.recorded.built_loggers,
                 self.path,
                 metrics,
                 self.progress[0],
@@ -420,9 +482,9 @@ class Run:
             FolderInUse: If another process trains or measures the run.
         """
         with owning(self.path):
-            found = self._measure(device, validate=True)
-            self._write({"validation": found})
-        return numbers(found)
+            measured = self._measure(device, validate=True)
+            self._write({"validation": measured})
+        return numbers(measured)
 
     def measure(
         self, *evaluators: Any, validate: bool = False, device: str | torch.device | None = None
@@ -444,9 +506,10 @@ class Run:
             registry().read("evaluator", each, where=f"evaluators[{i}]")
             for i, each in enumerate(evaluators)
         ]
-        built = [choice.build({"dataset": self.pipeline.dataset}) for choice in choices]
-        check_columns(built, self.pipeline.dataset)
-        check_towers(built, self.pipeline.choices["method"])
+        built = [choice.build({"dataset": self.dataset}) for choice in choices]
+        check_columns(built, self.dataset)
+        if any(trait(each, "reads_towers") for each in built):  # others need no method
+            check_towers(built, self.recorded.choices["method"], self.transform)
         pairs = list(zip(choices, built, strict=True))
         return self._measure(device, validate=validate, evaluators=pairs) if pairs else {}
 
@@ -457,14 +520,14 @@ class Run:
         validate: bool,
         evaluators: Sequence[tuple[Any, Any]] | None = None,
     ) -> dict[str, Measurement]:
-        if evaluators is None and not self.pipeline.built_evaluators:
+        if evaluators is None and not self.recorded.built_evaluators:
             return {}
-        built = [e for _, e in evaluators] if evaluators else self.pipeline.built_evaluators
+        built = [e for _, e in evaluators] if evaluators else self.recorded.built_evaluators
         projections = read_projections(built)
         train = self._frozen("train", device, projections and validate)
         test = None if validate else self._frozen("test", device, projections)
         train, test = held_out(train) if test is None else (train, test)
-        return measure(self.pipeline, train, test, evaluators=evaluators)
+        return measure(self.recorded, train, test, evaluators=evaluators)
 
     def _write(
         self,
@@ -476,6 +539,23 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
+
+    def _repr_html_(self) -> str:
+        """The numbers before and after training as a table, for notebooks."""
+        from html import escape
+
+        before, after = self.measurements("before"), self.measurements("after")
+        rows = [
+            f'<tr title="{escape(each.sentence)}"><td>{escape(name)}</td>'
+            + "".join(
+                f"<td>{f'{at[name].value:.4g}' if name in at else ''}</td>"
+                for at in (before, after)
+            )
+            + "</tr>"
+            for name, each in (before | after).items()
+        ]
+        head = "<tr><th>measurement</th><th>before</th><th>after</th></tr>"
+        return f"<p>{escape(repr(self))}</p><table>{head}{''.join(rows)}</table>"
 
 
 def _finished(file: Path, or_else: Path | None) -> dict[str, Any] | None:

@@ -116,20 +116,20 @@ def _has_keys(method: Any) -> bool:
     return bool(trait(cls, "project_key") and trait(cls, "has_queue")(method.params))
 
 
-def _declared(reader: Any, member: str, found: Any) -> Mapping[str, Any]:
+def _declared(reader: Any, member: str, reads: Any) -> Mapping[str, Any]:
     """A declaration of what is read, once its form is checked."""
-    well_formed = isinstance(found, Mapping) and all(
+    well_formed = isinstance(reads, Mapping) and all(
         isinstance(types, tuple | list | set | frozenset)
         and types
         and all(value_type in VALUE_TYPES for value_type in types)
-        for types in found.values()
+        for types in reads.values()
     )
     if not well_formed:
         raise ValueError(
             f"{type(reader).__name__}.{member} must have value types ({', '.join(VALUE_TYPES)}) by name, as"
-            f" {{'color': ('continuous',)}}, not {found!r}"
+            f" {{'color': ('continuous',)}}, not {reads!r}"
         )
-    return found  # type: ignore[no-any-return]
+    return reads  # type: ignore[no-any-return]
 
 
 def _check_ignores(reader: Any, wanted: str) -> None:
@@ -187,24 +187,6 @@ def check_columns(
                 )
 
 
-def check_towers(evaluators: Iterable[Any], method: Any) -> None:
-    """Check that built evaluators that compare images with texts get a method with towers.
-
-    Args:
-        evaluators: The evaluators.
-        method: The choice.
-    """
-    if trait(method.spec.load(), "embed_modality"):
-        return
-    for each in evaluators:
-        if trait(each, "reads_towers"):
-            raise ValueError(
-                f"the evaluator {type(each).__name__} compares images with texts, and the method"
-                f' {method.spec.name} has no text tower: give method = {{use = "dual", towers = {{text ='
-                ' "text_transformer"}}'
-            )
-
-
 def check_monitors(evaluators: Iterable[Any], dataset: Any, conditions: Mapping[str, Any]) -> None:
     """Check that built evaluators can measure what a run computes while it trains."""
     check_columns(evaluators, dataset, conditions)
@@ -214,13 +196,6 @@ def check_monitors(evaluators: Iterable[Any], dataset: Any, conditions: Mapping[
                 f"monitor.evaluate: the evaluator {type(each).__name__} compares images with texts, which"
                 " is possible after training alone: move it to evaluate"
             )
-
-
-def check_image_size(backbone: Any, transform: Any) -> None:
-    """Check that the chosen backbone takes images of the size that the transform makes."""
-    cls, size = backbone.spec.load(), getattr(transform, "size", None)
-    if isinstance(cls, type) and isinstance(size, int):
-        trait(cls, "check_image_size")(backbone.params, size)
 
 
 def check_method(method: Any, queued: bool, batch_size: int, conditions: Mapping[str, Any]) -> None:
@@ -418,16 +393,8 @@ def hook_options(given: Any) -> dict[str, dict[str, Any]]:
     """The ``[plugins]`` of a configuration: the options of each plug-in's hooks, as plain data."""
     import json
 
-    tables = given or {}
-    if not isinstance(tables, Mapping) or not all(isinstance(t, Mapping) for t in tables.values()):
-        raise engine.InvalidConfig(
-            "plugins must hold a table of options for each plug-in, as [plugins.ccl-own], not"
-            f" {engine.represented(given)}"
-        )
-    engine.known_keys(tables, [plugin.name for plugin in registry().plugins], "plugins")
+    tables = registry().read_options(given or {}, "plugins")
     try:
-        return {
-            name: json.loads(json.dumps(dict(t), allow_nan=False)) for name, t in tables.items()
-        }
+        return {name: json.loads(json.dumps(t, allow_nan=False)) for name, t in tables.items()}
     except (TypeError, ValueError) as error:
         raise engine.InvalidConfig(f"plugins: options must be plain data: {error}") from None

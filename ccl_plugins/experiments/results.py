@@ -50,6 +50,32 @@ class Result:
         return self.record.get("fit", {}).get("seed")
 
 
+@dataclass(frozen=True)
+class Configuration:
+    """Runs that differ in the seed alone.
+
+    Args:
+        label: A short name.
+        results: What is known of each run.
+    """
+
+    label: str
+    results: Sequence[Result]
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """The record of its first run."""
+        return self.results[0].record
+
+    def after(self, name: str) -> dict[Any, float]:
+        """What was measured after training, by seed."""
+        return values_of(self.results, name)
+
+    def before(self, name: str) -> dict[Any, float]:
+        """What was measured before training, by seed."""
+        return {each.seed: each.before[name].value for each in self.results if name in each.before}
+
+
 def result_of(run: Run) -> Result:
     """What is known of a run, without measuring it.
 
@@ -214,6 +240,18 @@ def judged_by(results: Iterable[Result]) -> dict[str, str]:
                 found[each.column] = min(place, earlier), name
     ordered = sorted(found, key=lambda column: found[column][0])
     return {column: found[column][1] for column in ordered}
+
+
+def conditioned(results: Iterable[Result]) -> list[str]:
+    """The columns beside the label that a condition of a run reads, of those in `judged_by`."""
+    results = [*results]
+    read = {
+        each.column
+        for result in results
+        for each in (*result.after.values(), *result.before.values())
+        if each.role == "condition"
+    }
+    return [column for column in judged_by(results) if column in read]
 
 
 def configurations(results: Sequence[Result]) -> list[list[Result]]:

@@ -72,13 +72,13 @@ class Sweep:
     @property
     def values(self) -> dict[str, Sequence[Any] | Range]:
         """The values of each key, in all spaces together."""
-        found: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
         for space in self.spaces:
             for key, each in space.items():
-                old = found.get(key, [])
+                old = merged.get(key, [])
                 new = each if isinstance(each, Range) else [v for v in each if v not in old]
-                found[key] = new if isinstance(new, Range) else [*old, *new]
-        return found
+                merged[key] = new if isinstance(new, Range) else [*old, *new]
+        return merged
 
     @property
     def cells(self) -> list[dict[str, Any]]:

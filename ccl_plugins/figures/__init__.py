@@ -1,12 +1,14 @@
-"""Figures of runs.  Each function returns a matplotlib figure; `save` writes it as SVG and PNG."""
+"""Figures of runs; `save` writes what one draws as SVG and PNG."""
 
-from ccl_plugins.figures.anchors import anchor as anchor
-from ccl_plugins.figures.charts import bars as bars
-from ccl_plugins.figures.charts import curves as curves
-from ccl_plugins.figures.charts import information_plane as information_plane
-from ccl_plugins.figures.charts import kept_and_leaked as kept_and_leaked
-from ccl_plugins.figures.maps import embedding_map as embedding_map
-from ccl_plugins.figures.matrices import kernel_matrix as kernel_matrix
-from ccl_plugins.figures.matrices import similarity as similarity
+from ccl_plugins.figures.anchor import Anchor as Anchor
+from ccl_plugins.figures.bars import Bars as Bars
+from ccl_plugins.figures.curves import Curves as Curves
+from ccl_plugins.figures.embedding_map import EmbeddingMap as EmbeddingMap
+from ccl_plugins.figures.information_plane import InformationPlane as InformationPlane
+from ccl_plugins.figures.kept_and_leaked import KeptAndLeaked as KeptAndLeaked
+from ccl_plugins.figures.kernel_matrix import KernelMatrix as KernelMatrix
+from ccl_plugins.figures.similarity import Similarity as Similarity
+from ccl_plugins.figures.style import figure as figure
 from ccl_plugins.figures.style import save as save
+from ccl_plugins.figures.style import styled as styled
 from ccl_plugins.figures.style import svg as svg

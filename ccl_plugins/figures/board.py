@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from ccl_plugins.figures.maps import embedding_map
-from ccl_plugins.figures.matrices import kernel_matrix
-from ccl_plugins.figures.samples import DoesNotApply
+from ccl_plugins.figures.embedding_map import EmbeddingMap
+from ccl_plugins.figures.kernel_matrix import KernelMatrix
 from ccl_plugins.figures.style import png
 from ccl_plugins.files.events import EVENTS, replacing_events
+from ccl_plugins.protocols import DoesNotApply, Figure
 
 if TYPE_CHECKING:
     from ccl_plugins.experiments.pipeline import Run
@@ -31,12 +31,13 @@ def show(run: Run) -> list[str]:
     if not any(run.path.glob(f"{EVENTS}*")):
         return []
     drawn = {}
-    for name, draw in (
-        ("embedding_map", lambda: embedding_map({run.path.name: run}, method="pca")),
-        ("kernel_matrix", lambda: kernel_matrix(run)),
-    ):
+    figures: dict[str, Figure] = {
+        "embedding_map": EmbeddingMap(method="pca"),
+        "kernel_matrix": KernelMatrix(),
+    }
+    for name, figure in figures.items():
         try:
-            drawn[f"figures/{name}"] = Image.open(io.BytesIO(png(draw())))
+            drawn[f"figures/{name}"] = Image.open(io.BytesIO(png(figure({run.path.name: run}))))
         except DoesNotApply:
             continue
     step = run.progress[0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
-from ccl_plugins.protocols import ValueType
+from ccl_plugins.protocols import DoesNotApply, ValueType
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,10 +20,6 @@ SPLITS = {"train": 0, "test": 1}
 
 LARGE = 20000
 """Of larger splits only the features that are drawn are computed, unless they are there."""
-
-
-class DoesNotApply(ValueError):
-    """A figure that cannot be drawn of these runs; the message says why."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +86,12 @@ def known_variables(run: Run) -> dict[str, str]:
     A condition that is a metadata column goes by the column's name, which other runs have too; one that is
     called "condition", by the name of its component.
     """
-    found = {"label": "label"} if "label" in run.pipeline.dataset.schema() else {}
+    found = {"label": "label"} if "label" in run.dataset.schema() else {}
     for name, condition in conditions_of(run).items():
         if condition.refresh != "batch":
             shown = column_of(condition) or name
             if shown == "condition":
-                shown = run.pipeline.conditions[name].spec.name
+                shown = run.recorded.conditions[name].spec.name
             found.setdefault(shown, name)
     return found
 
@@ -104,7 +100,7 @@ def conditions_of(run: Run) -> dict[str, Any]:
     """The run's conditions, those of several variables by variable."""
     from ccl_plugins.metadata.variables import variables
 
-    return variables(run.pipeline.built_conditions)
+    return variables(run.recorded.built_conditions)
 
 
 def column_of(condition: Any) -> str | None:
@@ -124,7 +120,7 @@ def variable(run: Run, name: str, split: str = "train") -> Variable:
     """
     from ccl_plugins.metadata.columns import tensor_columns
 
-    schema, conditions = run.pipeline.dataset.schema(), conditions_of(run)
+    schema, conditions = run.dataset.schema(), conditions_of(run)
     if name in conditions:
         condition = conditions[name]
         column = column_of(condition)
@@ -148,15 +144,15 @@ def same_data(runs: Mapping[str, Run]) -> None:
     """Refuse runs of different data sets, and no runs.
 
     Raises:
-        ValueError: Naming two runs and their data sets.
+        DoesNotApply: Naming two runs and their data sets.
     """
     if not runs:
-        raise ValueError("there are no runs to draw")
+        raise DoesNotApply("there are no runs to draw")
     (first, one), *others = runs.items()
     for title, run in others:
         if run.record.get("dataset") != one.record.get("dataset"):
             given = [engine.represented(each.record.get("dataset")) for each in (one, run)]
-            raise ValueError(
+            raise DoesNotApply(
                 f"{first} and {title} were trained on different data sets, which one figure cannot"
                 f" compare: {given[0]} and {given[1]}"
             )

@@ -30,6 +30,8 @@ class Events(TensorBoardLogger):
         """The folder of the events, without the name: Lightning puts checkpoints of callbacks there."""
         return str(self.save_dir)
 
+    root_dir = log_dir
+
     @rank_zero_only
     def save(self) -> None:
         """Flush the events to disk."""

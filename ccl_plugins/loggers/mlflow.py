@@ -52,8 +52,8 @@ class MLflow:
 
     def open(self, folder: Path, done: int | None) -> Logger:
         """Open the run of a folder."""
-        uri = self.tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
-        uri = uri or (folder / "mlflow").absolute().as_uri()
+        variable = os.environ.get("MLFLOW_TRACKING_URI")
+        uri = self.tracking_uri or variable or (folder / "mlflow").absolute().as_uri()
         if uri.startswith("file:") or "://" not in uri:
             os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         from pytorch_lightning.loggers import MLFlowLogger
@@ -63,7 +63,9 @@ class MLflow:
         logger = MLFlowLogger(
             experiment_name=self.experiment_name or "ccl-plugins", tracking_uri=uri, **given
         )
-        logger.continues_run = number is not None
+        logger.continues_run = number is not None  # type: ignore[attr-defined]
         if logger.run_id is not None:
             keep(folder / "mlflow.id", logger.run_id)
+        if variable is None:  # MLflow has set it, and the next run would log into this one's folder
+            os.environ.pop("MLFLOW_TRACKING_URI", None)
         return logger

@@ -29,6 +29,9 @@ class WandB:
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"mode": "offline"}
+    EXPECTED_FAILURES: ClassVar[Mapping[str, str]] = {
+        "ends_with_its_run": "the process of wandb adds to its own log when it begins the next run"
+    }
     files = ("wandb", "wandb.id")
 
     def __init__(

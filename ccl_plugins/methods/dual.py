@@ -15,6 +15,7 @@ from ccl_plugins.methods.heads import mlp_head
 from ccl_plugins.methods.momentum import MomentumEncoder
 from ccl_plugins.numerics.gram import Statistic
 from ccl_plugins.pairs.pairs import Pairs, in_batch, with_keys
+from ccl_plugins.pairs.samples import Samples
 from ccl_plugins.protocols import Backbone, Embedded, LookUp
 
 IMAGE = "image"
@@ -187,30 +188,25 @@ class Dual(nn.Module):
         left = {name: iter(each.view(-1, n, each.shape[-1])) for name, each in found.items()}
         return torch.stack([next(left[name]) for name in self.modalities])
 
-    def pairs(
-        self, embedded: Embedded, condition: Mapping[str, Tensor], index: Tensor | None
-    ) -> Pairs:
+    def pairs(self, embedded: Embedded, samples: Samples) -> Pairs:
         """Every view against every other, over the batches of all processes, and the queue.
 
         Raises:
             ValueError: With a queue, for embeddings without keys.
         """
-        x, features = embedded.projections, embedded.features
         if self.queue is None:
-            return in_batch(x, condition, index, features, gather_distributed=True)
+            return in_batch(embedded.projections, samples, gather_distributed=True)
         pairs = with_keys(
-            x,
+            embedded.projections,
             embedded.keys,
-            condition,
-            index,
-            features,
+            samples,
             first_key_view=0,
             gather_distributed=True,
         )
         pairs = self.queue.add_to(pairs, self.own_in_queue)
         others, images = self.queue.keys.chunk(2, 1)
-        compared = [others if name == IMAGE else images for name in self.modalities]
-        return replace(pairs, queue=torch.stack(compared))
+        compared = torch.stack([others if name == IMAGE else images for name in self.modalities])
+        return replace(pairs, queue=pairs.queue and replace(pairs.queue, keys=compared))
 
     def enqueue(self, pairs: Pairs) -> None:
         """Put the last keys of an image and of the first other modality into the queue, if there is one.
@@ -221,7 +217,7 @@ class Dual(nn.Module):
         if self.queue is None:
             return
         other = next(name for name in self.modalities if name != IMAGE)
-        if pairs.partner is not None and self.modalities.count(IMAGE) == 1:
+        if pairs.samples.partner is not None and self.modalities.count(IMAGE) == 1:
             raise ValueError(
                 "dual with a queue keeps the keys of one sample together, and with partners the text is of"
                 " another sample than the only view of the image: take two views of the image, or"

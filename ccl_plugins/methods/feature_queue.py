@@ -13,6 +13,8 @@ from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.gram import RunningGram, Statistic
 from ccl_plugins.pairs.pairs import Pairs, with_keys
+from ccl_plugins.pairs.queue import Queue
+from ccl_plugins.pairs.samples import Samples
 from ccl_plugins.protocols import LookUp
 
 _CONDITION = "condition:"
@@ -142,8 +144,7 @@ class FeatureQueue(nn.Module):
         pairs = with_keys(
             views,
             keys.detach().reshape(views.shape),
-            named,
-            index,
+            Samples(named, index),
             first_key_view=1 if len(views) == 1 else 0,
             gather_distributed=gather_distributed,
         )
@@ -159,27 +160,24 @@ class FeatureQueue(nn.Module):
             pairs: The pairs of a batch, as `ccl_plugins.pairs.with_keys` makes them.
             own: ``"ignore"`` leaves out keys of the anchor's own image; ``"negative"`` does not.
         """
-        return replace(
-            pairs,
-            queue=self.keys,
-            queue_valid=self.valid,
-            queue_index=self.index if own == "ignore" else None,
-            queue_condition={
-                name: self.condition(name, _last_view(rows))
-                for name, rows in pairs.condition.items()
-            },
-            batch_candidates=~self.full,
-            extras={**pairs.extras, **self.grams()},
+        queue = Queue(
+            self.keys,
+            self.valid,
+            {n: self.condition(n, _last_view(z)) for n, z in pairs.samples.condition.items()},
+            self.index if own == "ignore" else None,
+            self.grams(),
         )
+        return replace(pairs, queue=queue, batch_candidates=~self.full)
 
     def enqueue(self, pairs: Pairs) -> None:
         """Write the last view's keys of all processes, with their samples' indices and conditions.
 
         Call it once per batch, after the backward pass, which reads the queue.
         """
-        rows = {name: _last_view(z) for name, z in pairs.condition.items()}
-        index = pairs.index if pairs.partner is None else pairs.partner
-        keys, rows = pairs.keys[-1].detach(), {**rows, **pairs.partner_condition}
+        samples, keys = pairs.samples, pairs.keys[-1].detach()
+        rows = {name: _last_view(z) for name, z in samples.condition.items()}
+        rows |= samples.partner_condition
+        index = samples.index if samples.partner is None else samples.partner
         if pairs.processes == 1:  # the method compares the samples of each process alone
             keys, index = gather(keys), None if index is None else gather(index)
             rows = {name: gather(z) for name, z in rows.items()}

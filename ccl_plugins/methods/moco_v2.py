@@ -13,6 +13,7 @@ from ccl_plugins.methods.heads import NamedHead, chosen_head
 from ccl_plugins.methods.momentum import MomentumMethod
 from ccl_plugins.numerics.gram import Statistic
 from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.pairs.samples import Samples
 from ccl_plugins.protocols import Embedded, LookUp
 
 
@@ -85,15 +86,13 @@ class MoCoV2(MomentumMethod):
         images, order = batch_shuffle(x, distributed=True)
         return batch_unshuffle(super().key(images), order, distributed=True)
 
-    def pairs(
-        self, embedded: Embedded, condition: Mapping[str, Tensor], index: Tensor | None
-    ) -> Pairs:
+    def pairs(self, embedded: Embedded, samples: Samples) -> Pairs:
         """Queries of this process against the keys of all, and the queue.
 
         Raises:
             ValueError: For embeddings without keys.
         """
-        return self.queue.add_to(super().pairs(embedded, condition, index), self.own_in_queue)
+        return self.queue.add_to(super().pairs(embedded, samples), self.own_in_queue)
 
     def enqueue(self, pairs: Pairs) -> None:
         """Put the last view's keys of all processes into the queue."""

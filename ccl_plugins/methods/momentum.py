@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from ccl_plugins.arguments import below_one
 from ccl_plugins.pairs.pairs import Pairs, with_keys
+from ccl_plugins.pairs.samples import Samples
 from ccl_plugins.protocols import Embedded
 
 
@@ -115,9 +116,7 @@ class MomentumMethod(nn.Module):
         keys = torch.stack([self.key(view) for view in for_keys])
         return Embedded(torch.stack(features), queries, keys)
 
-    def pairs(
-        self, embedded: Embedded, condition: Mapping[str, Tensor], index: Tensor | None
-    ) -> Pairs:
+    def pairs(self, embedded: Embedded, samples: Samples) -> Pairs:
         """Queries of this process against the keys of all.
 
         Raises:
@@ -126,9 +125,7 @@ class MomentumMethod(nn.Module):
         return with_keys(
             embedded.projections,
             embedded.keys,
-            condition,
-            index,
-            embedded.features,
+            samples,
             first_key_view=0 if self.symmetric else 1,
             gather_distributed=True,
         )

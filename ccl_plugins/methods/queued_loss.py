@@ -58,6 +58,7 @@ class QueuedLoss(nn.Module):
         if not queries.requires_grad:
             loss: Tensor = self.objective.loss(pairs)
             return loss
-        loss = self.objective.loss(replace(pairs, queue=self.queue.keys.clone()))
+        queue = pairs.queue and replace(pairs.queue, keys=self.queue.keys.clone())
+        loss = self.objective.loss(replace(pairs, queue=queue))
         self.queue.enqueue(pairs)
         return loss

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ccl_plugins.methods.heads import LastNorm, NamedHead, chosen_head
 from ccl_plugins.pairs.pairs import Pairs, in_batch
+from ccl_plugins.pairs.samples import Samples
 from ccl_plugins.protocols import Embedded
 
 
@@ -76,13 +77,9 @@ class SimCLR(nn.Module):
         split = (len(views), len(views[0]), -1)
         return Embedded(features=features.view(split), projections=self.head(features).view(split))
 
-    def pairs(
-        self, embedded: Embedded, condition: Mapping[str, Tensor], index: Tensor | None
-    ) -> Pairs:
+    def pairs(self, embedded: Embedded, samples: Samples) -> Pairs:
         """Every view against every other, over the batches of all processes."""
-        return in_batch(
-            embedded.projections, condition, index, embedded.features, gather_distributed=True
-        )
+        return in_batch(embedded.projections, samples, gather_distributed=True)
 
     def enqueue(self, pairs: Pairs) -> None:
         """Nothing: SimCLR has no queue."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ccl_plugins.arguments import whole
 from ccl_plugins.methods.heads import mlp_head
 from ccl_plugins.pairs.pairs import Pairs, with_keys
+from ccl_plugins.pairs.samples import Samples
 from ccl_plugins.protocols import Embedded
 
 
@@ -65,16 +66,12 @@ class SimSiam(nn.Module):
         predictions = torch.stack([self.predictor(each) for each in projections])
         return Embedded(torch.stack(features), predictions, torch.stack(projections).detach())
 
-    def pairs(
-        self, embedded: Embedded, condition: Mapping[str, Tensor], index: Tensor | None
-    ) -> Pairs:
+    def pairs(self, embedded: Embedded, samples: Samples) -> Pairs:
         """Predictions of this process against the projections of all."""
         return with_keys(
             embedded.projections,
             embedded.keys,
-            condition,
-            index,
-            embedded.features,
+            samples,
             first_key_view=0,
             gather_distributed=True,
         )

@@ -106,6 +106,13 @@ class Joint:
         return rank_of(self.kernel, unpack(a, self.layout))
 
 
+def of_one_tensor(kernel: Any) -> Any:
+    """A kernel of one tensor of values: of packed ones, if it names several conditions."""
+    if isinstance(kernel, Joint) or not callable(kernel) or not conditions_of_kernel(kernel):
+        return kernel
+    return Joint(kernel)
+
+
 def pack(conditions: Mapping[str, Tensor]) -> tuple[Tensor, Layout]:
     """Values of several conditions side by side, in at least float32, and their layout.
 

@@ -6,12 +6,14 @@ from ccl_plugins.objectives.base import Exclude as Exclude
 from ccl_plugins.objectives.cacr import CACR as CACR
 from ccl_plugins.objectives.cacr_moco_v3 import CACRMoCoV3 as CACRMoCoV3
 from ccl_plugins.objectives.cl_infonce import ClInfoNCE as ClInfoNCE
+from ccl_plugins.objectives.classification import Classification as Classification
 from ccl_plugins.objectives.cluster_cross_entropy import ClusterCrossEntropy as ClusterCrossEntropy
 from ccl_plugins.objectives.cmc import CMC as CMC
 from ccl_plugins.objectives.debiased import Debiased as Debiased
 from ccl_plugins.objectives.fair_cclk import FairCCLK as FairCCLK
 from ccl_plugins.objectives.fair_infonce import FairInfoNCE as FairInfoNCE
 from ccl_plugins.objectives.guide import Guide as Guide
+from ccl_plugins.objectives.guide_head import GuideHead as GuideHead
 from ccl_plugins.objectives.guided import Guided as Guided
 from ccl_plugins.objectives.hardneg_cclk import HardNegCCLK as HardNegCCLK
 from ccl_plugins.objectives.hardneg_infonce import HardNegInfoNCE as HardNegInfoNCE
@@ -23,6 +25,8 @@ from ccl_plugins.objectives.infonce import InfoNCE as InfoNCE
 from ccl_plugins.objectives.lightly import Lightly as Lightly
 from ccl_plugins.objectives.mixture import Mixture as Mixture
 from ccl_plugins.objectives.nt_xent import NTXent as NTXent
+from ccl_plugins.objectives.prototypes import Prototypes as Prototypes
+from ccl_plugins.objectives.regression import Regression as Regression
 from ccl_plugins.objectives.scalars import Scalar as Scalar
 from ccl_plugins.objectives.scalars import ScalarAttribute as ScalarAttribute
 from ccl_plugins.objectives.scalars import count_epochs as count_epochs

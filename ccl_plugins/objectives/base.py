@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from collections.abc import Mapping, Sequence
+from inspect import signature
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
@@ -13,7 +13,7 @@ from torch.nn import functional
 from ccl_plugins.arguments import finite, one_of
 from ccl_plugins.numerics.condition_values import fill_missing, missing_samples
 from ccl_plugins.numerics.distributed import gather
-from ccl_plugins.numerics.joint import Joint
+from ccl_plugins.numerics.joint import Joint, of_one_tensor
 from ccl_plugins.numerics.kernel_functions import conditions_of_kernel, similarities
 from ccl_plugins.numerics.precision import at_least_float32
 from ccl_plugins.objectives.inputs import (
@@ -24,9 +24,9 @@ from ccl_plugins.objectives.inputs import (
     stack_features,
     stack_views,
 )
-from ccl_plugins.objectives.kernel_attribute import KernelAttribute, as_kernel, joined, refuse_on
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, changing, progress
 from ccl_plugins.pairs.pairs import Pairs, in_batch
+from ccl_plugins.pairs.samples import Samples
 from ccl_plugins.protocols import VALUE_TYPES, Kernel, ValueType
 
 Exclude: TypeAlias = tuple[Kernel, Scalar] | tuple[Kernel, Scalar, str]
@@ -36,10 +36,30 @@ Without the name if the kernel itself names the conditions that it reads.
 """
 
 
+class KernelAttribute:
+    """An attribute of an objective that is set to a kernel, or to None.
+
+    A kernel that names the conditions that it reads becomes a kernel of their packed values.
+    """
+
+    def __get__(self, objective: nn.Module | None, owner: type | None = None) -> Any:
+        if objective is None:
+            return self
+        held = getattr(objective, "_kernel", None)
+        if held is None and (module := objective._modules.get("kernel")) is not None:
+            held = of_one_tensor(module)  # nn.Module holds a kernel that is a module itself
+            objective.__dict__["_kernel"] = held
+        return held
+
+    def __set__(self, objective: nn.Module, kernel: Any) -> None:
+        objective._kernel = of_one_tensor(kernel)
+
+
 class ContrastiveObjective(nn.Module):
     """A loss that is a weighted mean over anchors.
 
-    A subclass defines ``terms``, and ``value_types`` if it reads the condition named by ``on``.
+    A subclass defines ``terms``, and ``value_types`` if it reads the condition named by ``on``; or
+    ``reads()``, if it reads several.
     ``loss(pairs)`` takes the pairs that a method built; calling the objective takes raw embeddings, as
     lightly's losses do: ``objective(z0, z1, condition=z)``.  A parameter or buffer whose size is known
     only in ``setup(tables, sizes)`` is registered as None: ``register_parameter(name, None)``.
@@ -84,30 +104,24 @@ class ContrastiveObjective(nn.Module):
     reads_queue: bool = True
     """Whether anchors are compared with a queue, if the method has one."""
     reads_features: bool = False
-    """Whether it cannot do without ``pairs.features``; a call then needs ``features=``."""
+    """Whether it cannot do without ``pairs.samples.features``; a call then needs ``features=``."""
     compiles: bool = True
     """Whether ``loss`` can be compiled."""
     adversarial: bool = False
     """Whether the encoder raises a part of the loss, which may then rise in a healthy run."""
     hides: bool = False
     """Whether minimizing it makes embeddings forget the condition, as a fair objective's does."""
+    measures_dependence: bool = False
+    """Whether it measures how much any vectors tell of the condition: a guide may then maximize it too."""
     place: str = ""
     """The name under which a mixture holds this objective; empty outside of a mixture."""
     exclude_threshold = ScalarAttribute(finite, optional=True)
     kernel = KernelAttribute()
     """The kernel through which the condition named by ``on`` is read; None unless a subclass sets it.
 
-    Of a kernel that names several conditions, ``pairs.condition[self.on]`` in ``terms`` is all of them,
-    packed as ``self.kernel`` takes them.
+    Of a kernel that names several conditions, ``pairs.samples.condition[self.on]`` in ``terms`` is all of
+    them, packed as ``self.kernel`` takes them.
     """
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        declared = cls.__dict__.get("conditions")
-        if isinstance(declared, property) and declared.fget is not None:
-            setattr(cls, "conditions", _completed(declared.fget))  # noqa: B010  # a property, for mypy
-        if "terms" in cls.__dict__:
-            setattr(cls, "terms", _of_joined(cls.terms))  # noqa: B010
 
     def __init__(self, *, exclude: Exclude | None = None, gather_distributed: bool = False) -> None:
         super().__init__()
@@ -115,32 +129,49 @@ class ContrastiveObjective(nn.Module):
         self.exclude_threshold = None if self.exclude is None else self.exclude[1]
         self.gather_distributed = gather_distributed
 
+    def reads(self) -> Wanted:
+        """The conditions that ``terms`` reads, and the value types it accepts for each.
+
+        A subclass that reads several conditions overrides it; ``conditions`` are these and more.
+        """
+        return {self.on: self.value_types} if self.value_types else {}
+
     @property
     def conditions(self) -> Wanted:
-        """The conditions this objective reads, and the value types it accepts for each."""
-        return self.and_excluded({self.on: self.value_types} if self.value_types else {})
+        """The conditions this objective reads, and the value types it accepts for each.
 
-    def and_excluded(self, conditions: Wanted) -> Wanted:
-        """The given conditions, those that the kernel names in place of ``on``, and that of ``exclude``.
-
-        The property ``conditions`` of a subclass returns these without calling it.
+        They are those of ``reads``, of ``exclude``, and those that the kernel names in place of ``on``.
         """
-        if isinstance(self.kernel, Joint) and self.on in conditions:
-            refuse_on(self)
-            conditions = {
+        reads = self.reads()
+        if isinstance(self.kernel, Joint) and self.on in reads:
+            self.refuse_on()
+            reads = {
                 name: types
-                for key, accepted in conditions.items()
+                for key, accepted in reads.items()
                 for name, types in (
                     self.kernel.accepting(accepted) if key == self.on else {key: accepted}
                 ).items()
             }
-        excluded: Wanted = {}
-        if self.exclude is not None:
-            kernel, _, on = self.exclude
-            excluded = (
-                kernel.accepting(VALUE_TYPES) if isinstance(kernel, Joint) else {on: VALUE_TYPES}
+        if self.exclude is None:
+            return reads
+        kernel, _, on = self.exclude
+        excluded = kernel.accepting(VALUE_TYPES) if isinstance(kernel, Joint) else {on: VALUE_TYPES}
+        return {**excluded, **reads}
+
+    def refuse_on(self) -> None:
+        """Refuse ``on`` beside a kernel that names conditions itself.
+
+        Raises:
+            ValueError: If ``on`` is not its default, with the conditions that the kernel names.
+        """
+        if torch.compiler.is_compiling() or not isinstance(self.kernel, Joint):
+            return
+        parameter = signature(type(self)).parameters.get("on")
+        if parameter is not None and self.on != parameter.default:
+            raise ValueError(
+                f"{type(self).__name__} reads the conditions that its kernel names"
+                f" ({', '.join(self.kernel.names)}): leave out on={self.on!r}"
             )
-        return {**excluded, **conditions}
 
     @property
     def read_by_kernel(self) -> tuple[str, ...]:
@@ -194,9 +225,9 @@ class ContrastiveObjective(nn.Module):
         """The terms of pairs of any method: an anchor without a value of a condition gets weight 0."""
         prepared = self._prepared(pairs)
         values, weights = self._shaped(self.terms(prepared), prepared.anchors.shape[1])
-        if prepared.missing is None:
+        if prepared.samples.missing is None:
             return values, weights
-        missing = prepared.missing[prepared.rows]
+        missing = prepared.samples.missing[prepared.rows]
         return values.masked_fill(missing, 0), weights.masked_fill(missing, 0)
 
     def _shaped(self, found: Any, n: int) -> tuple[Tensor, Tensor]:
@@ -217,28 +248,25 @@ class ContrastiveObjective(nn.Module):
     def _prepared(self, pairs: Pairs) -> Pairs:
         """The pairs as ``terms`` takes them.
 
-        Samples without a value of a condition are masked, excluded samples are no negatives, and anchors
-        are replicated.
+        Samples without a value of a condition are masked, excluded samples are no negatives, anchors are
+        replicated, and the conditions that the kernel names are packed.
         """
         pairs = pairs if self.distributed == "mean" else pairs.replicated()
-        if pairs.ignored:
+        if pairs.samples.ignored:
             pairs = pairs.known(self.conditions)
         if self.exclude is not None:
             (kernel, _, on), threshold = self.exclude, self.exclude_threshold
             read = joined(pairs, kernel, on)
-            views = range(len(read.condition[on])) if read.condition[on].ndim == 3 else range(1)
+            given = read.samples.condition[on]
             with torch.no_grad():
-                values = [read.everyone(on, i) for i in views]
+                values = [read.everyone(on, i) for i in range(len(given) if given.ndim == 3 else 1)]
                 excluded = [similarities(kernel, z[pairs.rows], z) >= threshold for z in values]
             pairs = pairs.excluding(torch.stack(excluded).any(0))
-        return pairs
+        return self.joined(pairs)
 
     def joined(self, pairs: Pairs) -> Pairs:
-        """The pairs as ``kernel`` reads them: with the conditions that it names as the condition ``on``.
-
-        ``terms`` of a subclass gets these without calling it.
-        """
-        return joined(pairs, self.kernel, self.on) if isinstance(self.kernel, Joint) else pairs
+        """The pairs as ``kernel`` reads them: with the conditions that it names as the condition ``on``."""
+        return joined(pairs, self.kernel, getattr(self, "on", ""))
 
     def _mean(self, pairs: Pairs, values: Tensor, weights: Tensor) -> Tensor:
         total = weights.detach().sum()
@@ -292,15 +320,14 @@ class ContrastiveObjective(nn.Module):
             stacked = at_least_float32(stacked)
             if self.embedding == "sphere":
                 stacked = functional.normalize(stacked, dim=-1)
-            pairs = in_batch(
-                stacked,
+            samples = Samples(
                 values,
                 index,
-                features=None if read is None else at_least_float32(read),
-                extras=extras,
-                gather_distributed=self.gather_distributed,
+                None if read is None else at_least_float32(read),
+                extras or {},
                 ignored=tuple(values) if ignore else (),
             )
+            pairs = in_batch(stacked, samples, self.gather_distributed)
             return self.loss(pairs) if torch.compiler.is_compiling() else self.defined_loss(pairs)
 
     def check_condition(self, condition: Mapping[str, Tensor]) -> None:
@@ -354,31 +381,16 @@ def own_terms(objective: Any, pairs: Pairs) -> tuple[Tensor, Tensor]:
     return values[:, pairs.rows], weights[:, pairs.rows]
 
 
-def _completed(declared: Callable[[Any], Wanted]) -> property:
-    """A subclass's ``conditions`` with those that its kernel and ``exclude`` read."""
-
-    @wraps(declared)
-    def conditions(self: ContrastiveObjective) -> Wanted:
-        return self.and_excluded(declared(self))
-
-    return property(conditions)
-
-
-def _of_joined(terms: Callable[..., Any]) -> Callable[..., Any]:
-    """A subclass's ``terms`` of the pairs as its kernel reads them."""
-
-    @wraps(terms)
-    def joined_terms(self: ContrastiveObjective, pairs: Pairs) -> Any:
-        return terms(self, self.joined(pairs))
-
-    return joined_terms
+def joined(pairs: Pairs, kernel: Any, on: str) -> Pairs:
+    """Pairs with the packed conditions of a kernel that names several, as the condition ``on``."""
+    return pairs.with_condition(on, kernel.pack) if isinstance(kernel, Joint) else pairs
 
 
 def read_exclude(exclude: Exclude) -> tuple[Kernel, Scalar, str]:
     """Kernel, threshold and condition name of an ``exclude`` argument."""
     match exclude:
         case (kernel, int() | float() | Mapping() as threshold) if callable(kernel):
-            return as_kernel(kernel), threshold, "condition"
+            return of_one_tensor(kernel), threshold, "condition"
         case (kernel, int() | float() | Mapping() as threshold, str() as on) if callable(kernel):
             if names := [*conditions_of_kernel(kernel)]:
                 raise ValueError(

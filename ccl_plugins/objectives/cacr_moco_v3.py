@@ -77,6 +77,5 @@ class CACRMoCoV3(ContrastiveObjective):
         keep = torch.cat([keep.expand_as(block) for block, keep in blocks], 1)
         repulsion = transport.repulsion(products, keep, 1 / (2 * self.temperature), attached=0)
         moved = (transport.squared_distances(pairs.own_sim(i, j)) + repulsion) / 2
-        if pairs.missing is None:
-            return moved * len(moved)
-        return moved * (~pairs.missing[pairs.rows]).sum()
+        missing = pairs.samples.missing
+        return moved * (len(moved) if missing is None else (~missing[pairs.rows]).sum())

@@ -38,7 +38,6 @@ from ccl_plugins.numerics.logsumexp import (
 )
 from ccl_plugins.numerics.streaming import Weigh, queue_logsumexp
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
-from ccl_plugins.objectives.kernel_attribute import refuse_on
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, lowest
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import VALUE_TYPES, Kernel
@@ -119,15 +118,15 @@ class CCLK(ContrastiveObjective, ABC):
             )
         self.landmarks = None if landmarks is None else whole("landmarks", landmarks, 1)
         self.on = on
-        refuse_on(self)
+        self.refuse_on()
 
     @property
     def gram_name(self) -> str:
-        """The name in ``pairs.extras`` of the queue's Gram matrix, unique to this objective in a run."""
+        """The name in ``pairs.queue.grams`` of its Gram matrix, unique to this objective in a run."""
         return f"{self.on}/gram/{self.place}"
 
     def statistics(self) -> dict[str, Statistic]:
-        """The features of condition values, by the name in ``pairs.extras`` of their Gram matrix.
+        """The features of condition values, by the name in ``pairs.queue.grams`` of their Gram matrix.
 
         If a queue keeps that matrix (see `ccl_plugins.numerics.gram`), the operator is solved without
         reading the whole queue.  Class ids do not need it.
@@ -162,7 +161,7 @@ class CCLK(ContrastiveObjective, ABC):
         """One value per anchor and pair of views; the operator is solved once for all of them."""
         self.refuse_draws(pairs)
         views = sorted({i for i, _ in pairs.cross(self.symmetric)})
-        per_view = pairs.condition[self.on].ndim == 3
+        per_view = pairs.samples.condition[self.on].ndim == 3
         values = []
         for shared in [[i] for i in views] if per_view else [views]:
             cross = [(i, j) for i, j in pairs.cross(self.symmetric) if i in shared]
@@ -183,9 +182,11 @@ class CCLK(ContrastiveObjective, ABC):
         else:
             with torch.no_grad():
                 weights = self.operator(pairs, i)(slice(None))
-        if pairs.missing is not None:  # rows of 0 have no logarithm, and NaN would reach gradients
+        if (
+            pairs.samples.missing is not None
+        ):  # rows of 0 have no logarithm, and NaN would reach gradients
             own = functional.pad(pairs.own(), (0, weights.shape[1] - pairs.keys.shape[1]))
-            weights = torch.where(pairs.missing[pairs.rows, None], own.to(weights), weights)
+            weights = torch.where(pairs.samples.missing[pairs.rows, None], own.to(weights), weights)
         eligible = self.eligible(pairs)
         if eligible is None:
             return weights
@@ -197,17 +198,18 @@ class CCLK(ContrastiveObjective, ABC):
         """Columns of the conditional operator, by the condition in anchor view ``i``."""
         # The queue's Gram matrix leaves out samples without what the kernel reads, and no others.
         read = self.read_by_kernel
-        other = any(name in pairs.ignored for name in self.conditions if name not in read)
+        queue = pairs.queue
+        other = any(name in pairs.samples.ignored for name in self.conditions if name not in read)
         return conditional_columns(
             self.kernel,
-            pairs.condition_of(self.on, i),
+            pairs.samples.condition_of(self.on, i),
             self.ridge,
             pairs.rows,
             pairs.valid(),
-            queue=None if pairs.queue is None else pairs.queue_condition[self.on],
+            queue=None if queue is None else queue.condition[self.on],
             landmarks=self.landmarks,
             dtype=pairs.anchors.dtype,
-            gram=None if other else pairs.extras.get(self.gram_name),
+            gram=None if other or queue is None else queue.grams.get(self.gram_name),
         )
 
     def released_operator(self, pairs: Pairs, i: int) -> Tensor:
@@ -246,7 +248,7 @@ class CCLK(ContrastiveObjective, ABC):
 
         queries = torch.stack([pairs.anchors[i] for i in views]) / self.temperature
         sums = queue_logsumexp(
-            queries, pairs.queue_of_views(views), weigh, *self.further_weights(pairs)
+            queries, pairs.queue.of_views(views), weigh, *self.further_weights(pairs)
         )
         return logs, dict(zip(views, zip(*sums, strict=True), strict=True))
 
@@ -272,8 +274,8 @@ class CCLK(ContrastiveObjective, ABC):
         """(n,) ``Σ_j W_ji exp(s_ij - shift_i)`` with weights of any sign, and the shift."""
         scores = pairs.sim(i, j)
         if pairs.queue is not None:
-            queue = pairs.sim_queue(i).masked_fill(~pairs.in_queue(), EMPTY)
-            scores = torch.cat([scores, queue], 1)
+            queued = pairs.sim_queue(i).masked_fill(~pairs.in_queue(), EMPTY)
+            scores = torch.cat([scores, queued], 1)
         scores = scores / self.temperature
         shift = scores.detach().amax(1)
         return (weights * (scores - shift[:, None]).exp()).sum(1), shift
@@ -286,8 +288,8 @@ class CCLK(ContrastiveObjective, ABC):
         if own_view is not None:
             blocks.append(pairs.sim(i, own_view) / self.temperature + logs[:, :m])
         if pairs.queue is not None:
-            queue = masked(pairs.sim_queue(i) / self.temperature, pairs.in_queue())
-            blocks.append(queue + logs[:, m:])
+            queued = masked(pairs.sim_queue(i) / self.temperature, pairs.in_queue())
+            blocks.append(queued + logs[:, m:])
         return logsumexp_blocks(blocks)
 
     def undefined_hint(self) -> str:

@@ -103,7 +103,7 @@ class ClusterCrossEntropy(ContrastiveObjective):
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """Minus the log-probability of the class id, per view."""
-        x = pairs.features
+        x = pairs.samples.features
         if x is None or self.of == "projection":
             x = pairs.anchors
         layer = self._layer()
@@ -111,7 +111,7 @@ class ClusterCrossEntropy(ContrastiveObjective):
             raise ValueError(
                 f"dim is {layer.in_features}, but the vectors have {x.shape[-1]} columns"
             )
-        ids = pairs.condition_of(self.on)[pairs.rows].expand(x.shape[:2])
+        ids = pairs.samples.condition_of(self.on)[pairs.rows].expand(x.shape[:2])
         logits = layer(x)
         values = functional.cross_entropy(logits.flatten(0, 1), ids.flatten(), reduction="none")
         values = values.view(x.shape[:2])

@@ -59,7 +59,7 @@ class FairCCLK(CCLK):
 
 def other_samples(pairs: Pairs) -> Tensor:
     """0-d, the number b - 1 of samples beside the anchor over which the operator was solved."""
-    others = pairs.anchors.new_zeros(()) + (pairs.samples - 1)
-    if pairs.queue_valid is not None:
-        others = others + pairs.queue_valid.sum()
+    others = pairs.anchors.new_zeros(()) + (pairs.sample_count - 1)
+    if pairs.queue is not None:
+        others = others + pairs.queue.valid.sum()
     return others.clamp_min(0)  # no sample at all has a value of the condition

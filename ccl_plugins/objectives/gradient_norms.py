@@ -67,7 +67,8 @@ def gradient_norms(losses: Sequence[Tensor], pairs: Pairs) -> list[Tensor]:
 
 def meeting_point(pairs: Pairs) -> Tensor:
     """The features, or the anchors of pairs without features, which all losses are computed of."""
-    return pairs.anchors if pairs.features is None else pairs.features
+    features = pairs.samples.features
+    return pairs.anchors if features is None else features
 
 
 def _gradients(loss: Tensor, edges: list[Any]) -> list[Tensor]:

@@ -15,15 +15,14 @@ from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.objectives.base import own_terms
 from ccl_plugins.objectives.gradient_norms import gradient_norms, meeting_point
 from ccl_plugins.objectives.guide import (
-    HEADS,
     Guide,
     names_of,
     objective_of,
     read_guide,
     refuse_clashes,
+    suppression_of,
 )
-from ccl_plugins.objectives.guide_heads import At, GuideHead, reverse_gradient
-from ccl_plugins.objectives.hsic import HSIC
+from ccl_plugins.objectives.guide_head import At, GuideHead, reverse_gradient
 from ccl_plugins.objectives.mixture import Mixture, Part
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Condition, Objective
@@ -36,18 +35,18 @@ class Guided(Mixture):
     objectives.  A guide is a table with the keys of `Guide`; what it minimizes follows from ``by`` and
     ``keep``:
 
-    - ``"classification"`` (cross-entropy of class ids, binary for 0/1 columns), ``"regression"`` (mean
-      squared error of standardized values), ``"prototypes"`` (moving averages of each class).  ``keep =
-      true``: encoder and head learn to predict, both with weight w.  ``keep = false``: the head learns
-      with weight 1, whatever w is; ``suppress = "reversal"`` gives the encoder -w times its gradient,
-      ``"uniform"`` w times the gradient of the cross-entropy with a uniform target, through the head as it
-      is (not of a regression).  ``"least_squares"`` gives it -w times the gradient of the squared error of
-      the linear head that is best on the batch, which the encoder cannot outrun: it is the default of a
-      linear regression, whose reversal has no bound.
-    - an objective.  ``keep = true``: minimized, as ``cl_infonce`` needs it; one that hides the condition is
-      refused.  ``keep = false``: one that hides the condition, as ``fair_cclk``, is minimized; of another
-      say ``suppress = "reversal"``, for a reversed gradient, or ``"objective"``, if it hides it by itself.
-    - ``"hsic"``: `HSIC` is minimized to suppress, and maximized to keep.
+    - a head (`GuideHead`), as ``classification``, ``regression`` or ``prototypes``.  ``keep = true``:
+      encoder and head learn to predict, both with weight w.  ``keep = false``: the head learns with weight
+      1, whatever w is; ``suppress = "reversal"`` gives the encoder -w times its gradient, ``"uniform"`` w
+      times the gradient of the cross-entropy with a uniform target, through the head as it is.
+      ``"least_squares"`` gives it -w times the gradient of the squared error of the linear head that is
+      best on the batch, which the encoder cannot outrun: it is the default of a linear regression, whose
+      reversal has no bound.
+    - another objective.  ``keep = true``: minimized, as ``cl_infonce`` needs it; one that hides the
+      condition is refused.  ``keep = false``: one that hides the condition, as ``fair_cclk``, is minimized;
+      of another say ``suppress = "reversal"``, for a reversed gradient, or ``"objective"``, if it hides it
+      by itself.
+    - a measure of dependence: ``hsic`` is minimized to suppress, and maximized to keep.
 
     A guide reads backbone ``features`` or the ``projection``, in every view with equal weight; of a method
     with momentum keys the anchors' views.  Objectives as guides of features compare without the queue.
@@ -127,18 +126,12 @@ class Guided(Mixture):
             if accepted is None or part.guide.on != name:
                 continue
             if condition.value_type not in accepted:
-                fits = [
-                    way for way, head in HEADS.items() if condition.value_type in head.value_types
-                ]
                 raise ValueError(
                     f"{part.guide} needs a {' or '.join(accepted)} condition, and it is"
-                    f" {condition.value_type}: take by = {' or '.join(map(repr, [*fits, 'hsic']))}"
+                    f" {condition.value_type}: take by = 'classification' for class ids and 0/1 columns,"
+                    " 'regression' for numbers, or 'hsic' for any"
                 )
-            if isinstance(part.objective, GuideHead) and condition.refresh == "batch":
-                raise ValueError(
-                    f"{part.guide} learns a head for the values of a table, and this condition is computed"
-                    " in every step: take one with refresh 'never' or 'epoch', or guide by an objective"
-                )
+        super().check_read(name, condition)
 
     def statistics(self) -> dict[str, Any]:
         """The statistics that objectives ask a queue to keep, if they read it."""
@@ -224,19 +217,20 @@ class GuidePart(Part):
     """A guide in a `Guided`."""
 
     def __init__(self, guide: Guide, embedding: Literal["sphere", "raw"]) -> None:
-        objective, suppress = objective_of(guide)
+        objective = objective_of(guide)
+        suppress = suppression_of(guide, objective)
         super().__init__(objective, guide.weight)
-        self.guide = guide
-        by_objective = not isinstance(objective, GuideHead | HSIC)
-        self.at: At = guide.at or ("projection" if by_objective else "features")
-        self.reversed = not isinstance(objective, GuideHead) and (
-            suppress == "reversal" or (guide.keep and isinstance(objective, HSIC))
-        )
+        self.guide = replace(guide, by=objective)
+        head, measure = isinstance(objective, GuideHead), objective.measures_dependence
+        self.at: At = guide.at or ("features" if head or measure else "projection")
+        self.reversed = not head and (suppress == "reversal" or (guide.keep and measure))
         """Whether what the objective reads gets a reversed gradient; a head does this itself."""
-        self.normalized = objective.embedding == "sphere" and not isinstance(objective, HSIC)
-        if self.at == "features":
+        self.normalized = objective.embedding == "sphere" and not measure
+        if isinstance(objective, GuideHead):
+            objective.serve(self.at, suppress)
+        elif self.at == "features":
             objective.reads_features = True
-        if self.at == "features" or not by_objective:
+        if self.at == "features" or head or measure:
             objective.embedding = embedding  # it takes the features, or any projection
 
     def read(self, pairs: Pairs) -> Pairs:
@@ -253,7 +247,7 @@ def _learning(part: Any, pairs: Pairs) -> Tensor | None:
 
 def on_features(pairs: Pairs, normalized: bool, guide: Guide, min_views: int) -> Pairs:
     """The backbone features of these pairs compared with each other, without the queue."""
-    x = pairs.features
+    x = pairs.samples.features
     if x is None:
         raise ValueError(f"{guide} reads features, and these pairs have none")
     if len(x) < min_views:
@@ -273,9 +267,6 @@ def on_features(pairs: Pairs, normalized: bool, guide: Guide, min_views: int) ->
         anchor_views=tuple(range(len(x))),
         key_views=tuple(range(len(x))),
         queue=None,
-        queue_valid=None,
-        queue_condition={},
-        queue_index=None,
         batch_candidates=None,
         positive=None if pairs.positive is None else pairs.positive[:, :m],
         negative=None if pairs.negative is None else pairs.negative[:, :m],
@@ -286,5 +277,8 @@ def reversed_pairs(pairs: Pairs) -> Pairs:
     """These pairs with a reversed gradient."""
     anchors = reverse_gradient(pairs.anchors)
     keys = anchors if pairs.keys is pairs.anchors else reverse_gradient(pairs.keys)
-    features = None if pairs.features is None else reverse_gradient(pairs.features)
-    return replace(pairs, anchors=anchors, keys=keys, features=features)
+    features = pairs.samples.features
+    samples = replace(
+        pairs.samples, features=None if features is None else reverse_gradient(features)
+    )
+    return replace(pairs, anchors=anchors, keys=keys, samples=samples)

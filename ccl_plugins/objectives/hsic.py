@@ -50,6 +50,7 @@ class HSIC(ContrastiveObjective):
     distributed: Literal["mean", "replicated"] = "replicated"
     reads_queue = False
     hides = True
+    measures_dependence = True
     stops_gradient = True
     """Through the median."""
 
@@ -71,15 +72,15 @@ class HSIC(ContrastiveObjective):
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """The estimate, the same for every sample."""
         # With partners, the views after the first show images of other values.
-        views = range(len(pairs.anchors) if pairs.partner is None else 1)
+        views = range(len(pairs.anchors) if pairs.samples.partner is None else 1)
         found: list[Tensor] = []
         for i in views:
-            if not found or pairs.condition[self.on].ndim == 3:
+            if not found or pairs.samples.condition[self.on].ndim == 3:
                 centered = self.centered(pairs, i)
             x = pairs.anchors[i]
-            if pairs.missing is not None:
-                x = x.masked_fill(pairs.missing[:, None], 0)
-            similar = compared(self.embedding_kernel, x, pairs.missing)
+            if pairs.samples.missing is not None:
+                x = x.masked_fill(pairs.samples.missing[:, None], 0)
+            similar = compared(self.embedding_kernel, x, pairs.samples.missing)
             found.append((similar * centered).sum())
         values = torch.stack(found).mean().expand(1, pairs.anchors.shape[1])
         return values, torch.ones_like(values)
@@ -87,11 +88,11 @@ class HSIC(ContrastiveObjective):
     @torch.no_grad()
     def centered(self, pairs: Pairs, i: int) -> Tensor:
         """(n, n) M with ``Σ_jk K_jk M_jk`` the estimate, from the condition in view ``i``."""
-        z = pairs.condition_of(self.on, i)
+        z = pairs.samples.condition_of(self.on, i)
         known = torch.ones_like(z.reshape(len(z), -1)[:, 0], dtype=torch.float64)
-        if pairs.missing is not None:
-            known = known.masked_fill(pairs.missing, 0)
-        similar = compared(self.kernel, z, pairs.missing).double() * known * known[:, None]
+        if pairs.samples.missing is not None:
+            known = known.masked_fill(pairs.samples.missing, 0)
+        similar = compared(self.kernel, z, pairs.samples.missing).double() * known * known[:, None]
         n = known.sum()
         least, rows = 2, n
         if self.estimator == "unbiased":

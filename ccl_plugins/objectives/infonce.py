@@ -52,7 +52,7 @@ class InfoNCE(ContrastiveObjective):
         """Minus the log-probability of the positive, per pair of views."""
         where, cross = self.where(pairs), self.compared(pairs)
         queue = pairs.queue if self.streams_queue and pairs.draws is None else None
-        batch = pairs if queue is None else replace(pairs, queue=None, queue_valid=None)
+        batch = pairs if queue is None else replace(pairs, queue=None)
         rows = [self.values(batch, i, j, where) for i, j in cross]
         if queue is None:
             return stack_rows(rows)
@@ -62,7 +62,7 @@ class InfoNCE(ContrastiveObjective):
         some = counted.any(1)
         queries = torch.stack([pairs.anchors[i] for i in views]) / self.temperature
         (sums,) = queue_logsumexp(
-            queries, pairs.queue_of_views(views), lambda columns: counted[:, columns]
+            queries, queue.of_views(views), lambda columns: counted[:, columns]
         )
         queued = dict(zip(views, sums, strict=True))
         joined = []

@@ -84,8 +84,7 @@ class Mixture(ContrastiveObjective):
         self._conditions = _common_value_types(members)
         self.set_place("")
 
-    @property
-    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
+    def reads(self) -> Mapping[str, Sequence[ValueType]]:
         """The conditions of all objectives, with the value types that all readers of each accept."""
         return self._conditions
 

@@ -12,7 +12,6 @@ from ccl_plugins.arguments import positive
 from ccl_plugins.numerics.kernel_functions import similarities
 from ccl_plugins.numerics.logsumexp import EMPTY, log_weights, logsumexp, masked
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude, stack_rows
-from ccl_plugins.objectives.kernel_attribute import refuse_on
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import VALUE_TYPES, Kernel
@@ -78,12 +77,12 @@ class SoftInfoNCE(ContrastiveObjective):
         self.within_view = within_view
         self.symmetric = symmetric
         self.on = on
-        refuse_on(self)
+        self.refuse_on()
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """The cross-entropy with the targets, per pair of views."""
         self.refuse_draws(pairs)
-        z = pairs.condition[self.on]
+        z = pairs.samples.condition[self.on]
         known: dict[int, Tensor] = {}
 
         def targets_of(i: int, j: int) -> Tensor:

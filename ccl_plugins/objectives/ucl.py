@@ -125,7 +125,7 @@ class UCL(ContrastiveObjective):
         if not isinstance(self.o, str):
             return log(self.o)
         if self.o == "batch":
-            samples = pairs.samples
+            samples = pairs.sample_count
             if isinstance(samples, int):
                 return math.log(samples)
             return samples.clamp_min(1).to(pairs.anchors.dtype).log()

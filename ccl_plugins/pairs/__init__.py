@@ -1,5 +1,7 @@
-"""Pairs: the embeddings to compare, with the conditions and the index of each sample."""
+"""Pairs: the embeddings to compare, what is known of their samples, and the queue beside them."""
 
 from ccl_plugins.pairs.pairs import Pairs as Pairs
 from ccl_plugins.pairs.pairs import in_batch as in_batch
 from ccl_plugins.pairs.pairs import with_keys as with_keys
+from ccl_plugins.pairs.queue import Queue as Queue
+from ccl_plugins.pairs.samples import Samples as Samples

@@ -29,6 +29,8 @@ from ccl_plugins.protocols.evaluator import Measurement as Measurement
 from ccl_plugins.protocols.evaluator import Role as Role
 from ccl_plugins.protocols.evaluator import Towers as Towers
 from ccl_plugins.protocols.evaluator import UndefinedMetric as UndefinedMetric
+from ccl_plugins.protocols.figure import DoesNotApply as DoesNotApply
+from ccl_plugins.protocols.figure import Figure as Figure
 from ccl_plugins.protocols.kernel import Kernel as Kernel
 from ccl_plugins.protocols.logger import Logger as Logger
 from ccl_plugins.protocols.method import Method as Method

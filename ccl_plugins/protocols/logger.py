@@ -9,16 +9,7 @@ from typing import Any, Protocol
 class Logger(Protocol):
     """Where the numbers of a run go.
 
-    It may also have, as attributes of its class or of the object:
-
-    - ``files``: names and patterns of what it leaves in the run's folder, as ``("log.db",)``; they are
-      deleted with the run.
-    - ``on_disk``: True if it writes to this machine alone.  What is measured in a later session is then
-      logged too; a service, which may ask for a password, is opened by the session that trains.
-    - ``check()``: raises a ValueError if a package is missing or an option is wrong; called before
-      anything is written.
-
-    And the logger that it opens, beside what Lightning asks for:
+    The logger that it opens may have, beside what Lightning asks for:
 
     - ``continues_run``: True if it continues a run that has its hyperparameters already.
     - ``log_evaluation(metrics, step)``: called in place of ``log_metrics`` for what is measured before and

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from ccl_plugins.protocols.embedded import Embedded
 
 if TYPE_CHECKING:
     from ccl_plugins.pairs.pairs import Pairs
+    from ccl_plugins.pairs.samples import Samples
 
 
 class Method(Protocol):
@@ -35,10 +36,8 @@ class Method(Protocol):
         Views of other modalities are as their networks take them.
         """
 
-    def pairs(
-        self, embedded: Embedded, condition: Mapping[str, Tensor], index: Tensor | None
-    ) -> Pairs:
-        """The pairs an objective sees, gathered over processes."""
+    def pairs(self, embedded: Embedded, samples: Samples) -> Pairs:
+        """The pairs an objective sees, with what is known of the samples, gathered over processes."""
 
     def enqueue(self, pairs: Pairs) -> None:
         """Put the batch's keys into the queue, if there is one; called once, after all losses."""

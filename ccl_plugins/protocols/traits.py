@@ -110,7 +110,7 @@ TRAITS = (
         "statistics()",
         dict,
         "Called once, after `setup`. Returns the Gram matrices that a queue should maintain, as"
-        " `Statistic`, by the name under which they appear in `pairs.extras`.",
+        " `Statistic`, by the name under which they appear in `pairs.queue.grams`.",
     ),
     Trait(
         "objective",
@@ -360,7 +360,7 @@ TRAITS = (
         "keep_statistics(statistics)",
         _nothing,
         "Called once, after the objective's `setup`, with the result of its `statistics()`. The queue"
-        " maintains these Gram matrices, and pairs carry them in `extras`.",
+        " maintains these Gram matrices, and pairs carry them in `queue.grams`.",
     ),
     Trait(
         "backbone",
@@ -421,6 +421,43 @@ TRAITS = (
         "reads_projections",
         False,
         "Read when features are computed. True if the evaluator reads `Frozen.projections`.",
+    ),
+    Trait(
+        "logger",
+        "files",
+        (),
+        "Read when a run begins, and kept in its folder. The names and patterns of what the logger leaves"
+        ' there, as `("log.db",)`; they are deleted with the run.',
+        Sequence,
+    ),
+    Trait(
+        "logger",
+        "on_disk",
+        False,
+        "Read when a run is measured in a later session. True if the logger writes to this machine alone;"
+        " it then gets these numbers too. A service, which may ask for a password, is opened by the session"
+        " that trains.",
+    ),
+    Trait(
+        "logger",
+        "check()",
+        _nothing,
+        "Called before anything is written. Raises a ValueError if a package is missing or an option is"
+        " wrong.",
+    ),
+    Trait(
+        "figure",
+        "caption",
+        "",
+        "Read when a report shows the figure. What stands under it, in place of the first line of its"
+        " docstring.",
+    ),
+    Trait(
+        "figure",
+        "side_by_side",
+        False,
+        "Read before the figure is called. True if each run takes a part of its own; it then gets the first"
+        " run of each configuration, and at most six.",
     ),
 )
 """Every trait, by kind."""

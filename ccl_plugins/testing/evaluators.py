@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
-from ccl_plugins.protocols import Frozen, Images, Measurement, Towers
+from ccl_plugins.protocols import Frozen, Images, Measurement, Towers, trait
 from ccl_plugins.testing.assertions import require, require_equal, require_unchanged
 from ccl_plugins.testing.inputs import CLASSES, SHAPE, WORDS, SmallBackbone, normal, seeded
 from ccl_plugins.testing.subject import Subject
@@ -109,7 +109,7 @@ def check_measurements_say_what_they_are(subject: Subject) -> None:
         require(
             whole, f"the sentence of {each.name} is no single one without a full stop: {line!r}"
         )
-        columns = getattr(evaluator, "columns", {})
+        columns = trait(evaluator, "columns")
         if each.column is not None:
             listed = ", ".join(map(repr, columns)) or "none"
             require(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import pickle
+import warnings
 from unittest import SkipTest
 
 from torch import nn
@@ -50,6 +52,28 @@ def check_refuses_unknown_parameters(subject: Subject) -> None:
     except engine.InvalidParameter:
         return
     raise AssertionError("it accepted a parameter no_such_one")
+
+
+def check_is_found_by_its_old_names(subject: Subject) -> None:
+    """Old names of the component and of its parameters must lead to it and to parameters that it has.
+
+    Those of parameters are declared in a class attribute ``OLD_PARAMETERS``; no old name may be a name.
+    """
+    spec, params = subject.spec, subject.choice.params
+    for old in spec.old_names:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            same = registry().find(spec.kind, f"{spec.plugin}/{old}")
+        require(same == spec, f"its old name {old} is that of {same.id}")
+    declared = inspect.getattr_static(spec.load(), "OLD_PARAMETERS", {})
+    lost = {*declared} - {*registry().schema(spec).old_names}
+    require(not lost, f"OLD_PARAMETERS has {', '.join(sorted(lost))}: a name, or of no parameter")
+    for old, name in declared.items():
+        given = {k: v for k, v in params.items() if k != name} | {old: params[name]}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            choice = registry().choose(subject.kind, spec.id, **given)
+        require(choice == subject.choice, f"{old} makes {choice}, and {name} {subject.choice}")
 
 
 def check_satisfies_its_protocol(subject: Subject) -> None:

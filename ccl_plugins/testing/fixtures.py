@@ -66,7 +66,7 @@ class PluginInstaller:
 
     def package(self, source: Path) -> Path:
         """As `install_package`, and put it on the path; returns the folder that it is in."""
-        install_package(source, self.folder / source.name)
+        install_package(source, target=self.folder / source.name)
         return self._add(self.folder / source.name)
 
     def refresh(self) -> None:
@@ -80,14 +80,14 @@ class PluginInstaller:
         return folder
 
 
-def install_package(source: Path, target: Path) -> None:
-    """Install a package with pip into a folder, without its dependencies and without network.
+def install_package(*sources: Path, target: Path) -> None:
+    """Install packages with pip into one folder, without their dependencies and without network.
 
-    Building leaves files in ``source``, the folder of its ``pyproject.toml``.
+    Building leaves files in each of ``sources``, the folders of their ``pyproject.toml``.
     """
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     options = ["--no-deps", "--no-build-isolation", "--target", str(target)]
-    subprocess.run([*pip, *options, str(source)], check=True, timeout=300)
+    subprocess.run([*pip, *options, *map(str, sources)], check=True, timeout=300)
 
 
 @pytest.fixture

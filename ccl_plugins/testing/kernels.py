@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from ccl_plugins.numerics.joint import Joint
-from ccl_plugins.numerics.kernel_functions import conditions_of_kernel
+from ccl_plugins.numerics.joint import Joint, of_one_tensor
 from ccl_plugins.protocols import trait
 from ccl_plugins.testing.assertions import require, require_equal
 from ccl_plugins.testing.inputs import condition_values, example_rows, normal
@@ -51,8 +50,7 @@ def values(kernel: Any) -> dict[str, tuple[Tensor, Tensor]]:
 
 def _build(subject: Subject) -> Any:
     """The kernel, of one tensor even if it names several conditions."""
-    kernel = subject.build()
-    return Joint(kernel) if conditions_of_kernel(kernel) else kernel
+    return of_one_tensor(subject.build())
 
 
 def _several(kernel: Joint) -> tuple[Tensor, Tensor]:
@@ -72,7 +70,7 @@ def _several(kernel: Joint) -> tuple[Tensor, Tensor]:
 
 def observe(subject: Subject, kernel: Any) -> Any:
     """Its matrices."""
-    kernel = Joint(kernel) if conditions_of_kernel(kernel) else kernel
+    kernel = of_one_tensor(kernel)
     return {name: kernel(*pair) for name, pair in values(kernel).items()}
 
 

@@ -13,7 +13,7 @@ from lightly.utils import dist
 from torch import Tensor, distributed
 
 from ccl_plugins.objectives import InfoNCE, SupCon
-from ccl_plugins.pairs import Pairs
+from ccl_plugins.pairs import Pairs, Queue, Samples
 from ccl_plugins.protocols import (
     Embedded,
     trait,
@@ -61,7 +61,7 @@ def pairs_of(method: Any, views: list[Tensor], first: int = 0, epoch: int = 0) -
     index = torch.arange(first, first + len(views[0]))
     embedded: Embedded = method.embed(views).normalized()
     condition = {**conditions_of(index, epoch), "embedding": embedded.projections.detach()}
-    pairs: Pairs = method.pairs(embedded, condition, index)
+    pairs: Pairs = method.pairs(embedded, Samples(condition, index, embedded.features))
     return pairs
 
 
@@ -81,11 +81,7 @@ def train_step(method: Any, number: int, epoch: int = 0, ranks: int = 1) -> tupl
         pairs = pairs_of(method, views, number * N + rows.start, epoch)
         loss = loss_of(pairs)
         loss.backward()
-        seen = replace(
-            pairs,
-            queue=None if pairs.queue is None else pairs.queue.clone(),
-            queue_condition={name: rows.clone() for name, rows in pairs.queue_condition.items()},
-        )
+        seen = replace(pairs, queue=pairs.queue and _copied(pairs.queue))
         method.enqueue(pairs)
         with torch.no_grad():
             for parameter in method.parameters():
@@ -94,6 +90,11 @@ def train_step(method: Any, number: int, epoch: int = 0, ranks: int = 1) -> tupl
                     parameter.grad = None
         method.after_step(number, 10)
     return _mean(loss.detach(), ranks), seen
+
+
+def _copied(queue: Queue) -> Queue:
+    rows = {name: z.clone() for name, z in queue.condition.items()}
+    return replace(queue, keys=queue.keys.clone(), condition=rows)
 
 
 def _mean(x: Tensor, ranks: int) -> Tensor:
@@ -158,11 +159,12 @@ def check_own_keys_are_at_own_positions(subject: Subject) -> None:
         pairs = pairs_of(method, views_of(method))
         moved = pairs_of(method, [view[order] for view in views_of(method)])
     require(pairs.anchors.shape[1] == N, f"{N} images gave {pairs.anchors.shape[1]} anchors")
-    if pairs.index is None or pairs.keys.shape[1] < N:
+    samples = pairs.samples
+    if samples.index is None or pairs.keys.shape[1] < N:
         raise AssertionError("keys or indices are missing")
-    require_equal(pairs.index[pairs.rows], torch.arange(N), "index")
+    require_equal(samples.index[pairs.rows], torch.arange(N), "index")
     for name, rows in conditions_of(torch.arange(N)).items():
-        require_equal(pairs.condition[name][pairs.rows], rows, f"the condition {name!r}")
+        require_equal(samples.condition[name][pairs.rows], rows, f"the condition {name!r}")
     require_equal(moved.anchors, pairs.anchors[:, order], "anchors of images in another order")
     own_keys = pairs.keys[:, pairs.rows]
     require_equal(moved.keys[:, moved.rows], own_keys[:, order], "keys of images in another order")
@@ -182,7 +184,8 @@ def check_gradient_reaches_every_weight(subject: Subject) -> None:
     gradients = [p.grad for p in method.backbone.parameters() if p.grad is not None]
     reached = any(g.abs().sum() > 0 for g in gradients)
     require(reached, "the gradient of all weights of the attribute `backbone` is 0")
-    keys = [x for x in (pairs.queue, None if pairs.shared else pairs.keys) if x is not None]
+    keys = [] if pairs.shared else [pairs.keys]
+    keys += [] if pairs.queue is None else [pairs.queue.keys]
     require(not any(x.requires_grad for x in keys), "such keys have a gradient")
 
 
@@ -200,24 +203,22 @@ def check_a_queue_keeps_the_conditions_of_its_keys(subject: Subject) -> None:
             found = pairs_of(method, views_of(method, 2), 2 * N, epoch)
             if found.queue is None:
                 return
-            _require_conditions(found, batches, epoch)
+            _require_conditions(found.queue, batches, epoch)
             begin_epoch(method, epoch + 1)
 
 
-def _require_conditions(found: Pairs, batches: list[Pairs], epoch: int) -> None:
+def _require_conditions(queue: Queue, batches: list[Pairs], epoch: int) -> None:
     """Compare the rows of those keys in a queue that a batch had with the rows of their samples."""
-    if found.queue is None or found.queue_valid is None:
-        raise AssertionError("its pairs have a queue without queue_valid")
-    lacking = found.condition.keys() - found.queue_condition.keys()
+    lacking = batches[0].samples.condition.keys() - queue.condition.keys()
     require(not lacking, f"the queue has no rows of the conditions {sorted(lacking)}")
     keys = torch.cat([pairs.keys for pairs in batches], 1)
-    views = torch.cat([pairs.condition["embedding"] for pairs in batches], 1)
+    views = torch.cat([pairs.samples.condition["embedding"] for pairs in batches], 1)
     rows = {**conditions_of(torch.arange(keys.shape[1]), epoch), "embedding": views}
-    for place in found.queue_valid.nonzero().flatten():
-        same = (keys - found.queue_of(0)[place]).abs().amax(-1) < 1e-5
+    for place in queue.valid.nonzero().flatten():
+        same = (keys - queue.of_view(0)[place]).abs().amax(-1) < 1e-5
         for sample in same.any(0).nonzero().flatten()[:1]:
             for name, expected in rows.items():
-                held = found.queue_condition[name][place]
+                held = queue.condition[name][place]
                 wanted = expected[:, sample] if expected.ndim == 3 else expected[sample][None]
                 require(
                     any(w.shape == held.shape and torch.allclose(w, held) for w in wanted),
@@ -256,10 +257,10 @@ def check_a_resumed_run_goes_on_as_it_would_have(subject: Subject) -> None:
     for number in (3, 4):
         (expected, due), (found, pairs) = (train_step(m, number, 1) for m in (method, other))
         require_equal(found, expected, f"the loss of step {number}")
-        held, wanted = ((p.queue, dict(p.queue_condition)) for p in (pairs, due))
-        require_equal(held[1], wanted[1], f"the queue's conditions in step {number}")
-        if wanted[0] is not None:
-            require_equal(held[0], wanted[0], f"the queue in step {number}")
+        held, wanted = (
+            p.queue and {**p.queue.condition, "its keys": p.queue.keys} for p in (pairs, due)
+        )
+        require_equal(held, wanted, f"the queue in step {number}")
 
 
 def check_goes_through_an_epoch(subject: Subject) -> None:
@@ -297,7 +298,7 @@ def train_together(build: Callable[[], Any]) -> dict[str, Any]:
         loss, pairs = train_step(method, number, ranks=dist.world_size())
         losses.append(loss)
     weights = {name: p.detach().clone() for name, p in method.named_parameters()}
-    samples = {"index": pairs.index, **pairs.condition}
+    samples = {"index": pairs.samples.index, **pairs.samples.condition}
     return {"losses": torch.stack(losses), "weights": weights, "samples": samples}
 
 

@@ -12,7 +12,7 @@ from lightly.utils import dist
 from torch import Tensor, distributed
 from torch.nn.functional import normalize
 
-from ccl_plugins.pairs import Pairs, in_batch
+from ccl_plugins.pairs import Pairs, Queue, Samples, in_batch
 from ccl_plugins.testing.inputs import condition_values, example_rows, normal, seeded
 
 WIDTH = 16
@@ -107,12 +107,14 @@ def pairs_of(objective: Any, batch: RawBatch, gather: bool = False) -> Pairs:
     first = dist.rank() * n if gather else 0
     return in_batch(
         projections(objective, batch.views),
-        batch.condition,
-        torch.arange(first, first + n),
-        batch.views,
-        batch.extras,
+        Samples(
+            batch.condition,
+            torch.arange(first, first + n),
+            batch.views,
+            batch.extras,
+            ignored=batch.ignored,
+        ),
         gather_distributed=gather,
-        ignored=batch.ignored,
     )
 
 
@@ -125,8 +127,8 @@ def queue_pairs(
     are missing at the places ``lost``.
     """
     count, n, width = batch.views.shape
-    queue = normal(6, width, seed=5, dtype=batch.views.dtype)
-    queue[filled:] = rest
+    keys = normal(6, width, seed=5, dtype=batch.views.dtype)
+    keys[filled:] = rest
     noise = 0.1 * normal(count, n, width, seed=6, dtype=batch.views.dtype)
     earlier = {
         name: (z[0] if z.ndim == 3 else z)[torch.arange(6) % n].clone()
@@ -140,10 +142,12 @@ def queue_pairs(
         pairs_of(objective, batch),
         keys=projections(objective, (batch.views + noise).detach()),
         shared=False,
-        queue=projections(objective, queue),
-        queue_valid=torch.arange(6) < filled,
-        queue_condition=earlier,
-        queue_index=torch.tensor([0, 19, 20, 21, 22, 23]),
+        queue=Queue(
+            projections(objective, keys),
+            torch.arange(6) < filled,
+            earlier,
+            torch.tensor([0, 19, 20, 21, 22, 23]),
+        ),
         batch_candidates=torch.tensor(filled < 6),
     )
 

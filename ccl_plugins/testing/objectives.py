@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.objectives import ContrastiveObjective, Mixture
+from ccl_plugins.objectives.base import own_terms
 from ccl_plugins.protocols import (
     Sizes,
     Table,
@@ -73,9 +74,13 @@ def check_declares_what_it_reads(subject: Subject) -> None:
     """The attributes that a pipeline reads before it reads data must have legal values.
 
     ``conditions`` must be names with one or more value types each, ``within_view`` a bool, ``min_views`` 1
-    or more, ``embedding`` "sphere" or "raw", ``distributed`` "mean" or "replicated".
+    or more, ``embedding`` "sphere" or "raw", ``distributed`` "mean" or "replicated".  A
+    ContrastiveObjective defines ``reads()``: ``conditions`` adds those of a kernel and of ``exclude``.
     """
     built = subject.build()
+    if isinstance(built, ContrastiveObjective):
+        inherited = type(built).conditions is ContrastiveObjective.conditions
+        require(inherited, "it defines conditions: define reads() in its place")
     legal = {
         "conditions": isinstance(built.conditions, Mapping)
         and all(z and {*z} <= {*get_args(ValueType)} for z in built.conditions.values()),
@@ -96,7 +101,7 @@ def check_terms_average_to_the_loss(subject: Subject) -> None:
     """
     objective, batch = prepared(subject)
     with seeded():
-        values, weights = objective.terms(pairs_of(objective, batch))
+        values, weights = own_terms(objective, pairs_of(objective, batch))
     n = batch.views.shape[1]
     require(
         values.shape == weights.shape and values.ndim == 2 and values.shape[1] == n,
@@ -104,7 +109,8 @@ def check_terms_average_to_the_loss(subject: Subject) -> None:
     )
     legal = bool((weights >= 0).all() and values.isfinite().all())
     require(legal, f"values {values}, weights {weights}")
-    require_equal(loss_of(objective, batch), (values * weights).sum() / weights.sum())
+    total = weights.sum().clamp_min(torch.finfo(weights.dtype).tiny)  # 0 if no anchor counts
+    require_equal(loss_of(objective, batch), (values * weights).sum() / total)
 
 
 def check_gradient_reaches_every_view(subject: Subject) -> None:
@@ -282,7 +288,7 @@ def check_samples_without_a_value_are_left_out(subject: Subject) -> None:
     """Samples that lack a value, under ``missing="ignore"``, must be neither anchors nor keys.
 
     The loss and its gradient must be those of the batch without them.  Read the number of samples from
-    ``pairs.samples``, and masks from ``pairs``.
+    ``pairs.sample_count``, and masks from ``pairs``.
     """
     objective, batch = prepared(subject)
     if not isinstance(objective, ContrastiveObjective) or not batch.condition:
@@ -314,7 +320,7 @@ def check_reads_a_queue_if_it_says_so(subject: Subject) -> None:
     batch = raw_batch(objective, n=4, views=max(objective.min_views, 2))
     pairs, losses = queue_pairs(objective, batch, 6, 0.0), []
     for sign in (1, -1):
-        queue = None if pairs.queue is None else sign * pairs.queue
+        queue = pairs.queue and replace(pairs.queue, keys=sign * pairs.queue.keys)
         with seeded(), torch.no_grad():
             losses.append(objective.loss(replace(pairs, queue=queue)))
     declared = trait(objective, "reads_queue")

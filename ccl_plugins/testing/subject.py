@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +17,9 @@ from ccl_plugins.kinds import FOLDERS, registry
 Example: TypeAlias = Mapping[str, Any] | Callable[[Path], Mapping[str, Any]]
 """Parameters, or a function that writes files into an empty folder and returns the parameters."""
 
+Variants: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""Parameters beside those of an example, by a name."""
+
 
 @dataclass(eq=False)
 class Subject:
@@ -26,14 +29,18 @@ class Subject:
         spec: The component.
         example: Parameters in place of ``EXAMPLE``.
         chosen: The component with its parameters, in place of either.
+        variant: The name of a variant; "": none.
+        more: The variant's parameters, beside those of the example or in their place.
     """
 
     spec: engine.ComponentSpec
     example: Example | None = None
     chosen: engine.Choice | None = None
+    variant: str = ""
+    more: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"{self.kind}/{self.spec.name}"
+        return f"{self.kind}/{self.spec.name}" + (f", {self.variant}" if self.variant else "")
 
     @property
     def kind(self) -> str:
@@ -65,13 +72,16 @@ class Subject:
 
     @cached_property
     def params(self) -> Mapping[str, Any]:
-        """The example parameters; the others keep their defaults."""
-        if self.example is None:
-            return dict(getattr(self.target, "EXAMPLE", {}))
-        if not callable(self.example):
-            return dict(self.example)
-        self._folder = tempfile.TemporaryDirectory(prefix="ccl-check-")  # deleted with this object
-        return self.example(Path(self._folder.name))
+        """The parameters of example and variant; the others keep their defaults."""
+        example = self.example
+        if example is None:
+            example = getattr(self.target, "EXAMPLE", {})
+        elif callable(example):
+            self._folder = tempfile.TemporaryDirectory(
+                prefix="ccl-check-"
+            )  # deleted with this object
+            example = example(Path(self._folder.name))
+        return {**example, **self.more}
 
     def build(self, *, drawn: int = 0, **supplied: Any) -> Any:
         """Build a new object under the seed ``drawn``; ``supplied`` replaces some of the kit's inputs."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 from unittest import SkipTest
 
 from ccl_plugins._engine import engine
 from ccl_plugins.kinds import registry
 from ccl_plugins.testing.causes import cause_of
-from ccl_plugins.testing.subject import Distribution, Example, Subject, kind_module, laws
+from ccl_plugins.testing.subject import Distribution, Example, Subject, Variants, kind_module, laws
 
 if TYPE_CHECKING:
     import pytest
@@ -101,7 +101,11 @@ class Outcome:
     """The law of the same component that the same cause broke before."""
 
 
-def checks(what: str | engine.Choice, examples: Mapping[str, Example] | None = None) -> list[Check]:
+def checks(
+    what: str | engine.Choice,
+    examples: Mapping[str, Example] | None = None,
+    variants: Mapping[str, Variants] | None = None,
+) -> list[Check]:
     """The checks of all components of a distribution, or of one component.
 
     Args:
@@ -110,27 +114,36 @@ def checks(what: str | engine.Choice, examples: Mapping[str, Example] | None = N
         examples: Parameters in place of a class's ``EXAMPLE``, by ``"kernel/ring"``.  For a component
             that reads files, give a function that writes them into an empty folder and returns the
             parameters.
+        variants: Further parameters with which a component must keep the laws too, by component and a
+            name of yours, as ``{"kernel/ring": {"wide": {"radius": 9}}}``. They stand beside those of the
+            example, or in their place; their checks are those of ``"kernel/ring, wide"``.
 
     Raises:
-        LookupError: For a distribution that is not installed or has no components, and for an example
-            of an unknown component; for a component that expects the failure of an unknown check.
+        LookupError: For a distribution that is not installed or has no components, for an example or
+            variants of an unknown component, and for a component that expects the failure of an unknown
+            check.
     """
     from ccl_plugins.testing import distributions, every_kind
 
-    examples = dict(examples or {})
     found = list[Check]()
     if isinstance(what, str):
         distribution = _distribution(what)
         found += [Check(distribution, law) for law in laws(distributions)]
-        specs = distribution.specs
-        subjects = [Subject(s, examples.pop(f"{s.kind}/{s.name}", None)) for s in specs]
+        subjects = [Subject(spec) for spec in distribution.specs]
     else:
         subjects = [Subject(what.spec, chosen=what)]
-    if examples:
-        raise LookupError(
-            f"got examples for {', '.join(examples)}, but {what} offers"
-            f" {', '.join(map(str, subjects))}"
-        )
+    known = [str(subject) for subject in subjects]
+    for given, what_for in ((examples, "examples"), (variants, "variants")):
+        unknown = [n for n in given or {} if n not in known or not isinstance(what, str)]
+        if unknown:  # a choice has its parameters
+            raise LookupError(
+                f"got {what_for} for {', '.join(unknown)}, but {what} offers {', '.join(known)}"
+            )
+    for name, example in (examples or {}).items():
+        subjects[known.index(name)].example = example
+    for name, its_variants in (variants or {}).items():
+        plain = subjects[known.index(name)]
+        subjects += [replace(plain, variant=each, more=its_variants[each]) for each in its_variants]
     for subject in subjects:
         of_kind = laws(kind_module(subject.kind))
         its = [Check(subject, law) for law in (*laws(every_kind), *of_kind)]
@@ -178,18 +191,23 @@ def by_cause(outcomes: Sequence[Outcome]) -> list[tuple[Outcome, list[str]]]:
     ]
 
 
-def check(what: str | engine.Choice, examples: Mapping[str, Example] | None = None) -> None:
+def check(
+    what: str | engine.Choice,
+    examples: Mapping[str, Example] | None = None,
+    variants: Mapping[str, Variants] | None = None,
+) -> None:
     """Run all checks of a distribution or of a component; for a notebook.
 
     Args:
         what: As in `checks`.
         examples: As in `checks`.
+        variants: As in `checks`.
 
     Raises:
         AssertionError: If laws are broken: one error that lists them all by cause, each with its reason.
         LookupError: As in `checks`.
     """
-    outcomes = [run(each) for each in checks(what, examples)]
+    outcomes = [run(each) for each in checks(what, examples, variants)]
     broken = [f"{o.check}{and_others(others)}: {o.reason}" for o, others in by_cause(outcomes)]
     if broken:
         number = sum(outcome.state == "failed" for outcome in outcomes)
@@ -207,6 +225,7 @@ def parametrize_with_checks(
     *,
     expected_failures: Mapping[tuple[str, str], str] | None = None,
     examples: Mapping[str, Example] | None = None,
+    variants: Mapping[str, Variants] | None = None,
 ) -> pytest.MarkDecorator:
     """Parametrize a test with the checks of a distribution, as ``kernel/ring-is_symmetric``.
 
@@ -218,6 +237,7 @@ def parametrize_with_checks(
             those that the component declares in ``EXPECTED_FAILURES``. These tests are strict xfails: they
             fail once the check passes.
         examples: As in `checks`.
+        variants: As in `checks`.
 
     Raises:
         LookupError: While tests are collected: as in `checks`, and for an expected failure of an unknown
@@ -225,7 +245,7 @@ def parametrize_with_checks(
     """
     import pytest
 
-    found = checks(distribution, examples)
+    found = checks(distribution, examples, variants)
     expected = dict(expected_failures or {})
     known = {str(each): (each.component, each.name) for each in found}
     for key in expected:

@@ -155,9 +155,9 @@ def warn_of_unread_queue(objective: Any, method: Any, pairs: Any) -> None:
     if queue is None or (declared and trait(method, "read_conditions")):
         return
     losses = []
-    for other in (queue, -queue):
+    for keys in (queue.keys, -queue.keys):
         with undisturbed(), torch.no_grad():
-            losses.append(objective.loss(replace(pairs, queue=other)))
+            losses.append(objective.loss(replace(pairs, queue=replace(queue, keys=keys))))
     if bool(losses[0]) and torch.equal(*losses):
         warnings.warn(
             f"{type(objective).__name__} compares with no queue, so that of {type(method).__name__} has no"

@@ -24,7 +24,7 @@ def nothing_counts(loss: Tensor, objective: Any, pairs: Any, step: int, findings
         return False
     with torch.no_grad():  # on all processes, since an objective may gather
         _, weights = own_terms(objective, pairs)
-    queued = None if pairs.queue_valid is None else int(pairs.queue_valid.sum())
+    queued = None if pairs.queue is None else int(pairs.queue.valid.sum())
     if queued == 0:  # a queue that will be filled
         return False
     samples = pairs.keys.shape[1] + (queued or 0)
@@ -48,12 +48,12 @@ def _why_nothing_counts(objective: Any, pairs: Any, samples: int) -> str:
         return "batch_size = 1 leaves no other sample to compare with; take a larger batch_size"
     if pairs.negative is not None and not pairs.negative.any():
         return "the method compares anchors with their own keys alone; take an objective without negatives"
-    read = [name for name in objective.conditions if name in pairs.condition]
+    read = [name for name in objective.conditions if name in pairs.samples.condition]
     if not read:
         return f"the batch has {samples} samples; take a larger batch_size"
     found = []
     for name in read:
-        values = pairs.condition[name]
+        values = pairs.samples.condition[name]
         rows = values[0] if values.ndim == 3 else values
         count = len(torch.unique(rows, dim=0))
         found.append(f"{count} value{'' if count == 1 else 's'} of condition {name!r}")

@@ -20,7 +20,7 @@ class Parts:
         objective: A `ccl_plugins.protocols.Objective` and ``nn.Module``.
         sampler: Makes the sampler; called with the keyword arguments ``size``, ``batch_size``, ``seed``
             and, with ``sampler_on``, ``condition`` (values, one row per sample).
-        conditions: The conditions by their names in ``pairs.condition``; a single one is called
+        conditions: The conditions by their names in ``pairs.samples.condition``; a single one is called
             ``"condition"``.
         sampler_on: The name of the condition that the sampler reads; None: it reads none.
     """

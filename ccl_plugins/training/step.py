@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.precision import at_least_float32
+from ccl_plugins.pairs.samples import Samples
 from ccl_plugins.protocols import Embedded
 from ccl_plugins.training.first_use import check_embedded, check_loss, check_weights
 from ccl_plugins.training.loader import Batch
@@ -49,17 +48,16 @@ def take_step(
         if objective.embedding != "raw":
             embedded = sphere
         # A condition is of the same numbers beside an objective on raw embeddings, in a mixture say.
-        condition = {**tables.look_up(index), **tables.observe(sphere)}
-        pairs = method.pairs(embedded, condition, index)
-        if pairs.features is None:
-            pairs = replace(pairs, features=embedded.features)
-        extras = tables.extras_on(index.device)
-        if extras or tables.ignored:
-            extras = {**pairs.extras, **extras}
-            pairs = replace(pairs, extras=extras, ignored=tables.ignored)
-        if partner is not None:
-            partner = gather(partner) if pairs.processes > 1 else partner
-            pairs = replace(pairs, partner=partner, partner_condition=tables.look_up(partner))
+        samples = Samples(
+            {**tables.look_up(index), **tables.observe(sphere)},
+            index,
+            embedded.features,
+            tables.extras_on(index.device),
+            partner=partner,
+            partner_condition={} if partner is None else tables.look_up(partner),
+            ignored=tables.ignored,
+        )
+        pairs = method.pairs(embedded, samples)
         if first:
             check_weights(objective, pairs)
         value = (loss or objective.loss)(pairs)

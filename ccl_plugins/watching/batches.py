@@ -28,15 +28,16 @@ def same_label(pairs: Any, labels: Tensor) -> Tensor | None:
         pairs: The pairs of a batch.
         labels: (N,) the class ids of the split on the device of the pairs, -1 for none.
     """
-    if pairs.index is None or (pairs.queue is not None and pairs.queue_index is None):
+    samples, queue = pairs.samples, pairs.queue
+    if samples.index is None or (queue is not None and queue.index is None):
         return None
-    anchors = labels[pairs.index[pairs.rows]]
-    others = labels[pairs.index if pairs.partner is None else pairs.partner]
+    anchors = labels[samples.index[pairs.rows]]
+    others = labels[samples.index if samples.partner is None else samples.partner]
     if pairs.draws is not None:
         others = others[pairs.draws]
         return same_class(anchors, others, torch.ones_like(others, dtype=torch.bool))
-    if pairs.queue is not None:
-        others = torch.cat([others, labels[pairs.queue_index.clamp_min(0)]])
+    if queue is not None:
+        others = torch.cat([others, labels[queue.index.clamp_min(0)]])
     return same_class(anchors, others, pairs.counted(pairs.negative))
 
 
@@ -62,9 +63,9 @@ def described_kernels(objective: Any, pairs: Any) -> dict[str, Tensor]:
     """
     found = {}
     for kernel, names in kernels_read(objective):
-        if not all(name in pairs.condition for name in names):
+        if not all(name in pairs.samples.condition for name in names):
             continue
-        values = {name: pairs.condition_of(name) for name in names}
+        values = {name: pairs.samples.condition_of(name) for name in names}
         lost = torch.stack([missing_samples(z) for z in values.values()]).any(0)
         kept = take(values, (~lost).nonzero().flatten()[:SAMPLED_ROWS])
         if len(kept[names[0]]) > 1:

@@ -73,17 +73,19 @@ def detached(pairs: Pairs) -> Pairs:
     """These pairs without gradient, and without the products that were computed on them."""
     anchors = pairs.anchors.detach()
     keys = anchors if pairs.keys is pairs.anchors else pairs.keys.detach()
-    features = None if pairs.features is None else pairs.features.detach()
-    return replace(pairs, anchors=anchors, keys=keys, features=features)
+    features = pairs.samples.features
+    samples = replace(pairs.samples, features=None if features is None else features.detach())
+    return replace(pairs, anchors=anchors, keys=keys, samples=samples)
 
 
 def _with(pairs: Pairs, directions: Callable[[int, Tensor], Tensor]) -> Pairs:
     """The pairs with other embeddings: (m + q, d) unit directions, those of all views of a sample equal."""
-    m, queued = pairs.keys.shape[1], 0 if pairs.queue is None else pairs.queue.shape[-2]
+    m, queue = pairs.keys.shape[1], pairs.queue
+    queued = 0 if queue is None else queue.keys.shape[-2]
     every = directions(m + queued, pairs.keys)
     anchors = every[pairs.rows].expand_as(pairs.anchors)
     keys = anchors if pairs.keys is pairs.anchors else every[:m].expand_as(pairs.keys)
-    queue = None if pairs.queue is None else every[m:]
+    queue = None if queue is None else replace(queue, keys=every[m:])
     return replace(pairs, anchors=anchors, keys=keys, queue=queue)
 
 
@@ -107,7 +109,7 @@ def _classes(objective: Any, pairs: Pairs) -> list[Tensor | None]:
     """None, for every sample by itself, and the class ids (m + q,) of each condition that is read."""
     found: list[Tensor | None] = [None]
     for name in objective.conditions:
-        values = pairs.condition.get(name)
+        values = pairs.samples.condition.get(name)
         if values is not None and values.ndim == 1 and not values.is_floating_point():
             found.append(pairs.everyone(name))
     return found

@@ -42,7 +42,8 @@ def describe(pairs: Pairs, raw: bool) -> Tensor:
         pairs: The pairs of a batch.
         raw: Whether the objective takes embeddings as they are; then features are looked at, if there are.
     """
-    given = pairs.anchors if not raw or pairs.features is None else pairs.features
+    features = pairs.samples.features
+    given = pairs.anchors if not raw or features is None else features
     rows = functional.normalize(given[0].float(), dim=-1)
     centered = rows - rows.mean(0)
     spread = centered.square().sum(1).mean()
@@ -53,9 +54,9 @@ def describe(pairs: Pairs, raw: bool) -> Tensor:
     distance = (rows - functional.normalize(keys.float(), dim=-1)).square().sum(1).mean()
     nearer = 1 - distance / (2 * spread).clamp_min(1e-30)
     width, apart = spread.new_tensor(float(rows.shape[1])), torch.zeros_like(spread)
-    if pairs.queue is not None and pairs.queue_valid is not None:
-        valid = pairs.queue_valid.float()
-        queued = (valid @ pairs.queue_of(0).float()) / valid.sum().clamp_min(1)
+    if pairs.queue is not None:
+        valid = pairs.queue.valid.float()
+        queued = (valid @ pairs.queue.of_view(0).float()) / valid.sum().clamp_min(1)
         now = pairs.keys[-1].float()
         around = (now - now.mean(0)).square().sum(1).mean().clamp_min(1e-30)
         apart = (now.mean(0) - queued).square().sum() / around * (valid.sum() > 0)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.messages import printable
+from ccl_plugins.protocols import trait
 
 if TYPE_CHECKING:
     from pytorch_lightning.loggers import Logger
@@ -39,7 +40,7 @@ def check(loggers: Mapping[str, Any]) -> None:
     """
     for number, logger in enumerate(loggers.values()):
         try:
-            getattr(logger, "check", lambda: None)()
+            trait(logger, "check")()
         except ValueError as error:
             raise ValueError(f"loggers[{number}]: {error}") from error
 
@@ -55,7 +56,7 @@ def opened(loggers: Mapping[str, Any], folder: Path, done: int | None) -> list[L
     Returns:
         Lightning's loggers of those that could be opened; a warning names each other.
     """
-    _note_files(folder, [name for each in loggers.values() for name in getattr(each, "files", ())])
+    _note_files(folder, [name for each in loggers.values() for name in trait(each, "files")])
     made = []
     for name, logger in loggers.items():
         try:
@@ -102,7 +103,7 @@ def log_again(
         step: The step of the weights that were measured.
         services: Whether those that are not ``on_disk`` are opened again.
     """
-    again = {n: each for n, each in loggers.items() if services or getattr(each, "on_disk", False)}
+    again = {n: each for n, each in loggers.items() if services or trait(each, "on_disk")}
     made = opened(again, folder, step)
     log_evaluation(made, metrics, step)
     for logger in made:

@@ -147,7 +147,7 @@ class Monitor(Callback):
         """Write the features of the first view, and the projections of the first two that are compared."""
         i, j = next(iter(pairs.cross()))
         views = (pairs.anchors[i], pairs.keys[j, pairs.rows])
-        features = pairs.features[0]
+        features = pairs.samples.features[0]
         parts = (features, *(normalize(each, dim=-1) for each in views))
         self._width = features.shape[1]
         kept = torch.cat([each.float() for each in parts], dim=1)

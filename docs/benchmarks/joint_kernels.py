@@ -18,8 +18,7 @@ from torch.nn.functional import normalize
 
 from ccl_plugins.kernels import RBF, Delta, Linear, Product
 from ccl_plugins.objectives import FairCCLK
-from ccl_plugins.pairs import in_batch
-from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.pairs import Pairs, Queue, Samples, in_batch
 
 DIM = 128
 Case = tuple[str, Any, dict[str, torch.Tensor], Any, torch.Tensor]
@@ -97,10 +96,10 @@ def pairs_of(views: torch.Tensor, values: dict[str, torch.Tensor], queue: Any) -
     def pairs() -> Pairs:
         unit = normalize(views, dim=-1)
         if queue is None:
-            return in_batch(unit, batch)
+            return in_batch(unit, Samples(batch))
         valid = torch.ones(len(queue)).bool()
-        with_queue = {"queue": queue, "queue_valid": valid, "queue_condition": rest}
-        return Pairs(unit, unit, (0, 1), (0, 1), condition=batch, **with_queue)
+        held = Queue(queue, valid, rest)
+        return Pairs(unit, unit, (0, 1), (0, 1), Samples(batch), held)
 
     return pairs
 

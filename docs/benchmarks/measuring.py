@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy, normalize
 
 import ccl_plugins as ccl
 from ccl_plugins.numerics.gram import gram_of
-from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.pairs import Pairs, Queue, Samples
 from ccl_plugins.protocols import Sizes, Table, trait
 from ccl_plugins.testing.objective_batches import WIDTH
 
@@ -79,18 +79,21 @@ def steps(cell: dict[str, Any]) -> dict[str, Step]:
             "reference": lambda: backward(lambda: reference(*views), views),
         }
     bank = normalize(torch.randn(q, DIM, **options), dim=-1)
-    queue = {"queue": bank, "queue_valid": torch.ones(q, device=bank.device).bool()}
-    queue["condition"] = {name: each[:b] for name, each in z.items()}
-    queue["queue_condition"] = {name: each[b:] for name, each in z.items()}
+    samples = Samples({name: each[:b] for name, each in z.items()})
+    grams = {}
     if cell.get("statistics"):
-        found = objective.statistics()
-        queue["extras"] = {
-            name: gram_of(of.features, z[names[0]][b:]) for name, of in found.items()
-        }
+        wanted = objective.statistics()
+        grams = {name: gram_of(of.features, z[names[0]][b:]) for name, of in wanted.items()}
+    queue = Queue(
+        bank,
+        torch.ones(q, device=bank.device).bool(),
+        {name: each[b:] for name, each in z.items()},
+        grams=grams,
+    )
 
     def with_queue() -> torch.Tensor:
         anchors = normalize(torch.stack(views), dim=-1)
-        return objective.loss(Pairs(anchors, anchors, (0, 1), (0, 1), **queue))
+        return objective.loss(Pairs(anchors, anchors, (0, 1), (0, 1), samples, queue))
 
     return {
         "objective": lambda: backward(with_queue, views),

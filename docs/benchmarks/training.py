@@ -28,7 +28,7 @@ import ccl_plugins as ccl
 from ccl_plugins.kernels import Cosine
 from ccl_plugins.methods.feature_queue import FeatureQueue
 from ccl_plugins.objectives import FairCCLK, InfoNCE
-from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.pairs import Pairs, Queue, Samples
 from ccl_plugins.samplers import Uniform
 from ccl_plugins.training import Parts
 from ccl_plugins.training.loader import Items, collate
@@ -195,8 +195,8 @@ def over_a_queue(options: argparse.Namespace) -> list[str]:
     def step(objective: Any) -> None:
         anchors = unit(torch.randn(1, n, d), dim=-1).requires_grad_()
         held = {"condition": queue.condition("condition", z["condition"])}
-        known = {"queue_condition": held, "queue_valid": queue.valid, "extras": queue.grams()}
-        pairs = Pairs(anchors, keys, (0,), (1,), queue=queue.keys, condition=z, **known)
+        seen = Queue(queue.keys, queue.valid, held, grams=queue.grams())
+        pairs = Pairs(anchors, keys, (0,), (1,), Samples(z), seen)
         objective.loss(pairs).backward()
         queue.write(keys[0], filled[:n], z)
 

@@ -14,7 +14,8 @@ from typing import Any
 from ccl_plugins.cli.docstrings import documentation
 from ccl_plugins.experiments import Run
 from ccl_plugins.experiments.composition import SINGLE, TABLES, Composition
-from ccl_plugins.training.settings import FROM_ZERO, OPTIMIZERS, PRECISIONS, SCHEDULES, FitSettings
+from ccl_plugins.experiments.requirements import DEFAULT
+from ccl_plugins.training.settings import DECAY, FROM_ZERO, PRECISIONS, FitSettings
 from ccl_plugins.watching.settings import MonitorSettings
 
 TARGET = Path(__file__).with_name("configuration.md")
@@ -44,7 +45,8 @@ WRITTEN = {
     "evaluate": 'a list of components: `["linear", "knn"]`, or `[[evaluate]]` tables',
     "fit": "a table",
     "monitor": 'a table, or `"off"`',
-    "loggers": "a list of [loggers](../how-to/log-elsewhere.md), by name or as tables of options",
+    "loggers": 'a list of components: `["csv"]`; [log elsewhere](../how-to/log-elsewhere.md)',
+    "plugins": "a table of options for each plug-in",
 }
 MONITOR = """## monitor
 
@@ -53,24 +55,16 @@ What is measured while a run trains; [watch a run](../how-to/watch-a-run.md) say
 """
 RANGES = {
     "workers": "0 or more",
-    "optimizer": "[see below](#fitoptimizer)",
-    "schedule": "[see below](#fitschedule)",
+    "optimizer": "an [optimizer](components.md)",
+    "schedule": "a [schedule](components.md)",
+    "lr_per": "1 or more",
+    "decay": ", ".join(f'`"{name}"`' for name in DECAY),
+    "layer_decay": "above 0, at most 1",
     "warmup_epochs": "0 to `epochs`",
     "precision": ", ".join(f'`"{name}"`' for name in PRECISIONS),
     "clip": "above 0",
     "compile": "true, false, or the name of a backend of `torch.compile`",
     "batch_size": "1 or more, a multiple of `devices * nodes`; at most the training samples",
-    "lr": "above 0",
-    "weight_decay": "0 or more; above 0 for lars",
-    "momentum": "0 or more, below 1",
-    "lr_per": "1 or more",
-    "decay": '`"matrices"`, `"all"`',
-    "layer_decay": "above 0, at most 1",
-    "start": "0 or more",
-    "end": "0 or more",
-    "factor": "0 or more",
-    "per": '`"step"`, `"epoch"`',
-    "milestones": "whole numbers of 1 or more that rise",
 }
 """The ranges that do not follow from the type."""
 PYTHON = """## In Python
@@ -101,21 +95,11 @@ def _fit() -> Iterator[str]:
     yield FIT
     yield "| key | type | default | range | |\n|---|---|---|---|---|"
     for each in dataclasses.fields(FitSettings):
-        default = getattr(FitSettings(), each.name)
-        kind = "table" if isinstance(default, Mapping) else str(each.type).replace(" | None", "")
-        kind = kind.replace(" | ", " or ")
-        if isinstance(default, Mapping):
-            default = {"name": default["name"]}
+        default = DEFAULT.get(each.name) or getattr(FitSettings(), each.name)
+        kind = str(each.type).replace(" | None", "").replace(" | ", " or ")
+        kind = "component" if each.name in DEFAULT else kind
         rule = RANGES.get(each.name) or _range(each.name, kind)
         yield f"| `{each.name}` | {kind} | {_value(default)} | {rule} | {words[each.name]} |"
-    for name, settings in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES)):
-        yield f"\n### fit.{name}\n\n`name` chooses it; each has its own settings and defaults.\n"
-        keys = list(dict.fromkeys(key for each in settings.values() for key in each))
-        yield "| key | range | " + " | ".join(f"`{each}`" for each in settings) + " |"
-        yield "|---|---|" + "---|" * len(settings)
-        for key in keys:
-            cells = [_value(each[key]) if key in each else "" for each in settings.values()]
-            yield f"| `{key}` | {RANGES.get(key, 'true, false')} | " + " | ".join(cells) + " |"
 
 
 def _monitor() -> Iterator[str]:

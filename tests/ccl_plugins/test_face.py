@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import copy
+import inspect
 import json
 import pickle
+from pathlib import Path
 
 import pytest
 
 import ccl_plugins as ccl
 from ccl_plugins.kinds import KINDS
+from ccl_plugins.objectives import FairCCLK
 
 
 def test_a_choice_reads_the_same_as_a_call_and_as_an_attribute():
@@ -20,10 +24,7 @@ def test_a_choice_reads_the_same_as_a_call_and_as_an_attribute():
 
 def test_every_kind_has_its_name_in_the_face():
     for kind in KINDS:
-        assert dir(getattr(ccl, kind.name)) == sorted(
-            # Classes of the session, which other tests define, have their names there too.
-            {r["name"] for r in ccl.list(kind.name) if r["plugin"] in ("ccl-plugins", "local")}
-        )
+        assert dir(getattr(ccl, kind.name)) == [row["name"] for row in ccl.list(kind.name)]
 
 
 def test_what_is_not_there_is_an_attribute_error_with_a_suggestion():
@@ -84,7 +85,7 @@ def test_a_nested_component_that_lacks_members_is_named():
             ccl.create("objective", "fair_cclk", kernel=kernel)
         assert str(raised.value) == (
             "objective.kernel: Unsigned has no positive_definite, which"
-            " ccl_plugins.protocols.Kernel asks for"
+            " ccl_plugins.protocols.kernel.Kernel asks for"
         )
 
 
@@ -126,30 +127,32 @@ def test_errors_share_a_tree():
         ccl.kernel("rbf", scael=1.0)
 
 
-@pytest.mark.parametrize(
-    "order",
-    [
-        "import ccl_plugins as ccl; import ccl_plugins.transforms",
-        "import ccl_plugins.transforms; import ccl_plugins as ccl",
-        "from ccl_plugins.transforms import SimCLRTransform; import ccl_plugins as ccl",
-        "import ccl_plugins as ccl; ccl.create('views', 'simclr', size=32)",
-        "import importlib; importlib.import_module('ccl_plugins.transforms'); import ccl_plugins as ccl",
-    ],
-)
-def test_the_kind_views_and_the_folder_views_live_together(installed_plugins, order):
-    code = f"""
-{order}
-import sys
-from ccl_plugins import views
-from ccl_plugins.transforms import SimCLRTransform
-import ccl_plugins.transforms as module
-assert views is ccl.transform is module
-assert ccl.transform("simclr", size=32) == ccl.transform.simclr(size=32)
-assert ccl.create("transform", "simclr", size=32).__class__ is SimCLRTransform
-assert module.SimCLRTransform is ccl.transform.SimCLRTransform is SimCLRTransform
-assert sys.modules["ccl_plugins.transforms"].SimCLRTransform is SimCLRTransform
+def test_an_attribute_has_the_signature_and_the_documentation_of_its_component():
+    shown, real = inspect.signature(ccl.objective.fair_cclk), inspect.signature(FairCCLK)
+    assert shown.parameters.keys() == real.parameters.keys()
+    for name, parameter in shown.parameters.items():
+        assert parameter.default == real.parameters[name].default
+        assert parameter.annotation == real.parameters[name].annotation
+    assert inspect.getdoc(ccl.objective.fair_cclk) == inspect.getdoc(FairCCLK)
+    assert ccl.objective.fair_cclk.__name__ == "fair_cclk"
+    assert "backbone" not in inspect.signature(ccl.method.simclr).parameters
+
+
+def test_the_face_shows_what_is_public_alone(installed_plugins):
+    code = """
+import ccl_plugins as ccl
+import ccl_plugins.objectives, ccl_plugins.cli
+assert dir(ccl) == sorted([*ccl.__all__, "__version__"]), dir(ccl)
+assert all(hasattr(ccl, name) for name in dir(ccl))
+assert not [name for name in dir(ccl) if name.startswith("_") and name != "__version__"]
 """
     installed_plugins.python(code)
+
+
+def test_type_checkers_know_every_kind():
+    names = ast.walk(ast.parse(Path(ccl.__file__).read_text("utf-8")))
+    assigned = {each.id for each in names if isinstance(each, ast.Name)}
+    assert {kind.name for kind in KINDS} <= assigned
 
 
 def test_other_attributes_of_the_package_can_be_set(monkeypatch):

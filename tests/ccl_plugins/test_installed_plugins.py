@@ -117,18 +117,64 @@ def test_hooks_are_called_plugin_by_plugin_and_may_take_fewer_arguments(installe
 from ccl_plugins.kinds import registry
 print(registry().call("ccl_callbacks", pipeline=None))
 print(registry().call("ccl_pipeline_composed", pipeline=None))
-try:
-    registry().call("ccl_pipeline_composed", pipeline="rejected")
-except ValueError as error:
-    print(error, error.__notes__)
-try:
-    registry().call("ccl_pipeline_composed", pipeline="ends the program")
-except ImportError as error:
-    print(error)
+for pipeline in "rejected", "ends the program":
+    try:
+        registry().call("ccl_pipeline_composed", pipeline=pipeline)
+    except (ValueError, ImportError) as error:
+        print(type(error).__name__, error)
 """
     assert installed_plugins.python(code, plugins="good clash").splitlines() == [
         "[('ccl-good', ['a callback'])]",
         "[]",
-        "not this one ['raised by plugin ccl-good in ccl_pipeline_composed']",
-        "plugin ccl-good in ccl_pipeline_composed: SystemExit: 0",
+        "InvalidConfig plugin ccl-good in ccl_pipeline_composed: ValueError: not this one",
+        "PluginFailed plugin ccl-good in ccl_pipeline_composed: SystemExit: 0",
+    ]
+
+
+def test_a_hook_gets_its_options_and_one_that_raises_ends_nothing(installed_plugins):
+    code = """
+import warnings
+from ccl_plugins.kinds import registry
+options = registry().read_options({"CCL_good": {"divisor": 0}}, "run.toml: plugins")
+with warnings.catch_warnings(record=True) as warned:
+    print(registry().call("ccl_callbacks", options, pipeline=None))
+print(*(each.message for each in warned))
+print(*(failure.reason for failure in registry().failures))
+try:
+    registry().call("ccl_pipeline_composed", options, pipeline=None)
+except ValueError as error:
+    print(error)
+"""
+    error = "in ccl_callbacks: ZeroDivisionError: division by zero"
+    assert installed_plugins.python(code, plugins="good clash").splitlines() == [
+        "[]",
+        f"plugin ccl-good {error}; its result is left out",
+        error,
+        "plugin ccl-good in ccl_pipeline_composed: ValueError: not with {'divisor': 0}",
+    ]
+    done = installed_plugins.run("-c", code, plugins="good", CCL_STRICT="1")
+    assert f"PluginFailed: plugin ccl-good: {error}" in done.stderr
+
+
+def test_a_record_with_old_names_loads_with_a_warning_for_each(installed_plugins):
+    code = """
+import warnings
+import ccl_plugins as ccl
+from ccl_plugins.testing import checks
+from ccl_plugins.testing.suite import run
+with warnings.catch_warnings(record=True) as warned:
+    warnings.simplefilter("always")
+    print(ccl._registry().read("kernel", {"use": "kernel:ccl-good/rings", "width": 2.0}).record())
+print(*(each.message for each in warned), sep="; ")
+print([line for line in str(ccl.info("kernel", "ring")).splitlines() if "old name" in line])
+print("rings" in [row["name"] for row in ccl.list("kernel")])
+law = "is_found_by_its_old_names"
+print([run(check).state for check in checks("ccl-good") if check.name == law])
+"""
+    assert installed_plugins.python(code, plugins="good").splitlines() == [
+        "{'use': 'kernel:ccl-good/ring', 'radius': 2.0}",
+        "the kernel 'rings' is called 'ring' now; kernel ccl-good/ring: 'width' is called 'radius' now",
+        "['old names: rings', 'width: old name of radius']",
+        "False",
+        "['passed', 'passed']",
     ]

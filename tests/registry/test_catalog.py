@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import inspect
 
 import pytest
 from support.toy_registry import Identity, Kernel, new_registry, write_metadata
@@ -260,15 +260,6 @@ def test_a_namespace_prints_what_it_offers(toy):
         _ = kernels.upper
 
 
-def test_a_module_of_the_name_of_a_namespace_is_behind_it(toy):
-    kernels = Namespace(toy, "kernel")
-    kernels.shadowed = SimpleNamespace(rbf=1, helper=2)
-    assert kernels.helper == 2
-    assert repr(kernels.rbf).startswith("rbf(")
-    with pytest.raises(AttributeError, match=r"^no kernel 'other'"):
-        _ = kernels.other
-
-
 def test_an_offer_stands_for_its_choice(toy):
     offered = Namespace(toy, "kernel").rbf
     assert toy.read("kernel", offered) == toy.choose("kernel", "rbf")
@@ -384,3 +375,98 @@ def test_a_registry_says_what_could_not_be_read(tmp_path, monkeypatch):
     assert failure.traceback.startswith("Traceback (most recent call last):\n  File ")
     assert found.remnants == ()
     assert new_registry(strict=False).strict is False
+
+
+@pytest.fixture
+def renamed(tmp_path, monkeypatch):
+    """A host and two plug-ins that gave components other names."""
+    monkeypatch.syspath_prepend(tmp_path)
+    kernel = f"{Kernel.__module__}:RBF"
+    for name, entries in (
+        (
+            "toy_host",
+            f"[toy.kernel]\nball = {kernel}\n[toy.kernel.old]\nrbf = {kernel}\ndisk = {kernel}",
+        ),
+        (
+            "toy_a",
+            f"[toy.kernel]\nring = {kernel}\n[toy.kernel.old]\nrings = {kernel}\ndisk = {kernel}",
+        ),
+        ("toy_b", f"[toy.kernel]\nrings = {kernel}\nrbf = {kernel}"),
+    ):
+        write_metadata(tmp_path, name, "1", entries + "\n")
+    return new_registry()
+
+
+@pytest.mark.parametrize(
+    ("name", "plugin", "found"),
+    [
+        ("rbf", "toy-host", "ball"),  # the host's once, and a stranger's now: the host's
+        ("disk", "toy-host", "ball"),
+        ("toy-a/disk", "toy-a", "ring"),
+        ("kernel:toy-a/Rings", "toy-a", "ring"),
+    ],
+)
+def test_an_old_name_finds_its_component_with_a_warning(renamed, name, plugin, found):
+    with pytest.warns(FutureWarning) as warned:
+        spec = renamed.find("kernel", name)
+    assert (spec.plugin, spec.name) == (plugin, found)
+    old = name.rpartition("/")[2].lower()
+    assert [str(w.message) for w in warned] == [f"the kernel {old!r} is called {found!r} now"]
+    with pytest.warns(FutureWarning, match=f"^here: the kernel {old!r} is called"):
+        record = renamed.read("kernel", {"use": name}, "here").record()
+    assert record == {"use": f"kernel:{plugin}/{found}", "scale": 1.0}
+
+
+def test_a_name_that_was_ones_and_is_anothers_is_ambiguous(renamed):
+    with pytest.raises(AmbiguousName, match="say which: 'toy-a/rings', 'toy-b/rings'"):
+        renamed.find("kernel", "rings")
+    assert renamed.find("kernel", "toy-b/rings").name == "rings"  # without a warning
+    assert renamed.short_name(renamed.find("kernel", "toy-b/rings")) == "toy-b/rings"
+
+
+def test_old_names_are_not_listed(renamed):
+    assert [spec.id for spec in renamed.specs()] == [
+        "toy-host/ball", "toy-b/rbf", "toy-a/ring", "toy-b/rings"]  # fmt: skip
+    assert dir(Namespace(renamed, "kernel")) == ["ball", "rbf", "ring", "rings"]
+    assert renamed.find("kernel", "ball").old_names == ("disk", "rbf")
+
+
+@pytest.mark.parametrize(
+    ("entries", "reason"),
+    [
+        ("b = m:C", "'b' in toy.kernel.old must point to one component; 0 are m:C"),
+        ("a = m:A", "'a' in toy.kernel.old is also the name of another component"),
+        ("b = m:A\nb = m:A", "'b' in toy.kernel.old is also the name of another component"),
+        ("b = m:D", "'b' in toy.kernel.old must point to one component; 2 are m:D"),
+        ("B = m:A", "kernel name 'B' is not valid: it must be lower-case letters, digits and"),
+    ],
+)
+def test_an_old_name_that_leads_nowhere_costs_itself(tmp_path, monkeypatch, entries, reason):
+    monkeypatch.syspath_prepend(tmp_path)
+    now = "a = m:A\nd = m:D\ne = m:D"
+    write_metadata(tmp_path, "toy_x", "2", f"[toy.kernel]\n{now}\n[toy.kernel.old]\n{entries}\n")
+    found = new_registry()
+    assert [spec.name for spec in found.specs()] == ["a", "d", "e"]
+    (failure,) = found.failures
+    assert failure.reason.startswith(reason)
+
+
+def test_an_old_name_in_an_unknown_group_is_named(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    write_metadata(tmp_path, "toy_x", "2", "[toy.kernal.old]\na = m:A\n[other.old]\na = m:A\n")
+    (failure,) = new_registry().failures
+    assert failure.reason.startswith("unknown entry-point group 'toy.kernal'. Did you mean")
+
+
+def test_an_offer_shows_the_signature_and_the_documentation_of_its_component(toy):
+    kernels = Namespace(toy, "kernel")
+    assert str(inspect.signature(kernels.rbf)) == "(*, scale: \"float | Literal['median']\" = 1.0)"
+    assert inspect.getdoc(kernels.rbf) == "A kernel of one parameter."
+    assert kernels.rbf.__name__ == "rbf"
+    assert list(inspect.signature(Namespace(toy, "sampler").shuffle).parameters) == [
+        "buffer",
+        "kernel",
+    ]
+    assert str(inspect.signature(Namespace(toy, "sampler").picked)) == "()"
+    toy.define("kernel", ComponentSpec)
+    assert inspect.signature(kernels.componentspec).parameters["plugin"].default == ""

@@ -17,9 +17,8 @@ from support.imports import ROOT
 from support.toy_registry import new_registry, write_metadata
 
 from ccl_plugins.cli.list import listing
-from registry import PluginFailed, UnknownComponent
-from registry.discovery import PRINTED, Failure, Plugin, Watch
-from registry.distributions import Installed
+from registry import InvalidConfig, PluginFailed, RegistryError, UnknownComponent, one_line
+from registry.plugin import PRINTED, Failure, Plugin
 
 
 def test_of_two_copies_on_the_path_the_first_counts(tmp_path, monkeypatch):
@@ -167,7 +166,7 @@ def test_a_plugin_that_asks_while_it_is_read_fails_alone(tmp_path, monkeypatch):
 
 
 def new_watch():
-    return Watch(Installed("toy-a", "1"), strict=False)
+    return Plugin("toy-a", "1")
 
 
 def test_words_go_to_the_standard_error_and_are_noted(capsys):
@@ -212,7 +211,7 @@ def test_new_top_level_modules_are_noted(tmp_path, monkeypatch):
     watch = new_watch()
     with watch.watching():
         import toy_brought  # noqa: F401  the import is what is watched
-    assert watch.modules == {"toy_brought"}
+    assert watch.modules == ["toy_brought"]
     for name in ("toy_brought", "toy_brought.part"):
         del sys.modules[name]
 
@@ -306,12 +305,12 @@ def test_each_file_of_a_plugin_is_read_once_for_a_listing(tmp_path, monkeypatch)
 
 def test_the_seconds_of_a_plugin_are_those_of_all_that_is_read_of_it(monkeypatch):
     times = iter([10.0, 12.5, 20.0, 21.0])
-    monkeypatch.setattr("registry.discovery.time.perf_counter", lambda: next(times))
+    monkeypatch.setattr("registry.plugin.time.perf_counter", lambda: next(times))
     watch = new_watch()
     for _ in range(2):
         with watch.watching():
             pass
-    assert watch.report(disabled=False).seconds == 3.5
+    assert watch.seconds == 3.5
 
 
 @pytest.mark.parametrize("left", [None, "a stream of the plug-in"])
@@ -322,7 +321,7 @@ def test_a_standard_error_that_a_plugin_replaces_is_named_and_restored(monkeypat
     with watch.watching():
         sys.stderr = left
     assert sys.stderr is stream
-    assert list(watch.changes) == ["the standard error"]
+    assert watch.changes == ["the standard error"]
 
 
 def test_of_a_long_line_that_is_no_entry_point_80_characters_are_quoted(tmp_path, monkeypatch):
@@ -339,7 +338,7 @@ def test_a_working_folder_that_a_plugin_leaves_is_named_and_restored(tmp_path, m
     with watch.watching():
         os.chdir("elsewhere")
     assert Path.cwd() == tmp_path.resolve()
-    assert list(watch.changes) == ["the working directory"]
+    assert watch.changes == ["the working directory"]
 
 
 def test_an_entry_point_group_that_is_almost_right_gets_what_would_be_right(tmp_path, monkeypatch):
@@ -397,7 +396,7 @@ OFFERS = "@hook\ndef toy_components():\n    "
         ),
         (
             "@hook\ndef zzz(): pass",
-            "toy_m: there is no hook 'zzz'. There are: toy_components, toy_told.",
+            "toy_m: there is no hook 'zzz'. There are: toy_components, toy_judged, toy_told.",
         ),
         (
             "@hook(wrapper=True)\ndef toy_told(): yield",
@@ -487,14 +486,99 @@ def test_plugins_are_called_by_name_and_errors_name_them(write):
     same = {f"toy_{each}": lambda first, each=each: (each, first) for each in "abc"}
     assert told(**same) == [(f"toy-{each}", (each, 3)) for each in "abc"]
     assert told(toy_b=lambda first: 0) == [("toy-b", 0)]
-    with pytest.raises(ValueError, match=r"^not this one") as raised:
-        told(toy_b=raising(ValueError("not this one")))
-    assert raised.value.__notes__ == ["raised by plugin toy-b in toy_told"]
-    with pytest.raises(PluginFailed) as failed:
-        told(toy_c=raising(SystemExit(0)))
-    assert str(failed.value) == "plugin toy-c in toy_told: SystemExit: 0"
     with pytest.raises(KeyboardInterrupt):
         told(toy_a=raising(KeyboardInterrupt()))
+
+
+RAISES = """
+@hook
+def toy_told(first):
+    raise first
+@hook
+def toy_judged(first):
+    raise first
+"""
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("not\nthis"), SystemExit("not this"), RegistryError("no")]
+)
+def test_a_hook_that_raises_is_named_recorded_and_left_out(write, monkeypatch, error):
+    write("toy_a", a_m="@hook\ndef toy_told(): return 1")
+    write("toy_b", b_m=RAISES)
+    write("toy_c", c_m="@hook\ndef toy_told():\n    yield 3\n    raise KeyError('late')")
+    found = new_registry()
+    reason = f"in toy_told: {one_line(error)}"
+    with pytest.warns(UserWarning, match="its result is left out") as warned:
+        assert found.call("toy_told", first=error, second=2) == [("toy-a", 1)]
+    assert [str(each.message) for each in warned] == [
+        f"plugin toy-b {reason}; its result is left out",
+        "plugin toy-c in toy_told: KeyError: 'late'; its result is left out",
+    ]
+    assert {each.filename for each in warned} == {__file__}
+    assert [p.state for p in found.plugins] == ["ok", "failed", "failed"]
+    assert [f.reason for f in found.failures] == [reason, "in toy_told: KeyError: 'late'"]
+    assert f"{type(error).__name__}: " in found.failures[0].traceback
+    with pytest.raises(PluginFailed) as raised:
+        new_registry(strict=True).call("toy_told", first=error, second=2)
+    assert str(raised.value) == f"plugin toy-b: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(ValueError, InvalidConfig), (SystemExit, PluginFailed)]
+)
+def test_an_error_of_a_hook_that_may_reject_is_raised_with_the_name_of_its_plugin(
+    write, error, kind
+):
+    write("toy_b", b_m=RAISES)
+    found = new_registry()
+    with pytest.raises(kind) as raised:
+        found.call("toy_judged", first=error("not this"))
+    assert str(raised.value) == f"plugin toy-b in toy_judged: {error.__name__}: not this"
+    assert isinstance(raised.value.__cause__, error)
+    assert found.failures == ()
+
+
+def test_an_iterators_results_are_a_list(write):
+    write("toy_a", a_m="@hook\ndef toy_told(first): yield from first")
+    assert new_registry().call("toy_told", first="ab") == [("toy-a", ["a", "b"])]
+
+
+def test_each_plugin_gets_its_own_options(write):
+    for name in ("toy_a", "toy_b"):
+        write(
+            name,
+            **{f"{name}_m": "@hook\ndef toy_told(options, first): return dict(options), first"},
+        )
+    write("toy_c", c_m="@hook\ndef toy_told(second): return second")
+    found = new_registry()
+    options = found.read_options({"Toy_B": {"x": 1}}, "run.toml: plugins")
+    assert options == {"toy-b": {"x": 1}}
+    told = found.call("toy_told", options, first=1, second=2)
+    assert told == [("toy-a", ({}, 1)), ("toy-b", ({"x": 1}, 1)), ("toy-c", 2)]
+    assert found.call("toy_told", first=1, second=2)[:2] == [("toy-a", ({}, 1)), ("toy-b", ({}, 1))]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"toy-bb": {}}, "plugins: no plugin 'toy-bb'. Did you mean 'toy-b'?"),
+        ({"x": {}}, "plugins: no plugin 'x'. Installed: toy-b, toy-c."),
+        ({"toy-b": {}, "toy_b": {}}, "plugins: toy-b is given twice"),
+        ({"toy-b": 3}, "plugins.toy-b: must be a table, not 3"),
+        ({"toy_c": {"x": 1}}, "plugins.toy_c: no hook of toy-c takes options"),
+        ([1], "plugins: must be a table of plugins, not [1]"),
+    ],
+)
+def test_options_that_nobody_reads_are_refused(write, data, message):
+    write("toy_b", b_m="@hook\ndef toy_told(options): return options")
+    write("toy_c", c_m="@hook\ndef toy_told(second): return second")
+    with pytest.raises(InvalidConfig) as raised:
+        new_registry().read_options(data, "plugins")
+    assert str(raised.value) == message
+    assert new_registry(["toy-c"]).read_options({"toy-c": {"x": 1}}, "plugins") == {
+        "toy-c": {"x": 1}
+    }
 
 
 def test_a_disabled_plugin_is_not_called_and_neither_imported(write):
@@ -570,11 +654,11 @@ def test_what_reading_a_plugin_does_is_on_record(write, capsys):
     finally:
         sys.path[:] = before
     assert (plugin.name, plugin.version, plugin.state) == ("toy-m", "1.0", "ok")
-    assert plugin.printed == "hello\n\\x1b there"
-    assert plugin.modules == ("toy_m",)
-    assert plugin.changes == ("sys.path",)
+    assert plugin.printed == "\thello\n\x1b there\n\n"
+    assert plugin.modules == ["toy_m"]
+    assert plugin.changes == ["sys.path"]
     assert 0 < plugin.seconds < 10
-    assert (quiet.printed, quiet.modules, quiet.changes, quiet.copies) == ("", (), (), ())
+    assert (quiet.printed, quiet.modules, quiet.changes, quiet.copies) == ("", [], [], ())
     assert capsys.readouterr().out == ""
 
 
@@ -647,10 +731,9 @@ def test_a_setting_that_a_plugin_changes_is_named_and_restored_if_others_need_it
             change()
             assert changed()
         assert changed() is kept
-        assert watch.report(disabled=False).changes == (name,)
         with watch.watching():
             pass
-        assert watch.report(disabled=True).changes == (name,)
+        assert watch.changes == [name]
     finally:
         sys.setrecursionlimit(limit)
         signal.signal(signal.SIGINT, before)
@@ -671,7 +754,7 @@ def test_settings_that_cannot_be_restored_are_left(tmp_path, monkeypatch):
         change(watches[1])
     finally:
         signal.signal(signal.SIGINT, before)
-    assert [list(watch.changes) for watch in watches] == [["the handler of Ctrl-C"]] * 2
+    assert [watch.changes for watch in watches] == [["the handler of Ctrl-C"]] * 2
 
 
 def test_a_working_folder_that_is_gone_is_no_error(tmp_path, monkeypatch):
@@ -682,10 +765,10 @@ def test_a_working_folder_that_is_gone_is_no_error(tmp_path, monkeypatch):
     watch = new_watch()
     with watch.watching():
         os.chdir(tmp_path)
-    assert list(watch.changes) == ["the working directory"]
+    assert watch.changes == ["the working directory"]
     with watch.watching():
         pass
-    assert list(watch.changes) == ["the working directory"]
+    assert watch.changes == ["the working directory"]
 
 
 def test_the_output_that_a_plugin_sees_is_the_standard_error(monkeypatch):
@@ -718,11 +801,11 @@ def test_the_output_that_a_plugin_sees_is_the_standard_error(monkeypatch):
     assert len(watch.printed) == 200
 
 
-def test_a_watch_reports_a_failure_before_that_a_plugin_is_disabled():
-    watch = new_watch()
-    assert [watch.report(disabled).state for disabled in (True, False)] == ["disabled", "ok"]
-    assert watch.report(disabled=False) == Plugin("toy-a", "1", "ok")
-    with watch.recording():
+def test_a_plugin_that_fails_is_failed_and_one_that_is_not_read_is_disabled():
+    plugin = new_watch()
+    assert (plugin.state, plugin.reason) == ("ok", "")
+    plugin.disabled = True
+    assert plugin.state == "disabled"
+    with plugin.recording():
         raise ValueError("a")
-    assert watch.report(disabled=True).state == "failed"
-    assert watch.report(disabled=True).reason == "ValueError: a"
+    assert (plugin.state, plugin.reason) == ("failed", "ValueError: a")

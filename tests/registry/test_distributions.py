@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from support.toy_registry import write_metadata
 
-from registry.distributions import Entry, Installed, Metadata, Remnant, installed
+from registry.distributions import Metadata, Remnant, installed
+from registry.plugin import Entry, Plugin
 
 
 class Stored(Distribution):
@@ -173,7 +174,7 @@ def test_distributions_are_read_whatever_stands_before_them_on_the_path(path):
     write(second, "toy_b", "[toy.kernel]\nb = m:B\na = m:A\n", version="2")
     entries = (Entry("toy.kernel", "a", "m:A"), Entry("toy.kernel", "b", "m:B"))
     assert installed("toy") == (
-        [Installed("toy-b", "2", (), entries, ())],
+        [Plugin("toy-b", "2", (), entries, ())],
         (Remnant("", nameless, "its METADATA has no Name"),),
     )
 
@@ -184,7 +185,7 @@ def test_copies_are_told_apart_and_the_first_counts(path):
     write(second, "toy_a", "[toy.kernel]\nold = m:A\n")
     copies = (f"2 in {first.resolve()}", f"1 in {second.resolve()}")
     entries = (Entry("toy.kernel", "a", "m:A"),)
-    assert installed("toy")[0] == [Installed("toy-a", "2", copies, entries, ())]
+    assert installed("toy")[0] == [Plugin("toy-a", "2", copies, entries, ())]
 
 
 def test_a_folder_that_is_twice_on_the_path_holds_one_copy(path, monkeypatch, tmp_path):
@@ -211,7 +212,7 @@ def test_an_earlier_copy_without_components_offers_nothing_and_is_no_failure(pat
     write(first, "toy_a", "[other]\na = m:A\nno entry point\n", version="2")
     write(second, "toy_a")
     copies = ()
-    assert installed("toy")[0] == [Installed("toy-a", "2", copies, (), ())]
+    assert installed("toy")[0] == [Plugin("toy-a", "2", copies, (), ())]
 
 
 def test_faults_are_those_of_the_copy_that_counts_each_once(path):

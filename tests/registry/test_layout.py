@@ -10,6 +10,7 @@ MODULES = [
     "errors",
     "quoting",
     "spec",
+    "plugin",
     "distributions",
     "discovery",
     "catalog",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from support.toy_registry import Kernel
+from support.toy_registry import Identity, Kernel
 
 from registry import (
     InvalidConfig,
@@ -278,3 +279,54 @@ def test_a_schema_has_hints_as_types_and_as_they_were_written():
     )
     assert found.supplied == (Parameter("size", Sequence[int], "Sequence[int]", ()),)
     assert [each.required for each in (*found.parameters, *found.supplied)] == [True, True, False]
+
+
+class Renamed(Identity):
+    """Had other names for its parameters."""
+
+    OLD_PARAMETERS: ClassVar = {
+        "width": "radius",
+        "size": "radius",
+        "edge": "gone",
+        "soft": "edges",
+    }
+
+    def __init__(self, radius: float = 1.0, soft: bool = False, edges: int = 0) -> None:
+        self.radius = radius
+
+
+def test_a_parameter_is_found_by_its_old_name_with_a_warning(toy):
+    toy.define("kernel", Renamed)
+    for where, place in (("", ""), ("run.toml: kernel", "run.toml: kernel: ")):
+        with pytest.warns(FutureWarning) as warned:
+            choice = toy.read("kernel", {"use": "renamed", "width": 2}, where)
+        (only,) = warned
+        assert str(only.message) == f"{place}kernel local/renamed: 'width' is called 'radius' now"
+        assert choice.record() == {
+            "use": "kernel:local/renamed", "radius": 2.0, "soft": False, "edges": 0}  # fmt: skip
+    with pytest.warns(FutureWarning, match="'size' is called 'radius' now"):
+        assert toy.create("kernel", "renamed", size=3).radius == 3.0
+
+
+@pytest.mark.parametrize("given", [{"width": 1, "radius": 1}, {"size": 1, "width": 1}])
+def test_a_value_given_by_two_names_is_an_error(toy, given):
+    toy.define("kernel", Renamed)
+    warnings.simplefilter("ignore", FutureWarning)
+    with pytest.raises(InvalidParameter) as raised:
+        toy.choose("kernel", "renamed", **given)
+    assert str(raised.value).endswith("is an old name of 'radius'; give 'radius' alone")
+
+
+def test_an_old_name_never_hides_a_parameter_and_leads_to_one(toy):
+    found = toy.schema(toy.define("kernel", Renamed))
+    assert found.old_names == {"width": "radius", "size": "radius"}
+    with pytest.raises(InvalidParameter, match="no parameter 'edge'"):
+        toy.choose("kernel", "renamed", edge=1)
+
+
+@pytest.mark.parametrize("old", [3, {"a": 1}, ("a", "b")])
+def test_old_names_that_are_no_mapping_of_names_are_refused(toy, old):
+    with pytest.raises(
+        InvalidSpec, match="OLD_PARAMETERS must map old names of parameters to their"
+    ):
+        toy.local("kernel", type("Odd", (Renamed,), {"OLD_PARAMETERS": old}))

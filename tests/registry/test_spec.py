@@ -10,9 +10,9 @@ from typing import Protocol
 import pytest
 
 from registry import ComponentSpec, Failure, InvalidSpec, Kind, PluginFailed, Project
-from registry.discovery import Plugin
-from registry.distributions import Entry, Installed, Remnant
+from registry.distributions import Remnant
 from registry.params import Parameter, Schema
+from registry.plugin import Entry, Plugin
 from registry.spec import LocalSpec, did_you_mean, fold, normalize, with_article
 
 PLAIN = [
@@ -20,9 +20,7 @@ PLAIN = [
     LocalSpec.of("kernel", 3),
     Kind("kernel", "A kernel.", "m:Kernel"),
     Project("toy", "toy", (), ModuleType("hooks"), "host"),
-    Plugin("a", "1", "ok"),
     Failure("a", "1", "", ""),
-    Installed("a", "1"),
     Entry("g", "a", "m:A"),
     Remnant("a", "/", ""),
     Parameter("a", int, "int"),
@@ -37,8 +35,8 @@ def test_what_a_registry_says_cannot_be_changed(data):
 
 
 def test_what_is_not_known_of_a_plugin_is_empty():
-    assert Plugin("a", "1", "ok") == Plugin("a", "1", "ok", "", 0.0, "", (), (), ())
-    assert Installed("a", "1") == Installed("a", "1", (), (), ())
+    plugin = Plugin("a", "1")
+    assert (plugin.state, plugin.reason, plugin.failures, plugin.changes) == ("ok", "", [], [])
     assert Kind("a", "A.", "m:A").supplied == Schema(()).supplied == ()
 
 

@@ -49,16 +49,16 @@ class Relative(Sound):
 class Misplaced(Sound):
     """The index of the sample before."""
 
-    def pairs(self, embedded, condition, index):
-        return super().pairs(embedded, condition, index.roll(1))
+    def pairs(self, embedded, samples):
+        return super().pairs(embedded, replace(samples, index=samples.index.roll(1)))
 
 
 class MisplacedKeys(SoundKeys):
     """The key of the sample before."""
 
-    def pairs(self, embedded, condition, index):
+    def pairs(self, embedded, samples):
         first = embedded.keys[:, :1] + 0 * embedded.keys
-        return super().pairs(replace(embedded, keys=first.cumsum(1)), condition, index)
+        return super().pairs(replace(embedded, keys=first.cumsum(1)), samples)
 
 
 class Unused(Sound):
@@ -72,8 +72,8 @@ class Unused(Sound):
 class LearnedKeys(SoundKeys):
     """With a gradient through the keys."""
 
-    def pairs(self, embedded, condition, index):
-        pairs = super().pairs(embedded, condition, index)
+    def pairs(self, embedded, samples):
+        pairs = super().pairs(embedded, samples)
         return replace(pairs, keys=pairs.keys + 0 * pairs.anchors.sum())
 
 
@@ -110,23 +110,24 @@ class StopsShort(Sound):
 class Alone(SoundKeys):
     """Compares with the keys of its own process, and gathers the queue alone."""
 
-    def pairs(self, embedded, condition, index):
-        given = (embedded.projections, embedded.keys, condition, index, embedded.features)
+    def pairs(self, embedded, samples):
+        given = (embedded.projections, embedded.keys, samples)
         return self.queue.add_to(with_keys(*given, first_key_view=1))
 
 
 class AloneInBatch(Sound):
     """SimCLR on each process by itself."""
 
-    def pairs(self, embedded, condition, index):
-        return in_batch(embedded.projections, condition, index, embedded.features)
+    def pairs(self, embedded, samples):
+        return in_batch(embedded.projections, samples)
 
 
 class KeysAlone(SoundKeys):
     """A queue of keys and indices without conditions."""
 
-    def pairs(self, embedded, condition, index):
-        return replace(super().pairs(embedded, condition, index), queue_condition={})
+    def pairs(self, embedded, samples):
+        pairs = super().pairs(embedded, samples)
+        return replace(pairs, queue=replace(pairs.queue, condition={}))
 
 
 class FirstConditions(SoundKeys):
@@ -135,9 +136,9 @@ class FirstConditions(SoundKeys):
     def enqueue(self, pairs):
         rolled = {
             name: rows.roll(1, -2 if rows.ndim == 3 else 0)
-            for name, rows in pairs.condition.items()
+            for name, rows in pairs.samples.condition.items()
         }
-        super().enqueue(replace(pairs, condition=rolled))
+        super().enqueue(replace(pairs, samples=replace(pairs.samples, condition=rolled)))
 
 
 class NeverReadsAgain(SoundKeys):
@@ -177,8 +178,8 @@ class SimSiam(nn.Module):
         projections = self.head(features)
         return Embedded(features, self.predictor(projections), projections.detach())
 
-    def pairs(self, embedded, condition, index):
-        given = (embedded.projections, embedded.keys, condition, index, embedded.features)
+    def pairs(self, embedded, samples):
+        given = (embedded.projections, embedded.keys, samples)
         pairs = with_keys(*given, first_key_view=0, gather_distributed=True)
         return replace(pairs, negative=torch.zeros_like(pairs.own()))
 

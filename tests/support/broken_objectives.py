@@ -132,8 +132,10 @@ class FullQueue(Sound):
     """Takes empty places of the queue for keys."""
 
     def terms(self, pairs):
-        if pairs.queue_valid is not None:
-            pairs = replace(pairs, queue_valid=torch.ones_like(pairs.queue_valid))
+        if pairs.queue is not None:
+            pairs = replace(
+                pairs, queue=replace(pairs.queue, valid=torch.ones_like(pairs.queue.valid))
+            )
         return super().terms(pairs)
 
 
@@ -141,7 +143,7 @@ class Deaf(Sound):
     """Compares the batch alone, as a loss of lightly's does, and does not say so."""
 
     def terms(self, pairs):
-        return super().terms(replace(pairs, queue=None, queue_valid=None))
+        return super().terms(replace(pairs, queue=None))
 
 
 class DeafAndSaysSo(Deaf):
@@ -157,7 +159,7 @@ class Centerd(Sound):
 
     def terms(self, pairs):
         values, weights = super().terms(pairs)
-        near = pairs.anchors @ pairs.extras["condition/centroids"].T
+        near = pairs.anchors @ pairs.samples.extras["condition/centroids"].T
         return values + near.logsumexp(-1).mean(0), weights
 
 

@@ -12,7 +12,10 @@ import torch
 from torch import Tensor
 
 import ccl_plugins as ccl
+from ccl_plugins.objectives import GuideHead
 from ccl_plugins.objectives.scalars import ScalarAttribute
+from ccl_plugins.pairs import Samples, in_batch
+from ccl_plugins.protocols import Sizes, Table, trait
 
 CLASSES = ("species", "camera")
 """Names under which an objective gets class ids."""
@@ -83,7 +86,9 @@ VARIANTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         }
     },
 }
-"""Settings beside the example's, by objective and name."""
+"""Settings beside the example's, by objective and name; the conformance kit runs its laws with them too."""
+OF_OTHER_VALUES = ("joint", "class ids", "per view")
+"""Words in the names of variants for condition values that the kit does not give."""
 
 GIVEN = {"threshold": 1.0, "target_temperature": 0.5, "base_temperature": 0.07, "o": 2.0}
 """Numbers for what is None or a word by default."""
@@ -104,7 +109,8 @@ class Case:
 
     def build(self, seed: int = 0, dtype: torch.dtype = torch.float64) -> Any:
         torch.manual_seed(seed)
-        return ccl.create("objective", self.name, **self.params).to(dtype)
+        objective = ccl.create("objective", self.name, **self.params)
+        return (_begun(objective) if isinstance(objective, GuideHead) else objective).to(dtype)
 
     def with_params(self, **params: Any) -> Case:
         return Case(self.name, {**self.params, **params}, self.variant)
@@ -123,6 +129,19 @@ class Case:
         return "continuous" not in value_types or self.variant == "class ids" or name in CLASSES
 
 
+def _begun(head: GuideHead) -> GuideHead:
+    """A head of projections, as a guide may hold it, that has seen every class."""
+    n, ids = 24, torch.arange(24) % 5
+    vectors = torch.rand(n, 3, generator=torch.Generator().manual_seed(1))
+    values = vectors if "continuous" in head.value_types else ids
+    head.serve("projection", None)
+    head.setup({head.on: Table(values)}, Sizes(n, D, D, steps=10))
+    x = torch.randn(1, n, D, generator=torch.Generator().manual_seed(2))
+    head.loss(in_batch(x.requires_grad_(), Samples({head.on: values})))
+    trait(head, "after_step")()
+    return head
+
+
 def classes() -> dict[str, type]:
     """The objectives that this distribution declares, by name."""
     points = distribution("ccl-plugins").entry_points.select(group="ccl_plugins.objective")
@@ -135,7 +154,7 @@ def numbers(objective: type) -> Iterator[tuple[str, ScalarAttribute, float]]:
         attribute = inspect.getattr_static(objective, name, None)
         if isinstance(attribute, ScalarAttribute):
             plain = isinstance(parameter.default, int | float)
-            yield name, attribute, parameter.default if plain else GIVEN[name]
+            yield name, attribute, parameter.default if plain else GIVEN.get(name, 1.0)
 
 
 def plain_cases() -> list[Case]:
@@ -147,6 +166,23 @@ def plain_cases() -> list[Case]:
         for variant, params in VARIANTS.get(name, {}).items():
             found.append(Case(name, {**example, **params}, variant))
     return found
+
+
+def representatives() -> list[Case]:
+    """One case for each way of reading pairs, for tests of what makes these.
+
+    That a queue is read, and how far, the conformance kit checks for every objective.
+    """
+    found: dict[Any, Case] = {}
+    for case in plain_cases():
+        built = case.build()
+        traits = ("embedding", "within_view", "min_views", "distributed", "reads_queue")
+        way = [getattr(built, name) for name in traits]
+        types = sorted({t for each in built.conditions.values() for t in each})
+        features = getattr(built, "reads_features", False)
+        key = (*way, features, *types, case.variant.endswith("per view"))
+        found.setdefault(key, case)
+    return [*found.values()]
 
 
 def changing_cases() -> list[Case]:

@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 
 from ccl_plugins.objectives import CACR, AlignUniform, CACRMoCoV3
 from ccl_plugins.objectives.transport import conditional_entropy
-from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.pairs import Pairs
 
 WITHOUT: dict[str, Any] = {
     "full": {},

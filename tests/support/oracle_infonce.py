@@ -26,7 +26,7 @@ from ccl_plugins.objectives import (
     NTXent,
     WeaklySupInfoNCE,
 )
-from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.pairs import Pairs
 
 
 def infonce(case: dict[str, Any], data: Data) -> Answers:

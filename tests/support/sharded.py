@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import distributed
 
-from ccl_plugins.pairs.pairs import Pairs, in_batch
+from ccl_plugins.pairs import Pairs, Samples, in_batch
 
 
 def replicated_parts(parts):
@@ -18,10 +18,10 @@ def replicated_parts(parts):
             name: part[:, mine] if part.ndim == 3 else part[mine] for name, part in parts.items()
         }
         here["keys"] = parts["keys"]
-        pairs = Pairs(
-            anchor_views=(0, 1), key_views=(0, 1), offset=rank * n, processes=2, **here
-        ).replicated()
-    found = {name: getattr(pairs, name) for name in parts}
+        samples = Samples(features=here.pop("features"))
+        numbers = {"anchor_views": (0, 1), "key_views": (0, 1), "offset": rank * n}
+        pairs = Pairs(**numbers, processes=2, samples=samples, **here).replicated()
+    found = {name: getattr(pairs.samples if name == "features" else pairs, name) for name in parts}
     return {**found, "keys_are_anchors": pairs.keys is pairs.anchors}
 
 

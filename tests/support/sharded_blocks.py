@@ -10,7 +10,7 @@ from torch import distributed
 
 from ccl_plugins.methods import FeatureQueue
 from ccl_plugins.objectives import InfoNCE
-from ccl_plugins.pairs import with_keys
+from ccl_plugins.pairs import Samples, with_keys
 
 
 def losses_and_queue(n: int, gathered: bool) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def losses_and_queue(n: int, gathered: bool) -> dict[str, Any]:
         anchors, keys = torch.randn(1, 8, 3)[:, rows], torch.randn(1, 8, 3)[:, rows]
         age, index = torch.rand(8)[rows], torch.arange(8)[rows] + 8 * batch
         given = {"first_key_view": 1, "gather_distributed": gathered}
-        pairs = queue.add_to(with_keys(anchors, keys, {"age": age}, index, **given))
+        pairs = queue.add_to(with_keys(anchors, keys, Samples({"age": age}, index), **given))
         losses.append(InfoNCE().loss(pairs))
         queue.enqueue(pairs)
     loss = losses[-1]

@@ -7,6 +7,7 @@ from torch import distributed, nn
 
 from ccl_plugins.methods import MoCoV2, MoCoV3
 from ccl_plugins.objectives import FairCCLK, InfoNCE
+from ccl_plugins.pairs import Samples
 
 
 class Small(nn.Sequential):
@@ -49,7 +50,7 @@ def train(method, steps=4, n=8):
         z = torch.rand(n, 2, generator=generator, dtype=torch.float64)[mine]
         index = torch.randperm(30, generator=generator)[:n][mine]
         embedded = method.embed(list(views)).normalized()
-        pairs = method.pairs(embedded, {"condition": z}, index)
+        pairs = method.pairs(embedded, Samples({"condition": z}, index))
         loss = sum(objective.loss(pairs) for objective in objectives)
         gradients = torch.autograd.grad(loss, learned)
         method.enqueue(pairs)

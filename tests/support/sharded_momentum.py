@@ -6,7 +6,7 @@ import torch
 from torch import distributed
 from torch.nn.functional import normalize
 
-from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.pairs import Pairs, Queue
 
 
 def momentum_pairs(queries, keys, queue, rank=0, processes=1):
@@ -14,14 +14,13 @@ def momentum_pairs(queries, keys, queue, rank=0, processes=1):
     n = queries.shape[1] // processes
     views = tuple(range(len(queries)))
     return Pairs(
+        queue=Queue(normalize(queue, dim=-1), torch.ones(len(queue), dtype=torch.bool)),
         anchors=normalize(queries[:, rank * n : (rank + 1) * n], dim=-1),
         keys=normalize(keys, dim=-1),
         anchor_views=views,
         key_views=views,
         offset=rank * n,
         processes=processes,
-        queue=normalize(queue, dim=-1),
-        queue_valid=torch.ones(len(queue), dtype=torch.bool),
         batch_candidates=torch.tensor(False),
     )
 

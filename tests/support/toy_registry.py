@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Optional, Protocol
 
 import pluggy
 
-from registry import ComponentSpec, Kind, Project, Registry
+from registry import ComponentSpec, Kind, Project, Registry, may_reject
 
 if TYPE_CHECKING:
     from decimal import Decimal as Precise
@@ -131,9 +131,14 @@ class Hooks:
         raise NotImplementedError
 
     @pluggy.HookspecMarker("toy")
-    def toy_told(self, first: Any, second: Any) -> Any:
+    def toy_told(self, first: Any, second: Any, options: Any) -> Any:
         """Answer."""
         raise NotImplementedError
+
+    @pluggy.HookspecMarker("toy")
+    @may_reject
+    def toy_judged(self, first: Any) -> None:
+        """Raise, or not."""
 
 
 KINDS = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ccl_plugins import training
 from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.loggers import TensorBoard
+from ccl_plugins.pairs import Samples
 from ccl_plugins.protocols import Embedded
 from ccl_plugins.training import FitResult, FitSettings, Parts, ResumePoint
 
@@ -68,14 +69,7 @@ class FakeTransform:
 @dataclass(frozen=True, eq=False)
 class FakePairs:
     projections: Tensor
-    condition: Mapping[str, Tensor]
-    index: Tensor
-    partner: Tensor | None = None
-    partner_condition: Mapping[str, Tensor] = field(default_factory=dict)
-    processes: int = 1
-    extras: Mapping[str, Tensor] = field(default_factory=dict)
-    ignored: tuple[str, ...] = ()
-    features: Tensor | None = None
+    samples: Samples
 
     @property
     def anchors(self) -> Tensor:
@@ -104,8 +98,8 @@ class FakeMethod(nn.Module):
         features = torch.stack([self.encode(view) for view in views])
         return Embedded(features, self.head(features))
 
-    def pairs(self, embedded: Embedded, condition: Mapping[str, Tensor], index: Any) -> FakePairs:
-        return FakePairs(embedded.projections, condition, index)
+    def pairs(self, embedded: Embedded, samples: Samples) -> FakePairs:
+        return FakePairs(embedded.projections, samples)
 
     def enqueue(self, pairs: FakePairs) -> None:
         keys = pairs.projections[0].detach()
@@ -129,7 +123,7 @@ class FakeObjective(nn.Module):
         self.seen: list[list[int]] = []
 
     def terms(self, pairs: FakePairs) -> tuple[Tensor, Tensor]:
-        self.seen.append(pairs.index.tolist())
+        self.seen.append(pairs.samples.index.tolist())
         a, b = pairs.projections[0], pairs.projections[1]
         logits = a @ b.T * self.log_temperature.exp()
         target = torch.arange(len(a), device=a.device)

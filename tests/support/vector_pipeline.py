@@ -14,7 +14,9 @@ ROWS = {
 }
 
 
-def make_pipeline(temperature: float = 0.1, **settings: Any) -> ccl.Pipeline:
+def make_pipeline(
+    temperature: float = 0.1, plugins: dict[str, Any] | None = None, **settings: Any
+) -> ccl.Pipeline:
     return ccl.Pipeline(
         dataset=ccl.create("dataset", "features", train=ROWS, test=ROWS),
         backbone=ccl.backbone("mlp", in_features=4, hidden=[8]),
@@ -22,5 +24,6 @@ def make_pipeline(temperature: float = 0.1, **settings: Any) -> ccl.Pipeline:
         transform="noise",
         objective=ccl.objective("infonce", temperature=temperature),
         evaluate=["knn"],
+        plugins=plugins,
         fit={"epochs": 2, "batch_size": 16, "workers": 0, "checkpoint_every": 1, **settings},
     )

@@ -22,7 +22,7 @@ class BatchesOfOneClass(Symptom):
             return
         self.looks += 1
         for name in seen.objective.conditions:
-            values = pairs.condition.get(name)
+            values = pairs.samples.condition.get(name)
             if values is None or values.ndim != 1 or values.is_floating_point():
                 continue
             if not bool((values == values[0]).all()):

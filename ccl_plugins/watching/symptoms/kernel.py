@@ -30,9 +30,9 @@ class FaintKernel(Symptom):
             return
         for kernel, names in kernels_read(seen.objective):
             computed = not {*seen.tables}.issuperset(names)
-            if not computed or not all(name in seen.pairs.condition for name in names):
+            if not computed or not all(name in seen.pairs.samples.condition for name in names):
                 continue
-            values = {name: seen.pairs.condition_of(name)[:SAMPLED_ROWS] for name in names}
+            values = {name: seen.pairs.samples.condition_of(name)[:SAMPLED_ROWS] for name in names}
             lost = torch.stack([missing_samples(z) for z in values.values()]).any(0)
             values = take(values, (~lost).nonzero().flatten())
             if len(values[names[0]]) < 2:

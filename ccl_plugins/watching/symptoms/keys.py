@@ -14,7 +14,7 @@ class OldKeys(Symptom):
     def look(self, seen: Observation) -> Iterator[Finding]:
         """Compare the length of the queue and the momentum with the run, and old keys with new ones."""
         queue, step, total, momentum = seen.pairs.queue, seen.step, seen.total, seen.momentum
-        size = 0 if queue is None else queue.shape[-2]
+        size = 0 if queue is None else queue.keys.shape[-2]
         span = size / (seen.settings.batch_size * seen.settings.accumulate)
         if total >= SHORT and span > total / 2:
             yield Finding(

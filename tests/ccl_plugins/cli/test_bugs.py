@@ -84,7 +84,6 @@ class Fails:
 
 @pytest.fixture(autouse=True)
 def _known(monkeypatch):
-    monkeypatch.setattr(ccl._registry(), "_session", {})
     for kind, cls in (
         ("objective", Broken),
         ("objective", Strict),

@@ -8,10 +8,10 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import ccl_plugins as ccl
-from ccl_plugins import figures
 from ccl_plugins.cli import main
-from ccl_plugins.cli.figures import FIGURES
 from ccl_plugins.experiments.curves import curves
+from ccl_plugins.figures import figure
+from ccl_plugins.kinds import registry
 
 TOML = """
 dataset = "color_digits"
@@ -34,36 +34,62 @@ def folder(tmp_path_factory):
     return folder / "$fair$"
 
 
-def test_the_command_knows_every_figure():
-    drawing = {name for name in vars(figures) if name in FIGURES}
-    assert drawing == FIGURES.keys()
-
-
 def test_figures_are_written_and_those_that_do_not_apply_are_named(folder, tmp_path, capsys):
-    only = "curves,kernel_matrix,information_plane,bars"
-    assert main(["figures", str(folder), "--out", str(tmp_path), "--only", only]) == 0
+    given = ["curves", "kernel_matrix", "information_plane", "bars"]
+    given += ['{use = "bars", metric = "knn/top1"}']
+    words = [word for name in given for word in ("--figure", name)]
+    assert main(["figures", str(folder), "--out", str(tmp_path), *words]) == 0
     printed = capsys.readouterr().out.splitlines()
-    assert [line.partition(":")[0] for line in printed] == [
-        "kernel_matrix",
-        "curves",
-        "information_plane",
-        "bars",
-    ]
+    assert [line.partition(":")[0] for line in printed] == [*given[:-1], "bars-2"]
     assert "left out: no run has a categorical condition with a table" in printed[2]
     assert {path.name for path in tmp_path.iterdir()} == {
         f"{name}.{ending}"
-        for name in ("bars", "curves", "kernel_matrix")
+        for name in ("bars", "bars-2", "curves", "kernel_matrix")
         for ending in ("png", "svg")
     }
 
 
-def test_an_unknown_figure_is_answered_with_the_nearest(folder, tmp_path, capsys):
-    assert main(["figures", str(folder), "--out", str(tmp_path), "--only", "embeding_map"]) == 2
-    assert "no figure 'embeding_map'; did you mean 'embedding_map'?" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("embeding_map", "no figure 'embeding_map'. Did you mean 'embedding_map'?"),
+        ('{use = "bars", metrik = "a"}', "has no parameter 'metrik'. Did you mean 'metric'?"),
+        ('{use = "embedding_map", method = "mds"}', "'mds'"),
+        ("{use =", "{use ="),
+    ],
+)
+def test_a_figure_that_cannot_be_is_refused_before_anything_is_read(given, said, tmp_path, capsys):
+    assert main(["figures", str(tmp_path / "none"), "--figure", given]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_figure_of_ones_own_is_drawn_with_all_others(folder, tmp_path, capsys, monkeypatch):
+    class Broken:
+        """A figure with a bug."""
+
+        def __call__(self, runs):
+            raise KeyError("pressure")
+
+    class Dots:
+        """A dot for each run."""
+
+        def __call__(self, runs):
+            drawn = figure(2, 2)
+            drawn.subplots().plot([0] * len(runs), "o")
+            return drawn
+
+    monkeypatch.setattr(registry(), "_session", {})
+    ccl.local("figure")(Dots)
+    ccl.local("figure")(Broken)
+    assert main(["figures", str(folder), "--out", str(tmp_path)]) == 1
+    said = capsys.readouterr()
+    assert "broken: failed" in said.out
+    assert "KeyError: 'pressure'" in said.err
+    assert {"dots.svg", "anchor.svg"} <= {path.name for path in tmp_path.iterdir()}
 
 
 def test_nothing_drawn_is_a_failure(folder, tmp_path):
-    only = ["--only", "information_plane", "--out", str(tmp_path)]
+    only = ["--figure", "information_plane", "--out", str(tmp_path)]
     assert main(["figures", str(folder), *only]) == 1
     assert not [*tmp_path.iterdir()]
 
@@ -73,7 +99,7 @@ def test_a_run_that_cannot_be_read_is_reported_and_the_others_are_drawn(folder, 
     (tmp_path / "bare" / "weights.pt").unlink()
     shutil.rmtree(tmp_path / "bare" / "checkpoints")
     given = ["figures", str(folder), str(tmp_path / "bare"), str(tmp_path / "none")]
-    assert main([*given, "--out", str(tmp_path / "out"), "--only", "bars"]) == 1
+    assert main([*given, "--out", str(tmp_path / "out"), "--figure", "bars"]) == 1
     errors = capsys.readouterr().err
     assert "bare holds no weights" in errors
     assert "none holds no run" in errors
@@ -81,18 +107,20 @@ def test_a_run_that_cannot_be_read_is_reported_and_the_others_are_drawn(folder, 
 
 
 @pytest.mark.filterwarnings("ignore:.*was changed")
-def test_runs_of_different_data_sets_are_refused_before_drawing(folder, tmp_path, capsys):
+def test_runs_of_different_data_sets_share_their_curves_alone(folder, tmp_path, capsys):
     shutil.copytree(folder, tmp_path / "other")
     record = tmp_path / "other" / "pipeline.json"
     record.write_text(record.read_text().replace('"test_fraction": 0.2', '"test_fraction": 0.3'))
     given = ["figures", str(folder), str(tmp_path / "other"), "--out", str(tmp_path / "out")]
-    assert main([*given, "--only", "bars"]) == 2
-    assert "were trained on different data sets" in capsys.readouterr().err
+    assert main([*given, "--figure", "bars"]) == 1
+    assert "left out: $fair$ and other were trained on different data" in capsys.readouterr().out
     assert not (tmp_path / "out").exists()
+    assert main([*given, "--figure", "bars", "--figure", "curves"]) == 0
+    assert (tmp_path / "out" / "curves.svg").exists()
 
 
 def test_a_full_disk_leaves_older_figures_whole(folder, tmp_path, capsys, monkeypatch):
-    given = ["figures", str(folder), "--out", str(tmp_path), "--only", "bars"]
+    given = ["figures", str(folder), "--out", str(tmp_path), "--figure", "bars"]
     assert main(given) == 0
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 

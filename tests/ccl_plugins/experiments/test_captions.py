@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from support.captions import pipeline
 
-from ccl_plugins import figures
-from ccl_plugins.figures.anchors import weights
+from ccl_plugins.figures import Anchor
+from ccl_plugins.figures.anchor import weights
 from ccl_plugins.report import write_report
 
 PROMPTS = {"use": "zero_shot", "prompts": "a {}", "names": ["red", "green", "blue"]}
@@ -41,7 +41,7 @@ def test_the_caption_is_drawn_beside_the_anchor(run):
     found = weights(run)
     caption = run.splits[0].texts["caption"][found.index]
     assert found.views[1] == caption
-    drawn = figures.anchor({"run": run})
+    drawn = Anchor()({"run": run})
     texts = [text.get_text() for part in drawn.subfigs for ax in part.axes for text in ax.texts]
     assert caption in [text.replace("\n", " ") for text in texts]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 
@@ -48,7 +49,7 @@ def assert_same_features(model, run):
     images = ccl.create("dataset", "color_digits")("test").images[:5]
     expected = run.encode(images)
     with torch.no_grad():
-        found = model.eval()(run.parts.transform.plain(images))
+        found = model.eval()(run.transform.plain(images))
     torch.testing.assert_close(found, expected)
     assert expected.std(0).max() > 0
 
@@ -99,7 +100,7 @@ def test_a_wrong_bit_in_exported_weights_is_noticed(run, tmp_path):
 def test_an_export_is_adapted_to_classes(run):
     model = timm.create_model(f"local-dir:{export(run)}", pretrained=True, num_classes=7).eval()
     assert model(torch.zeros(2, 3, 32, 32)).shape == (2, 7)
-    weights = run.parts.method.backbone.model.state_dict()
+    weights = run.backbone.model.state_dict()
     for name, tensor in weights.items():
         torch.testing.assert_close(model.state_dict()[name], tensor)
 
@@ -128,11 +129,12 @@ class FakeRun:
     """A run that was not trained."""
 
     def __init__(self, pipeline, path):
-        self.pipeline, self.path, self.record = pipeline, path, pipeline.to_dict()
+        self.recorded, self.path, self.record = pipeline, path, pipeline.to_dict()
+        self.dataset, self.transform = pipeline.dataset, pipeline.transform
         self.layout = Layout(path)
-        self.parts = pipeline.build()
-        self.parts.method.backbone.train()(torch.randn(8, 3, 32, 32))  # batch statistics of its own
-        self.parts.method.eval()
+        self.backbone = pipeline.build().method.backbone
+        self.backbone.train()(torch.randn(8, 3, 32, 32))  # batch statistics of its own
+        self.backbone.eval()
 
 
 SMALL = {"channels": [8, 8, 16, 16]}
@@ -153,27 +155,35 @@ def fake(backbone, folder):
     return FakeRun(pipeline, folder)
 
 
-def without_this_library(folder):
-    """The features of four images by the lines of an export's README, in a fresh process."""
-    lines = re.search(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)[1]
-    torch.save(images := torch.randn(4, 3, 32, 32), folder / "images.pt")
-    lines = re.sub(r"torch\.zeros\(2, 3, 32, 32\)", 'torch.load("images.pt")', lines)
-    blocked = "import sys; sys.modules['ccl_plugins'] = sys.modules['registry'] = None\n"
-    code = blocked + lines + "\ntorch.save(features, 'features.pt')"
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """Each backbone, its export, images and their features in a process without this library.
+
+    The process, one for all, follows the lines of each export's README.
+    """
+    runs, code = {}, ["import os, sys; sys.modules['ccl_plugins'] = sys.modules['registry'] = None"]
+    for name, backbone in ANY_BACKBONE.items():
+        run = fake(backbone, tmp_path_factory.mktemp("run"))
+        folder = export(run)
+        images = torch.randn(4, 3, 32, 32)
+        torch.save(images, folder / "images.pt")
+        lines = re.search(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)[1]
+        lines = re.sub(r"torch\.zeros\(2, 3, 32, 32\)", 'torch.load("images.pt")', lines)
+        code += [f"os.chdir({str(folder)!r})", f"exec({lines!r}, found := {{}})"]
+        code += ["found['torch'].save(found['features'], 'features.pt')"]
+        runs[name] = run, folder, images
+    done = subprocess.run([sys.executable, "-c", "\n".join(code)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return images, torch.load(folder / "features.pt")
+    return runs
 
 
 @pytest.mark.parametrize("name", ANY_BACKBONE)
-def test_an_export_computes_equal_features_in_a_process_without_this_library(name, tmp_path):
-    run = fake(ANY_BACKBONE[name], tmp_path)
-    folder = export(run)
-    assert folder == tmp_path / ("timm" if name == "timm" else "torch")
-    images, found = without_this_library(folder)
+def test_an_export_computes_equal_features_in_a_process_without_this_library(name, exported):
+    run, folder, images = exported[name]
+    assert folder == run.path / ("timm" if name == "timm" else "torch")
     with torch.no_grad():
-        expected = run.parts.method.backbone(images)
-    torch.testing.assert_close(found, expected)
+        expected = run.backbone(images)
+    torch.testing.assert_close(torch.load(folder / "features.pt"), expected)
     assert expected.std(0).max() > 0
     config = json.loads((folder / "config.json").read_text())
     assert config["num_features"] == expected.shape[1]
@@ -181,8 +191,9 @@ def test_an_export_computes_equal_features_in_a_process_without_this_library(nam
     assert ("backbone.pt2" in sums) == (name != "timm")
 
 
-def test_weights_with_the_stem_for_small_images_load_into_timm_as_the_page_says(tmp_path):
-    folder = export(fake(ANY_BACKBONE["cifar stem"], tmp_path / "run"), tmp_path / "small")
+def test_weights_with_the_stem_for_small_images_load_into_timm_as_the_page_says(exported, tmp_path):
+    _, made, _ = exported["cifar stem"]
+    folder = shutil.copytree(made, tmp_path / "small")
     page = (ROOT / "docs" / "how-to" / "pretrained-backbones.md").read_text()
     block = next(b for b in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "conv1" in b)
     block = block.replace('"resnet18"', f'"resnet18", **{SMALL}')

@@ -12,12 +12,13 @@ from pytorch_lightning.callbacks import Callback
 from support.vector_pipeline import ROWS
 
 import ccl_plugins as ccl
-from ccl_plugins import figures
 from ccl_plugins.drawing.by_kernel import by_kernel
 from ccl_plugins.experiments.as_toml import as_toml
 from ccl_plugins.experiments.curves import curves
 from ccl_plugins.experiments.train import RunInterrupted
-from ccl_plugins.figures.matrices import in_joint_order, reader
+from ccl_plugins.figures import KernelMatrix, Similarity
+from ccl_plugins.figures.kernel_matrix import in_joint_order
+from ccl_plugins.figures.reading import reader
 from ccl_plugins.kernels import RBF, Delta, Product
 
 AGE = torch.randn(32, generator=torch.Generator().manual_seed(1))
@@ -91,7 +92,7 @@ def test_figures_show_the_kernel_of_all_that_it_reads(run):
     found = reader(run, "age")
     assert found.names == ("species", "age")
     ids, age = ROWS["label"], AGE
-    figure = figures.kernel_matrix(run)
+    figure = KernelMatrix()({"run": run})
     drawn = [each.get_array() for axes in figure.axes for each in axes.images]
     drawn = [torch.tensor(each) for each in drawn if each.ndim == 2]
     some = figures_rows(run)
@@ -102,7 +103,7 @@ def test_figures_show_the_kernel_of_all_that_it_reads(run):
     torch.testing.assert_close(drawn[0], matrix)
     expected = matrix.double() @ torch.linalg.inv(matrix.double() + 0.01 * torch.eye(len(ids)))
     torch.testing.assert_close(drawn[1].double(), expected, rtol=1e-4, atol=1e-4)
-    assert "label and age" in figures.similarity(run).axes[0].get_xlabel()
+    assert "label and age" in Similarity()({"run": run}).axes[0].get_xlabel()
 
 
 def figures_rows(run):

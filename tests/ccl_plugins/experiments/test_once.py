@@ -88,7 +88,6 @@ ONCE = {"composed": 1, "dataset built": 1, "condition built": 1, "condition fitt
 @pytest.fixture(autouse=True)
 def _counting(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(ccl._registry(), "_session", {})
     ccl.local("dataset", CountedDataset)
     ccl.local("condition", CountedCondition)
     (tmp_path / "x.toml").write_text(TOML)

@@ -21,9 +21,10 @@ from torch.utils.tensorboard import SummaryWriter
 
 import ccl_plugins as ccl
 from ccl_plugins.experiments.layout import Layout
-from ccl_plugins.experiments.measure import log
 from ccl_plugins.experiments.train import check
+from ccl_plugins.loggers import TensorBoard
 from ccl_plugins.training.checkpointing import by_step
+from ccl_plugins.watching.logging import log_evaluation
 
 
 @pytest.fixture(scope="module")
@@ -218,6 +219,6 @@ def test_an_evaluation_in_the_second_in_which_a_run_was_resumed_is_shown(tmp_pat
     monkeypatch.setattr(event_file_writer.time, "time", lambda: 1_700_000_000.5)
     SummaryWriter(str(tmp_path), purge_step=5).close()
     for value in (0.25, 0.5):
-        log(tmp_path, {"knn/top1": value}, 6)
+        log_evaluation([TensorBoard().open(tmp_path, 6)], {"knn/top1": value}, 6)
     (event,) = EventAccumulator(str(tmp_path)).Reload().Scalars("evaluation/knn/top1")
     assert (event.step, event.value) == (6, 0.5)

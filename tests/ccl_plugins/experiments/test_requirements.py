@@ -25,7 +25,7 @@ class BatchAlone(InfoNCE):
     reads_queue = False
 
     def terms(self, pairs):
-        return super().terms(replace(pairs, queue=None, queue_valid=None))
+        return super().terms(replace(pairs, queue=None))
 
 
 def compose(objective, condition, **rest):

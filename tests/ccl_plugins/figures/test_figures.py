@@ -14,11 +14,24 @@ import torch
 from torch.nn import functional
 
 import ccl_plugins as ccl
-from ccl_plugins import figures
 from ccl_plugins.experiments.curves import curves
-from ccl_plugins.figures.anchors import derivatives, weights
-from ccl_plugins.figures.matrices import binned, in_order, known_rows, reader
-from ccl_plugins.figures.samples import DoesNotApply, Variable, features, some
+from ccl_plugins.figures import (
+    Anchor,
+    Bars,
+    Curves,
+    EmbeddingMap,
+    InformationPlane,
+    KeptAndLeaked,
+    KernelMatrix,
+    Similarity,
+    save,
+    svg,
+)
+from ccl_plugins.figures.anchor import derivatives, weights
+from ccl_plugins.figures.kernel_matrix import in_order
+from ccl_plugins.figures.reading import known_rows, reader
+from ccl_plugins.figures.samples import Variable, features, some
+from ccl_plugins.figures.similarity import binned
 from ccl_plugins.information import information
 from ccl_plugins.kernels import RBF, Delta
 from ccl_plugins.numerics import conditional_operator
@@ -35,7 +48,8 @@ from ccl_plugins.objectives import (
     WeaklySupCCLK,
 )
 from ccl_plugins.objectives.base import own_terms
-from ccl_plugins.pairs.pairs import in_batch
+from ccl_plugins.pairs import Samples, in_batch
+from ccl_plugins.protocols import DoesNotApply
 
 PARTS = """
 dataset = "color_digits"
@@ -71,6 +85,15 @@ def runs(tmp_path_factory):
     return found
 
 
+def measure_anew(folder, **numbers):
+    """Give the last measurement of neighbors, and of a run nothing else, other numbers."""
+    (folder / "SHA256SUMS").unlink()
+    file = folder / "measurements.json"
+    found = json.loads(file.read_text())
+    found["after"] = [{**each, **numbers} for each in found["after"] if each["name"] == "knn/top1"]
+    file.write_text(json.dumps(found))
+
+
 def images(figure):
     """The arrays of the matrices in a figure, without the bars of colors beside them."""
     found = [each.get_array() for axes in figure.axes for each in axes.images]
@@ -78,7 +101,7 @@ def images(figure):
 
 
 def test_the_matrices_drawn_are_the_kernel_and_the_operator(runs):
-    found = figures.kernel_matrix(runs["Fair"])
+    found = KernelMatrix()(runs)
     color = runs["Fair"].splits[0].metadata["color"]
     z = color[some(len(color), 256)]
     z = z[in_order(z)]
@@ -108,9 +131,11 @@ def test_a_run_without_a_kernel_has_no_matrix(runs):
     with pytest.raises(
         DoesNotApply, match=r"no objective of .*InfoNCE reads a condition through a"
     ):
-        figures.kernel_matrix(runs["InfoNCE"])
-    with pytest.raises(DoesNotApply, match="reads condition 'groups' through a kernel"):
-        figures.kernel_matrix(runs["Fair"], "groups")
+        KernelMatrix()({"InfoNCE": runs["InfoNCE"]})
+    with pytest.raises(
+        DoesNotApply, match="reads condition 'groups' through a kernel; no objective"
+    ):
+        KernelMatrix("groups")(runs)
 
 
 def batch(n=6, d=4, seed=0):
@@ -132,7 +157,7 @@ def test_the_weights_of_infonce_are_the_softmax_of_its_similarities():
 def test_the_weights_of_fair_cclk_are_the_operator_times_the_exponential():
     x, z = batch(), torch.rand(6, 3, generator=torch.Generator().manual_seed(1)).double()
     kernel = ccl.create("kernel", "rbf", scale=0.5)
-    found, _ = derivatives(FairCCLK(kernel, 0.5), in_batch(x, {"condition": z}), 4)
+    found, _ = derivatives(FairCCLK(kernel, 0.5), in_batch(x, Samples({"condition": z})), 4)
     operator = conditional_operator(kernel, z, 0.01).clamp_min(0)
     push = 5 * operator[4] * (x[0, 4] @ x[1].T / 0.5).exp()
     own = (x[0, 4] @ x[1, 4] / 0.5).exp()
@@ -170,7 +195,7 @@ def loss_of_anchor(objective, pairs, place, key, sample, step):
 @pytest.mark.parametrize(("key", "sample"), [(1, 1), (1, 3), (0, 3)])
 def test_a_weight_is_the_change_of_the_anchors_loss_with_the_product(objective, key, sample):
     z = {"condition": torch.tensor([0, 0, 1, 1, 2, 2])}
-    pairs = in_batch(batch(), z)
+    pairs = in_batch(batch(), Samples(z))
     found, _ = derivatives(objective, pairs, 1)
     (low, low_product), (high, high_product) = (
         loss_of_anchor(objective, pairs, 1, key, sample, step) for step in (-1e-5, 1e-5)
@@ -187,7 +212,7 @@ def test_a_loss_that_is_no_mean_over_anchors_has_no_weights_of_one_anchor():
 def test_positives_of_a_condition_are_told_from_negatives():
     x, z = batch(), torch.tensor([0, 0, 1, 1, 2, 2])
     objective = WeaklySupCCLK(Delta(), 0.5)
-    found, _ = derivatives(objective, in_batch(x, {"condition": z}), 0)
+    found, _ = derivatives(objective, in_batch(x, Samples({"condition": z})), 0)
     assert (found[1, :2] < 0).any()
     assert (found[1, 2:] > 0).all()
 
@@ -204,7 +229,7 @@ def test_shares_of_an_anchor_add_up_and_are_drawn_of_the_batch_of_training(runs)
     group = runs["Fair"].condition_tables()["groups"].values
     assert other.positives
     assert all(group[i] == group[found.index] for _, i in other.positives)
-    drawn = figures.anchor(runs, index=found.index)
+    drawn = Anchor(found.index)(runs)
     assert f"{100 * found.negatives[0][0]:.2g} %" in [
         panel.get_xlabel() for part in drawn.subfigs for panel in part.axes
     ]
@@ -212,7 +237,7 @@ def test_shares_of_an_anchor_add_up_and_are_drawn_of_the_batch_of_training(runs)
 
 def test_an_anchor_outside_of_the_split_is_refused(runs):
     with pytest.raises(ValueError, match="index must be from 0 to 1436, not 5000"):
-        figures.anchor(runs, index=5000)
+        Anchor(5000)(runs)
 
 
 def scatters(axes):
@@ -220,7 +245,7 @@ def scatters(axes):
 
 
 def test_a_map_has_the_projected_features_in_the_colors_of_the_samples(runs):
-    found = figures.embedding_map(runs, by=["label", "color"], method="pca")
+    found = EmbeddingMap(["label", "color"], "pca")(runs)
     test = runs["Fair"].splits[1]
     points = project(runs["Fair"].features("test").features, "pca")
     (colored,) = scatters(found.axes[3])
@@ -234,7 +259,7 @@ def test_a_map_has_the_projected_features_in_the_colors_of_the_samples(runs):
 
 
 def test_a_condition_that_is_known_in_training_alone_is_mapped_there(runs):
-    found = figures.embedding_map({"Fair": runs["Fair"]}, method="pca")
+    found = EmbeddingMap(method="pca")({"Fair": runs["Fair"]})
     assert [axes.get_title() for axes in found.axes] == [
         "Fair: by label",
         "Fair: by color",
@@ -275,7 +300,7 @@ def test_a_line_is_the_first_principal_component_without_a_random_sign():
 
 
 def test_similarities_are_compared_over_all_pairs(runs):
-    found = figures.similarity(runs)
+    found = Similarity()(runs)
     z = runs["Fair"].splits[0].metadata["color"]
     rows = some(len(z), 1000)
     i, j = torch.triu_indices(1000, 1000, 1)
@@ -299,20 +324,19 @@ def test_bins_have_equal_numbers_of_pairs():
 
 
 def test_curves_are_those_that_were_logged(runs):
-    found = figures.curves(runs, ["loss", "evaluation/"])
+    found = Curves(["loss", "evaluation/"])(runs)
     assert found.axes[0].get_title() == "loss"
     for line, run in zip(found.axes[0].lines, runs.values(), strict=True):
         assert list(zip(*line.get_data(), strict=True)) == curves(run)["loss"]
     with pytest.raises(DoesNotApply, match=r"no run has logged nothing; there are .*loss"):
-        figures.curves(runs, ["nothing"])
+        Curves(["nothing"])(runs)
 
 
 def test_bars_are_the_metrics_with_their_intervals(runs, tmp_path):
     shutil.copytree(runs["Fair"].path, out := tmp_path / "run")
-    (out / "SHA256SUMS").unlink()
-    (out / "intervals.json").write_text(json.dumps({"knn/top1": [0.25, 0.75]}))
+    measure_anew(out, interval=[0.25, 0.75])
     run = ccl.load(out)
-    found = figures.bars({"a": run, "InfoNCE": runs["InfoNCE"]}, "knn/top1")
+    found = Bars("knn/top1")({"a": run, "InfoNCE": runs["InfoNCE"]})
     (panel,) = found.axes
     first, second = panel.patches
     assert first.get_width() == run.metrics["knn/top1"]
@@ -320,23 +344,25 @@ def test_bars_are_the_metrics_with_their_intervals(runs, tmp_path):
     drawn = [tuple(line.get_xdata()) for line in panel.lines]
     assert (0.25, 0.75) in drawn
     assert (run.before["knn/top1"],) * 2 in drawn
+    about = run.measurements()["knn/top1"]
+    assert (about.chance,) * 2 in drawn
+    assert " ".join(panel.get_xlabel().split()) == about.sentence
     with pytest.raises(
         DoesNotApply, match="no run has the metric 'linear/top5'; there are knn/top1"
     ):
-        figures.bars(runs, "linear/top5")
+        Bars("linear/top5")(runs)
 
 
 def test_seeds_of_a_configuration_are_one_bar(runs, tmp_path):
     seeds = {}
     for seed, value in ((0, 0.5), (1, 0.7)):
         shutil.copytree(runs["Fair"].path, out := tmp_path / f"fair-seed-{seed}")
-        (out / "SHA256SUMS").unlink()
         record = json.loads((out / "pipeline.json").read_text())
         record["fit"]["seed"] = seed
         (out / "pipeline.json").write_text(json.dumps(record))
-        (out / "metrics.json").write_text(json.dumps({"knn/top1": value}))
+        measure_anew(out, value=value)
         seeds[out.name] = ccl.load(out)
-    (panel,) = figures.bars(seeds).axes
+    (panel,) = Bars()(seeds).axes
     (bar,) = panel.patches
     assert bar.get_width() == pytest.approx(0.6)
     lines = [list(line.get_xdata()) for line in panel.lines]
@@ -355,28 +381,37 @@ def test_configurations_in_folders_of_numbers_are_named_by_their_settings(runs, 
         record["fit"]["seed"], record["objective"]["weights"] = seed, {"0": weight}
         (out / "pipeline.json").write_text(json.dumps(record))
         cells[out.name] = ccl.load(out)
-    (panel,) = figures.bars(cells, "knn/top1").axes
+    (panel,) = Bars("knn/top1")(cells).axes
     named = [each.get_text() for each in panel.get_yticklabels()]
     assert sorted(named) == ["weights.0 1.0 (2 seeds)", "weights.0 3.0 (2 seeds)"]
 
 
-def test_what_is_kept_and_leaked_are_the_two_probes(runs):
-    found = figures.kept_and_leaked(runs)
-    panel = found.axes[0]
-    points = {
-        (line.get_xdata()[0], line.get_ydata()[0])
-        for line in panel.lines
-        if line.get_marker() != "None"
-    }
+def test_what_is_kept_and_leaked_are_the_evaluators_of_label_and_column(runs):
+    """Every run that was evaluated on the column is there, also the one without the condition."""
+    (panel,) = KeptAndLeaked()(runs).axes
+    lines = [line for line in panel.lines if line.get_marker() != "None"]
+    points = {(line.get_xdata()[0], line.get_ydata()[0]) for line in lines}
     for run in runs.values():
         assert (run.metrics["color/r2"], run.metrics["knn/top1"]) in points
         assert (run.before["color/r2"], run.before["knn/top1"]) in points
-    assert panel.get_xlabel().startswith("color/r2")
-    assert panel.get_ylabel().startswith("knn/top1")
+    assert len(points) == 3  # both began with one network
+    assert panel.get_xlabel().startswith("color/r2 (color leaks →)")
+    assert panel.get_ylabel().startswith("knn/top1 (label is kept →)")
+    flipped = KeptAndLeaked(leaked="color/mse")(runs).axes[0]
+    assert flipped.xaxis_inverted()  # a large error: little of the color is held
+
+
+def test_what_no_evaluator_reads_of_a_condition_is_not_drawn(runs, tmp_path):
+    with pytest.raises(DoesNotApply, match="no run was evaluated on a column that a condition"):
+        KeptAndLeaked()({"InfoNCE": runs["InfoNCE"]})
+    shutil.copytree(runs["Fair"].path, out := tmp_path / "run")
+    measure_anew(out)
+    with pytest.raises(DoesNotApply, match="no run was measured by both knn/top1 and color/r2"):
+        KeptAndLeaked()({"run": ccl.load(out)})
 
 
 def test_the_information_plane_has_the_conditions_of_the_runs(runs):
-    found = figures.information_plane(runs)
+    found = InformationPlane()(runs)
     label = runs["Fair"].splits[0].metadata["label"]
     groups = runs["Fair"].condition_tables()["groups"].values
     about = information(groups, label)
@@ -386,36 +421,29 @@ def test_the_information_plane_has_the_conditions_of_the_runs(runs):
     ]
     assert pytest.approx((about.conditional_entropy, about.mutual)) in points
     with pytest.raises(DoesNotApply, match="no run has a categorical condition with a table"):
-        figures.information_plane({"InfoNCE": runs["InfoNCE"]})
+        InformationPlane()({"InfoNCE": runs["InfoNCE"]})
 
 
-COMPARING = {
-    "embedding_map": figures.embedding_map,
-    "anchor": figures.anchor,
-    "similarity": figures.similarity,
-    "bars": figures.bars,
-    "kept_and_leaked": figures.kept_and_leaked,
-    "information_plane": figures.information_plane,
-}
+COMPARING = (EmbeddingMap, Anchor, Similarity, Bars, KeptAndLeaked, InformationPlane)
 
 
-@pytest.mark.parametrize("draw", COMPARING.values(), ids=COMPARING)
-def test_runs_of_different_data_sets_are_not_compared(draw, runs, tmp_path):
+@pytest.mark.parametrize("figure", COMPARING)
+def test_runs_of_different_data_sets_are_not_compared(figure, runs, tmp_path):
     shutil.copytree(runs["Fair"].path, out := tmp_path / "other")
     record = json.loads((out / "pipeline.json").read_text())
     record["dataset"]["seed"] = 5
     (out / "pipeline.json").write_text(json.dumps(record))
-    with pytest.raises(ValueError, match="InfoNCE and other were trained on different data sets"):
-        draw({"InfoNCE": runs["InfoNCE"], "other": ccl.load(out)})
+    with pytest.raises(DoesNotApply, match="InfoNCE and other were trained on different data sets"):
+        figure()({"InfoNCE": runs["InfoNCE"], "other": ccl.load(out)})
 
 
 def test_names_that_no_run_has_are_refused(runs):
     with pytest.raises(ValueError, match=r"has no column and no condition 'age'; it has 'label', "):
-        figures.embedding_map(runs, by="age")
+        EmbeddingMap("age")(runs)
     with pytest.raises(ValueError, match="method must be one of"):
-        figures.embedding_map(runs, method="mds")
+        EmbeddingMap(method="mds")
     with pytest.raises(ValueError, match="there are no runs to draw"):
-        figures.bars({})
+        Bars()({})
 
 
 def test_collapsed_features_have_no_map(runs, tmp_path):
@@ -425,7 +453,7 @@ def test_collapsed_features_have_no_map(runs, tmp_path):
         for parameter in run.parts.method.backbone.parameters():
             parameter.zero_()
     with pytest.raises(DoesNotApply, match="cannot be drawn: they have collapsed"):
-        figures.embedding_map({"run": run}, by="label")
+        EmbeddingMap("label")({"run": run})
 
 
 def test_a_constant_condition_is_named():
@@ -448,12 +476,12 @@ def test_of_a_large_split_only_what_is_drawn_is_encoded(runs, monkeypatch):
 def test_a_map_leaves_out_a_condition_whose_table_is_lost(runs, tmp_path):
     shutil.copytree(runs["Fair"].path, out := tmp_path / "run")
     shutil.rmtree(out / "checkpoints")
-    found = figures.embedding_map({"Fair": ccl.load(out)}, method="pca")
+    found = EmbeddingMap(method="pca")({"Fair": ccl.load(out)})
     assert [axes.get_title() for axes in found.axes] == ["Fair: by label", "Fair: by color"]
     with pytest.raises(FileNotFoundError, match="no checkpoint, which would hold the tables"):
-        figures.embedding_map({"Fair": ccl.load(out)}, by="groups")
+        EmbeddingMap("groups")({"Fair": ccl.load(out)})
     with pytest.raises(FileNotFoundError, match="no checkpoint, which would hold the tables"):
-        figures.anchor({"Fair": ccl.load(out)})
+        Anchor()({"Fair": ccl.load(out)})
 
 
 def test_a_run_that_has_no_weights_yet_is_named(runs, tmp_path):
@@ -461,31 +489,29 @@ def test_a_run_that_has_no_weights_yet_is_named(runs, tmp_path):
     (out / "weights.pt").unlink()
     shutil.rmtree(out / "checkpoints")
     with pytest.raises(FileNotFoundError, match="run holds no weights"):
-        figures.embedding_map({"run": ccl.load(out)}, by="label")
+        EmbeddingMap("label")({"run": ccl.load(out)})
 
 
 def test_a_saved_figure_has_the_same_bytes_each_time(runs, tmp_path):
     for name in ("first", "second"):
-        drawn = figures.embedding_map(
-            {"Fair": ccl.load(runs["Fair"].path)}, by="color", method="pca"
-        )
-        figures.save(drawn, tmp_path / name)
+        drawn = EmbeddingMap("color", "pca")({"Fair": ccl.load(runs["Fair"].path)})
+        save(drawn, tmp_path / name)
     for ending in ("svg", "png"):
         first, second = (tmp_path / f"{name}.{ending}" for name in ("first", "second"))
         assert first.read_bytes() == second.read_bytes()
     text = (tmp_path / "first.svg").read_text()
     assert text.startswith("<svg")
-    assert text == figures.svg(drawn)
+    assert text == svg(drawn)
     assert "<metadata" not in text
     assert "Fair: by color" in text  # text stays text
-    assert figures.save(drawn, tmp_path / "linear.top1.png") == (
+    assert save(drawn, tmp_path / "linear.top1.png") == (
         tmp_path / "linear.top1.svg",
         tmp_path / "linear.top1.png",
     )
 
 
 def test_a_notebook_shows_a_figure(runs):
-    drawn = figures.curves(runs, ["loss"])
+    drawn = Curves(["loss"])(runs)
     assert drawn._repr_png_().startswith(b"\x89PNG")
 
 
@@ -493,9 +519,10 @@ def test_drawing_leaves_matplotlib_as_it_was_and_needs_no_pyplot(runs):
     code = (
         "import sys, matplotlib; matplotlib.rcParams['font.size'] = 30\n"
         "import ccl_plugins as ccl\n"
+        "from ccl_plugins.figures import svg\n"
         f"run = ccl.load({str(runs['Fair'].path)!r})\n"
-        "figure = ccl.figures.curves({'a': run}, ['loss'])\n"
-        "ccl.figures.svg(figure)\n"
+        "figure = ccl.create('figure', 'curves', names=['loss'])({'a': run})\n"
+        "svg(figure)\n"
         "assert figure.axes[0].title.get_size() == 10\n"
         "assert matplotlib.rcParams['font.size'] == 30\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"

@@ -315,6 +315,18 @@ from support.vector_pipeline import make_pipeline
 run = make_pipeline(epochs=1).fit(out=r"{out}", progress=False)
 print(run.record["callbacks"])
 make_pipeline(epochs=1).fit(out=r"{out}", overwrite=True, progress=False, logger=False)
+import ccl_plugins as ccl
+pipeline = make_pipeline(epochs=1, plugins={"ccl-logs": {"mark": "> "}})
+assert pipeline.to_dict()["plugins"] == {"ccl-logs": {"mark": "> "}}
+pipeline.fit(out=r"{out}", overwrite=True, progress=False)
+print(run.record["callbacks"])
+try:
+    ccl.Pipeline(dataset="color_digits", backbone="lenet5", objective="infonce",
+                 plugins={"ccl-log": {}})
+except ccl.InvalidConfig as error:
+    assert str(error) == "plugins: no plugin 'ccl-log'. Did you mean 'ccl-logs'?", error
+else:
+    raise AssertionError
 """.replace("{out}", str(tmp_path / "run"))
     given = {"PYTHONPATH": os.pathsep.join(sys.path), "LINES": str(tmp_path / "lines")}
     said = installed_plugins.python(code, plugins="own_logger", **given)
@@ -322,7 +334,7 @@ make_pipeline(epochs=1).fit(out=r"{out}", overwrite=True, progress=False, logger
     lines = (tmp_path / "lines").read_text().splitlines()
     assert "pipeline code tables infonce" in lines
     assert "0 evaluation/knn/top1" in lines
-    assert lines.count("2 loss") == 1
+    assert lines.count("2 loss") == lines.count("> 2 loss") == 1, "with the options of the table"
 
 
 def test_loggers_of_a_plug_in_that_are_no_list_are_named(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from torch import nn
 
 from ccl_plugins.methods import BYOL, SimCLR, SimSiam
 from ccl_plugins.objectives import FairInfoNCE, Guided, InfoNCE, Lightly, Mixture
+from ccl_plugins.pairs import Samples
 
 STEPS = 4
 
@@ -161,7 +162,7 @@ def test_losses_gradients_and_steps_are_those_of_lightlys_example(name):
     for step in range(STEPS):
         x0, x1 = images(step)
         expected = theirs.loss(x0, x1, momentum)
-        found = objective.loss(ours.pairs(ours.embed([x0, x1]), {}, torch.arange(6)))
+        found = objective.loss(ours.pairs(ours.embed([x0, x1]), Samples(index=torch.arange(6))))
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
         for optimizer, loss in zip(optimizers, (expected, found), strict=True):
             optimizer.zero_grad()
@@ -180,7 +181,8 @@ def test_a_conditional_term_is_added_by_a_mixture(name):
     _, ours, objective = twins(name)
     embedded, ids = ours.embed(images(0)), torch.arange(6) % 2
     raw, unit = (
-        ours.pairs(x, {"z": ids}, torch.arange(6)) for x in (embedded, embedded.normalized())
+        ours.pairs(x, Samples({"z": ids}, torch.arange(6)))
+        for x in (embedded, embedded.normalized())
     )
     fair = FairInfoNCE(on="z")
     expected = objective.loss(raw) + 0.3 * fair.loss(unit)
@@ -193,7 +195,8 @@ def test_a_guide_is_added_to_it(name):
     _, ours, objective = twins(name)
     embedded, ids = ours.embed(images(0)), torch.arange(6) % 2
     raw, unit = (
-        ours.pairs(x, {"z": ids}, torch.arange(6)) for x in (embedded, embedded.normalized())
+        ours.pairs(x, Samples({"z": ids}, torch.arange(6)))
+        for x in (embedded, embedded.normalized())
     )
     guides = [{"on": "z", "keep": False, "by": FairInfoNCE(), "weight": 0.3}]
     expected = objective.loss(raw) + 0.3 * FairInfoNCE(on="z").loss(unit)
@@ -206,7 +209,7 @@ def test_keys_have_no_gradient_and_other_samples_are_negatives_of_other_objectiv
     _, ours, _ = twins(name)
     embedded = ours.embed(images(0, n=7)).normalized()
     assert not embedded.keys.requires_grad
-    pairs = ours.pairs(embedded, {}, torch.arange(7))
+    pairs = ours.pairs(embedded, Samples(index=torch.arange(7)))
     assert list(pairs.cross()) == [(0, 1), (1, 0)]
     assert pairs.others().sum() == 7 * 6
     InfoNCE().loss(pairs).backward()

@@ -7,16 +7,15 @@ from dataclasses import replace
 import pytest
 import torch
 from support import oracle
-from support.every_objective import D, plain_cases
+from support.every_objective import D, representatives
 from torch import nn
 
-import ccl_plugins as ccl
 from ccl_plugins.backbones import MLP, LeNet5, TextTransformer
 from ccl_plugins.conditions import Embedding
 from ccl_plugins.kernels import RBF
 from ccl_plugins.methods import Dual
 from ccl_plugins.objectives import CMC, FairCCLK, InfoNCE, SupCon
-from ccl_plugins.testing import check
+from ccl_plugins.pairs import Samples
 
 
 class Flat(nn.Module):
@@ -62,7 +61,9 @@ def test_infonce_on_two_towers_is_the_loss_of_clip_in_value_and_gradient(dtype, 
     method, views = dual().to(dtype), sample()
     views[0] = views[0].to(dtype)
     objective = InfoNCE(temperature={"learn": True, "start": 0.07}).to(dtype)
-    loss = objective.loss(method.pairs(method.embed(views).normalized(), {}, torch.arange(5)))
+    loss = objective.loss(
+        method.pairs(method.embed(views).normalized(), Samples(index=torch.arange(5)))
+    )
     temperature = objective.scalars()["temperature"]
     torch.testing.assert_close(float(temperature), 0.07, rtol=1e-6, atol=0)
     image, words = (
@@ -93,15 +94,15 @@ def test_each_modality_has_a_tower_and_a_head_of_its_own():
 def test_pairs_are_of_all_views_whatever_their_modalities():
     method = dual(("image", "image", "text", "text"))
     embedded = method.embed(sample(images=2, texts=2)).normalized()
-    pairs = method.pairs(embedded, {}, torch.arange(5))
+    pairs = method.pairs(embedded, Samples(index=torch.arange(5)))
     assert pairs.anchor_views == pairs.key_views == (0, 1, 2, 3)
     assert len([*pairs.cross()]) == 12
-    assert pairs.features is embedded.features
+    assert pairs.samples.features is embedded.features
 
 
 @pytest.mark.parametrize("views", [("image", "text"), ("image", "image", "text", "text")], ids=len)
-@pytest.mark.parametrize("case", plain_cases(), ids=str)
-def test_every_objective_runs_on_two_towers(case, views):
+@pytest.mark.parametrize("case", representatives(), ids=str)
+def test_each_way_of_reading_pairs_runs_on_two_towers(case, views):
     n, images = 8, views.count("image")
     torch.manual_seed(0)
     method = Dual({"text": text()}, dim=D, backbone=Flat(D), modalities=views).double()
@@ -116,7 +117,7 @@ def test_every_objective_runs_on_two_towers(case, views):
         pytest.skip("needs more views")
     embedded = method.embed(given)
     embedded = embedded if objective.embedding == "raw" else embedded.normalized()
-    loss = objective.loss(method.pairs(embedded, condition, torch.arange(n)))
+    loss = objective.loss(method.pairs(embedded, Samples(condition, torch.arange(n))))
     loss.backward()
     assert loss.isfinite()
     towers = [method.heads["image"], method.heads["text"], method.towers]
@@ -168,7 +169,7 @@ def test_attributes_as_a_view_are_cmc_with_an_encoder_of_attributes():
         for head in method.heads.values():
             head.layers[0].weight.copy_(torch.eye(16))
     embedded = method.embed([x, a]).normalized()
-    loss = CMC(temperature=case["params"]["tau"]).loss(method.pairs(embedded, {}, None))
+    loss = CMC(temperature=case["params"]["tau"]).loss(method.pairs(embedded, Samples()))
     torch.testing.assert_close(loss.item(), case["expected_paper"], rtol=1e-9, atol=1e-9)
 
 
@@ -179,7 +180,7 @@ def test_color_channels_as_modalities_are_the_lab_views_of_cmc():
     views = [lab[:, :1], lab[:, 1:]]
     embedded = method.embed(views)
     torch.testing.assert_close(embedded.projections[1], method.embed_modality("ab", views[1]))
-    loss = CMC(reduction="mean").loss(method.pairs(embedded.normalized(), {}, None))
+    loss = CMC(reduction="mean").loss(method.pairs(embedded.normalized(), Samples()))
     raw = InfoNCE(temperature=0.07)(*embedded.projections)
     torch.testing.assert_close(loss, raw)
 
@@ -189,7 +190,7 @@ def test_towers_of_any_network_take_part():
     method = dual(("image", "text", "features"), towers)
     embedded = method.embed([*sample(), torch.randn(5, 5)])
     assert embedded.projections.shape == (3, 5, 8)
-    InfoNCE().loss(method.pairs(embedded.normalized(), {}, None)).backward()
+    InfoNCE().loss(method.pairs(embedded.normalized(), Samples())).backward()
     assert all(p.grad is not None for p in method.parameters())
 
 
@@ -205,7 +206,7 @@ def queued(n, filled, modalities=("image", "text"), **given):
             for view in sample(20, images, texts)
         ]
         index = torch.arange(100 + first, 102 + first)
-        method.enqueue(method.pairs(method.embed(earlier).normalized(), {}, index))
+        method.enqueue(method.pairs(method.embed(earlier).normalized(), Samples(index=index)))
     views = [
         v[10 : 10 + n].double() if v.is_floating_point() else v[10 : 10 + n]
         for v in sample(20, images, texts)
@@ -242,9 +243,9 @@ def clip_with_queues(method, views, temperature):
 def test_each_modality_is_compared_with_a_queue_of_the_other(filled, name):
     method, views = queued(4, filled)
     pairs = method.pairs(
-        method.embed(views).normalized(), {"label": torch.arange(4)}, torch.arange(4)
+        method.embed(views).normalized(), Samples({"label": torch.arange(4)}, torch.arange(4))
     )
-    pairs = replace(pairs, queue_condition={"label": torch.arange(10, 16)})
+    pairs = replace(pairs, queue=replace(pairs.queue, condition={"label": torch.arange(10, 16)}))
     objective = (
         InfoNCE(temperature=0.2) if name == "infonce" else SupCon(on="label", temperature=0.2)
     )
@@ -257,13 +258,13 @@ def test_each_modality_is_compared_with_a_queue_of_the_other(filled, name):
             found, torch.autograd.grad(expected, weights), rtol=1e-9, atol=1e-9
         )
     assert loss.isfinite()
-    assert not pairs.queue.requires_grad
+    assert not pairs.queue.keys.requires_grad
     assert not pairs.keys.requires_grad
 
 
 @pytest.mark.parametrize("filled", [2, 6])
-@pytest.mark.parametrize("case", plain_cases(), ids=str)
-def test_every_objective_runs_with_the_queues_of_two_towers(case, filled):
+@pytest.mark.parametrize("case", representatives(), ids=str)
+def test_each_way_of_reading_pairs_runs_with_the_queues_of_two_towers(case, filled):
     method, views = queued(4, filled, ("image", "image", "text"))
     objective = case.build()
     if case.name == "cluster_cross_entropy" or not objective.reads_queue:
@@ -272,7 +273,7 @@ def test_every_objective_runs_with_the_queues_of_two_towers(case, filled):
     condition = {k: z[:1].expand(3, -1, -1) if z.ndim == 3 else z for k, z in condition.items()}
     embedded = method.embed(views)
     embedded = embedded if objective.embedding == "raw" else embedded.normalized()
-    loss = objective.loss(method.pairs(embedded, condition, torch.arange(4)))
+    loss = objective.loss(method.pairs(embedded, Samples(condition, torch.arange(4))))
     loss.backward()
     assert loss.isfinite()
     assert all(p.grad is None or p.grad.isfinite().all() for p in method.parameters())
@@ -291,7 +292,7 @@ def test_momentum_towers_follow_and_the_queue_holds_both_modalities_of_a_sample(
     )
     torch.testing.assert_close(now, (before + online) / 2)
     pairs = method.pairs(
-        method.embed(views).normalized(), {"age": torch.arange(4.0)}, torch.arange(4)
+        method.embed(views).normalized(), Samples({"age": torch.arange(4.0)}, torch.arange(4))
     )
     method.enqueue(pairs)
     held = method.queue.keys[:4].chunk(2, 1)
@@ -302,9 +303,9 @@ def test_momentum_towers_follow_and_the_queue_holds_both_modalities_of_a_sample(
 
 def test_partners_need_two_views_of_the_image_for_a_queue():
     method, views = queued(4, 0)
-    pairs = method.pairs(method.embed(views).normalized(), {}, torch.arange(4))
+    pairs = method.pairs(method.embed(views).normalized(), Samples(index=torch.arange(4)))
     with pytest.raises(ValueError, match="take two views of the image, or queue_size=0"):
-        method.enqueue(replace(pairs, partner=torch.arange(4)))
+        method.enqueue(replace(pairs, samples=replace(pairs.samples, partner=torch.arange(4))))
 
 
 def test_without_a_queue_there_is_nothing_to_keep():
@@ -331,10 +332,6 @@ def test_settings_of_the_queue_out_of_range_are_named(given, message):
         dual(**given)
 
 
-def test_the_method_with_a_queue_passes_the_laws_of_methods():
-    check(ccl.method("dual", **{**Dual.EXAMPLE, "queue_size": 32}))
-
-
 @pytest.mark.parametrize(
     "objective", [InfoNCE(), SupCon(on="condition"), FairCCLK(RBF())], ids=repr
 )
@@ -343,7 +340,7 @@ def test_losses_over_a_queue_of_each_modality_compile_without_graph_breaks(objec
     ids = isinstance(objective, SupCon)
     condition = {"condition": torch.arange(4) % 2 if ids else torch.rand(4, 3).double()}
     with torch.no_grad():
-        pairs = method.pairs(method.embed(views).normalized(), condition, torch.arange(4))
+        pairs = method.pairs(method.embed(views).normalized(), Samples(condition, torch.arange(4)))
     compiled = torch.compile(objective.loss, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(pairs), objective.loss(pairs))
 
@@ -351,5 +348,5 @@ def test_losses_over_a_queue_of_each_modality_compile_without_graph_breaks(objec
 @pytest.mark.parametrize(("own", "counted"), [("ignore", False), ("negative", True)])
 def test_the_keys_of_an_anchors_own_sample_are_left_out_of_the_queue_or_not(own, counted):
     method, views = queued(4, 4, own_in_queue=own)
-    pairs = method.pairs(method.embed(views).normalized(), {}, torch.arange(101, 105))
+    pairs = method.pairs(method.embed(views).normalized(), Samples(index=torch.arange(101, 105)))
     assert pairs.in_queue().expand(4, -1)[0, 1].item() is counted

@@ -9,7 +9,7 @@ from lightly.utils import dist
 from ccl_plugins.kernels import Cosine, Linear, Polynomial
 from ccl_plugins.methods.feature_queue import FeatureQueue, holds_conditions
 from ccl_plugins.numerics.gram import ExactFeatures, Statistic
-from ccl_plugins.pairs import with_keys
+from ccl_plugins.pairs import Samples, with_keys
 
 
 def write_all(queue, size, batches):
@@ -141,32 +141,34 @@ def keyed(n=4, views=3, seed=0, **condition):
     """Pairs of one view with the keys of the next views, 3 wide."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(views + 1, n, 3, generator=generator)
-    return with_keys(x[:1], x[1:], condition, torch.arange(n), first_key_view=1)
+    return with_keys(x[:1], x[1:], Samples(condition, torch.arange(n)), first_key_view=1)
 
 
 def test_pairs_are_compared_with_the_queue_and_while_it_fills_with_the_batch():
     queue, pairs = FeatureQueue(6, 3), keyed(age=torch.rand(4, 2), view=torch.rand(3, 4, 5))
-    pairs = replace(pairs, extras={"centers": torch.rand(2)})
+    pairs = replace(pairs, samples=replace(pairs.samples, extras={"centers": torch.rand(2)}))
     queue.keep_statistics({"gram": Statistic("age", ExactFeatures(Linear()))})
     for batches in (1, 2):
         queue.enqueue(pairs)
         found = queue.add_to(pairs)
-        assert found.queue is queue.keys
-        assert found.queue_index is queue.index
-        assert torch.equal(found.queue_valid, queue.valid)
+        assert found.queue.keys is queue.keys
+        assert found.queue.index is queue.index
+        assert torch.equal(found.queue.valid, queue.valid)
         assert bool(found.batch_candidates) == (batches == 1)
         for name, width in (("age", 2), ("view", 5)):
-            assert found.queue_condition[name] is queue.condition(name, torch.zeros(1, width))
-        assert found.extras["centers"] is pairs.extras["centers"]
-        assert torch.equal(found.extras["gram"], queue.grams()["gram"])
-        assert queue.add_to(pairs, "negative").queue_index is None
+            assert found.queue.condition[name] is queue.condition(name, torch.zeros(1, width))
+        assert found.samples.extras["centers"] is pairs.samples.extras["centers"]
+        assert torch.equal(found.queue.grams["gram"], queue.grams()["gram"])
+        assert queue.add_to(pairs, "negative").queue.index is None
 
 
 def test_the_last_views_keys_and_values_enter():
     queue, pairs = FeatureQueue(6, 3), keyed(view=torch.rand(3, 4, 5), label=torch.arange(4))
     queue.enqueue(pairs)
     assert torch.equal(queue.keys[:4], pairs.keys[2])
-    assert torch.equal(queue.condition("view", torch.zeros(1))[:4], pairs.condition["view"][2])
+    assert torch.equal(
+        queue.condition("view", torch.zeros(1))[:4], pairs.samples.condition["view"][2]
+    )
     assert torch.equal(queue.condition("label", torch.zeros(1))[:4], torch.arange(4))
     assert queue.index[:4].tolist() == [0, 1, 2, 3]
 
@@ -174,7 +176,10 @@ def test_the_last_views_keys_and_values_enter():
 def test_keys_of_partners_enter_as_the_partners_own():
     queue, pairs = FeatureQueue(6, 3), keyed(age=torch.zeros(4), label=torch.arange(4))
     partner = torch.tensor([9, 8, 7, 6])
-    pairs = replace(pairs, partner=partner, partner_condition={"age": torch.ones(4)})
+    pairs = replace(
+        pairs,
+        samples=replace(pairs.samples, partner=partner, partner_condition={"age": torch.ones(4)}),
+    )
     queue.enqueue(pairs)
     assert torch.equal(queue.index[:4], partner)
     assert queue.condition("age", torch.zeros(1))[:4].tolist() == [1] * 4
@@ -190,7 +195,7 @@ def test_keys_of_all_processes_enter_once(monkeypatch, index):
     for gathered in (False, True):
         queue = FeatureQueue(9, 4)
         given = {"first_key_view": 1, "gather_distributed": gathered}
-        queue.enqueue(with_keys(x[:1], x[1:], {"age": age}, ids, **given))
+        queue.enqueue(with_keys(x[:1], x[1:], Samples({"age": age}, ids), **given))
         assert int(queue.filled) == 6
         torch.testing.assert_close(queue.keys[:6], torch.cat([x[1] + 1, x[1]]))
         held = queue.condition("age", torch.zeros(1))

@@ -10,6 +10,7 @@ from torch.nn.functional import normalize
 
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import InfoNCE, NTXent
+from ccl_plugins.pairs import Samples
 
 
 def make(queue_size=12, **settings):
@@ -25,7 +26,7 @@ def batch(n=4, views=2, seed=0):
 
 def pairs_of(method, views, index=None, **condition):
     index = torch.arange(len(views[0])) if index is None else index
-    return method.pairs(method.embed(views).normalized(), condition, index)
+    return method.pairs(method.embed(views).normalized(), Samples(condition, index))
 
 
 def fill(method, batches=3, n=4, **condition):
@@ -42,7 +43,7 @@ def test_a_query_meets_keys_and_an_empty_queue():
     assert pairs.anchors.shape == pairs.keys.shape == (1, 4, 4)
     assert (pairs.anchor_views, pairs.key_views) == ((0,), (1,))
     assert pairs.keys.requires_grad is False
-    assert not pairs.queue_valid.any()
+    assert not pairs.queue.valid.any()
     # The batch's other keys stand in for the queue.
     logits = pairs.anchors[0] @ pairs.keys[0].T / 0.1
     expected = (logits.logsumexp(1) - logits.diagonal()).mean()
@@ -159,8 +160,8 @@ def test_the_queue_keeps_conditions_and_batch_ones_as_they_were():
     fill(method, 2, label=table)
     embedded = method.embed(batch()).normalized()
     condition = {"label": table[:4], "key": embedded.keys}
-    pairs = method.pairs(embedded, condition, torch.arange(4))
-    torch.testing.assert_close(pairs.queue_condition["label"][:8], table[4:12])
+    pairs = method.pairs(embedded, Samples(condition, torch.arange(4)))
+    torch.testing.assert_close(pairs.queue.condition["label"][:8], table[4:12])
     method.enqueue(pairs)
     torch.testing.assert_close(method.queue.condition("key", embedded.keys)[8:], embedded.keys[-1])
 
@@ -172,8 +173,8 @@ def per_view(z, views):
 
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("filled", [0, 2, 3])
-@pytest.mark.parametrize("case", every.plain_cases(), ids=str)
-def test_every_objective_learns_from_queries_and_a_queue(case, filled, symmetric):
+@pytest.mark.parametrize("case", every.representatives(), ids=str)
+def test_each_way_of_reading_pairs_learns_from_queries_and_a_queue(case, filled, symmetric):
     views, n = 3, 8
     objective = case.build()
     method = make(24, symmetric=symmetric, dim=16)
@@ -192,7 +193,9 @@ def test_every_objective_learns_from_queries_and_a_queue(case, filled, symmetric
         method.enqueue(pairs_of(method, batch(n, views, k), index, **rows_of(index)))
     embedded = method.embed(batch(n, views))
     embedded = embedded if objective.embedding == "raw" else embedded.normalized()
-    loss = objective.loss(method.pairs(embedded, rows_of(torch.arange(n)), torch.arange(n)))
+    loss = objective.loss(
+        method.pairs(embedded, Samples(rows_of(torch.arange(n)), torch.arange(n)))
+    )
     assert loss.isfinite()
     loss.backward()
     gradients = [p.grad for p in method.parameters() if p.grad is not None]

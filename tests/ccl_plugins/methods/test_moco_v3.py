@@ -15,6 +15,7 @@ from ccl_plugins.backbones import Timm, ViTMoCoV3
 from ccl_plugins.methods import MoCoV3
 from ccl_plugins.objectives import InfoNCE
 from ccl_plugins.optimizers import LARS, AdamW
+from ccl_plugins.pairs import Samples
 from ccl_plugins.training.parameter_groups import parameter_groups, scaled
 
 T, STEPS = 0.2, 4
@@ -70,7 +71,7 @@ def test_losses_and_steps_are_those_of_the_reference(heads):
         x1, x2 = images(6, 32, step)
         expected = reference(x1, x2, step / STEPS)
         embedded = ours.embed([x1, x2]).normalized()
-        loss = objective.loss(ours.pairs(embedded, {}, torch.arange(6)))
+        loss = objective.loss(ours.pairs(embedded, Samples(index=torch.arange(6))))
         torch.testing.assert_close(loss, expected, rtol=1e-6, atol=0)
         # lightly's LARS adds 1e-8 to the gradient's norm, which adds up.
         atol = 1e-6 if step == 0 or heads == "vit" else 1e-5
@@ -133,7 +134,7 @@ def test_features_and_predictions_of_images():
     torch.testing.assert_close(method.project(x), method.embed([x]).projections[0])
 
 
-@pytest.mark.parametrize("case", every.plain_cases(), ids=str)
+@pytest.mark.parametrize("case", every.representatives(), ids=str)
 def test_every_objective_learns_from_predictions_of_three_views(case):
     objective, method = case.build(), make(dim=16)
     ids, vectors = torch.arange(8) % 3, torch.rand(8, 3, dtype=torch.float64)
@@ -141,7 +142,7 @@ def test_every_objective_learns_from_predictions_of_three_views(case):
     condition = {k: z[[0, 1, 0]] if z.ndim == 3 else z for k, z in condition.items()}
     embedded = method.embed(images(8, 4, 0, views=3))
     embedded = embedded if objective.embedding == "raw" else embedded.normalized()
-    loss = objective.loss(method.pairs(embedded, condition, torch.arange(8)))
+    loss = objective.loss(method.pairs(embedded, Samples(condition, torch.arange(8))))
     assert loss.isfinite()
     loss.backward()
     gradients = [p.grad for p in method.parameters() if p.grad is not None]
@@ -174,7 +175,9 @@ def test_infonce_learns_a_tiny_set():
     optimizer = torch.optim.SGD([p for p in method.parameters() if p.requires_grad], 0.1)
     x, losses = images(8, 4, 0), []
     for step in range(30):
-        loss = objective.loss(method.pairs(method.embed(x).normalized(), {}, torch.arange(8)))
+        loss = objective.loss(
+            method.pairs(method.embed(x).normalized(), Samples(index=torch.arange(8)))
+        )
         losses.append(loss.item())
         optimizer.zero_grad()
         loss.backward()

@@ -8,6 +8,7 @@ from torch import nn
 
 from ccl_plugins.methods import SimCLR
 from ccl_plugins.objectives import InfoNCE
+from ccl_plugins.pairs import Samples
 
 
 class Flat(nn.Module):
@@ -25,7 +26,7 @@ def test_simclr_embeds_all_views_and_pairs_them():
     assert embedded.features.shape == (3, 5, 12)
     assert embedded.projections.shape == (3, 5, 8)
     torch.testing.assert_close(embedded.features[1], views[1].flatten(1))
-    pairs = model.pairs(embedded.normalized(), {}, torch.arange(5))
+    pairs = model.pairs(embedded.normalized(), Samples(index=torch.arange(5)))
     torch.testing.assert_close(pairs.keys.norm(dim=-1), torch.ones(3, 5))
     InfoNCE().loss(pairs).backward()
     assert all(p.grad is not None for p in model.parameters())
@@ -75,12 +76,14 @@ def test_one_view_is_embedded_as_it_is():
 def test_pairs_are_of_all_processes_and_have_what_is_known_of_samples(monkeypatch):
     model, age = SimCLR(hidden=16, dim=8, backbone=Flat()), {"age": torch.rand(5)}
     embedded = model.embed([torch.randn(5, 3, 2, 2) for _ in range(2)])
-    pairs = model.pairs(embedded, age, torch.arange(5))
-    torch.testing.assert_close((pairs.condition, pairs.index), (age, torch.arange(5)))
-    assert pairs.features is embedded.features
+    pairs = model.pairs(embedded, Samples(age, torch.arange(5), embedded.features))
+    torch.testing.assert_close(
+        (pairs.samples.condition, pairs.samples.index), (age, torch.arange(5))
+    )
+    assert pairs.samples.features is embedded.features
     monkeypatch.setattr(dist, "world_size", lambda: 2)
     monkeypatch.setattr(dist, "gather", lambda x: (x, x))
-    assert model.pairs(embedded, age, torch.arange(5)).keys.shape == (2, 10, 8)
+    assert model.pairs(embedded, Samples(age, torch.arange(5))).keys.shape == (2, 10, 8)
 
 
 @pytest.mark.parametrize("batch_norm", [True, False])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.nn.functional import normalize
@@ -12,7 +14,7 @@ from ccl_plugins.numerics import gram
 from ccl_plugins.numerics.conditional_operator import conditional_columns, conditional_operator
 from ccl_plugins.numerics.gram import ExactFeatures, RunningGram, gram_of
 from ccl_plugins.objectives import FairCCLK, InfoNCE, Mixture
-from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.pairs import Pairs, Queue, Samples
 
 KERNELS = [
     Cosine(),
@@ -84,7 +86,7 @@ def test_the_queues_products_in_float32_cost_rounding():
 @pytest.mark.parametrize("name", ["fair_cclk", "weaklysup_cclk"])
 @pytest.mark.parametrize("kernel", ["cosine", "linear"])
 def test_a_loss_is_the_same_with_the_queues_gram(name, kernel):
-    anchors, queue = normalize(normal(2, 12, 8), dim=-1), normalize(normal(90, 8), dim=-1)
+    anchors, keys = normalize(normal(2, 12, 8), dim=-1), normalize(normal(90, 8), dim=-1)
     z, objective = normal(102, 5), ccl.create("objective", name, kernel=kernel)
     valid = torch.arange(90) < 70
     pairs = {
@@ -92,17 +94,17 @@ def test_a_loss_is_the_same_with_the_queues_gram(name, kernel):
         "keys": anchors,
         "anchor_views": (0, 1),
         "key_views": (0, 1),
-        "queue": queue,
-        "queue_valid": valid,
-        "condition": {"condition": z[:12]},
-        "queue_condition": {"condition": z[12:]},
+        "samples": Samples({"condition": z[:12]}),
     }
+    queue = Queue(keys, valid, {"condition": z[12:]})
     ((key, (on, features)),) = objective.statistics().items()
     assert on == "condition"
-    without = objective.loss(Pairs(**pairs))
-    known = objective.loss(Pairs(**pairs, extras={key: gram_of(features, z[12:], valid)}))
+    without = objective.loss(Pairs(**pairs, queue=queue))
+    held = replace(queue, grams={key: gram_of(features, z[12:], valid)})
+    known = objective.loss(Pairs(**pairs, queue=held))
     torch.testing.assert_close(known, without, rtol=1e-9, atol=1e-9)
-    wrong = objective.loss(Pairs(**pairs, extras={key: torch.eye(5).double()}))
+    held = replace(queue, grams={key: torch.eye(5).double()})
+    wrong = objective.loss(Pairs(**pairs, queue=held))
     assert (wrong - without).abs() > 1e-6
 
 

@@ -9,7 +9,7 @@ from support.slow_cacr import assert_same, distance, random_views
 from torch.nn.functional import normalize
 
 from ccl_plugins.objectives import AlignUniform
-from ccl_plugins.pairs.pairs import in_batch
+from ccl_plugins.pairs import in_batch
 
 
 def slow_alignment(x, y, power):

@@ -20,7 +20,7 @@ from ccl_plugins.objectives import (
     SupCon,
 )
 from ccl_plugins.objectives.base import own_terms
-from ccl_plugins.pairs import in_batch
+from ccl_plugins.pairs import Samples, in_batch
 from ccl_plugins.protocols import Sizes
 
 X, Y = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0)).unbind()
@@ -42,7 +42,7 @@ class Remembering(ContrastiveObjective):
         self.average = torch.zeros(sizes.samples)
 
     def terms(self, pairs):
-        self.index = pairs.index
+        self.index = pairs.samples.index
         own = pairs.own_sim(0, 1)[None]
         return own, torch.ones_like(own)
 
@@ -58,7 +58,7 @@ def test_a_call_hands_on_dataset_indices():
 def test_a_call_hands_on_further_tensors():
     class Reading(ContrastiveObjective):
         def terms(self, pairs):
-            own = pairs.own_sim(0, 1)[None] * pairs.extras["condition/scale"]
+            own = pairs.own_sim(0, 1)[None] * pairs.samples.extras["condition/scale"]
             return own, torch.ones_like(own)
 
     doubled = Reading()(X, Y, extras={"condition/scale": torch.tensor(2.0)})
@@ -161,7 +161,7 @@ def test_embeddings_come_normalized_unless_the_objective_wants_them_raw():
     unit = nn.functional.normalize(torch.stack([X, Y]).half().float(), dim=-1)
     torch.testing.assert_close(objective.read.anchors, unit)
     assert objective.read.shared
-    assert objective.read.ignored == ()
+    assert objective.read.samples.ignored == ()
     objective.embedding = "raw"
     objective(X, Y)
     torch.testing.assert_close(objective.read.anchors, torch.stack([X, Y]))
@@ -172,7 +172,7 @@ def test_samples_are_excluded_where_any_view_is_alike():
     z[0, :2] = z[1, 1:3] = 1  # the first two are alike in one view, the middle two in the other
     views = nn.functional.normalize(torch.stack([X, Y]), dim=-1)
     objective = InfoNCE(exclude=(Linear(), 1.0))
-    prepared = objective._prepared(in_batch(views, {"condition": z}))
+    prepared = objective._prepared(in_batch(views, Samples({"condition": z})))
     alike = torch.zeros(4, 4, dtype=torch.bool)
     alike[0, 1] = alike[1, 0] = alike[1, 2] = alike[2, 1] = True
     assert prepared.others(prepared.negative).equal(~alike & ~torch.eye(4, dtype=torch.bool))
@@ -181,7 +181,7 @@ def test_samples_are_excluded_where_any_view_is_alike():
 def test_explicit_draws_are_refused_with_the_way_out():
     views = nn.functional.normalize(torch.stack([X, Y]), dim=-1)
     ids = {"condition": torch.tensor([0, 0, 1, 1])}
-    pairs = replace(in_batch(views, ids), draws=torch.zeros(4, 1).long())
+    pairs = replace(in_batch(views, Samples(ids)), draws=torch.zeros(4, 1).long())
     with pytest.raises(ValueError, match=r"^SupCon compares an anchor with all samples .*infonce"):
         SupCon().loss(pairs)
 
@@ -190,10 +190,10 @@ def test_a_process_computes_the_terms_of_its_own_anchors_alone():
     queries, keys = torch.randn(2, 2, 6, 3, generator=torch.Generator().manual_seed(1)).unbind()
     whole, second = (momentum_pairs(queries, keys, X, *of) for of in ((), (1, 2)))
     for objective in (InfoNCE(), SupCon()):
-        condition = {"condition": {"condition": torch.arange(6) // 2}}
-        condition["queue_condition"] = {"condition": torch.arange(4)}
-        expected, _ = own_terms(objective, replace(whole, **condition))
-        found, _ = own_terms(objective, replace(second, **condition))
+        samples = Samples({"condition": torch.arange(6) // 2})
+        queue = replace(whole.queue, condition={"condition": torch.arange(4)})
+        expected, _ = own_terms(objective, replace(whole, samples=samples, queue=queue))
+        found, _ = own_terms(objective, replace(second, samples=samples, queue=queue))
         torch.testing.assert_close(found, expected[:, 3:])
 
 

@@ -21,7 +21,7 @@ from torch.nn.functional import normalize
 
 from ccl_plugins.evaluators.conditional_entropy import conditional_entropy
 from ccl_plugins.objectives import CACR, AlignUniform
-from ccl_plugins.pairs.pairs import Pairs, in_batch
+from ccl_plugins.pairs import Pairs, in_batch
 
 
 @pytest.mark.parametrize("detach", [False, True])

@@ -10,7 +10,7 @@ from torch.nn.functional import normalize
 
 from ccl_plugins.kernels import Linear
 from ccl_plugins.objectives import CACRMoCoV3
-from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.pairs import Pairs, Queue
 from ccl_plugins.testing.objective_batches import RawBatch, on_each_rank
 
 
@@ -80,7 +80,7 @@ def test_a_queue_gives_more_negatives(cost):
     q, k = random_views(2), random_views(1, n=9, seed=1)[0].detach()
     near, far = k[:6], k[6:]
     given = one_key_view(q, near)
-    pairs = replace(given, queue=normalize(far, dim=-1), queue_valid=torch.ones(3).bool())
+    pairs = replace(given, queue=Queue(normalize(far, dim=-1), torch.ones(3).bool()))
     wide = torch.cat([q, q[:, :3]], 1)
     whole = CACRMoCoV3(0.4, cost=cost).terms(one_key_view(wide, k))[0][:, :6]
     scale = 9 / 6 if cost == "euclidean" else 1  # a sum over the batch

@@ -26,7 +26,7 @@ def test_with_a_queue_equals_the_slow_loop(intra_batch):
 def test_without_any_negative_only_attraction_is_left(cost):
     q, k = random_views(2, n=1), random_views(2, n=1, seed=1).detach()
     pairs = momentum_pairs(q, k, torch.randn(4, 5, dtype=torch.float64))
-    pairs.queue_valid.fill_(False)
+    pairs.queue.valid.fill_(False)
     loss = CACR(cost=cost).loss(pairs)
     torch.testing.assert_close(loss, (distance(q[0, 0], k[1, 0]) + distance(q[1, 0], k[0, 0])) / 2)
     assert torch.autograd.grad(loss, q)[0].isfinite().all()

@@ -10,7 +10,7 @@ from support import slow_loops
 
 from ccl_plugins.kernels import RBF, Cosine, Laplacian, Linear, Polynomial, Sum
 from ccl_plugins.objectives import FairCCLK, HardNegCCLK, WeaklySupCCLK
-from ccl_plugins.pairs.pairs import Pairs, in_batch
+from ccl_plugins.pairs import Pairs, Queue, Samples, in_batch
 
 KERNELS = {
     "rbf": RBF,
@@ -75,7 +75,9 @@ def test_an_anchor_that_nothing_is_like_has_no_positive_and_does_not_count(kerne
     x, y = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(2)).double()
     z = torch.rand(6, 3, generator=torch.Generator().manual_seed(3)).double()
     z[2] = 0
-    pairs = in_batch(torch.nn.functional.normalize(torch.stack([x, y]), dim=-1), {"condition": z})
+    pairs = in_batch(
+        torch.nn.functional.normalize(torch.stack([x, y]), dim=-1), Samples({"condition": z})
+    )
     objective = WeaklySupCCLK(kernel)
     values, weights = objective.terms(pairs)
     assert weights.tolist() == [[1, 1, 0, 1, 1, 1]] * 2
@@ -86,7 +88,7 @@ def test_an_anchor_that_nothing_is_like_has_no_positive_and_does_not_count(kerne
 
 def test_a_single_sample_has_no_negatives():
     x = torch.nn.functional.normalize(torch.randn(2, 1, 4), dim=-1).requires_grad_()
-    loss = FairCCLK(RBF()).loss(in_batch(x, {"condition": torch.rand(1, 3)}))
+    loss = FairCCLK(RBF()).loss(in_batch(x, Samples({"condition": torch.rand(1, 3)})))
     assert loss == 0
     assert torch.autograd.grad(loss, x)[0].isfinite().all()
 
@@ -175,7 +177,7 @@ def test_a_gram_matrix_is_named_by_the_condition_and_the_place_in_a_mixture():
     assert objective.statistics()["color/gram/fair"].on == "color"
 
 
-def queue_of(x, z, **more):
+def queue_of(x, z):
     """Pairs of momentum queries with a queue of the last half."""
     unit = torch.nn.functional.normalize(x, dim=-1)
     return Pairs(
@@ -183,11 +185,8 @@ def queue_of(x, z, **more):
         unit[1:, :6].detach(),
         (0,),
         (1,),
-        queue=unit[1, 6:].detach(),
-        queue_valid=torch.arange(6) < 5,
-        condition={"condition": z[:6]},
-        queue_condition={"condition": z[6:]},
-        **more,
+        samples=Samples(condition={"condition": z[:6]}),
+        queue=Queue(unit[1, 6:].detach(), torch.arange(6) < 5, {"condition": z[6:]}),
     )
 
 
@@ -198,7 +197,7 @@ def test_literal_weights_read_a_queue_as_the_sum_that_is_printed(kind):
     z = torch.randn(12, 3, generator=generator, dtype=torch.float64)
     pairs, n = queue_of(x, z), 11
     w = slow_loops.operator(slow_loops.gram("rbf", z[:n]), 0.3)
-    keys = torch.cat([pairs.keys[0], pairs.queue])[:n]
+    keys = torch.cat([pairs.keys[0], pairs.queue.keys])[:n]
     scores = (pairs.anchors[0] @ keys.T / 0.4).exp()
     means = (w[:, :6].T * scores).sum(1)
     own = scores.diagonal()
@@ -220,7 +219,9 @@ def test_the_released_form_reads_a_queue_as_more_samples():
     for kind in ("weaklysup", "fair"):
         objective = OBJECTIVES[kind](RBF(), 0.4, form="released")
         queued = objective.terms(queue_of(x, z))[0]
-        whole = Pairs(unit[:1], unit[1:], (0,), (1,), condition={"condition": z[:11]})
+        whole = Pairs(
+            unit[:1], unit[1:], (0,), (1,), samples=Samples(condition={"condition": z[:11]})
+        )
         torch.testing.assert_close(queued[0], objective.terms(whole)[0][0, :6])
 
 
@@ -230,12 +231,18 @@ def test_the_queue_s_gram_is_not_read_where_another_condition_leaves_samples_out
     z = torch.randn(12, 3, generator=generator, dtype=torch.float64)
     objective = FairCCLK(Linear(), 0.4, exclude=(RBF(), 2.0, "size"))
     wrong = {objective.gram_name: torch.eye(3, dtype=torch.float64)}
-    pairs = queue_of(x, z, extras=wrong)
-    sizes = {"condition": {**pairs.condition, "size": z[:6, :1]}}
-    sizes["queue_condition"] = {**pairs.queue_condition, "size": z[6:, :1]}
+    pairs = queue_of(x, z)
+    condition = {**pairs.samples.condition, "size": z[:6, :1]}
+    queue = replace(pairs.queue, condition={**pairs.queue.condition, "size": z[6:, :1]})
     found = [
-        objective.loss(replace(pairs, **sizes, extras=extras, ignored=ignored))
-        for extras in (wrong, {})
+        objective.loss(
+            replace(
+                pairs,
+                samples=Samples(condition, ignored=ignored),
+                queue=replace(queue, grams=grams),
+            )
+        )
+        for grams in (wrong, {})
         for ignored in ((), ("size",), ("condition",))
     ]
     assert (found[0] - found[3]).abs() > 1e-6

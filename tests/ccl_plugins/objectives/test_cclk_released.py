@@ -11,7 +11,7 @@ from support.slow_infonce import assert_same, random_batch
 
 from ccl_plugins.kernels import RBF, Cosine, Laplacian, Linear, Polynomial
 from ccl_plugins.objectives import FairCCLK, HardNegCCLK, WeaklySupCCLK
-from ccl_plugins.pairs.pairs import in_batch
+from ccl_plugins.pairs import Samples, in_batch
 
 OBJECTIVES = {"weaklysup": WeaklySupCCLK, "fair": FairCCLK, "hardneg": HardNegCCLK}
 KERNELS = {"rbf": RBF, "laplacian": Laplacian, "linear": Linear, "polynomial": Polynomial}
@@ -45,7 +45,7 @@ def test_weaklysup_as_released_repels_a_sample_s_own_views(form, sign):
     z = torch.randn(7, 3, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
     y.requires_grad_()
     objective = WeaklySupCCLK(RBF(0.5), 0.4, form=form, symmetric=False)
-    values, _ = objective.terms(in_batch(torch.stack([x, y]), {"condition": z}))
+    values, _ = objective.terms(in_batch(torch.stack([x, y]), Samples({"condition": z})))
     for i in range(7):
         gradient = torch.autograd.grad(values[0, i], y, retain_graph=True)[0]
         assert sign * (gradient[i] @ x[i]) > 0

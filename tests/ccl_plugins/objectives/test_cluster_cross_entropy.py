@@ -7,7 +7,7 @@ import torch
 from support.slow_cacr import assert_same, random_views, softmax
 
 from ccl_plugins.objectives import ClusterCrossEntropy
-from ccl_plugins.pairs.pairs import in_batch
+from ccl_plugins.pairs import Samples, in_batch
 from ccl_plugins.protocols import Sizes, Table
 
 IDS = torch.tensor([0, 2, 1, 1, 0, 2])
@@ -37,13 +37,13 @@ def test_equals_the_slow_loop_in_value_and_gradient(count):
 
 def test_a_single_sample_is_classified_as_any():
     x, objective = random_views(1), with_double_weights()
-    values, _ = objective.terms(in_batch(x, {"condition": IDS}))
+    values, _ = objective.terms(in_batch(x, Samples({"condition": IDS})))
     torch.testing.assert_close(objective(x[0, :1], condition=IDS[:1]), values[0, 0])
 
 
 def test_classifies_backbone_features_or_projections():
     features, projections = random_views(2), random_views(2, seed=1)
-    pairs = in_batch(projections, {"condition": IDS}, features=features)
+    pairs = in_batch(projections, Samples({"condition": IDS}, features=features))
     for of, chosen in (("backbone", features), ("projection", projections)):
         objective = with_double_weights(of=of)
         torch.testing.assert_close(objective.loss(pairs), slow(objective, chosen))
@@ -174,7 +174,7 @@ def test_ids_that_the_layer_has_no_class_for_are_quoted(ids, message):
             " classes=...",
         ),
         (
-            lambda: ClusterCrossEntropy(5).terms(in_batch(X[None], {"condition": IDS})),
+            lambda: ClusterCrossEntropy(5).terms(in_batch(X[None], Samples({"condition": IDS}))),
             "ClusterCrossEntropy has no linear layer yet: give classes=... and dim=..., or call"
             " setup(tables, sizes)",
         ),

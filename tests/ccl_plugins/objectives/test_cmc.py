@@ -6,7 +6,7 @@ from support import slow_loops
 from support.slow_cacr import assert_same, random_views
 
 from ccl_plugins.objectives import CMC
-from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.pairs import Pairs
 
 
 @pytest.mark.parametrize("reduction", ["sum", "mean"])

@@ -6,7 +6,7 @@ from support import slow_infonce
 from support.slow_infonce import assert_same, random_batch
 
 from ccl_plugins.objectives import FairInfoNCE, InfoNCE
-from ccl_plugins.pairs.pairs import in_batch
+from ccl_plugins.pairs import Samples, in_batch
 
 
 @pytest.mark.parametrize("within_view", [False, True])
@@ -18,7 +18,7 @@ def test_equals_the_slow_loop_in_value_and_gradient(within_view):
 
 def test_an_anchor_alone_in_its_class_does_not_count():
     (x, y), ids = random_batch()
-    pairs = in_batch(torch.stack([x, y]), {"condition": ids})
+    pairs = in_batch(torch.stack([x, y]), Samples({"condition": ids}))
     _, weights = FairInfoNCE().terms(pairs)
     assert weights.tolist() == [[1, 1, 1, 0, 1, 1, 1]] * 2
 

@@ -11,7 +11,7 @@ from support import slow_hardness
 
 from ccl_plugins.kernels import Cosine
 from ccl_plugins.objectives import HCL, HSCL, HUCL, SCL, UCL, Debiased
-from ccl_plugins.pairs.pairs import Pairs, in_batch
+from ccl_plugins.pairs import Pairs, Queue, Samples, in_batch
 
 FAMILY = {
     "ucl": partial(UCL),
@@ -68,7 +68,7 @@ def test_four_views_are_the_mean_over_pairs_of_views(name):
         for i in range(4)
         for j in range(i)
     ]
-    fast = FAMILY[name]().loss(in_batch(views, condition(name)))
+    fast = FAMILY[name]().loss(in_batch(views, Samples(condition(name))))
     torch.testing.assert_close(fast, sum(two) / len(two), rtol=1e-9, atol=0)
 
 
@@ -77,11 +77,13 @@ def test_a_queue_gives_negatives_and_positives_but_not_of_the_own_image(name):
     views, queue = unit(2, 6, 5), unit(7, 5, seed=1)
     queue_labels = torch.tensor([0, 1, 2, 2, 0, 1, 3])
     pairs = replace(
-        in_batch(views, condition(name), index=torch.arange(6)),
-        queue=queue,
-        queue_valid=torch.tensor([True] * 5 + [False] * 2),
-        queue_index=torch.tensor([9, 2, 9, 0, 9, 9, 9]),
-        queue_condition=condition(name, queue_labels),
+        in_batch(views, Samples(condition(name), index=torch.arange(6))),
+        queue=Queue(
+            queue,
+            torch.tensor([True] * 5 + [False] * 2),
+            condition(name, queue_labels),
+            index=torch.tensor([9, 2, 9, 0, 9, 9, 9]),
+        ),
     )
     kept = zip(queue, queue_labels.tolist(), [9, 2, 9, 0, 9], strict=False)
     slow = slow_hardness.two_views(
@@ -99,15 +101,15 @@ def test_momentum_keys_with_an_empty_queue_leave_every_anchor_out(name):
     views = unit(2, 6, 5)
     projections = views[:1].clone().requires_grad_()
     pairs = Pairs(
+        samples=Samples(condition=condition(name)),
+        queue=Queue(
+            unit(4, 5, seed=1), torch.zeros(4, dtype=torch.bool), condition(name, torch.arange(4))
+        ),
         anchors=projections,
         keys=views[1:],
         anchor_views=(0,),
         key_views=(1,),
-        queue=unit(4, 5, seed=1),
-        queue_valid=torch.zeros(4, dtype=torch.bool),
-        queue_condition=condition(name, torch.arange(4)),
         batch_candidates=torch.tensor(False),
-        condition=condition(name),
     )
     objective = FAMILY[name]()
     loss = objective.loss(pairs)
@@ -130,7 +132,7 @@ def test_masks_of_the_user_take_the_place_of_classes(name):
 def test_excluded_samples_are_no_negatives(name):
     views, z = unit(2, 6, 5), unit(6, 3, seed=2)
     objective = FAMILY[name](exclude=(Cosine(), -2.0, "likeness"))  # everything is excluded
-    loss = objective.loss(in_batch(views, {**condition(name), "likeness": z}))
+    loss = objective.loss(in_batch(views, Samples({**condition(name), "likeness": z})))
     assert "likeness" in objective.conditions
     assert loss == 0
 

@@ -6,7 +6,7 @@ from support import slow_guides as slow
 
 from ccl_plugins.kernels import RBF, Linear
 from ccl_plugins.objectives import HSIC
-from ccl_plugins.pairs.pairs import in_batch
+from ccl_plugins.pairs import Samples, in_batch
 
 X = torch.randn(2, 6, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 Z = torch.rand(6, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -16,7 +16,7 @@ IDS = torch.tensor([0, 1, 2, 0, 1, 0])
 @pytest.mark.parametrize("estimator", ["biased", "unbiased"])
 def test_value_and_gradient_are_those_of_sums_over_samples(estimator):
     views = X.clone().requires_grad_()
-    found = HSIC(estimator=estimator).loss(in_batch(views, {"condition": Z}))
+    found = HSIC(estimator=estimator).loss(in_batch(views, Samples({"condition": Z})))
     expected = sum(slow.hsic(view, Z, estimator) for view in views) / 2
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(
@@ -25,12 +25,12 @@ def test_value_and_gradient_are_those_of_sums_over_samples(estimator):
         rtol=1e-9,
         atol=1e-12,
     )
-    single = HSIC(estimator=estimator).loss(in_batch(X.float(), {"condition": Z.float()}))
+    single = HSIC(estimator=estimator).loss(in_batch(X.float(), Samples({"condition": Z.float()})))
     torch.testing.assert_close(single.double(), expected.detach(), rtol=2e-5, atol=2e-6)
 
 
 def test_class_ids_count_by_equality():
-    found = HSIC(estimator="biased").loss(in_batch(X, {"condition": IDS}))
+    found = HSIC(estimator="biased").loss(in_batch(X, Samples({"condition": IDS})))
     bits = torch.nn.functional.one_hot(IDS).double()
     expected = sum(slow.hsic(view, bits, "biased") for view in X) / 2
     torch.testing.assert_close(found, expected)
@@ -39,7 +39,7 @@ def test_class_ids_count_by_equality():
 def test_a_fixed_kernel_has_the_gradient_of_its_value():
     objective = HSIC(RBF(0.3), embedding_kernel=Linear())
     torch.autograd.gradcheck(
-        lambda x: objective.loss(in_batch(x, {"condition": Z})), X.clone().requires_grad_()
+        lambda x: objective.loss(in_batch(x, Samples({"condition": Z}))), X.clone().requires_grad_()
     )
 
 
@@ -51,7 +51,7 @@ def test_values_that_say_nothing_have_an_unbiased_estimate_of_zero_in_the_mean()
         for estimator, each in found.items():
             kernel = RBF(1.0)
             objective = HSIC(kernel, embedding_kernel=kernel, estimator=estimator)
-            each.append(objective.loss(in_batch(x, {"condition": z[0]})))
+            each.append(objective.loss(in_batch(x, Samples({"condition": z[0]}))))
     error = torch.stack(found["unbiased"]).std() / 200**0.5
     assert torch.stack(found["unbiased"]).mean().abs() < 3 * error
     assert torch.stack(found["biased"]).mean() > 10 * error
@@ -64,8 +64,8 @@ def test_samples_without_a_value_leave_the_estimate_of_the_others():
     for estimator in ("biased", "unbiased"):
         objective = HSIC(RBF(0.3), embedding_kernel=RBF(2.0), estimator=estimator)
         views = X.clone().requires_grad_()
-        found = objective.loss(in_batch(views, {"condition": z}, ignored=("condition",)))
-        expected = objective.loss(in_batch(views[:, kept], {"condition": Z[kept]}))
+        found = objective.loss(in_batch(views, Samples({"condition": z}, ignored=("condition",))))
+        expected = objective.loss(in_batch(views[:, kept], Samples({"condition": Z[kept]})))
         torch.testing.assert_close(found, expected)
         torch.testing.assert_close(
             torch.autograd.grad(found, views), torch.autograd.grad(expected, views)
@@ -75,7 +75,7 @@ def test_samples_without_a_value_leave_the_estimate_of_the_others():
 @pytest.mark.parametrize(("n", "estimator"), [(3, "unbiased"), (1, "biased")])
 def test_too_few_samples_have_no_dependence(n, estimator):
     views = X[:, :n].clone().requires_grad_()
-    found = HSIC(estimator=estimator).loss(in_batch(views, {"condition": Z[:n]}))
+    found = HSIC(estimator=estimator).loss(in_batch(views, Samples({"condition": Z[:n]})))
     assert found == 0
     assert not torch.autograd.grad(found, views)[0].any()
 

@@ -9,7 +9,7 @@ from support import slow_loops
 
 import ccl_plugins as ccl
 from ccl_plugins.objectives import InfoNCE
-from ccl_plugins.pairs import in_batch
+from ccl_plugins.pairs import Queue, Samples, in_batch
 
 
 @pytest.mark.parametrize("tau", [0.07, 0.5])
@@ -81,12 +81,11 @@ def test_no_term_is_below_0_in_float32_at_a_low_temperature(name, queue, tempera
     near = views + 0.05 * torch.randn(2, 300, 64, generator=torch.Generator().manual_seed(1))
     near = torch.nn.functional.normalize(near, dim=-1)
     condition = {on: torch.arange(300) // 2 for on in objective.conditions}
-    pairs = in_batch(near, condition, torch.arange(300))
+    pairs = in_batch(near, Samples(condition, torch.arange(300)))
     if queue:
         keys, index = pairs.anchors[1].roll(1, 0), torch.arange(300).roll(1)
         rows = {on: z.roll(1) for on, z in condition.items()}
-        given = {"queue_valid": index > 10, "queue_index": index, "queue_condition": rows}
-        pairs = replace(pairs, queue=keys.detach(), **given)
+        pairs = replace(pairs, queue=Queue(keys.detach(), index > 10, rows, index))
     values, weights = objective.terms(pairs)
     assert values.min() >= 0
     assert weights.any()

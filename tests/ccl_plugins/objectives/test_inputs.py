@@ -213,7 +213,7 @@ class OnFeatures(InfoNCE):
     reads_features = True
 
     def terms(self, pairs):
-        values = pairs.features.square().mean(-1)
+        values = pairs.samples.features.square().mean(-1)
         return values, torch.ones_like(values)
 
 

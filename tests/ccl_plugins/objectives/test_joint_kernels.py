@@ -24,7 +24,8 @@ from ccl_plugins.objectives import (
     SoftInfoNCE,
     WeaklySupCCLK,
 )
-from ccl_plugins.pairs import Pairs, in_batch
+from ccl_plugins.objectives.base import own_terms
+from ccl_plugins.pairs import Pairs, Samples, in_batch
 
 B, D = 12, 6
 exact = functools.partial(torch.testing.assert_close, rtol=1e-9, atol=1e-12)
@@ -160,10 +161,10 @@ def queued(kernel_of, conditions, objective=FairCCLK, keep=True, **options):
         queue.keep_statistics(criterion.statistics())
     unit = nn.functional.normalize(VIEWS, dim=-1)
     first = in_batch(
-        unit.flip(0, 1), {k: z.flip(0) for k, z in conditions.items()}, torch.arange(B)
+        unit.flip(0, 1), Samples({k: z.flip(0) for k, z in conditions.items()}, torch.arange(B))
     )
     queue.enqueue(first)
-    pairs = in_batch(unit, conditions, torch.arange(B, 2 * B))
+    pairs = in_batch(unit, Samples(conditions, torch.arange(B, 2 * B)))
     return criterion.loss(queue.add_to(pairs)), queue
 
 
@@ -249,8 +250,7 @@ class Repelled(ContrastiveObjective):
         super().__init__()
         self.kernel, self.on = kernel, on
 
-    @property
-    def conditions(self):
+    def reads(self):
         return {self.on: ("categorical", "continuous")}
 
     def terms(self, pairs: Pairs):
@@ -316,7 +316,7 @@ def test_a_strangers_objective_compiles_with_missing_values_of_several_condition
     age[4] = torch.nan
     unit = nn.functional.normalize(VIEWS, dim=-1)
     condition = {"species": SPECIES, "age": age}
-    pairs = in_batch(unit, condition, ignored=("species", "age"))
+    pairs = in_batch(unit, Samples(condition, ignored=("species", "age")))
     compiled = torch.compile(objective.loss, backend="eager", fullgraph=True)
     exact(compiled(pairs), objective.loss(pairs))
     exact(compiled(pairs), objective(*VIEWS, condition=condition, missing="ignore"))
@@ -331,10 +331,12 @@ def test_the_kernel_of_an_objective_takes_values_by_name_too():
 @pytest.mark.parametrize("objective", [FairCCLK, WeaklySupCCLK, SoftInfoNCE, Repelled])
 def test_terms_of_pairs_average_to_the_loss(objective):
     criterion = objective(Product(on={"species": Delta(), "age": RBF(1.0)}))
-    pairs = in_batch(nn.functional.normalize(VIEWS, dim=-1), {"species": SPECIES, "age": AGE})
-    values, weights = criterion.terms(pairs)
+    pairs = in_batch(
+        nn.functional.normalize(VIEWS, dim=-1), Samples({"species": SPECIES, "age": AGE})
+    )
+    values, weights = own_terms(criterion, pairs)
     exact((values * weights).sum() / weights.sum(), criterion.loss(pairs))
-    assert [*pairs.condition] == ["species", "age"]
+    assert [*pairs.samples.condition] == ["species", "age"]
 
 
 def test_sums_of_products_read_the_conditions_of_all():
@@ -436,7 +438,7 @@ def test_pairs_given_by_masks_take_several_conditions():
     same_camera = CAMERA[:, None] == CAMERA
     unit = nn.functional.normalize(VIEWS, dim=-1)
     conditions = {"species": SPECIES, "camera": CAMERA, "condition": SPECIES * 2 + CAMERA}
-    pairs = Pairs.from_masks(unit, same_camera, condition=conditions)
+    pairs = Pairs.from_masks(unit, same_camera, samples=Samples(conditions))
     kernel = Product(on={"species": Delta(), "camera": Delta()})
     exact(WeaklySupCCLK(kernel).loss(pairs), WeaklySupCCLK(Delta()).loss(pairs))
     exact(FairCCLK(kernel).loss(replace(pairs)), FairCCLK(Delta()).loss(pairs))

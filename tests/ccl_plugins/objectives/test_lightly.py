@@ -15,7 +15,7 @@ import ccl_plugins as ccl
 from ccl_plugins.kernels import RBF
 from ccl_plugins.objectives import FairCCLK, InfoNCE, Lightly, Mixture
 from ccl_plugins.objectives.lightly import TAKES, UNUSABLE
-from ccl_plugins.pairs import Pairs, in_batch, with_keys
+from ccl_plugins.pairs import Pairs, Samples, in_batch, with_keys
 from ccl_plugins.testing.objective_batches import RawBatch, on_each_rank, queue_pairs
 
 OPTIONS = {
@@ -158,7 +158,7 @@ def test_a_loss_changes_no_state_and_reads_no_queue(name):
     torch.manual_seed(0)
     first = objective.loss(pairs)
     torch.manual_seed(0)
-    exact(objective.loss(replace(pairs, queue=-pairs.queue)), first)
+    exact(objective.loss(replace(pairs, queue=replace(pairs.queue, keys=-pairs.queue.keys))), first)
     exact(dict(objective.state_dict()), before)
     assert not objective.reads_queue
 
@@ -221,7 +221,7 @@ def test_a_conditional_term_is_added_to_it_by_a_mixture(name):
     assert both.embedding == "raw"
     expected = Lightly(name)(x, y) + 0.5 * FairCCLK(RBF())(x, y, condition=color)
     exact(both(x, y, condition={"color": color}), expected)
-    pairs = in_batch(torch.stack([x, y]), {"color": color})
+    pairs = in_batch(torch.stack([x, y]), Samples({"color": color}))
     exact(both.loss(pairs), expected)
     values, weights = both.terms(pairs)
     exact((values * weights).sum() / weights.sum(), expected)
@@ -235,7 +235,7 @@ def test_a_mixture_of_both_kinds_reads_a_queue_on_the_sphere_and_two_ranks_equal
     batch = RawBatch(views_of(2))
     pairs = queue_pairs(Lightly("VICRegLoss"), batch, 6, 0.0)
     sphere = pairs.normalized()
-    exact(sphere.queue.norm(dim=-1), torch.ones(6, dtype=torch.float64))
+    exact(sphere.queue.keys.norm(dim=-1), torch.ones(6, dtype=torch.float64))
     expected = Lightly("VICRegLoss").loss(pairs) + 0.5 * InfoNCE(0.2).loss(sphere)
     exact(with_infonce().loss(pairs), expected)
     whole = on_each_rank(with_infonce, batch)

@@ -26,7 +26,7 @@ from ccl_plugins.objectives import (
     WeaklySupCCLK,
     WeaklySupInfoNCE,
 )
-from ccl_plugins.pairs.pairs import Pairs, in_batch
+from ccl_plugins.pairs import Pairs, Samples, in_batch
 
 OBJECTIVES = {
     "infonce": InfoNCE,
@@ -69,9 +69,9 @@ def test_samples_that_are_neither_are_left_out(name):
     (x, y, other), ids = random_batch(views=3)
     objective, (positives, negatives) = OBJECTIVES[name](0.3), masks()
     condition = {"condition": ids}
-    before = Pairs.from_masks(unit(x, y), positives, negatives, condition)
+    before = Pairs.from_masks(unit(x, y), positives, negatives, Samples(condition))
     changed = (torch.cat([view[:3], other[:1], view[4:]]) for view in (x, y))
-    after = Pairs.from_masks(unit(*changed), positives, negatives, condition)
+    after = Pairs.from_masks(unit(*changed), positives, negatives, Samples(condition))
     rest = [0, 1, 2, 4, 5, 6]
     (old, weights), (new, _) = objective.terms(before), objective.terms(after)
     torch.testing.assert_close(old[:, rest], new[:, rest], rtol=0, atol=0)
@@ -140,8 +140,8 @@ def test_likely_false_negatives_are_no_negatives(name):
     assert "label" in objective.conditions
     condition = {"condition": ids * 0, "label": ids}
     views = (torch.cat([view[:5], other[:1], view[6:]]) for view in (x, y))
-    old, weights = objective.terms(objective._prepared(in_batch(unit(x, y), condition)))
-    new, _ = objective.terms(objective._prepared(in_batch(unit(*views), condition)))
+    old, weights = objective.terms(objective._prepared(in_batch(unit(x, y), Samples(condition))))
+    new, _ = objective.terms(objective._prepared(in_batch(unit(*views), Samples(condition))))
     torch.testing.assert_close(old[:, [0, 2]], new[:, [0, 2]], rtol=0, atol=0)
     assert (old[:, 1] != new[:, 1]).all()
     assert (weights > 0).all()
@@ -164,7 +164,7 @@ def test_excluding_equals_the_slow_loop_and_leaves_positives_alone():
 
 def test_an_anchor_without_any_negative_left_does_not_count():
     (x, y), ids = random_batch()
-    pairs = in_batch(unit(x, y), {"condition": ids * 0})
+    pairs = in_batch(unit(x, y), Samples({"condition": ids * 0}))
     objective = InfoNCE(exclude=(Linear(), 1.0))
     _, weights = objective.terms(objective._prepared(pairs))
     assert weights.tolist() == [[0] * 7] * 2
@@ -174,7 +174,7 @@ def test_an_anchor_without_any_negative_left_does_not_count():
 def test_an_anchor_whose_draws_are_all_excluded_does_not_count():
     (x, y), ids = random_batch()
     draws = torch.tensor([[0, 2]] * 7)
-    pairs = replace(in_batch(unit(x, y), {"condition": ids}), draws=draws)
+    pairs = replace(in_batch(unit(x, y), Samples({"condition": ids})), draws=draws)
     objective = ClInfoNCE(0.3, exclude=(Linear(), 1.0))
     values, weights = objective.terms(objective._prepared(pairs))
     alone = (ids[:, None] == ids[draws]).all(1)
@@ -193,7 +193,9 @@ def test_an_exclude_of_another_form_is_named(exclude):
 @pytest.mark.parametrize("name", ["supcon", "soft_infonce", "fair_cclk", "weaklysup_cclk"])
 def test_draws_are_refused_where_all_samples_are_weighed(name):
     (x, y), ids = random_batch()
-    pairs = replace(in_batch(unit(x, y), {"condition": ids}), draws=torch.zeros(7, 2).long())
+    pairs = replace(
+        in_batch(unit(x, y), Samples({"condition": ids})), draws=torch.zeros(7, 2).long()
+    )
     with pytest.raises(ValueError, match="cannot take explicit draws"):
         OBJECTIVES[name](0.3).loss(pairs)
 

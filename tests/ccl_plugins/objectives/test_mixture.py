@@ -18,7 +18,7 @@ from ccl_plugins.objectives import (
     SupCon,
     WeaklySupCCLK,
 )
-from ccl_plugins.pairs.pairs import Pairs, in_batch
+from ccl_plugins.pairs import Pairs, Samples, in_batch
 from ccl_plugins.protocols import Sizes, Table
 from ccl_plugins.testing.objective_batches import RawBatch, on_each_rank
 
@@ -51,7 +51,7 @@ def test_is_the_weighted_sum_of_losses_that_read_their_own_conditions():
 def test_takes_inner_products_once():
     (x, y), ids = random_batch()
     views = normalize(torch.stack([x, y]), dim=-1)
-    pairs = in_batch(views, {"color": Z, "label": ids})
+    pairs = in_batch(views, Samples({"color": Z, "label": ids}))
     Mixture(members()).loss(pairs)
     before = dict(pairs._products)
     assert before
@@ -62,7 +62,7 @@ def test_takes_inner_products_once():
 
 def test_its_terms_have_the_loss_as_their_mean():
     (x, y), ids = random_batch()
-    pairs = in_batch(normalize(torch.stack([x, y]), dim=-1), {"label": ids})
+    pairs = in_batch(normalize(torch.stack([x, y]), dim=-1), Samples({"label": ids}))
     mixture = unlike()
     values, weights = mixture.terms(pairs)
     torch.testing.assert_close((values * weights).sum() / weights.sum(), mixture.loss(pairs))
@@ -71,7 +71,7 @@ def test_its_terms_have_the_loss_as_their_mean():
 def test_an_objective_without_any_anchor_adds_nothing():
     (x, y), ids = random_batch()
     views, one_class = normalize(torch.stack([x, y]), dim=-1), {"condition": ids * 0}
-    pairs = in_batch(views, one_class)
+    pairs = in_batch(views, Samples(one_class))
     mixture = Mixture([InfoNCE(), SCL()], [2, 1])
     torch.testing.assert_close(mixture.loss(pairs), 2 * InfoNCE().loss(pairs))
     values, weights = mixture.terms(pairs)

@@ -29,7 +29,8 @@ STOPPED = {
 
 def function_of(case, place):
     """The loss as a function of views (2, 4, d) and of the objective's parameters, and both."""
-    d = every.D if "cluster_cross_entropy" in str(case) else 3
+    wide = ("cluster_cross_entropy", "classification", "regression", "prototypes")
+    d = every.D if str(case).startswith(wide) else 3
     views, condition = random_batch(case, n=4)
     views, objective = views[..., :d].clone(), case.build()
     pairs = queue_pairs(objective, RawBatch(views, condition), 4, 0.0)

@@ -10,7 +10,7 @@ from torch.nn.functional import normalize
 
 from ccl_plugins.kernels import RBF, Cosine, Linear
 from ccl_plugins.objectives import InfoNCE, SoftInfoNCE, WeaklySupInfoNCE
-from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.pairs import Pairs, Queue, Samples
 
 
 def metadata(b=7, c=3, seed=3):
@@ -49,14 +49,12 @@ def test_ressl_takes_targets_from_keys_and_a_queue_without_the_own_sample():
         torch.nn.functional.normalize(view, dim=1) for view in (x, y.detach(), queue.detach())
     )
     pairs = Pairs(
+        samples=Samples(condition={"condition": teacher[None]}),
+        queue=Queue(memory, torch.ones(7).bool(), {"condition": memory}),
         anchors=student[None],
         keys=teacher[None],
         anchor_views=(0,),
         key_views=(1,),
-        condition={"condition": teacher[None]},
-        queue=memory,
-        queue_valid=torch.ones(7).bool(),
-        queue_condition={"condition": memory},
         batch_candidates=torch.tensor(False),
     )
     values = []
@@ -90,7 +88,7 @@ def test_where_queries_alone_have_values_all_keys_are_compared_by_these():
     x, keys = normalize(x, dim=1)[None], normalize(torch.stack(keys), dim=-1)
     z, losses = metadata(), []
     for condition in (z, z[None]):
-        pairs = Pairs(x, keys, (0,), (1, 2), condition={"condition": condition})
+        pairs = Pairs(x, keys, (0,), (1, 2), samples=Samples(condition={"condition": condition}))
         losses.append(SoftInfoNCE(RBF(), 0.3).loss(pairs))
     torch.testing.assert_close(losses[0], losses[1], rtol=0, atol=0)
 

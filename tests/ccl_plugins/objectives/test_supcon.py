@@ -6,7 +6,7 @@ from support import slow_infonce
 from support.slow_infonce import assert_same, random_batch
 
 from ccl_plugins.objectives import NTXent, SupCon
-from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.pairs import Pairs, Queue, Samples
 
 SHARES = {"all": slow_infonce.share, "negatives": slow_infonce.each_share}
 
@@ -49,21 +49,22 @@ def test_takes_positives_and_negatives_from_a_queue(denominator):
     unit = [torch.nn.functional.normalize(view, dim=1) for view in (x, y, queue)]
     queue_ids, valid = torch.tensor([0, 2, 2, 1, 1, 5, 0]), torch.arange(7) < 6
     pairs = Pairs(
+        samples=Samples(condition={"condition": ids}, index=torch.arange(7)),
+        queue=Queue(
+            unit[2],
+            valid,
+            {"condition": queue_ids},
+            index=torch.tensor([0, 20, 21, 22, 23, 24, 25]),
+        ),
         anchors=unit[0][None],
         keys=unit[1][None],
         anchor_views=(0,),
         key_views=(1,),
-        condition={"condition": ids},
-        index=torch.arange(7),
-        queue=unit[2],
-        queue_valid=valid,
-        queue_condition={"condition": queue_ids},
-        queue_index=torch.tensor([0, 20, 21, 22, 23, 24, 25]),
     )
     values = []
     for i in range(7):
         keys = [(y[j], ids[j]) for j in range(7)]
-        keys += [(queue[k], queue_ids[k]) for k in range(6) if pairs.queue_index[k] != i]
+        keys += [(queue[k], queue_ids[k]) for k in range(6) if pairs.queue.index[k] != i]
         positives = [key for key, label in keys if label == ids[i]]
         others = [key for key, label in keys if label != ids[i]]
         values.append(SHARES[denominator](x[i], positives, others, 0.3))
@@ -74,11 +75,11 @@ def test_takes_positives_and_negatives_from_a_queue(denominator):
 def test_an_anchor_without_positives_does_not_count():
     (x,), ids = random_batch(views=1)
     one_view = Pairs(
+        samples=Samples(condition={"condition": ids}),
         anchors=x[None],
         keys=x[None],
         anchor_views=(0,),
         key_views=(0,),
-        condition={"condition": ids},
     )
     values, weights = SupCon(0.3).terms(one_view)
     assert weights.tolist() == [[1, 1, 1, 0, 1, 1, 1]]

@@ -7,7 +7,7 @@ import torch
 from support import slow_hardness
 
 from ccl_plugins.objectives import HCL, HUCL, UCL, InfoNCE
-from ccl_plugins.pairs.pairs import in_batch
+from ccl_plugins.pairs import in_batch
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from support.sharded_methods import Small
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ccl_plugins.methods import MoCoV2
+from ccl_plugins.pairs import Samples
 
 WAITING = (
     "_local_scalar_dense",
@@ -66,7 +67,7 @@ def test_a_step_over_a_queue_waits_for_nothing(case):
             objective.progress(step, 2)
             embedded = method.embed(views)
             embedded = embedded if objective.embedding == "raw" else embedded.normalized()
-            pairs = method.pairs(embedded, condition, index)
+            pairs = method.pairs(embedded, Samples(condition, index))
             objective.loss(pairs).backward()
             method.enqueue(pairs)
             method.after_step(step, 2)

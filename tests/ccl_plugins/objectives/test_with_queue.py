@@ -15,7 +15,7 @@ from ccl_plugins.objectives import (
     SoftInfoNCE,
     WeaklySupInfoNCE,
 )
-from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.pairs import Pairs, Queue, Samples
 
 QUEUE_IDS, QUEUE_INDEX = (
     torch.tensor([0, 2, 2, 1, 1, 5, 0]),
@@ -27,16 +27,12 @@ def pairs_of(x, y, queue, ids):
     """One way, with six of the queue's places filled; two of them are of the batch's own images."""
     unit = [torch.nn.functional.normalize(view, dim=1) for view in (x, y, queue)]
     return Pairs(
+        samples=Samples(condition={"condition": ids}, index=torch.arange(7)),
+        queue=Queue(unit[2], torch.arange(7) < 6, {"condition": QUEUE_IDS}, index=QUEUE_INDEX),
         anchors=unit[0][None],
         keys=unit[1][None],
         anchor_views=(0,),
         key_views=(1,),
-        condition={"condition": ids},
-        index=torch.arange(7),
-        queue=unit[2],
-        queue_valid=torch.arange(7) < 6,
-        queue_condition={"condition": QUEUE_IDS},
-        queue_index=QUEUE_INDEX,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.pairs import Pairs, Queue, Samples
 
 N, M, Q, OFFSET = 3, 7, 5, 2
 FIELDS = (
@@ -32,49 +32,62 @@ def pairs_of(seed, absent):
     ids = torch.randint(3, (M + Q,), generator=generator)
     masks = torch.rand(2, N, M + Q, generator=generator) < 0.6
     pairs = Pairs(
+        samples=Samples(
+            condition={"class": ids[:M], "vector": normal(2, M, 3)},
+            index=torch.arange(M),
+            partner=torch.arange(M) + 50,
+            missing=torch.tensor([False, True, False, False, True, False, False]),
+        ),
+        queue=Queue(
+            normal(Q, 4),
+            torch.tensor([True, True, True, True, False]),
+            {"class": ids[M:], "vector": normal(Q, 3)},
+            index=torch.tensor([OFFSET, 9, OFFSET + 51, 3, 4]),
+        ),
         anchors=normal(2, N, 4),
         keys=normal(2, M, 4),
         anchor_views=(0, 1),
         key_views=(1, 2),
         offset=OFFSET,
-        condition={"class": ids[:M], "vector": normal(2, M, 3)},
-        index=torch.arange(M),
-        partner=torch.arange(M) + 50,
-        queue=normal(Q, 4),
-        queue_valid=torch.tensor([True, True, True, True, False]),
-        queue_index=torch.tensor([OFFSET, 9, OFFSET + 51, 3, 4]),
-        queue_condition={"class": ids[M:], "vector": normal(Q, 3)},
         batch_candidates=torch.tensor(seed % 2 > 0),
         positive=masks[0],
         negative=masks[1],
-        missing=torch.tensor([False, True, False, False, True, False, False]),
     )
-    return replace(pairs, **dict.fromkeys(absent))
+    of_queue = {"index": None} if "queue_index" in absent else {}
+    of_samples = dict.fromkeys({"missing", "index", "partner"} & {*absent})
+    of_pairs = dict.fromkeys({"batch_candidates", "positive", "negative"} & {*absent})
+    return replace(
+        pairs,
+        samples=replace(pairs.samples, **of_samples),
+        queue=replace(pairs.queue, **of_queue),
+        **of_pairs,
+    )
 
 
 def without_queue(pairs):
-    none = ("queue", "queue_valid", "queue_index", "batch_candidates")
-    return replace(pairs, **dict.fromkeys(none), queue_condition={})
+    return replace(pairs, queue=None, batch_candidates=None)
 
 
 def counts(pairs, i, k, only=None):
     """Whether key sample k of batch and queue counts for anchor sample i."""
     p, given = i + OFFSET, (pairs.positive, pairs.negative)
-    if pairs.missing is not None and pairs.missing[p]:
+    if pairs.samples.missing is not None and pairs.samples.missing[p]:
         return False
     if only is not None and not only[i, k]:
         return False
     if all(mask is not None for mask in given) and not any(mask[i, k] for mask in given):
         return False
     if k < M:
-        gone = pairs.missing is not None and bool(pairs.missing[k])
+        gone = pairs.samples.missing is not None and bool(pairs.samples.missing[k])
         candidates = pairs.batch_candidates is None or bool(pairs.batch_candidates)
         return k != p and not gone and candidates
-    if pairs.queue_index is not None and pairs.index is not None:
-        images = [image[p] for image in (pairs.index, pairs.partner) if image is not None]
-        if pairs.queue_index[k - M] in images:
+    if pairs.queue.index is not None and pairs.samples.index is not None:
+        images = [
+            image[p] for image in (pairs.samples.index, pairs.samples.partner) if image is not None
+        ]
+        if pairs.queue.index[k - M] in images:
             return False
-    return bool(pairs.queue_valid[k - M])
+    return bool(pairs.queue.valid[k - M])
 
 
 def table(pairs, only=None):
@@ -99,7 +112,8 @@ def test_the_samples_that_count_are_those_of_the_fields(absent, queue, seed):
         assert torch.equal(pairs.counted(only), expected)
         if queue:
             assert torch.equal(pairs.in_queue(only).expand(N, -1), expected[:, M:])
-    ids = torch.cat([pairs.condition["class"], *pairs.queue_condition.values()][: 1 + queue])
+    ids = pairs.samples.condition["class"]
+    ids = torch.cat([ids, pairs.queue.condition["class"]]) if queue else ids
     same = ids[OFFSET : OFFSET + N, None] == ids
     positives = table(pairs, same if pairs.positive is None else pairs.positive)
     assert torch.equal(pairs.alike("class"), positives)
@@ -116,7 +130,9 @@ def listed(blocks):
 
 def drawn_counts(pairs, same_view, a, k, only):
     """Whether the key sample k counts where it is drawn for anchor sample a."""
-    if pairs.missing is not None and (pairs.missing[a + OFFSET] or pairs.missing[k]):
+    if pairs.samples.missing is not None and (
+        pairs.samples.missing[a + OFFSET] or pairs.samples.missing[k]
+    ):
         return False
     return (only is None or bool(only[a, k])) and not (same_view and k == a + OFFSET)
 
@@ -137,7 +153,7 @@ def expected_negatives(pairs, i, j, within, where):
                 kept = [k for k in pairs.draws[a].tolist() if drawn_counts(pairs, same, a, k, only)]
             found += [pairs.keys[v, k] for k in kept]
         if pairs.queue is not None and pairs.draws is None:
-            found += [pairs.queue[k] for k in range(Q) if counts(pairs, a, M + k, only)]
+            found += [pairs.queue.keys[k] for k in range(Q) if counts(pairs, a, M + k, only)]
         rows.append([float(pairs.anchors[i, a] @ key) for key in found])
     return rows
 

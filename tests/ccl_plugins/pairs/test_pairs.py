@@ -11,7 +11,7 @@ from lightly.utils import dist
 
 from ccl_plugins.kernels import RBF
 from ccl_plugins.objectives import FairCCLK, InfoNCE, SoftInfoNCE, WeaklySupCCLK
-from ccl_plugins.pairs.pairs import Pairs, in_batch, with_keys
+from ccl_plugins.pairs import Pairs, Queue, Samples, in_batch, with_keys
 
 
 def unit(*shape):
@@ -38,16 +38,20 @@ def with_queue(full=True):
     torch.manual_seed(0)
     valid = torch.tensor([True, True, True, full])
     return Pairs(
+        samples=Samples(
+            index=torch.tensor([7, 8, 9]),
+            condition={"condition": torch.rand(3, 2, dtype=torch.float64)},
+        ),
+        queue=Queue(
+            unit(4, 4),
+            valid,
+            {"condition": torch.rand(4, 2, dtype=torch.float64)},
+            index=torch.tensor([1, 8, 2, 3]),
+        ),
         anchors=unit(1, 3, 4),
         keys=unit(1, 3, 4),
         anchor_views=(0,),
         key_views=(1,),
-        index=torch.tensor([7, 8, 9]),
-        condition={"condition": torch.rand(3, 2, dtype=torch.float64)},
-        queue=unit(4, 4),
-        queue_valid=valid,
-        queue_index=torch.tensor([1, 8, 2, 3]),
-        queue_condition={"condition": torch.rand(4, 2, dtype=torch.float64)},
         batch_candidates=~valid.all(),
     )
 
@@ -59,9 +63,9 @@ def test_infonce_with_a_queue_equals_the_slow_loop(full):
     for i in range(3):
         own = torch.exp(pairs.anchors[0, i] @ pairs.keys[0, i] / tau)
         others = [
-            torch.exp(pairs.anchors[0, i] @ pairs.queue[k] / tau)
+            torch.exp(pairs.anchors[0, i] @ pairs.queue.keys[k] / tau)
             for k in range(4)
-            if pairs.queue_valid[k] and pairs.queue_index[k] != pairs.index[i]
+            if pairs.queue.valid[k] and pairs.queue.index[k] != pairs.samples.index[i]
         ]
         if not full:
             others += [
@@ -84,7 +88,7 @@ def test_what_stands_in_empty_places_reaches_no_median(objective):
     losses = []
     for rest in (0.0, 7.0, torch.nan):
         pairs = with_queue(full=False)
-        pairs.queue_condition["condition"][3:] = rest
+        pairs.queue.condition["condition"][3:] = rest
         losses.append(objective.loss(pairs))
     assert losses[0].isfinite()
     torch.testing.assert_close(losses, losses[:1] * 3, rtol=0, atol=0)
@@ -92,8 +96,8 @@ def test_what_stands_in_empty_places_reaches_no_median(objective):
 
 def test_over_an_empty_queue_a_median_is_that_of_the_batch():
     pairs = with_queue()
-    pairs.queue_valid.fill_(False)
-    alone = replace(pairs, queue=None, queue_valid=None)
+    pairs.queue.valid.fill_(False)
+    alone = replace(pairs, queue=None)
     losses = [FairCCLK(RBF("median")).loss(each) for each in (pairs, alone)]
     torch.testing.assert_close(losses[0], losses[1])
 
@@ -101,8 +105,8 @@ def test_over_an_empty_queue_a_median_is_that_of_the_batch():
 @pytest.mark.parametrize("kind", [FairCCLK, WeaklySupCCLK])
 def test_cclk_takes_batch_and_queue_as_its_samples(kind):
     pairs, tau, ridge = with_queue(full=False), 0.2, 0.1
-    z = torch.cat([pairs.condition["condition"], pairs.queue_condition["condition"][:3]])
-    keys = torch.cat([pairs.keys[0], pairs.queue[:3]])
+    z = torch.cat([pairs.samples.condition["condition"], pairs.queue.condition["condition"][:3]])
+    keys = torch.cat([pairs.keys[0], pairs.queue.keys[:3]])
     k = torch.exp(-((z[:, None] - z) ** 2).sum(-1) / 0.5)
     w = (torch.linalg.inv(k + ridge * torch.eye(6).double()) @ k).clamp_min(0)
     total = 0.0
@@ -131,28 +135,31 @@ def test_pairs_stay_as_they_are_and_equal_only_themselves():
 
 def test_what_is_not_given_is_absent():
     pairs = Pairs(unit(2, 3, 4), unit(2, 3, 4), (0, 1), (0, 1))
-    absent = ["queue", "features", "index", "partner", "queue_valid", "queue_index"]
-    absent += ["batch_candidates", "draws", "positive", "negative", "missing"]
+    absent = ["queue", "batch_candidates", "draws", "positive", "negative"]
     assert [getattr(pairs, name) for name in absent] == [None] * len(absent)
-    empty = ["extras", "condition", "partner_condition", "queue_condition"]
-    assert [getattr(pairs, name) for name in empty] == [{}] * len(empty)
-    found = pairs.offset, pairs.processes, pairs.shared, pairs.ignored
+    absent = ["features", "index", "partner", "missing"]
+    assert [getattr(pairs.samples, name) for name in absent] == [None] * len(absent)
+    empty = ["extras", "condition", "partner_condition"]
+    assert [getattr(pairs.samples, name) for name in empty] == [{}] * len(empty)
+    queue = Queue(unit(4, 4), torch.ones(4).bool())
+    assert (queue.condition, queue.index, queue.grams) == ({}, None, {})
+    found = pairs.offset, pairs.processes, pairs.shared, pairs.samples.ignored
     assert found == (0, 1, False, ())
 
 
 def test_products_with_the_queue_are_computed_once():
     pairs = with_queue()
     assert pairs.sim_queue(0) is pairs.sim_queue(0)
-    torch.testing.assert_close(pairs.sim_queue(0), pairs.anchors[0] @ pairs.queue.T)
+    torch.testing.assert_close(pairs.sim_queue(0), pairs.anchors[0] @ pairs.queue.keys.T)
 
 
 def test_a_condition_that_differs_per_view_is_that_of_the_first_view_by_default():
     values = torch.rand(2, 3, 5)
-    pairs = in_batch(unit(2, 3, 4), {"per view": values, "shared": values[0]})
-    assert pairs.condition_of("per view") is not None
-    torch.testing.assert_close(pairs.condition_of("per view"), values[0])
-    torch.testing.assert_close(pairs.condition_of("per view", 1), values[1])
-    torch.testing.assert_close(pairs.condition_of("shared", 1), values[0])
+    pairs = in_batch(unit(2, 3, 4), Samples({"per view": values, "shared": values[0]}))
+    assert pairs.samples.condition_of("per view") is not None
+    torch.testing.assert_close(pairs.samples.condition_of("per view"), values[0])
+    torch.testing.assert_close(pairs.samples.condition_of("per view", 1), values[1])
+    torch.testing.assert_close(pairs.samples.condition_of("shared", 1), values[0])
     torch.testing.assert_close(pairs.everyone("per view"), values[0])
 
 
@@ -174,7 +181,7 @@ def test_pairs_are_made_of_one_process_unless_others_are_asked_for():
     for make in (in_batch, Pairs.from_masks):
         parameters = signature(make).parameters
         assert parameters["gather_distributed"].default is False
-        assert parameters["condition"].default is None
+        assert parameters["samples"].default is None
 
 
 def test_replicated_pairs_have_the_rows_of_all_processes(monkeypatch):
@@ -185,8 +192,10 @@ def test_replicated_pairs_have_the_rows_of_all_processes(monkeypatch):
     monkeypatch.setattr(dist, "gather", lambda x: (x, others[id(x)]))
     keys = unit(2, 6, 4)
     pairs = Pairs(keys[:, :3], keys, (0, 1), (0, 1), processes=2, shared=True)
-    pairs = replace(pairs, features=ours, draws=draws, positive=positive).replicated()
-    torch.testing.assert_close(pairs.features, torch.cat([ours, theirs], 1))
+    pairs = replace(
+        pairs, samples=replace(pairs.samples, features=ours), draws=draws, positive=positive
+    ).replicated()
+    torch.testing.assert_close(pairs.samples.features, torch.cat([ours, theirs], 1))
     assert torch.equal(pairs.draws, torch.cat([draws, draws + 1]))
     assert torch.equal(pairs.positive, torch.cat([positive, ~positive]))
     assert pairs.negative is None
@@ -196,7 +205,7 @@ def test_replicated_pairs_have_the_rows_of_all_processes(monkeypatch):
 
 
 def test_classes_of_several_columns_are_refused_with_their_shape():
-    pairs = in_batch(unit(2, 3, 4), {"kind": torch.zeros(3, 2, dtype=torch.long)})
+    pairs = in_batch(unit(2, 3, 4), Samples({"kind": torch.zeros(3, 2, dtype=torch.long)}))
     with pytest.raises(
         ValueError, match=r"kind must be one class id .* not \(3, 2\): give one col"
     ):
@@ -226,8 +235,8 @@ def test_anchors_are_compared_with_other_views_in_both_directions_by_default():
 def test_own_rows_are_among_those_of_all_processes():
     pairs = Pairs(unit(2, 2, 4), unit(2, 6, 4), (0, 1), (0, 1), offset=2)
     assert pairs.rows == slice(2, 4)
-    assert pairs.samples == 6
-    assert replace(pairs, missing=torch.arange(6) == 4).samples == 5
+    assert pairs.sample_count == 6
+    assert replace(pairs, samples=Samples(missing=torch.arange(6) == 4)).sample_count == 5
 
 
 def test_only_ignored_conditions_leave_samples_out_together():
@@ -235,41 +244,46 @@ def test_only_ignored_conditions_leave_samples_out_together():
     pairs = replace(
         in_batch(
             unit(2, 4, 4),
-            {
-                "age": torch.tensor([1.0, nan, 3.0, 4.0]),
-                "kind": torch.tensor([5, 6, -1, 8]),
-                "color": torch.tensor([[nan, 1.0]] * 4),
-            },
-            ignored=("age", "kind", "elsewhere"),
+            Samples(
+                {
+                    "age": torch.tensor([1.0, nan, 3.0, 4.0]),
+                    "kind": torch.tensor([5, 6, -1, 8]),
+                    "color": torch.tensor([[nan, 1.0]] * 4),
+                },
+                ignored=("age", "kind", "elsewhere"),
+            ),
         ),
-        queue=unit(4, 4),
-        queue_valid=torch.tensor([True, True, True, False]),
-        queue_condition={"age": torch.tensor([1.0, nan, 3.0, 4.0]), "kind": torch.arange(4) - 1},
+        queue=Queue(
+            unit(4, 4),
+            torch.tensor([True, True, True, False]),
+            {"age": torch.tensor([1.0, nan, 3.0, 4.0]), "kind": torch.arange(4) - 1},
+        ),
     )
     for names in ([], ["color"], ["elsewhere"]):
         assert pairs.known(names) is pairs
     some = pairs.known(["age", "color"])
-    assert some.missing.tolist() == [False, True, False, False]
-    assert some.condition["age"].tolist() == [1.0, 3.0, 3.0, 4.0]
-    assert some.condition["kind"] is pairs.condition["kind"]
-    assert some.queue_valid.tolist() == [True, False, True, False]
+    assert some.samples.missing.tolist() == [False, True, False, False]
+    assert some.samples.condition["age"].tolist() == [1.0, 3.0, 3.0, 4.0]
+    assert some.samples.condition["kind"] is pairs.samples.condition["kind"]
+    assert some.queue.valid.tolist() == [True, False, True, False]
     for both in (some.known(["kind"]), pairs.known(["kind", "age"])):
-        assert both.missing.tolist() == [False, True, True, False]
-        assert both.queue_valid.tolist() == [False, False, True, False]
-        assert both.condition["kind"].tolist()[::3] == [5, 8]
-        assert (both.condition["kind"] > 0).all()
-    alone = replace(pairs, queue=None, queue_valid=None).known(["kind"])
-    assert alone.missing.tolist() == [False, False, True, False]
-    assert alone.queue_valid is None
+        assert both.samples.missing.tolist() == [False, True, True, False]
+        assert both.queue.valid.tolist() == [False, False, True, False]
+        assert both.samples.condition["kind"].tolist()[::3] == [5, 8]
+        assert (both.samples.condition["kind"] > 0).all()
+    alone = replace(pairs, queue=None).known(["kind"])
+    assert alone.samples.missing.tolist() == [False, False, True, False]
+    assert alone.queue is None
 
 
 def test_everyone_is_the_batch_in_a_view_and_then_the_queue():
     pairs = replace(
         with_queue(full=False),
-        condition={"per view": torch.rand(2, 3, 5)},
-        queue_condition={"per view": torch.rand(4, 5)},
+        samples=Samples({"per view": torch.rand(2, 3, 5)}),
     )
-    batch, queue = pairs.condition["per view"], pairs.queue_condition["per view"]
+    queue = replace(pairs.queue, condition={"per view": torch.rand(4, 5)})
+    pairs = replace(pairs, queue=queue)
+    batch, queue = pairs.samples.condition["per view"], pairs.queue.condition["per view"]
     for i in range(2):
         expected = torch.cat([batch[i], queue[:3], batch[i][:1]])  # an empty place is the batch's
         torch.testing.assert_close(pairs.everyone("per view", i), expected, rtol=0, atol=0)
@@ -280,10 +294,14 @@ def test_samples_are_there_unless_missing_or_in_an_empty_place():
     queued, missing = with_queue(full=False), torch.tensor([False, True, False])
     there = [True, True, True, True, True, True, False]
     assert queued.valid().tolist() == there
-    assert replace(queued, missing=missing).valid().tolist() == [True, False, *there[2:]]
+    assert replace(queued, samples=replace(queued.samples, missing=missing)).valid().tolist() == [
+        True,
+        False,
+        *there[2:],
+    ]
     batch = in_batch(unit(2, 3, 4))
     assert batch.valid() is None
-    assert replace(batch, missing=missing).valid().tolist() == [True, False, True]
+    assert replace(batch, samples=Samples(missing=missing)).valid().tolist() == [True, False, True]
 
 
 @pytest.fixture
@@ -307,13 +325,15 @@ def test_pairs_of_two_processes_have_the_keys_and_samples_of_both(keyed):
 
     def make(**more):
         if keyed:
-            return with_keys(x, keys, *given, first_key_view=0, **more)
-        return in_batch(x, *given, **more)
+            return with_keys(x, keys, Samples(*given), first_key_view=0, **more)
+        return in_batch(x, Samples(*given), **more)
 
     mine = keys if keyed else x
     alone = make()
     assert (alone.processes, alone.offset, alone.shared) == (1, 0, not keyed)
-    torch.testing.assert_close((alone.keys, alone.condition, alone.index), (mine, *given[:2]))
+    torch.testing.assert_close(
+        (alone.keys, alone.samples.condition, alone.samples.index), (mine, *given[:2])
+    )
     both = make(gather_distributed=True)
     assert (both.processes, both.offset, both.shared) == (2, 3, not keyed)
     torch.testing.assert_close(both.keys, torch.cat([mine + 1, mine], 1))
@@ -322,29 +342,31 @@ def test_pairs_of_two_processes_have_the_keys_and_samples_of_both(keyed):
         "age": torch.cat([age + 1, age]),
         "per view": torch.cat([per_view + 1, per_view], 1),
     }
-    torch.testing.assert_close(both.condition, expected)
-    assert both.index.tolist() == [1, 2, 3, 0, 1, 2]
+    torch.testing.assert_close(both.samples.condition, expected)
+    assert both.samples.index.tolist() == [1, 2, 3, 0, 1, 2]
     for pairs in (alone, both):
         assert pairs.anchors is x
         assert pairs.anchor_views == pairs.key_views == (0, 1)
-        torch.testing.assert_close((pairs.features, pairs.extras), given[2:])
-    no_index = in_batch(x, gather_distributed=True)
-    assert (no_index.index, no_index.condition, no_index.extras) == (None, {}, {})
+        torch.testing.assert_close((pairs.samples.features, pairs.samples.extras), given[2:])
+    nothing = in_batch(x, gather_distributed=True).samples
+    assert (nothing.index, nothing.condition, nothing.extras) == (None, {}, {})
 
 
 @pytest.mark.usefixtures("second_of_two")
 def test_masks_are_of_the_samples_of_all_processes():
     x, positives = unit(2, 3, 4), torch.rand(3, 6) < 0.3
     age = {"age": torch.rand(3)}
-    pairs = Pairs.from_masks(x, positives, condition=age, gather_distributed=True)
+    pairs = Pairs.from_masks(x, positives, samples=Samples(age), gather_distributed=True)
     assert pairs.offset == 3
     assert torch.equal(pairs.negative, ~positives)
-    torch.testing.assert_close(pairs.condition["age"], torch.cat([age["age"] + 1, age["age"]]))
+    torch.testing.assert_close(
+        pairs.samples.condition["age"], torch.cat([age["age"] + 1, age["age"]])
+    )
     every = pairs.replicated()
     assert (every.offset, every.processes) == (0, 1)
     assert torch.equal(every.positive, torch.cat([~positives, positives]))
     assert torch.equal(every.negative, ~every.positive)
-    alone = Pairs.from_masks(x, positives[:, :3], condition=age)
+    alone = Pairs.from_masks(x, positives[:, :3], samples=Samples(age))
     assert alone.processes == 1
     with pytest.raises(
         ValueError, match=r"negatives must be .*\(3, 3\), not torch.bool .* \(3, 6\)"
@@ -367,4 +389,4 @@ def test_keys_of_their_own_leave_anchors_to_be_gathered():
     pairs = with_keys(x, keys, first_key_view=0, gather_distributed=True).replicated()
     torch.testing.assert_close(pairs.anchors, torch.cat([x + 1, x], 1))
     torch.testing.assert_close(pairs.keys, torch.cat([keys + 1, keys], 1))
-    assert (pairs.features, pairs.draws, pairs.positive, pairs.negative) == (None,) * 4
+    assert (pairs.samples.features, pairs.draws, pairs.positive, pairs.negative) == (None,) * 4

@@ -8,7 +8,7 @@ from support.sharded_blocks import losses_and_queue
 
 from ccl_plugins.methods import FeatureQueue
 from ccl_plugins.objectives import InfoNCE
-from ccl_plugins.pairs import in_batch, with_keys
+from ccl_plugins.pairs import Samples, in_batch, with_keys
 from ccl_plugins.testing import on_two_ranks
 
 X, KEYS = torch.randn(2, 4, 3), torch.randn(2, 4, 3)
@@ -33,9 +33,9 @@ def test_one_anchor_view_and_one_key_view_may_be_of_two_images():
 
 def test_equal_keys_give_the_loss_of_the_batch():
     z = {"age": torch.rand(4, 2)}
-    keyed = with_keys(X, X.clone(), z, torch.arange(4), first_key_view=0)
-    torch.testing.assert_close(InfoNCE().loss(keyed), InfoNCE().loss(in_batch(X, z)))
-    torch.testing.assert_close((keyed.condition, keyed.index), (z, torch.arange(4)))
+    keyed = with_keys(X, X.clone(), Samples(z, torch.arange(4)), first_key_view=0)
+    torch.testing.assert_close(InfoNCE().loss(keyed), InfoNCE().loss(in_batch(X, Samples(z))))
+    torch.testing.assert_close((keyed.samples.condition, keyed.samples.index), (z, torch.arange(4)))
 
 
 @pytest.mark.parametrize(
@@ -60,13 +60,13 @@ def test_projections_without_views_are_refused_with_their_shape():
 def test_a_queue_keeps_what_pairs_say_of_their_samples():
     queue, age, ids = FeatureQueue(6, 3), torch.rand(4, 2), torch.tensor([3, 9, 5, 7])
     given = {"age": age, "views": torch.rand(2, 4, 3), "label": torch.arange(4)}
-    queue.enqueue(with_keys(X[:1], KEYS, given, ids, first_key_view=1))
-    pairs = queue.add_to(with_keys(X[:1], KEYS, given, torch.arange(4), first_key_view=1))
-    held = pairs.queue_valid
-    torch.testing.assert_close(pairs.queue[held], KEYS[1])
-    torch.testing.assert_close(pairs.queue_index[held], ids)
+    queue.enqueue(with_keys(X[:1], KEYS, Samples(given, ids), first_key_view=1))
+    pairs = queue.add_to(with_keys(X[:1], KEYS, Samples(given, torch.arange(4)), first_key_view=1))
+    held = pairs.queue.valid
+    torch.testing.assert_close(pairs.queue.keys[held], KEYS[1])
+    torch.testing.assert_close(pairs.queue.index[held], ids)
     expected = {**given, "views": given["views"][1]}
-    torch.testing.assert_close({k: z[held] for k, z in pairs.queue_condition.items()}, expected)
+    torch.testing.assert_close({k: z[held] for k, z in pairs.queue.condition.items()}, expected)
     assert pairs.in_queue().tolist()[3] == [False, True, True, True, False, False]  # 3 is its own
     with pytest.raises(ValueError, match="batch of 8 does not fit into the queue of 6"):
         queue.check_batch(8)

@@ -9,20 +9,21 @@ import json
 import re
 import shutil
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.browser import CHROMIUM, DRIVER, chromium
 
 import ccl_plugins as ccl
-from ccl_plugins import figures
 from ccl_plugins.cli import main
 from ccl_plugins.experiments.as_toml import as_toml
-from ccl_plugins.experiments.results import Result, labels_of
-from ccl_plugins.figures import maps
-from ccl_plugins.report import page as module
-from ccl_plugins.report import write_report
-from ccl_plugins.report.words import Configuration, answers, meaning, metric_of, probed
+from ccl_plugins.experiments.results import Result, labels_of, spread
+from ccl_plugins.figures import embedding_map, figure
+from ccl_plugins.kinds import registry
+from ccl_plugins.protocols import DoesNotApply, Measurement
+from ccl_plugins.report import pictures, write_report
+from ccl_plugins.report.answers import Compared, answers
 
 QUESTIONS = (
     "Is it learning?",
@@ -60,9 +61,9 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module", autouse=True)
 def _quick():
     """Maps by PCA: t-SNE of 1437 samples takes seconds."""
-    real = maps.project
+    real = embedding_map.project
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(maps, "project", lambda features, method: real(features, "pca"))
+        patch.setattr(embedding_map, "project", lambda features, method: real(features, "pca"))
         yield
 
 
@@ -71,10 +72,9 @@ def undrawn(monkeypatch):
     """Leave the figures out, where a test is about words."""
 
     def nothing(*_):
-        raise ValueError("left out of this test")
+        raise DoesNotApply("left out of this test")
 
-    for name in figures.__dict__.keys() & {"anchor", "bars", "curves", "embedding_map"}:
-        monkeypatch.setattr(figures, name, nothing)
+    monkeypatch.setattr(pictures, "draw", nothing)
 
 
 @pytest.fixture
@@ -99,7 +99,8 @@ def test_the_report_answers_the_three_questions_at_its_top(page):
     places = [text.index(question) for question in QUESTIONS]
     assert places == sorted(places)
     assert places[-1] < text.index("What was compared")
-    assert "A probe reads the label from its features with accuracy" in text
+    assert "; before training it was" in text
+    assert "share of the test samples whose label is named right by a linear classifier" in text
     assert "It is conditioned on color." in text
 
 
@@ -107,9 +108,9 @@ def test_seeds_are_one_column_beside_what_was_before_training(page, runs):
     text = texts(page)
     assert "plain and fair" in text
     metrics = [run.metrics["linear/top1"] for run in runs if "plain" in run.path.name]
-    shown = module.spread(sum(metrics) / 2, abs(metrics[0] - metrics[1]) / 2**0.5)
+    shown = spread(sum(metrics) / 2, abs(metrics[0] - metrics[1]) / 2**0.5)
     before = [run.before["linear/top1"] for run in runs if "plain" in run.path.name]
-    first = module.spread(sum(before) / 2, abs(before[0] - before[1]) / 2**0.5)
+    first = spread(sum(before) / 2, abs(before[0] - before[1]) / 2**0.5)
     assert f"plain 2 {first} {shown}" in text
     assert "objective.use infonce fair_cclk" in text
     assert "conditions.condition.name absent color" in text
@@ -128,9 +129,9 @@ def test_the_page_says_when_there_are_too_few_seeds(page, runs, tmp_path):
 
 @pytest.mark.usefixtures("undrawn")
 def test_neighbors_are_looked_for_among_a_part_of_many_samples(runs, monkeypatch):
-    (all_of_them, *_) = module._neighbors({"a": runs[0]})
-    monkeypatch.setattr(module, "BANK", 20)
-    (some, *_) = module._neighbors({"a": runs[0]})
+    (all_of_them, *_) = pictures.neighbors({"a": runs[0]})
+    monkeypatch.setattr(pictures, "BANK", 20)
+    (some, *_) = pictures.neighbors({"a": runs[0]})
     shown = {each["index"] for each in some["rows"][0]["found"]}
     n = len(runs[0].splits[0])
     grid = {int(i * (n - 1) / 19) for i in range(20)}
@@ -236,6 +237,22 @@ def test_runs_of_different_data_sets_are_shown_with_a_warning_and_not_compared(
     assert "paired" not in text.partition("What was compared")[0]
 
 
+@pytest.mark.filterwarnings("ignore:.*was changed")
+def test_a_run_whose_plugin_is_gone_is_told_of_by_what_is_stored(runs, folder, tmp_path):
+    shutil.copytree(folder / "fair-seed-0", tmp_path / "gone")
+    file = tmp_path / "gone" / "pipeline.json"
+    record = json.loads(file.read_text())
+    record["conditions"]["condition"] = {"use": "condition:ccl-gone/lost"}
+    record["objective"] = {"use": "objective:ccl-gone/lost"}
+    file.write_text(json.dumps(record))
+    with pytest.warns(UserWarning, match="the condition 'condition' cannot be read back"):
+        page = write_report([runs[0], ccl.load(tmp_path / "gone")], tmp_path / "report.html")
+    text = texts(page)
+    assert "gone It is conditioned on color. It holds" in text
+    assert "Kept and leaked. One point per run" in text
+    assert "ccl-gone is not installed" in text.partition("Not drawn:")[2]
+
+
 @pytest.mark.usefixtures("undrawn")
 def test_a_run_without_weights_is_named_and_the_others_are_shown(folder, tmp_path, capsys):
     shutil.copytree(folder / "plain-seed-0", tmp_path / "empty")
@@ -271,12 +288,12 @@ def test_a_run_with_a_damaged_file_is_named_and_the_others_are_shown(
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_damaged_metrics_are_named_and_not_used(folder, tmp_path):
+def test_damaged_measurements_are_named_and_not_used(folder, tmp_path):
     shutil.copytree(folder / "plain-seed-0", tmp_path / "run")
-    (tmp_path / "run" / "metrics.json").write_bytes(b"{}x")
-    with pytest.warns(UserWarning, match=r"metrics\.json is damaged"):
+    (tmp_path / "run" / "measurements.json").write_bytes(b"{}x")
+    with pytest.warns(UserWarning, match=r"measurements\.json is damaged"):
         text = texts(write_report([ccl.load(tmp_path / "run")], tmp_path / "report.html"))
-    assert "metrics.json is damaged" in text
+    assert "measurements.json is damaged" in text
     assert "run was not measured: ccl evaluate" in text
 
 
@@ -327,20 +344,41 @@ def test_a_report_of_twenty_runs_stays_small(folder, tmp_path):
     assert "left out, to keep this file small: temperature 6.1, " in text
 
 
-def configuration(label, seeds, *, color=None, conditions=None, **options):
-    def each(seed, before, after):
-        record = {"fit": {"seed": seed}, "conditions": conditions or {}}
-        times = [{"linear/top1": value} for value in (before, after)]
-        for time, value in zip(times, (0.8, color), strict=True):
-            if color is not None:
-                time["color/r2"] = value + seed / 100
-        return Result(Path(f"{label}-{seed}"), times[0], times[1], record=record)
+LABEL = Measurement(
+    "linear/top1",
+    0,
+    "the share named right",
+    column="label",
+    role="label",
+    direction="higher",
+    chance=0.1,
+)
+COLOR = Measurement("color/r2", 0, column="color", role="other", direction="higher", chance=0.0)
 
-    results = [each(seed, before, after) for seed, (before, after) in enumerate(seeds)]
-    return Configuration(label, results, [(5.0, 4.0)], **options)
+
+def configuration(label, seeds, *, color=None, column=COLOR, spread=None, **options):
+    """Label before and after training, by seed, and perhaps another column after it."""
+
+    def at(seed, value, read):
+        ends = spread and (value - spread, value + spread)
+        found = [replace(LABEL, value=value, interval=ends)]
+        if color is not None:
+            role = "condition" if column.column in options.get("reads", {}).values() else "other"
+            found.append(replace(column, value=read + seed / 100, role=role))
+        return {each.name: each for each in found}
+
+    results = [
+        Result(Path(f"{label}-{i}"), at(i, before, 0.8), at(i, after, color), record=seeded(i))
+        for i, (before, after) in enumerate(seeds)
+    ]
+    return Compared(label, results, losses=[(5.0, 4.0)], **options)
 
 
-COLOR = {"condition": {"use": "condition:ccl-plugins/column", "name": "color"}}
+def seeded(seed):
+    return {"fit": {"seed": seed}, "conditions": {"z": {"use": "condition:ccl-plugins/clusters"}}}
+
+
+READS = {"condition": "color"}
 ROSE = [(0.6, 0.90), (0.62, 0.93), (0.61, 0.92)]
 FELL = [(0.6, 0.10), (0.62, 0.11), (0.61, 0.08)]
 
@@ -351,27 +389,57 @@ def words(answer):
 
 def test_the_answers_tell_learning_conditioning_and_luck():
     plain = configuration("plain", FELL, color=0.95)
-    fair = configuration("fair", ROSE, color=0.3, conditions=COLOR)
+    fair = configuration("fair", ROSE, color=0.3, reads=READS)
     learning, conditioning, better = answers([plain, fair])
     assert learning.verdict == "fair: yes; plain: not the label"
-    assert "What its features hold is color: a linear regression explains 0.960" in words(learning)
+    assert "linear/top1 is 0.917 ± 0.015; before training it was 0.610" in words(learning)
+    assert (
+        "linear/top1 is the share named right; features that say nothing would have 0.1."
+        in words(learning)
+    )
+    assert "What its features do hold is color: color/r2 is 0.960" in words(learning)
     assert conditioning.verdict == "fair holds less of color"
     assert "less of color than plain" in words(conditioning)
-    assert (better.tone, better.verdict) == ("good", "fair reads the label best: hardly luck")
+    assert (better.tone, better.verdict) == ("good", "fair holds most of the label: hardly luck")
     assert "ahead in both" in words(better)
 
 
-def test_a_condition_without_an_evaluator_is_told_by_its_monitor():
-    clusters = {"z": {"use": "condition:ccl-plugins/clusters"}}
-    seen = [{"monitor/z/linear": (0.9, 0.4 + seed / 10)} for seed in range(3)]
-    told = configuration("told", ROSE, conditions=clusters, monitored=seen)
-    _, conditioning, _ = answers([told])
-    assert "an online probe read it with accuracy 0.900 at first and 0.500 ± 0.100" in words(
-        conditioning
+def test_a_measurement_that_falls_where_more_is_held_is_read_the_other_way():
+    error = Measurement("age/error", 0, column="age", direction="lower")
+    plain = configuration("plain", ROSE, color=40, column=error)
+    fair = configuration("fair", FELL, color=90, column=error, reads={"z": "age"})
+    learning, conditioning, better = answers([plain, fair])
+    assert conditioning.verdict == "fair holds less of age"
+    assert "age/error is 90.010" in words(conditioning)
+    assert "fair holds the least of age" in words(better)
+    assert "What its features do hold" not in words(
+        learning
+    )  # nobody knows what nothing would have
+
+
+@pytest.mark.parametrize("column", ["2", "skin tone", "top1", "linear-label/top1"])
+def test_names_are_never_parsed(column):
+    """A plug-in's evaluator has its words, and a column is the label only if it is called so."""
+    own = Measurement(
+        "odd/linear/top1", 0, "how well my probe does", column=column, direction="higher"
     )
-    assert conditioning.verdict == "told holds less of clusters"
-    silent = configuration("silent", ROSE, conditions=clusters)
-    assert "No evaluator reads clusters" in words(answers([silent])[1])
+    plain = configuration("plain", FELL, color=0.9, column=own)
+    told = configuration("told", FELL, color=0.3, column=own, reads={"z": column})
+    learning, conditioning, better = answers([plain, told])
+    assert learning.verdict == "Not the label"
+    assert f"It holds less of {column} than plain: odd/linear/top1 is 0.310" in words(conditioning)
+    assert "odd/linear/top1 is how well my probe does." in words(conditioning)
+    assert f"told holds the least of {column}" in words(better)
+
+
+def test_a_condition_without_an_evaluator_is_named():
+    silent = configuration("silent", ROSE, reads={"z": None})
+    _, conditioning, _ = answers([silent])
+    assert "No evaluator reads clusters" in words(conditioning)
+    assert conditioning.verdict == "Not measured"
+    by_name = replace(COLOR, name="linear-z/top1", column="z")
+    told = configuration("told", ROSE, color=0.3, column=by_name, reads={"z": None})
+    assert answers([told])[1].verdict == "told holds less of clusters"
 
 
 def test_the_answers_do_not_call_luck_a_difference():
@@ -381,7 +449,7 @@ def test_the_answers_do_not_call_luck_a_difference():
     assert conditioning.verdict == "No run is conditioned"
     assert (better.tone, better.verdict) == (
         "unclear",
-        "second reads the label best: that may be luck",
+        "second holds most of the label: that may be luck",
     )
     assert "2.5 times as large as its spread" in words(better)
     alone = answers([configuration("a", ROSE[:1]), configuration("b", ROSE[1:2])])
@@ -394,15 +462,10 @@ def test_learning_is_perhaps_where_seeds_are_too_few_unless_each_run_is_beyond_i
     learning, *_ = answers([configuration("a", rose)])
     assert (learning.tone, learning.verdict) == ("unclear", "a: perhaps")
     assert "which may be luck" in words(learning)
-    sure = configuration("a", rose)
-    for result in sure.results:
-        value = result.after["linear/top1"]
-        object.__setattr__(result, "intervals", {"linear/top1": (value - 0.05, value + 0.05)})
-    learning, *_ = answers([sure])
+    learning, *_ = answers([configuration("a", rose, spread=0.05)])
     assert (learning.tone, learning.verdict) == ("good", "Yes, the label")
     assert "in each by more than its test samples explain" in words(learning)
-    single = configuration("a", rose[:1])
-    object.__setattr__(single.results[0], "intervals", {"linear/top1": (0.55, 0.8)})
+    single = configuration("a", rose[:1], spread=0.15)
     assert answers([single])[0].verdict == "a: perhaps"
 
 
@@ -416,7 +479,7 @@ def test_the_test_is_corrected_for_the_number_of_comparisons():
 
 
 def test_without_metrics_the_answers_say_that_nothing_was_measured():
-    nothing = Configuration("a", [Result(Path("a"), record={"conditions": COLOR})])
+    nothing = Compared("a", [Result(Path("a"))], reads=READS)
     assert [answer.verdict for answer in answers([nothing])] == [
         "Not measured",
         "Not measured",
@@ -424,23 +487,47 @@ def test_without_metrics_the_answers_say_that_nothing_was_measured():
     ]
 
 
-@pytest.mark.parametrize(
-    ("metric", "column"),
-    [
-        ("linear/top1", "label"),
-        ("knn-digit/top1", "digit"),
-        ("linear-skin-tone/top1", "skin-tone"),
-        ("few_shot-0.01/top1", "label"),
-        ("few_shot-5-color/top1", "color"),
-        ("color/r2", "color"),
-        ("color/mse", ""),
-        ("anything", ""),
-    ],
-)
-def test_a_metric_tells_which_column_it_reads(metric, column):
-    assert probed(metric) == column
-    assert metric_of(column, [metric]) == metric
-    assert bool(meaning(metric)) is (metric != "anything")
+@pytest.fixture
+def own_figures():
+    """Three figures of the session: one that draws, one that fails, one that does not apply."""
+
+    class Dots:
+        """A dot for each run."""
+
+        def __call__(self, runs):
+            drawn = figure(2, 2)
+            drawn.subplots().plot([*range(len(runs))], [0] * len(runs), "o")
+            return drawn
+
+    class Broken:
+        """A figure with a bug."""
+
+        def __call__(self, runs):
+            raise KeyError("pressure")
+
+    class Elsewhere:
+        """A figure of other runs."""
+
+        def __call__(self, runs):
+            raise DoesNotApply("no run has a pressure")
+
+    found = registry()
+    before = dict(found._session)
+    for each in (Dots, Broken, Elsewhere):
+        ccl.local("figure")(each)
+    yield
+    found._session.clear()
+    found._session.update(before)
+
+
+@pytest.mark.usefixtures("own_figures")
+def test_a_figure_of_ones_own_is_in_the_report_and_one_that_fails_costs_itself(runs, tmp_path):
+    text = texts(file := write_report(runs[:1], tmp_path / "report.html"))
+    assert "Dots. A dot for each run." in text
+    assert "Broken: KeyError: 'pressure'" in text
+    assert "Elsewhere: no run has a pressure" in text
+    assert 'alt="Dots. A dot for each run."' in file.read_text()
+    assert text.index("Anchor.") < text.index("Dots.")
 
 
 @pytest.fixture(scope="module")

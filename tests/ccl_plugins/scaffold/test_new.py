@@ -17,6 +17,7 @@ from support.imports import ROOT
 from ccl_plugins.cli import main
 from ccl_plugins.kinds import KINDS, registry
 from ccl_plugins.scaffold import read_names, render
+from ccl_plugins.testing.fixtures import install_package
 
 AUTHOR = 'Ada "Countess" Lovelace \\ Åström 🎲'
 
@@ -37,9 +38,7 @@ def packages(tmp_path_factory):
 def installed(packages, tmp_path_factory):
     """A function that runs Python with all packages installed."""
     target = tmp_path_factory.mktemp("target")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    options = ["--no-deps", "--no-build-isolation", "--target", str(target)]
-    subprocess.run([*pip, *options, *sorted(map(str, packages.iterdir()))], check=True, timeout=240)
+    install_package(*sorted(packages.iterdir()), target=target)
 
     def run(*arguments):
         return subprocess.run(
@@ -77,22 +76,26 @@ pipeline = ccl.Pipeline(
     dataset=ccl.dataset("made_dataset", samples=64, size=16),
     backbone=ccl.backbone("made_backbone", width=4),
     transform="made_transform",
-    method=ccl.method("made_method", dim=8),
+    method=ccl.method("made_method", dim=8, queue_size=32),
     sampler="made_sampler",
     condition="made_condition",
     objective=ccl.objective(
         "mixture", objectives=["made_objective", ccl.objective("fair_cclk", kernel="made_kernel")]
     ),
     evaluate=["made_evaluator"],
+    loggers=["made_logger"],
+    fit={"optimizer": "made_optimizer", "schedule": {"use": "made_schedule", "scale": 10.0}},
 )
 run = pipeline.fit(epochs=1, batch_size=16, workers=0, out={str(tmp_path)!r}, progress=False)
-print(*run.evaluate(), *ccl.load({str(tmp_path)!r}).record["versions"])
+record = ccl.load({str(tmp_path)!r}).record
+print(*run.evaluate(), *record["versions"], *record["callbacks"])
 """
     done = installed("-c", code)
     assert done.returncode == 0, done.stderr[-3000:]
+    assert (tmp_path / "numbers.db").is_file()
     metric, *plugins = done.stdout.splitlines()[-1].split()
     assert metric == "made_evaluator/top1"
-    assert plugins == sorted(["ccl-plugins", *(f"ccl-made-{kind.name}" for kind in KINDS)])
+    assert sorted(plugins) == sorted(["ccl-plugins", *(f"ccl-made-{kind.name}" for kind in KINDS)])
 
 
 def test_what_is_written_is_formatted_and_without_lint(packages):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import ClassVar
 
 import pytest
 import torch
@@ -81,6 +82,18 @@ class Unpicklable(Sound):
         self.divide = lambda x: x
 
 
+class Renamed(Sound):
+    """Has an old name for a parameter."""
+
+    OLD_PARAMETERS: ClassVar = {"width": "scale"}
+
+
+class Misnamed(Sound):
+    """Has an old name for a parameter that it does not have."""
+
+    OLD_PARAMETERS: ClassVar = {"width": "radius"}
+
+
 class Hidden(SmallBackbone):
     """A number that is in no state dict."""
 
@@ -94,6 +107,8 @@ class Hidden(SmallBackbone):
 
 BROKEN = {
     Sound: set(),
+    Renamed: set(),
+    Misnamed: {"is_found_by_its_old_names"},
     Undocumented: {"has_a_summary"},
     Unhinted: {"hints_its_parameters"},
     Lacking: {"satisfies_its_protocol", "is_positive_definite_if_it_says_so"},

@@ -139,6 +139,44 @@ def test_an_expected_failure_that_names_nothing_is_an_error(ring):
         LookupError, match="examples for kernel/rong, but ccl-ring offers kernel/ring"
     ):
         checks("ccl-ring", examples={"kernel/rong": {}})
+    with pytest.raises(LookupError, match="variants for kernel/rong, but ccl-ring offers kernel/"):
+        checks("ccl-ring", variants={"kernel/rong": {"wide": {}}})
+
+
+def test_a_variant_is_checked_beside_its_example(ring):
+    ring(ring="Ring")
+    found = checks(
+        "ccl-ring", {"kernel/ring": {"scale": 2}}, {"kernel/ring": {"wide": {"scale": 9}}}
+    )
+    of_each = {
+        name: [c for c in found if c.component == name]
+        for name in ("kernel/ring", "kernel/ring, wide")
+    }
+    laws = [[each.name for each in its] for its in of_each.values()]
+    assert laws[0] == laws[1]
+    assert [its[0].subject.build().scale for its in of_each.values()] == [2, 9]
+    assert str(of_each["kernel/ring, wide"][0]) == "kernel/ring, wide-has_a_summary"
+    reason = {("kernel/ring, wide", "is_symmetric"): "it is as wide as it is long"}
+    parametrize_with_checks(
+        "ccl-ring", variants={"kernel/ring": {"wide": {}}}, expected_failures=reason
+    )
+
+
+def test_a_variant_changes_what_the_files_of_an_example_gave(ring):
+    ring(file="FromFile")
+
+    def example(folder):
+        (folder / "ring.txt").write_text("2.0")
+        return {"path": str(folder / "ring.txt")}
+
+    given = {"kernel/file": example}, {"kernel/file": {"missing": {"path": "no.txt"}}}
+    plain, missing = (
+        next(c for c in checks("ccl-ring", *given) if str(c) == f"kernel/file{each}-is_symmetric")
+        for each in ("", ", missing")
+    )
+    plain()
+    with pytest.raises(AssertionError, match=r"no\.txt"):
+        missing()
 
 
 def test_an_example_makes_its_files(ring):

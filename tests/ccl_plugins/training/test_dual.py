@@ -14,6 +14,7 @@ from pytorch_lightning import Callback
 from support.captions import TEXT, WORDS, Captioned, Plain, pipeline
 
 from ccl_plugins.experiments import RunInterrupted
+from ccl_plugins.pairs import Samples
 from ccl_plugins.training import fingerprint
 from ccl_plugins.training.micro_batches import embed
 
@@ -135,7 +136,9 @@ def test_pieces_of_a_batch_have_the_gradient_of_the_whole(queue_size: int) -> No
     views = [torch.rand(8, 3, 8, 8).double(), torch.randint(0, 257, (8, 16))]
     found = []
     for size in (None, 3):
-        pairs = method.pairs(embed(method, views, size).normalized(), {}, torch.arange(8))
+        pairs = method.pairs(
+            embed(method, views, size).normalized(), Samples(index=torch.arange(8))
+        )
         loss = parts.objective.double().loss(pairs)
         learned = [p for p in method.parameters() if p.requires_grad]
         found.append([loss, *torch.autograd.grad(loss, learned)])
@@ -180,11 +183,12 @@ def test_the_image_tower_is_exported_alone(trained: Any, tmp_path: Path) -> None
 
 
 def test_an_anchor_is_drawn_with_the_share_of_its_text(trained: Any) -> None:
-    from ccl_plugins.figures.anchors import anchor, weights
+    from ccl_plugins.figures import Anchor
+    from ccl_plugins.figures.anchor import weights
 
     found = weights(trained, 3)
     assert found.modalities == ("image", "text")
     assert [*found.own] == [1]
     assert found.views[1] == "a red square"
-    labels = [text for axes in anchor({"dual": trained}, 3).axes for text in [axes.get_xlabel()]]
+    labels = [text for axes in Anchor(3)({"dual": trained}).axes for text in [axes.get_xlabel()]]
     assert any(label.startswith("text ") for label in labels)

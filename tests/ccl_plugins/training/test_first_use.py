@@ -268,7 +268,7 @@ class Wrapped(InfoNCE):
     """A loss of the batch alone that does not say so."""
 
     def terms(self, pairs):
-        return super().terms(replace(pairs, queue=None, queue_valid=None, batch_candidates=None))
+        return super().terms(replace(pairs, queue=None, batch_candidates=None))
 
 
 @pytest.mark.parametrize(("objective", "unread"), [(Wrapped(), True), (InfoNCE(), False)])

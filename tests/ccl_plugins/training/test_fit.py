@@ -83,7 +83,7 @@ class Poisoned(FakeObjective):
 
     def terms(self, pairs: Any) -> tuple[Tensor, Tensor]:
         values, weights = super().terms(pairs)
-        return torch.where(pairs.index == 11, float("nan"), values), weights
+        return torch.where(pairs.samples.index == 11, float("nan"), values), weights
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
@@ -178,9 +178,9 @@ def test_losses_are_computed_in_float32_under_mixed_precision(tmp_path: Path) ->
     seen = []
 
     class Watching(FakeMethod):
-        def pairs(self, embedded: Embedded, condition: Any, index: Any) -> Any:
+        def pairs(self, embedded: Embedded, samples: Any) -> Any:
             seen.append((embedded.projections, torch.is_autocast_enabled("cpu")))
-            return super().pairs(embedded, condition, index)
+            return super().pairs(embedded, samples)
 
     run(tmp_path, make_parts(method=Watching()), precision="bf16-mixed", epochs=1)
     for projections, autocast in seen:
@@ -221,7 +221,11 @@ def test_conditions_and_extras_reach_the_pairs(tmp_path: Path) -> None:
 
         def terms(self, pairs: Any) -> tuple[Tensor, Tensor]:
             seen.append(
-                (pairs.index, pairs.condition["condition"], pairs.extras["condition/centers"])
+                (
+                    pairs.samples.index,
+                    pairs.samples.condition["condition"],
+                    pairs.samples.extras["condition/centers"],
+                )
             )
             values, weights = super().terms(pairs)
             return values + (self.centers - 1).square().mean(), weights
@@ -312,7 +316,7 @@ class Sized(FakeObjective):
 
     def terms(self, pairs: Any) -> tuple[Tensor, Tensor]:
         values, weights = super().terms(pairs)
-        return values + (self.shifts[pairs.index] - 1).square(), weights
+        return values + (self.shifts[pairs.samples.index] - 1).square(), weights
 
 
 class Stops(Callback):

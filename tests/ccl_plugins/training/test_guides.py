@@ -14,7 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import ccl_plugins as ccl
 from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.checkpoints import read_checkpoint
-from ccl_plugins.training.optimizers import parameter_groups
+from ccl_plugins.training.parameter_groups import parameter_groups
 
 N = 96
 GENERATOR = torch.Generator().manual_seed(0)

@@ -61,7 +61,7 @@ def test_a_condition_of_the_embedding_is_on_the_sphere_beside_raw_embeddings(mon
         "monitor": "off",
     }
     ccl.Pipeline.from_dict(table).fit(out="run", progress=False)
-    raw, condition = seen[-1].anchors.detach(), seen[-1].condition["condition"]
+    raw, condition = seen[-1].anchors.detach(), seen[-1].samples.condition["condition"]
     assert not torch.allclose(raw.norm(dim=-1), torch.ones(()))
     torch.testing.assert_close(condition, torch.nn.functional.normalize(raw, dim=-1))
 

@@ -18,6 +18,7 @@ from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.kernels import Delta
 from ccl_plugins.methods import MoCoV2, SimCLR
 from ccl_plugins.objectives import AlignUniform, FairCCLK, InfoNCE
+from ccl_plugins.pairs import Samples
 from ccl_plugins.training import FitSettings
 from ccl_plugins.training.micro_batches import embed
 
@@ -62,7 +63,7 @@ def views(n: int = 10) -> list[Tensor]:
 
 def gradients(method: Any, objective: Any, embedded: Any) -> list[Tensor]:
     z = {name: torch.arange(10) % 3 for name in objective.conditions}
-    loss = objective.loss(method.pairs(embedded.normalized(), z, torch.arange(10)))
+    loss = objective.loss(method.pairs(embedded.normalized(), Samples(z, torch.arange(10))))
     parameters = [p for p in (*method.parameters(), *objective.parameters()) if p.requires_grad]
     return [loss.detach(), *torch.autograd.grad(loss, parameters)]
 

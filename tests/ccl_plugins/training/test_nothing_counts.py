@@ -68,8 +68,8 @@ def test_training_that_learns_nothing_says_so_once(
 
 def test_a_method_without_other_samples_is_named_as_the_reason(tmp_path: Path) -> None:
     class OwnKeysAlone(SimCLR):
-        def pairs(self, embedded: Any, condition: Any, index: Any) -> Any:
-            pairs = super().pairs(embedded, condition, index)
+        def pairs(self, embedded: Any, samples: Any) -> Any:
+            pairs = super().pairs(embedded, samples)
             return replace(pairs, negative=torch.zeros_like(pairs.own()))
 
     method = OwnKeysAlone(4, 4, backbone=make_method("simclr").backbone)

@@ -38,7 +38,7 @@ def test_a_sampler_follows_each_refresh(tmp_path: Path) -> None:
 
     class Watches(FakeObjective):
         def terms(self, pairs: Any) -> tuple[Tensor, Tensor]:
-            seen.append(pairs.condition["condition"].unique().tolist())
+            seen.append(pairs.samples.condition["condition"].unique().tolist())
             return super().terms(pairs)
 
     parts = make_parts(

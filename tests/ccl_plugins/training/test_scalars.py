@@ -20,13 +20,13 @@ from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.kernels import Linear
 from ccl_plugins.objectives import FairCCLK, InfoNCE, Mixture
-from ccl_plugins.pairs.pairs import Pairs, in_batch
+from ccl_plugins.pairs import Pairs, Samples, in_batch
 from ccl_plugins.training import FitSettings
 
 
 class PairsMethod(FakeMethod):
-    def pairs(self, embedded: Any, condition: Any, index: Any) -> Pairs:
-        return in_batch(embedded.projections, condition, index)
+    def pairs(self, embedded: Any, samples: Samples) -> Pairs:
+        return in_batch(embedded.projections, samples)
 
     def enqueue(self, pairs: Pairs) -> None:
         pass

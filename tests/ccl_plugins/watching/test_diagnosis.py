@@ -19,7 +19,7 @@ import ccl_plugins as ccl
 from ccl_plugins.kinds import registry
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import HCL, AlignUniform, ClInfoNCE, InfoNCE, SupCon
-from ccl_plugins.pairs import in_batch
+from ccl_plugins.pairs import Samples, in_batch
 from ccl_plugins.watching import Finding, Observation, Symptom
 from ccl_plugins.watching.chance import scale_of
 from ccl_plugins.watching.diagnosis import Diagnosis
@@ -549,14 +549,14 @@ def test_chance_of_infonce_is_the_log_of_the_number_of_candidates(temperature):
 )
 def test_every_objective_has_its_own_chance(objective, candidates):
     condition = {"condition": torch.arange(64) % 4} if objective.conditions else {}
-    scale = scale_of(objective, in_batch(embedded(), condition))
+    scale = scale_of(objective, in_batch(embedded(), Samples(condition)))
     assert scale is not None
     assert scale.distinguishes
     torch.testing.assert_close(scale.chance, torch.tensor(float(candidates)).log().item())
 
 
 def test_one_class_leaves_nothing_to_distinguish():
-    pairs = in_batch(embedded(), {"condition": torch.zeros(64, dtype=torch.long)})
+    pairs = in_batch(embedded(), Samples({"condition": torch.zeros(64, dtype=torch.long)}))
     scale = scale_of(SupCon(0.2), pairs)
     assert scale is not None
     assert not scale.distinguishes

@@ -296,7 +296,7 @@ def test_the_negatives_of_an_anchors_label_are_those_of_the_batch(tmp_path):
         expected: float
 
         def on_after_backward(self, trainer: Any, module: Any) -> None:
-            label = monitored.ROWS["label"][module.pairs.index]
+            label = monitored.ROWS["label"][module.pairs.samples.index]
             others = ~torch.eye(len(label), dtype=torch.bool)
             self.expected = float((label[:, None] == label)[others].double().mean())
 

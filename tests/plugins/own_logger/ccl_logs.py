@@ -6,7 +6,7 @@ from ccl_plugins import hookimpl
 
 
 @hookimpl
-def ccl_loggers(pipeline):
+def ccl_loggers(pipeline, options):
     from pytorch_lightning.loggers import Logger
 
     class Lines(Logger):
@@ -14,7 +14,7 @@ def ccl_loggers(pipeline):
 
         def log_metrics(self, metrics, step=None):
             with open(os.environ["LINES"], "a") as out:
-                out.writelines(f"{step} {name}\n" for name in metrics)
+                out.writelines(f"{options.get('mark', '')}{step} {name}\n" for name in metrics)
 
         def log_hyperparams(self, params):
             with open(os.environ["LINES"], "a") as out:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from ccl_plugins.pairs import in_batch
+from ccl_plugins.pairs import Queue, Samples, in_batch
 from ccl_plugins.testing import equals
 from torch.nn.functional import normalize
 
@@ -41,13 +41,16 @@ def queued(queue):
 
     def loss(objective, *views, **conditions):
         pairs = in_batch(
-            normalize(torch.stack(views), dim=-1), {k: z[:7] for k, z in conditions.items()}
+            normalize(torch.stack(views), dim=-1),
+            Samples({k: z[:7] for k, z in conditions.items()}),
         )
         pairs = replace(
             pairs,
-            queue=queue.to(pairs.anchors.dtype),
-            queue_valid=torch.tensor([True, True, False]),
-            queue_condition={k: z[7:] for k, z in conditions.items()},
+            queue=Queue(
+                queue.to(pairs.anchors.dtype),
+                torch.tensor([True, True, False]),
+                {k: z[7:] for k, z in conditions.items()},
+            ),
         )
         return objective.loss(pairs)
 

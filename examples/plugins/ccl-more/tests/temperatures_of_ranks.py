@@ -1,7 +1,7 @@
 """What each rank does in a test on two processes, which import it by name."""
 
 import torch
-from ccl_plugins.pairs import in_batch
+from ccl_plugins.pairs import Samples, in_batch
 from lightly.utils import dist
 from torch.nn.functional import normalize
 
@@ -16,7 +16,7 @@ def after_two_steps(views):
     for step in views:
         pairs = in_batch(
             normalize(step[:, part], dim=-1),
-            index=torch.arange(n)[part] + 2,
+            Samples(index=torch.arange(n)[part] + 2),
             gather_distributed=world > 1,
         )
         objective.loss(pairs)

@@ -1,25 +1,27 @@
-"""Every objective of this package keeps the laws of an objective."""
+"""Every objective of this package keeps the laws of an objective, in its defaults and in other settings."""
 
-import ccl_plugins as ccl
-import pytest
-from ccl_plugins.testing import check as check_all
 from ccl_plugins.testing import parametrize_with_checks
 
-
-@parametrize_with_checks("ccl-more")
-def test_conformance(check):
-    check()
-
-
-SETTINGS = [
-    ("fair_kl", {"over": "batch"}),
-    ("fscl", {"group_normalization": True}),
-    ("hmlc", {"form": "himulcon"}),
-    ("paco", {"of": "projection", "rebalance": False}),
-]
+SETTINGS = {
+    "dcl": {
+        "kernel": {"kernel": "rbf", "symmetric": False},
+        "across views": {"kernel": "laplacian", "within_view": False},
+    },
+    "dhel": {"kernel": {"kernel": "rbf"}},
+    "fair_kl": {"over the batch": {"over": "batch"}},
+    "fare": {"buckets": {"buckets": 4, "own": False}},
+    "fscl": {"group normalization": {"group_normalization": True}},
+    "gca": {"kernel": {"kernel": "rbf", "row_penalty": None, "column_penalty": None}},
+    "hmlc": {"himulcon": {"form": "himulcon"}},
+    "paco": {"projection": {"of": "projection", "rebalance": False}},
+    "supremix": {"window": {"share": None, "window": 0.7}},
+    "accon": {"span": {"span": 3.0, "same": 0.2}},
+}
 """Settings that are computed in another way, beside the defaults."""
 
 
-@pytest.mark.parametrize(("name", "params"), SETTINGS)
-def test_conformance_in_other_settings(name, params):
-    check_all(ccl.objective(name, **params))
+@parametrize_with_checks(
+    "ccl-more", variants={f"objective/{name}": variants for name, variants in SETTINGS.items()}
+)
+def test_conformance(check):
+    check()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from ccl_plugins.kernels import RBF, Delta, Product
-from ccl_plugins.pairs import Pairs, in_batch, with_keys
+from ccl_plugins.pairs import Pairs, Queue, Samples, in_batch, with_keys
 from ccl_plugins.testing import equals
 from lightly.loss import DCLLoss
 from torch.nn.functional import normalize
@@ -118,10 +118,10 @@ def test_classes_do_not_repel_each_other(views):
     """With ``delta``, samples of another class have no influence on an anchor."""
     objective = DCL(TAU, kernel=Delta())
     unit = normalize(torch.stack(views), dim=-1)
-    values, weights = objective.terms(in_batch(unit, {"condition": LABEL[:7]}))
+    values, weights = objective.terms(in_batch(unit, Samples({"condition": LABEL[:7]})))
     moved = unit.clone()
     moved[:, [1, 4, 5, 6]] = -moved[:, [1, 4, 5, 6]]
-    others, _ = objective.terms(in_batch(moved, {"condition": LABEL[:7]}))
+    others, _ = objective.terms(in_batch(moved, Samples({"condition": LABEL[:7]})))
     torch.testing.assert_close(values[:, [0, 2, 3]], others[:, [0, 2, 3]])
     assert (weights[:, 6] == 0).all()  # alone in its class
     assert (weights[:, :6] == 1).all()
@@ -143,7 +143,7 @@ def test_dhel_needs_keys_of_the_anchors_own_view_or_a_queue(views, queue):
     pairs = with_keys(unit[:1], unit[1:2], first_key_view=1)
     with pytest.raises(ValueError, match="DHEL needs keys of the anchor's own view, or a queue"):
         DHEL().loss(pairs)
-    pairs = replace(pairs, queue=queue, queue_valid=torch.ones(3).bool())
+    pairs = replace(pairs, queue=Queue(queue, torch.ones(3).bool()))
     energy = (unit[0] @ queue.T / TAU).exp().sum(1).log()
     expected = (energy - (unit[0] * unit[1]).sum(1) / TAU).mean()
     torch.testing.assert_close(DHEL(TAU).loss(pairs), expected)

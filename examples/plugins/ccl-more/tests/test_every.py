@@ -9,7 +9,7 @@ import pytest
 import torch
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import ScalarAttribute
-from ccl_plugins.pairs import Pairs, in_batch
+from ccl_plugins.pairs import Pairs, Samples, in_batch
 from ccl_plugins.protocols import Sizes, Table
 from torch import nn
 from torch.nn.functional import normalize
@@ -92,7 +92,7 @@ def test_a_step_over_a_queue_waits_for_nothing(name):
             objective.progress(step, 2)
             embedded = method.embed(views)
             embedded = embedded if objective.embedding == "raw" else embedded.normalized()
-            pairs = method.pairs(embedded, condition, index)
+            pairs = method.pairs(embedded, Samples(condition, index))
             objective.loss(pairs).backward()
             method.enqueue(pairs)
             method.after_step(step, 2)
@@ -111,7 +111,7 @@ def test_float32_agrees_with_float64(name):
         rows = views.to(dtype, copy=True).requires_grad_()
         unit = normalize(rows, dim=-1) if objective.embedding == "sphere" else rows
         given = {key: z.to(dtype) if z.is_floating_point() else z for key, z in condition.items()}
-        pairs = in_batch(unit, given, torch.arange(N), features.to(dtype))
+        pairs = in_batch(unit, Samples(given, torch.arange(N), features.to(dtype)))
         loss = objective.loss(pairs)
         loss.backward()
         losses.append((loss.detach().double(), rows.grad.double()))
@@ -132,7 +132,7 @@ def loss_of(objective, change=lambda pairs: pairs):
     views = normalize(torch.randn(2, N, WIDTH, dtype=torch.float64), dim=-1)
     features = torch.randn(2, N, FEATURES).double()
     condition = {**condition_of(objective), "extra": torch.linspace(0, 1, N).double()}
-    return objective.loss(change(in_batch(views, condition, torch.arange(N), features)))
+    return objective.loss(change(in_batch(views, Samples(condition, torch.arange(N), features))))
 
 
 @pytest.mark.parametrize(("name", "key", "default"), list(numbers()))
@@ -173,6 +173,8 @@ def test_masks_of_classes_make_the_same_loss(name):
     views = normalize(torch.randn(2, N, WIDTH, dtype=torch.float64), dim=-1)
     condition, features = condition_of(objective), torch.randn(2, N, FEATURES).double()
     same_class = torch.arange(N) % 3 == (torch.arange(N) % 3)[:, None]
-    brought = replace(Pairs.from_masks(views, same_class, None, condition), features=features)
-    expected = objective.loss(in_batch(views, condition, features=features))
+    brought = replace(
+        Pairs.from_masks(views, same_class, None, Samples(condition)), features=features
+    )
+    expected = objective.loss(in_batch(views, Samples(condition, features=features)))
     torch.testing.assert_close(objective.loss(brought), expected)

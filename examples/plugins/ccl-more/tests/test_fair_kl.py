@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from ccl_plugins.objectives import Mixture
-from ccl_plugins.pairs import in_batch
+from ccl_plugins.pairs import Samples, in_batch
 from torch.nn.functional import normalize
 
 from ccl_more import EpsSupInfoNCE, FairKL
@@ -117,7 +117,9 @@ def test_in_a_mixture_it_closes_the_gap_between_groups():
         optimizer = torch.optim.Adam([x], lr=0.03)
         for _ in range(40):
             views = torch.stack([x, x + 0.01 * torch.randn(x.shape, generator=generator)])
-            pairs = in_batch(normalize(views, dim=-1), {"label": label, "sensitive": group})
+            pairs = in_batch(
+                normalize(views, dim=-1), Samples({"label": label, "sensitive": group})
+            )
             optimizer.zero_grad()
             objective.loss(pairs).backward()
             optimizer.step()

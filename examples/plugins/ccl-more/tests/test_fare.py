@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from ccl_plugins.pairs import Pairs, in_batch
+from ccl_plugins.pairs import Pairs, Samples, in_batch
 from ccl_plugins.protocols import Sizes, Table
 from ccl_plugins.testing import equals
 from torch.nn.functional import normalize
@@ -110,7 +110,7 @@ def test_sparse_fare_gives_other_buckets_no_weight(views):
     z = Z[:7].clone()
     z[:, 0] = torch.tensor([1.0, 1, 1, -1, -1, -1, -1])
     log_p, some = objective.attention(
-        in_batch(normalize(torch.stack(views), dim=-1), {"condition": z})
+        in_batch(normalize(torch.stack(views), dim=-1), Samples({"condition": z}))
     )
     weights = log_p.exp()
     assert (weights[:3, 3:] == 0).all()
@@ -126,7 +126,7 @@ def test_an_anchor_alone_in_its_bucket_gets_weight_0(views):
     z = Z[:7].clone()
     z[:, 0] = torch.tensor([1.0, -1, -1, -1, -1, -1, -1])
     values, weights = objective.terms(
-        in_batch(normalize(torch.stack(views), dim=-1), {"condition": z})
+        in_batch(normalize(torch.stack(views), dim=-1), Samples({"condition": z}))
     )
     assert (weights[:, 0] == 0).all()
     assert (weights[:, 1:] == 1).all()
@@ -136,7 +136,7 @@ def test_an_anchor_alone_in_its_bucket_gets_weight_0(views):
 def test_masks_restrict_the_negatives(views):
     objective, positives = build(own=False), torch.eye(7).bool().roll(1, 1)
     pairs = Pairs.from_masks(
-        normalize(torch.stack(views), dim=-1), positives, condition={"condition": Z[:7]}
+        normalize(torch.stack(views), dim=-1), positives, samples=Samples({"condition": Z[:7]})
     )
     log_p, _ = objective.attention(pairs)
     assert (log_p.exp() > 0).equal(~positives & ~torch.eye(7).bool())
@@ -183,8 +183,8 @@ def test_values_that_differ_per_view_are_those_of_the_anchors_view(views):
     objective = build()
     z = torch.stack([Z[:7], *[Z[3:]] * (len(views) - 1)])
     unit = normalize(torch.stack(views), dim=-1)
-    values, _ = objective.terms(in_batch(unit, {"condition": z}))
-    first, _ = objective.terms(in_batch(unit, {"condition": Z[:7]}))
-    other, _ = objective.terms(in_batch(unit, {"condition": Z[3:]}))
+    values, _ = objective.terms(in_batch(unit, Samples({"condition": z})))
+    first, _ = objective.terms(in_batch(unit, Samples({"condition": Z[:7]})))
+    other, _ = objective.terms(in_batch(unit, Samples({"condition": Z[3:]})))
     k = len(views) - 1
     torch.testing.assert_close(values, torch.cat([first[:k], other[k:]]))

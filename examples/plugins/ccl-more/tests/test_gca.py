@@ -6,7 +6,7 @@ import pytest
 import torch
 from ccl_plugins.kernels import RBF, Delta
 from ccl_plugins.objectives import NTXent, SoftInfoNCE
-from ccl_plugins.pairs import Pairs, in_batch
+from ccl_plugins.pairs import Pairs, Samples, in_batch
 from ccl_plugins.testing import equals
 from torch.nn.functional import cross_entropy, normalize
 
@@ -162,7 +162,7 @@ def test_an_anchor_without_a_target_gets_weight_0(views):
             return super().__call__(a, b) * (a[:, None] * b > 0)  # class 0 is like none, itself too
 
     ids = torch.tensor([0, 1, 1, 2, 2, 0, 1])
-    pairs = in_batch(normalize(torch.stack(views), dim=-1), {"condition": ids})
+    pairs = in_batch(normalize(torch.stack(views), dim=-1), Samples({"condition": ids}))
     values, weights = GCA(TAU, kernel=Never()).terms(pairs)
     assert (weights == (ids > 0)).all()
     assert values.isfinite().all()

@@ -6,7 +6,7 @@ import ccl_plugins as ccl
 import pytest
 import torch
 from ccl_plugins.objectives import SupCon
-from ccl_plugins.pairs import Pairs, in_batch
+from ccl_plugins.pairs import Pairs, Queue, Samples, in_batch
 from ccl_plugins.protocols import Sizes, Table
 from torch.nn.functional import normalize
 
@@ -73,12 +73,13 @@ def test_with_a_queue_it_is_its_loop(views):
         unit[1][None].detach(),
         (0,),
         (1,),
-        queue=queue,
-        queue_valid=torch.tensor([True, True, True, True, False]),
-        queue_condition={"condition": queue_ids},
-        queue_index=torch.tensor([3, 20, 21, 22, 23]),  # the first is of the batch's own image 3
-        index=torch.arange(7),
-        condition={"condition": ids},
+        samples=Samples(index=torch.arange(7), condition={"condition": ids}),
+        queue=Queue(
+            queue,
+            torch.tensor([True, True, True, True, False]),
+            {"condition": queue_ids},
+            index=torch.tensor([3, 20, 21, 22, 23]),
+        ),
     )
     every = torch.cat([ids, queue_ids])
     keys = [(unit[1][j].detach(), j) for j in range(7)]
@@ -103,10 +104,10 @@ def test_a_pair_has_no_smaller_loss_than_one_that_is_nearer(views):
     """With pairs on the finest level that are far from each other, all others count as much."""
     flipped = [views[0], -views[0]]
     values, _ = HMLC(TAU, form="hicone").terms(
-        in_batch(normalize(torch.stack(flipped), dim=-1), {"condition": IDS})
+        in_batch(normalize(torch.stack(flipped), dim=-1), Samples({"condition": IDS}))
     )
     unconstrained, _ = HMLC(TAU, weights=[1, 1, 1], form="himulcon").terms(
-        in_batch(normalize(torch.stack(flipped), dim=-1), {"condition": IDS})
+        in_batch(normalize(torch.stack(flipped), dim=-1), Samples({"condition": IDS}))
     )
     assert (values >= unconstrained).all()
     assert (values > unconstrained).any()
@@ -129,7 +130,9 @@ def test_levels_from_fine_to_coarse_are_refused():
 
 
 def test_masks_of_positives_are_refused(views):
-    pairs = Pairs.from_masks(torch.stack(views), torch.zeros(7, 7).bool(), None, {"condition": IDS})
+    pairs = Pairs.from_masks(
+        torch.stack(views), torch.zeros(7, 7).bool(), None, Samples({"condition": IDS})
+    )
     with pytest.raises(ValueError, match="cannot take masks of positives"):
         HMLC().loss(pairs)
 
@@ -144,14 +147,14 @@ CONDITIONS = {
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_it_trains_on_levels_of(name, tmp_path):
     pipeline = ccl.Pipeline(
-        dataset=ccl.dataset("color_digits"),
+        dataset=ccl.dataset("color_digits", test_fraction=0.8),
         transform=ccl.transform("noise", std=0.1),
         backbone=ccl.backbone("lenet5"),
         method=ccl.method("moco_v2", hidden=16, dim=8, queue_size=512),
         objective=ccl.objective("hmlc"),
         condition=CONDITIONS[name],
     )
-    pipeline.fit(epochs=1, batch_size=256, seed=0, out=tmp_path / "run", progress=False)
+    pipeline.fit(epochs=1, batch_size=64, seed=0, out=tmp_path / "run", progress=False)
     assert type(ccl.load(tmp_path / "run").parts.objective) is HMLC
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from ccl_plugins.pairs import in_batch
+from ccl_plugins.pairs import Queue, Samples, in_batch
 from ccl_plugins.testing import on_two_ranks
 from temperatures_of_ranks import after_two_steps
 from torch.nn.functional import normalize
@@ -56,10 +56,10 @@ def test_isogclr_over_steps_in_which_samples_come_again(views, queue, with_queue
     for _ in range(5):
         index = torch.randperm(12, generator=generator)[:7]
         given = [(v + torch.randn(v.shape, generator=generator)).requires_grad_() for v in views]
-        pairs = in_batch(normalize(torch.stack(given), dim=-1), index=index)
+        pairs = in_batch(normalize(torch.stack(given), dim=-1), Samples(index=index))
         if with_queue:
             valid = torch.tensor([True, True, False])
-            pairs = replace(pairs, queue=queue, queue_valid=valid)
+            pairs = replace(pairs, queue=Queue(queue, valid))
         for _ in range(2):  # twice the same, because nothing is committed yet
             loss = objective.loss(pairs)
         gradient = torch.stack(torch.autograd.grad(loss, given))
@@ -79,7 +79,7 @@ def test_the_step_is_that_of_the_gradient_by_the_temperature(views):
     """With equal views, u is g in the first step, and the loss of τ is ``τ log g + τ ρ``."""
     objective, n = build(rate=1e-3, beta=1.0), 7
     unit = normalize(views[0], dim=1)
-    objective.loss(in_batch(torch.stack([unit, unit]), index=torch.arange(n)))
+    objective.loss(in_batch(torch.stack([unit, unit]), Samples(index=torch.arange(n))))
     objective.after_step()
     tau = torch.full((n,), TAU).double().requires_grad_()
     scores = (unit @ unit.T / tau[:, None]).fill_diagonal_(-torch.inf)
@@ -115,7 +115,7 @@ def test_without_steps_it_is_sogclr_with_a_constant(views):
 
 def test_temperatures_come_back_with_a_checkpoint_and_an_open_step_does_not(views):
     objective = build()
-    pairs = in_batch(normalize(torch.stack(views), dim=-1), index=torch.arange(7))
+    pairs = in_batch(normalize(torch.stack(views), dim=-1), Samples(index=torch.arange(7)))
     before = {name: x.clone() for name, x in objective.state_dict().items()}
     objective.loss(pairs)
     torch.testing.assert_close(dict(objective.state_dict()), before, equal_nan=True)

@@ -6,7 +6,7 @@ import itertools
 import pytest
 import torch
 from ccl_plugins.objectives import SupCon
-from ccl_plugins.pairs import in_batch
+from ccl_plugins.pairs import Samples, in_batch
 from ccl_plugins.protocols import Sizes, Table
 from torch.nn.functional import normalize
 
@@ -207,7 +207,7 @@ def test_paco(views, units, agree, place, of, rebalance):
 
 
 def test_paco_names_the_features_that_pairs_lack(views):
-    pairs = in_batch(torch.stack(views), {"condition": LABEL})
+    pairs = in_batch(torch.stack(views), Samples({"condition": LABEL}))
     with pytest.raises(ValueError, match="compares centers with features"):
         ready(PaCo()).loss(pairs)
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from ccl_plugins.pairs import Pairs
+from ccl_plugins.pairs import Pairs, Samples
 from ccl_plugins.protocols import Sizes, Table
 from torch.nn.functional import normalize
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -167,7 +167,9 @@ def test_masks_say_who_is_a_positive(views, build):
     alike = HEIGHT[:7, None] == HEIGHT[:7]
     objective = build().double()
     expected = objective(*views, **z)
-    torch.testing.assert_close(objective.loss(Pairs.from_masks(unit, alike, condition=z)), expected)
+    torch.testing.assert_close(
+        objective.loss(Pairs.from_masks(unit, alike, samples=Samples(z))), expected
+    )
     only = ~alike & (torch.arange(7) < 4)
-    found = objective.loss(Pairs.from_masks(unit, alike & (torch.arange(7) < 4), only, z))
+    found = objective.loss(Pairs.from_masks(unit, alike & (torch.arange(7) < 4), only, Samples(z)))
     assert not torch.allclose(found, expected)

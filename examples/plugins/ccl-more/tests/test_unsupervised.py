@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from ccl_plugins.kernels import RBF, Delta, Product
-from ccl_plugins.pairs import in_batch
+from ccl_plugins.pairs import Samples, in_batch
 from ccl_plugins.testing import equals
 from torch.nn.functional import normalize
 
@@ -100,12 +100,12 @@ def test_sogclr_keeps_its_averages_in_a_checkpoint_and_nothing_of_an_open_step(v
     objective = SogCLR(size=7).double()
     unit = normalize(torch.stack(views), dim=-1)
     before = objective.state_dict()["averages.logs"].clone()
-    objective.loss(in_batch(unit, index=torch.arange(7)))
+    objective.loss(in_batch(unit, Samples(index=torch.arange(7))))
     torch.testing.assert_close(objective.state_dict()["averages.logs"], before, equal_nan=True)
     objective.after_step()
     loaded = SogCLR(size=7).double()
     loaded.load_state_dict(objective.state_dict())
-    again = in_batch(unit.flip(-1), index=torch.arange(7))
+    again = in_batch(unit.flip(-1), Samples(index=torch.arange(7)))
     torch.testing.assert_close(loaded.loss(again), objective.loss(again))
 
 

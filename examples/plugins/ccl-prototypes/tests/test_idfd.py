@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from ccl_plugins.kernels import Delta
-from ccl_plugins.pairs import Pairs, in_batch, with_keys
+from ccl_plugins.pairs import Pairs, Queue, in_batch, with_keys
 from ccl_plugins.protocols import Sizes
 from ccl_plugins.testing import equals, on_two_ranks
 from ccl_plugins.testing.objective_batches import on_each_rank, raw_batch
@@ -68,10 +68,8 @@ def test_under_moco_the_features_are_those_of_the_queries():
 
     def found(x):
         pairs = with_keys(normalize(x, dim=1)[None], keys[None], first_key_view=1)
-        there = {"queue_valid": torch.ones(7).bool(), "batch_candidates": torch.tensor(False)}
-        return objective.loss(
-            Pairs(pairs.anchors, pairs.keys, pairs.anchor_views, pairs.key_views, queue, **there)
-        )
+        held = Queue(queue, torch.ones(7).bool())
+        return objective.loss(replace(pairs, queue=held, batch_candidates=torch.tensor(False)))
 
     def expected(x):
         (x,), total = unit([x]), 0.0
@@ -189,7 +187,7 @@ def test_what_does_not_go_together_is_said():
     pairs = Pairs.from_masks(torch.stack(unit(embeddings(2))), mask)
     IDFD().loss(pairs)
     with pytest.raises(ValueError, match="takes no masks or draws"):
-        with_bank().loss(replace(pairs, index=torch.arange(7)))
+        with_bank().loss(replace(pairs, samples=replace(pairs.samples, index=torch.arange(7))))
     for wrong in ({"temperature": 0.0}, {"feature_temperature": 0.0}, {"weight": -1.0}):
         with pytest.raises(ValueError, match="must be"):
             IDFD(**wrong)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from ccl_plugins.conditions import Clusters
 from ccl_plugins.objectives import InfoNCE
-from ccl_plugins.pairs import Pairs, with_keys
+from ccl_plugins.pairs import Pairs, Queue, Samples, with_keys
 from ccl_plugins.testing import equals, on_two_ranks
 from ccl_plugins.testing.objective_batches import on_each_rank, raw_batch
 from torch.nn.functional import normalize
@@ -189,22 +189,12 @@ def test_in_mocos_form_queries_meet_keys_the_queue_and_prototypes():
         pairs = with_keys(
             normalize(queries, dim=1)[None],
             keys,
-            {"condition": ids},
-            extras=extras,
+            Samples({"condition": ids}, extras=extras),
             first_key_view=1,
         )
-        given = {name: getattr(pairs, name) for name in ("anchors", "keys", "condition", "extras")}
-        return objective.loss(
-            Pairs(
-                **given,
-                anchor_views=(0,),
-                key_views=(1,),
-                queue=queue,
-                queue_valid=torch.ones(9, dtype=torch.bool),
-                queue_condition={"condition": ids[torch.arange(9) % 7]},
-                batch_candidates=torch.tensor(False),
-            )
-        )
+        held = {"condition": ids[torch.arange(9) % 7]}
+        held = Queue(queue, torch.ones(9, dtype=torch.bool), held)
+        return objective.loss(replace(pairs, queue=held, batch_candidates=torch.tensor(False)))
 
     def expected(queries):
         total = 0.0
@@ -256,7 +246,7 @@ def test_an_anchor_without_negatives_is_still_attracted_to_its_prototype():
     _, ids, extras = table(6)
     x = normalize(torch.randn(2, 8, 4, dtype=torch.float64), dim=2)
     none = torch.zeros(8, 8, dtype=torch.bool)
-    pairs = replace(Pairs.from_masks(x, none, none, {"condition": ids[:8]}), extras=extras)
+    pairs = Pairs.from_masks(x, none, none, Samples({"condition": ids[:8]}, extras=extras))
     ((centroids, phi),) = levels_of(extras, (6,), 0.2)
     expected = [
         slow_proto(v, int(ids[i]), [j for j in range(6) if j != ids[i]], centroids, phi)
@@ -274,8 +264,8 @@ def test_masks_of_a_user_change_the_negatives_of_infonce_alone():
     objective = ProtoNCE(6)
 
     def losses(negatives):
-        pairs = Pairs.from_masks(x, none, negatives, {"condition": ids[:8]})
-        pairs = replace(pairs, extras=extras)
+        pairs = Pairs.from_masks(x, none, negatives, Samples({"condition": ids[:8]}))
+        pairs = replace(pairs, samples=replace(pairs.samples, extras=extras))
         return objective.loss(pairs) - InfoNCE().loss(pairs)
 
     torch.testing.assert_close(losses(some), losses(~none))

@@ -3,6 +3,7 @@
 import torch
 from ccl_plugins.methods import SimCLR
 from ccl_plugins.objectives import InfoNCE
+from ccl_plugins.pairs import Samples
 from torch import nn
 
 from ccl_prototypes import QueuedSimCLR
@@ -20,7 +21,9 @@ def made(cls, **given):
 
 def pairs_of(method, seed):
     views = list(torch.randn(2, 5, 3, 2, 2, generator=torch.Generator().manual_seed(seed)))
-    return method.pairs(method.embed(views).normalized(), {}, torch.arange(5 * seed, 5 * seed + 5))
+    return method.pairs(
+        method.embed(views).normalized(), Samples(index=torch.arange(5 * seed, 5 * seed + 5))
+    )
 
 
 def test_it_is_simclr_until_something_is_in_the_queue():

@@ -7,7 +7,7 @@ import ccl_plugins as ccl
 import pytest
 import torch
 from ccl_plugins.methods import FeatureQueue, SimCLR
-from ccl_plugins.pairs import Pairs, in_batch, with_keys
+from ccl_plugins.pairs import Pairs, Samples, in_batch, with_keys
 from ccl_plugins.protocols import Sizes
 from ccl_plugins.testing import equals
 from lightly.loss import SwaVLoss
@@ -225,7 +225,7 @@ def test_in_a_loop_it_learns_and_most_prototypes_stay_in_use():
     for _ in range(60):
         batch = images[torch.randperm(len(images))[:128]]
         embedded = method.embed([view(batch), view(batch)]).normalized()
-        loss = objective.loss(method.pairs(embedded, {}, None))
+        loss = objective.loss(method.pairs(embedded, Samples()))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -8,7 +8,7 @@ import ccl_plugins as ccl
 import pytest
 import torch
 from ccl_plugins.objectives import SupCon
-from ccl_plugins.pairs import in_batch
+from ccl_plugins.pairs import Samples, in_batch
 from ccl_plugins.protocols import Embedded
 from ccl_plugins.testing import equals, on_two_ranks, parametrize_with_checks
 from torch.nn.functional import normalize
@@ -77,7 +77,7 @@ def test_with_a_second_head_graph_and_classes_are_those_of_its_output():
     features = torch.randn(2, 9, 5, dtype=torch.float64)
 
     def found(z, f):
-        return objective.loss(in_batch(normalize(z, dim=-1), features=f))
+        return objective.loss(in_batch(normalize(z, dim=-1), Samples(features=f)))
 
     def expected(z, f):
         return slow(normalize(z, dim=-1), normalize(objective.head(f), dim=-1), 0.3, 0.7)
@@ -88,7 +88,7 @@ def test_with_a_second_head_graph_and_classes_are_those_of_its_output():
 def test_classes_of_the_condition_are_those_of_the_graph():
     z = normalize(embeddings(), dim=-1)
     graph = NeighborGraph(views="each")(Embedded(z, z))
-    given = WCL(0.3, on="z").loss(in_batch(z, {"z": graph}))
+    given = WCL(0.3, on="z").loss(in_batch(z, Samples({"z": graph})))
     torch.testing.assert_close(given, WCL(0.3).loss(in_batch(z)))
 
 
@@ -115,7 +115,9 @@ def test_what_it_cannot_do_is_said():
 
 
 def test_the_example_trains(tmp_path):
-    pipeline = ccl.Pipeline.from_toml(ROOT / "example.toml").with_settings(epochs=1)
+    record = ccl.Pipeline.from_toml(ROOT / "example.toml").to_dict()
+    record["dataset"]["test_fraction"] = 0.8
+    pipeline = ccl.Pipeline.from_dict(record).with_settings(epochs=1)
     run = pipeline.fit(out=tmp_path / "run", progress=False)
     assert 0 < run.evaluate()["linear/top1"] <= 1
 

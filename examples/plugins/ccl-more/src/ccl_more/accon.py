@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar
 
 import torch
 from ccl_plugins.arguments import non_negative, positive
 from ccl_plugins.numerics import as_vectors, logsumexp, masked
 from ccl_plugins.objectives import Scalar
 from ccl_plugins.pairs import Pairs
-from ccl_plugins.protocols import Sizes, Table, ValueType
+from ccl_plugins.protocols import Sizes, Table
 from torch import Tensor
 
 from ccl_more.supervised import Candidates, Supervised, mean_over
@@ -42,7 +41,7 @@ class ACCon(Supervised):
         Zhao et al., ACCon: Angle-Compensated Contrastive Regularizer for Deep Regression (2025).
     """
 
-    value_type: ClassVar[ValueType] = "continuous"
+    value_types = ("continuous",)
     largest: Tensor
 
     def __init__(

@@ -45,8 +45,7 @@ class DecoupledUniformity(ContrastiveObjective):
         super().__init__(gather_distributed=gather_distributed)
         self.kernel, self.precision, self.ridge, self.on = kernel, precision, ridge, on
 
-    @property
-    def conditions(self) -> dict[str, tuple[ValueType, ...]]:
+    def reads(self) -> dict[str, tuple[ValueType, ...]]:
         """With a kernel, one condition of any value type."""
         return {self.on: VALUE_TYPES} if self.kernel else {}
 
@@ -54,7 +53,7 @@ class DecoupledUniformity(ContrastiveObjective):
         """The same value for every sample."""
         centroids, n = pairs.anchors.mean(0), pairs.anchors.shape[1]
         if self.kernel is not None:
-            z = pairs.condition_of(self.on)[pairs.rows]
+            z = pairs.samples.condition_of(self.on)[pairs.rows]
             centroids = conditional_operator(self.kernel, z, self.ridge).to(centroids) @ centroids
         logits = -self.precision * squared_distance(centroids, centroids)
         value = logsumexp(logits.fill_diagonal_(EMPTY).flatten()) - math.log(n * (n - 1))

@@ -116,7 +116,7 @@ class FARE(ContrastiveObjective):
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per anchor and pair of views."""
         self.refuse_draws(pairs)
-        per_view = pairs.condition[self.on].ndim == 3
+        per_view = pairs.samples.condition[self.on].ndim == 3
         attention, some = self.attention(pairs, 0)
         values, weights = [], []
         for i, j in pairs.cross(self.symmetric):

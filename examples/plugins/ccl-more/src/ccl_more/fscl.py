@@ -49,10 +49,9 @@ class FSCL(Supervised):
         self.group_normalization = group_normalization
         self.sensitive = sensitive
 
-    @property
-    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
+    def reads(self) -> Mapping[str, Sequence[ValueType]]:
         """The class and the sensitive attribute."""
-        return self.and_excluded({self.on: ("categorical",), self.sensitive: ("categorical",)})
+        return {self.on: ("categorical",), self.sensitive: ("categorical",)}
 
     def row(self, pairs: Pairs, candidates: Candidates) -> tuple[Tensor, Tensor]:
         """One value per anchor."""

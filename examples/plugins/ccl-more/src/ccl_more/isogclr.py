@@ -74,12 +74,12 @@ class ISogCLR(SogCLR):
     def contrast(self, pairs: Pairs, blocks: list[Blocks]) -> tuple[Tensor, Tensor]:
         """(rows, n) ``τ (log u + ρ)``, with the gradient ``τ ∇g / u``, and True at anchors that count."""
         tau = torch.full_like(pairs.anchors[0, :, 0], self.temperature)
-        if pairs.index is not None:
-            moved = self.temperatures[pairs.index[pairs.rows]].to(tau.dtype)
+        if pairs.samples.index is not None:
+            moved = self.temperatures[pairs.samples.index[pairs.rows]].to(tau.dtype)
             tau = moved.where(~moved.isnan(), tau)
         batch = torch.stack([log_mean_exp(each, tau[:, None]) for each in blocks])
         counted, log_u = batch > EMPTY / 2, self.averages(pairs, batch)
-        if pairs.index is not None:
+        if pairs.samples.index is not None:
             self._move(pairs, blocks, tau, batch.detach(), log_u)
         return tau * (through(batch, log_u) + self.rho), counted
 
@@ -90,7 +90,7 @@ class ISogCLR(SogCLR):
         """Hold the next temperatures of the anchors until `after_step`."""
         scores = torch.stack([mean_score(each, tau[:, None]) for each in blocks])
         slope = (log_u + self.rho - (batch - log_u).exp() * scores).mean(0)
-        old = self.momenta[pairs.index[pairs.rows]].to(tau.dtype)  # type: ignore[index]
+        old = self.momenta[pairs.samples.index[pairs.rows]].to(tau.dtype)  # type: ignore[index]
         momentum = old + self.beta * (slope - old)
         empty = ~(batch > EMPTY / 2).any(0)
         moved = (tau - self.rate * momentum).clamp(self.lowest, self.highest)

@@ -36,9 +36,9 @@ class MovingAverages(nn.Module):
     def forward(self, pairs: Pairs, batch: Tensor) -> Tensor:
         """(n,) updated log u of the anchors, from log g (rows, n); `commit` stores it."""
         batch = batch.detach().logsumexp(0) - math.log(len(batch))
-        if pairs.index is None:
+        if pairs.samples.index is None:
             return batch
-        old = self.logs[pairs.index[pairs.rows]].to(batch.dtype)
+        old = self.logs[pairs.samples.index[pairs.rows]].to(batch.dtype)
         new = torch.logaddexp(old + math.log1p(-self.gamma), batch + math.log(self.gamma))
         new = torch.where(old.isnan(), batch, new)
         hold(self.pending, pairs, new.masked_fill(batch <= EMPTY / 2, torch.nan))
@@ -52,7 +52,7 @@ class MovingAverages(nn.Module):
 def hold(pending: Tensor, pairs: Pairs, new: Tensor) -> None:
     """Keep new numbers of the anchors (n,), NaN where there is none, until `commit`."""
     every = gather(new) if pairs.processes > 1 else new
-    pending[pairs.index] = every.to(pending.dtype)
+    pending[pairs.samples.index] = every.to(pending.dtype)
 
 
 def commit(numbers: Tensor, pending: Tensor) -> None:

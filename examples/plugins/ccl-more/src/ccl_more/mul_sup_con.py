@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from ccl_plugins.numerics import as_vectors, logsumexp, masked
 from ccl_plugins.pairs import Pairs
-from ccl_plugins.protocols import ValueType
 from torch import Tensor
 
 from ccl_more.supervised import Candidates, Supervised
@@ -25,7 +22,7 @@ class MulSupCon(Supervised):
         Zhang and Wu, Multi-Label Supervised Contrastive Learning (2024), MulSupCon.
     """
 
-    value_type: ClassVar[ValueType] = "multi_label"
+    value_types = ("multi_label",)
 
     def row(self, pairs: Pairs, candidates: Candidates) -> tuple[Tensor, Tensor]:
         """One value per anchor."""

@@ -82,10 +82,10 @@ class PaCo(WithClasses):
         """(n, classes) logits of the centers, with their share of the data."""
         if not self.reads_features:
             logits = pairs.anchors[i] @ normalize(self.centers, dim=1).T / self.temperature
-        elif pairs.features is None:
+        elif pairs.samples.features is None:
             raise ValueError("PaCo compares centers with features, which these pairs do not have")
         else:
-            logits = pairs.features[i].to(pairs.anchors.dtype) @ self.centers.T
+            logits = pairs.samples.features[i].to(pairs.anchors.dtype) @ self.centers.T
         if not self.rebalance:
             return logits
         counts = self.counts.to(logits.dtype)

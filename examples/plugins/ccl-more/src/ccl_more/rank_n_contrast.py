@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from ccl_plugins.numerics import as_vectors, masked
 from ccl_plugins.objectives import Scalar
 from ccl_plugins.pairs import Pairs
-from ccl_plugins.protocols import ValueType
 from torch import Tensor
 
 from ccl_more.supervised import Candidates, Supervised
@@ -36,7 +35,7 @@ class RankNContrast(Supervised):
 
     min_views = 1
     embedding: Literal["sphere", "raw"] = "raw"
-    value_type: ClassVar[ValueType] = "continuous"
+    value_types = ("continuous",)
 
     def __init__(
         self, temperature: Scalar = 2.0, *, on: str = "condition", gather_distributed: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ import torch
 from ccl_plugins.arguments import positive
 from ccl_plugins.objectives import ContrastiveObjective, Exclude, Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
-from ccl_plugins.protocols import Sizes, Table, ValueType
+from ccl_plugins.protocols import Sizes, Table
 from torch import Tensor
 
 
@@ -36,7 +36,11 @@ class Candidates:
     def distances(self) -> Tensor:
         """(n, v m + q) Euclidean distances."""
         keys = self.pairs.keys.flatten(0, 1)
-        keys = keys if self.pairs.queue is None else torch.cat([keys, self.pairs.queue_of(self.i)])
+        keys = (
+            keys
+            if self.pairs.queue is None
+            else torch.cat([keys, self.pairs.queue.of_view(self.i)])
+        )
         exact = "donot_use_mm_for_euclid_dist"
         return torch.cdist(self.pairs.anchors[self.i], keys, compute_mode=exact)
 
@@ -48,8 +52,8 @@ class Candidates:
     def with_own(self, others: Tensor) -> Tensor:
         """(n, v m + q) True at the own keys of other views, and where ``others`` (n, m + q) holds."""
         m, own = self.pairs.keys.shape[1], self.pairs.own()
-        if self.pairs.missing is not None:
-            own = own & ~self.pairs.missing
+        if self.pairs.samples.missing is not None:
+            own = own & ~self.pairs.samples.missing
         mine = self.pairs.anchor_views[self.i]
         views = [others[:, :m] if k == mine else others[:, :m] | own for k in self.pairs.key_views]
         return torch.cat([*views, others[:, m:]], 1)
@@ -75,7 +79,7 @@ class ByView(ContrastiveObjective):
 class Supervised(ByView):
     """An objective with a temperature and a condition.  Subclasses define ``row``."""
 
-    value_type: ClassVar[ValueType] = "categorical"
+    value_types = ("categorical",)
     temperature = ScalarAttribute(positive, learnable=True)
 
     def __init__(
@@ -89,11 +93,6 @@ class Supervised(ByView):
         super().__init__(exclude=exclude, gather_distributed=gather_distributed)
         self.temperature = temperature
         self.on = on
-
-    @property
-    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
-        """One condition, and that of ``exclude``."""
-        return self.and_excluded({self.on: (self.value_type,)})
 
 
 class WithClasses(Supervised):

@@ -9,7 +9,6 @@ from ccl_plugins.arguments import below_one, non_negative, positive
 from ccl_plugins.numerics import as_vectors, logsumexp, masked
 from ccl_plugins.objectives import Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
-from ccl_plugins.protocols import ValueType
 from torch import Tensor
 
 from ccl_more.supervised import Candidates, Supervised
@@ -45,7 +44,7 @@ class SupReMix(Supervised):
         Wu et al., Mixup Your Own Pairs (2023), SupReMix.
     """
 
-    value_type: ClassVar[ValueType] = "continuous"
+    value_types = ("continuous",)
     EXAMPLE_CONDITION: ClassVar[Tensor] = torch.tensor([0.3, 1.0, 0.5, 0.3, -0.2, 1.4, 0.7, 0.6])
     share = ScalarAttribute(below_one, optional=True)
     window = ScalarAttribute(positive, optional=True)

@@ -114,10 +114,10 @@ class TSC(WithClasses):
 
     def _average(self, pairs: Pairs) -> None:
         """Keep the mean keys of the batch's classes for ``after_step``."""
-        ids = pairs.condition_of(self.on)
+        ids = pairs.samples.condition_of(self.on)
         member = ids == torch.arange(self.classes, device=ids.device)[:, None]
-        if pairs.missing is not None:
-            member = member & ~pairs.missing
+        if pairs.samples.missing is not None:
+            member = member & ~pairs.samples.missing
         if self.found is None:
             self.found = torch.zeros_like(self.means)
         keys = pairs.keys.detach().mean(0)

@@ -36,17 +36,17 @@ class Bank(nn.Module):
         Raises:
             ValueError: For pairs without dataset indices, and with masks or draws of a user.
         """
-        if pairs.index is None:
+        if pairs.samples.index is None:
             raise ValueError("a bank has an entry for each dataset index: give index=... in a call")
         if any(given is not None for given in (pairs.positive, pairs.negative, pairs.draws)):
             raise ValueError("all entries of a bank are compared: it takes no masks or draws")
         entries = self.entries.to(pairs.anchors.dtype)
-        own = (pairs.anchors * entries[pairs.index[pairs.rows]]).sum(2) / temperature
+        own = (pairs.anchors * entries[pairs.samples.index[pairs.rows]]).sum(2) / temperature
         every = entries.new_ones(1, len(entries), dtype=torch.bool)
         (sums,) = queue_logsumexp(pairs.anchors / temperature, entries, lambda some: every[:, some])
         views = normalize(pairs.anchors.detach().mean(0), dim=1)
         views = gather(views) if pairs.processes > 1 else views
-        self.pending[pairs.index] = views.to(self.pending.dtype)
+        self.pending[pairs.samples.index] = views.to(self.pending.dtype)
         return sums - own
 
     @torch.no_grad()

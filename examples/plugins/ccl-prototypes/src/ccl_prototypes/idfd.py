@@ -114,8 +114,8 @@ class IDFD(InfoNCE):
         everyone = pairs.anchors
         if pairs.processes > 1:
             everyone = pairs.keys if pairs.shared else gather(everyone, 1)
-        if pairs.missing is not None:
-            everyone = everyone.masked_fill(pairs.missing[:, None], 0)
+        if pairs.samples.missing is not None:
+            everyone = everyone.masked_fill(pairs.samples.missing[:, None], 0)
         columns = normalize(everyone, dim=1)
         logits = columns.mT @ columns / self.feature_temperature
         return (logsumexp(logits) - logits.diagonal(dim1=1, dim2=2)).mean()

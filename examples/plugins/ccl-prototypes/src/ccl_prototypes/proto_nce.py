@@ -95,17 +95,16 @@ class ProtoNCE(InfoNCE):
         self.form = one_of("form", form, ("paper", "released"))
         self.on = on
 
-    @property
-    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
+    def reads(self) -> Mapping[str, Sequence[ValueType]]:
         """One condition, of cluster ids."""
-        return self.and_excluded({self.on: ("categorical",)})
+        return {self.on: ("categorical",)}
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per anchor and pair of views."""
         values, weights = super().terms(pairs)
         if not self._has_prototypes(pairs):
             return values, weights
-        ids = pairs.condition_of(self.on)
+        ids = pairs.samples.condition_of(self.on)
         columns = ids[:, None] if ids.ndim == 1 else ids
         if columns.shape[1] != len(self.numbers):
             raise ValueError(
@@ -122,7 +121,7 @@ class ProtoNCE(InfoNCE):
         """(u, n) minus the log-probability of the own prototype among k; ``ids`` (m,) of all samples."""
         anchors, mine = pairs.anchors, ids[pairs.rows]
         centroids, sizes, distances = (
-            pairs.extras[f"{self.on}/{name}_{k}"].to(anchors.dtype)
+            pairs.samples.extras[f"{self.on}/{name}_{k}"].to(anchors.dtype)
             for name in ("centroids", "sizes", "distances")
         )
         if centroids.shape[1] != anchors.shape[2]:
@@ -158,12 +157,12 @@ class ProtoNCE(InfoNCE):
         if self.form == "paper":
             return drawn, drawn != mine[:, None]
         present = ~pairs.own()
-        if pairs.missing is not None:
-            present = present & ~pairs.missing
+        if pairs.samples.missing is not None:
+            present = present & ~pairs.samples.missing
         return torch.cat([ids, drawn]), torch.cat([present, free.expand(len(mine), -1)], 1)
 
     def _has_prototypes(self, pairs: Pairs) -> bool:
-        found = [name for name in pairs.extras if name.startswith(f"{self.on}/")]
+        found = [name for name in pairs.samples.extras if name.startswith(f"{self.on}/")]
         if not found:
             raise ValueError(
                 f"ProtoNCE reads the prototypes of the condition {self.on!r}, which has none: use"

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Literal
 from ccl_plugins.arguments import one_of
 from ccl_plugins.methods import FeatureQueue, SimCLR
 from ccl_plugins.numerics.gram import Statistic
-from ccl_plugins.pairs import Pairs
+from ccl_plugins.pairs import Pairs, Samples
 from ccl_plugins.protocols import Embedded, LookUp
-from torch import Tensor, nn
+from torch import nn
 
 
 class QueuedSimCLR(SimCLR):
@@ -58,11 +58,9 @@ class QueuedSimCLR(SimCLR):
         self.own_in_queue: Literal["ignore", "negative"] = own_in_queue
         self.queue = FeatureQueue(queue_size, dim)
 
-    def pairs(
-        self, embedded: Embedded, condition: Mapping[str, Tensor], index: Tensor | None
-    ) -> Pairs:
+    def pairs(self, embedded: Embedded, samples: Samples) -> Pairs:
         """Every view against every other, over the batches of all processes, and the queue."""
-        pairs = self.queue.add_to(super().pairs(embedded, condition, index), self.own_in_queue)
+        pairs = self.queue.add_to(super().pairs(embedded, samples), self.own_in_queue)
         return replace(pairs, batch_candidates=None)  # the batch counts beside a full queue too
 
     def enqueue(self, pairs: Pairs) -> None:

@@ -118,7 +118,7 @@ class SwAV(ContrastiveObjective):
         """(n, k) the codes of the anchors' own keys of view ``j``."""
         keys, valid = pairs.keys[j], pairs.valid()
         if pairs.queue is not None and self.reads_queue:
-            keys = torch.cat([keys, pairs.queue])
+            keys = torch.cat([keys, pairs.queue.keys])
         elif valid is not None:
             valid = valid[: len(keys)]
         found = sinkhorn(keys.detach() @ prototypes.T, self.epsilon, self.iterations, valid)

@@ -68,10 +68,9 @@ class WCL(NTXent):
         self.head = None if head is None else _perceptron(head)
         self.on = on
 
-    @property
-    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
+    def reads(self) -> Mapping[str, Sequence[ValueType]]:
         """The condition ``on``, if given."""
-        return self.and_excluded({} if self.on is None else {self.on: ("categorical",)})
+        return {} if self.on is None else {self.on: ("categorical",)}
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per anchor and pair of views."""
@@ -101,17 +100,17 @@ class WCL(NTXent):
         """V, (u, n, d)."""
         if self.head is None:
             return pairs.anchors
-        if pairs.features is None:
+        if pairs.samples.features is None:
             raise ValueError(
                 "the second head of WCL reads the backbone's features, which a call on embeddings does"
                 " not have: leave head=None, or call loss(pairs) with features"
             )
-        return normalize(self.head(pairs.features), dim=-1)
+        return normalize(self.head(pairs.samples.features), dim=-1)
 
     def _classes(self, pairs: Pairs, on: str) -> Tensor:
         """(u, m) class ids of the condition for each view."""
         views = range(len(pairs.anchors))
-        each = torch.stack([pairs.condition_of(on, i) for i in views])
+        each = torch.stack([pairs.samples.condition_of(on, i) for i in views])
         if each.ndim == 3 and each.shape[2] > 1:
             raise ValueError(
                 f"{on} must be one class id per sample and view, not {each.shape[2]}: give one column"

@@ -1,4 +1,4 @@
-"""One anchor with the samples that weigh most and least in its loss."""
+"""The figure ``anchor``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.figures.samples import DoesNotApply, same_data
+from ccl_plugins.figures.samples import same_data
 from ccl_plugins.figures.style import FAINT, MARKERS, RUNS, TEXT, figure, short, styled
+from ccl_plugins.protocols import DoesNotApply
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,9 +57,8 @@ class Weights:
     modalities: tuple[str, ...]
 
 
-@styled
-def anchor(runs: Mapping[str, Run], index: int | None = None) -> Figure:
-    """Draw one anchor image with its most and least weighted positives and negatives, by run.
+class Anchor:
+    """One sample, and the samples that weigh most and least in its loss, by run.
 
     A weight is the derivative of the anchor's loss by its inner product with a key: for InfoNCE that is
     the softmax of the similarities, for CCL-K the operator's weight times the exponential, for CACR the
@@ -69,45 +69,57 @@ def anchor(runs: Mapping[str, Run], index: int | None = None) -> Figure:
     part.
 
     Args:
-        runs: The runs by the title over their column, all of one data set.
         index: The anchor's index in the training split; None: the first sample of the first run's first
             batch.
-
-    Raises:
-        ValueError: For runs of different data sets, an index without a sample, samples that are no
-            images, and objectives that compare no anchors with keys.
 
     Source:
         Zheng et al., Contrastive Attraction and Contrastive Repulsion for Representation Learning (2023),
         figure 6.
     """
-    same_data(runs)
-    found = {}
-    for title, run in runs.items():
-        found[title] = weights(run, index)
-        index = found[title].index
-    first = next(iter(runs.values()))
-    images = _Images(first.splits[0])
-    images(found[next(iter(runs))].index)  # samples that are no images are refused before drawing
-    rows = [r for r in range(4) if any(_row(each, r) for each in found.values())]
-    height = 0.85 * (len(rows) + 1) + 0.3
-    result = figure(0.9 + 3.4 * len(runs), height + 2.2)
-    parts: Any = result.subfigures(2, 1, height_ratios=[height, 2.2])
-    gaps = [*([1] * SHOWN + [0.3]) * len(found)][:-1]
-    grid = parts[0].add_gridspec(len(rows) + 1, len(gaps), width_ratios=gaps)
-    for column, (title, each) in enumerate(found.items()):
-        first_panel = column * (SHOWN + 1)
-        panels = [
-            [parts[0].add_subplot(grid[line, first_panel + i]) for i in range(SHOWN)]
-            for line in range(len(rows) + 1)
-        ]
-        _draw_column(panels, title, each, rows, images, names=column == 0)
-    _draw_ranks(parts[1].subplots(), found)
-    return result
+
+    side_by_side = True
+
+    def __init__(self, index: int | None = None) -> None:
+        self.index = index
+
+    @styled
+    def __call__(self, runs: Mapping[str, Run]) -> Figure:
+        """Draw runs of one data set, a column each.
+
+        Raises:
+            DoesNotApply: For runs of different data sets, samples that are no images, and objectives that
+                compare no anchors with keys.
+            ValueError: For an index without a sample or in no batch.
+        """
+        same_data(runs)
+        found, index = dict[str, Weights](), self.index
+        for title, run in runs.items():
+            found[title] = weights(run, index)
+            index = found[title].index
+        first = next(iter(runs.values()))
+        images = _Images(first.splits[0])
+        images(
+            found[next(iter(runs))].index
+        )  # samples that are no images are refused before drawing
+        rows = [r for r in range(4) if any(_row(each, r) for each in found.values())]
+        height = 0.85 * (len(rows) + 1) + 0.3
+        result = figure(0.9 + 3.4 * len(runs), height + 2.2)
+        parts: Any = result.subfigures(2, 1, height_ratios=[height, 2.2])
+        gaps = [*([1] * SHOWN + [0.3]) * len(found)][:-1]
+        grid = parts[0].add_gridspec(len(rows) + 1, len(gaps), width_ratios=gaps)
+        for column, (title, each) in enumerate(found.items()):
+            first_panel = column * (SHOWN + 1)
+            panels = [
+                [parts[0].add_subplot(grid[line, first_panel + i]) for i in range(SHOWN)]
+                for line in range(len(rows) + 1)
+            ]
+            _draw_column(panels, title, each, rows, images, names=column == 0)
+        _draw_ranks(parts[1].subplots(), found)
+        return result
 
 
 def weights(run: Run, index: int | None = None) -> Weights:
-    """The weights of a batch's samples in the loss of one anchor; see `anchor`.
+    """The weights of a batch's samples in the loss of one anchor; see `Anchor`.
 
     Raises:
         DoesNotApply: If the objective compares no anchor with keys, or anchors with each other.
@@ -134,8 +146,8 @@ def weights(run: Run, index: int | None = None) -> Weights:
     samples = batch.index if batch.index.ndim == 1 else batch.index[:, -1]
     listed = [(float(w), int(i)) for w, i in zip(others, samples, strict=True)]
     del listed[place]
-    if pairs.queue_index is not None:
-        listed += [(float(w), int(i)) for w, i in zip(queued, pairs.queue_index, strict=True)]
+    if pairs.queue is not None and pairs.queue.index is not None:
+        listed += [(float(w), int(i)) for w, i in zip(queued, pairs.queue.index, strict=True)]
     listed.sort(key=lambda each: (-each[0], each[1]))
     # Exponents are clamped, so that what has no weight may have 1e-260.
     none = 1e-12 * max(abs(w) for w in [*(w for w, _ in listed), *own.values()])
@@ -194,17 +206,19 @@ def derivatives(objective: Any, pairs: Pairs, place: int) -> tuple[Tensor, Tenso
 
     first = pairs.anchors[:1].detach().double()
     keys = pairs.keys.detach().double().requires_grad_()
-    queue = None if pairs.queue is None else pairs.queue_of(0).detach().double().requires_grad_()
-    features = None if pairs.features is None else pairs.features[:1]
+    queue, features = pairs.queue, pairs.samples.features
+    if queue is not None:
+        leaf = queue.of_view(0).detach().double().requires_grad_()
+        queue = replace(queue, keys=leaf)
     one_view = replace(
         pairs,
         anchors=first,
         anchor_views=pairs.anchor_views[:1],
         keys=keys,
         queue=queue,
-        features=features,
+        samples=replace(pairs.samples, features=None if features is None else features[:1]),
     )
-    leaves = [keys] if queue is None else [keys, queue]
+    leaves = [keys] if queue is None else [keys, queue.keys]
     with torch.enable_grad(), _constant_weights(objective):
         values, weights = own_terms(objective, one_view)
         counted = weights[:, place].detach().double()

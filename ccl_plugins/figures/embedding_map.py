@@ -1,14 +1,13 @@
-"""Maps of the features in two dimensions."""
+"""The figure ``embedding_map``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from ccl_plugins.arguments import one_of
 from ccl_plugins.figures.samples import (
-    DoesNotApply,
     Variable,
     features,
     known_variables,
@@ -18,6 +17,7 @@ from ccl_plugins.figures.samples import (
 )
 from ccl_plugins.figures.style import FAINT, NUMBERS, TEXT, class_colors, figure, short, styled
 from ccl_plugins.numerics.two_dimensions import Projection, project
+from ccl_plugins.protocols import DoesNotApply
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,60 +34,74 @@ VECTORS = 1500
 """More points in all maps of a figure are drawn as pixels, since an SVG would be large otherwise."""
 
 
-@styled
-def embedding_map(
-    runs: Mapping[str, Run],
-    by: str | Sequence[str] | None = None,
-    method: Projection = "tsne",
-) -> Figure:
-    """Draw the features of several runs in two dimensions, colored by the label and by each condition.
+class EmbeddingMap:
+    """The features in two dimensions, colored by the label and by each condition.
 
     Samples that lie together have similar features.  If the colors of a row are in order, the features
     encode that variable.  Test samples are shown, or training samples where a condition is known of these
     alone; of more than 1000, that many.
 
     Args:
-        runs: The runs by the title over their column, all of one data set.
         by: Metadata columns and conditions, a row of maps each; None: the label and all conditions of all
             runs.  A column of colors (three numbers from 0 to 1) is shown in these colors.
         method: ``"pca"``: the two directions of largest variance; ``"tsne"``, which keeps neighbors
             together; ``"umap"``, which needs the extra ``umap``.
-
-    Raises:
-        ValueError: For runs of different data sets, and names that are neither a column nor a condition.
-        ImportError: For ``"umap"`` without the extra.
     """
-    one_of("method", method, get_args(Projection))
-    same_data(runs)
-    split, shown = _rows(runs, [by] if isinstance(by, str) else by)
-    if not shown:
-        raise DoesNotApply("every sample has a class of its own: name a column to color the map by")
-    number = len(next(iter(shown[next(iter(shown))].values())).values)
-    drawn = some(number, MOST)
-    points = {t: project(features(run, split, drawn), method) for t, run in runs.items()}
-    result = figure(0.4 + 3.1 * len(runs), 0.5 + 3.0 * len(shown))
-    panels = result.subplots(len(shown), len(runs), squeeze=False)
-    many = panels.size * len(drawn) > VECTORS
-    for row, variables in zip(panels, shown.values(), strict=True):
-        for panel, (title, place) in zip(row, points.items(), strict=True):
-            each = variables[title]
-            marks = _scatter(panel, place, each, drawn, many)
-            _without_ticks(panel)
-            panel.set_title(f"{short(title)}: by {short(each.name, 16)}")
-            if marks is not None and panel is row[-1]:
-                result.colorbar(marks, ax=panel, label=_scale(each), shrink=0.8, aspect=30)
-        if each.ids is not None and len(row[-1].get_legend_handles_labels()[1]) <= MOST_NAMED:
-            row[-1].legend(
-                loc="center left", bbox_to_anchor=(1, 0.5), handletextpad=0.1, markerscale=1.3
-            )
-    what = "all" if len(drawn) == number else f"{len(drawn)} of"
-    samples = "test samples" if split == "test" else "training samples"
-    result.supxlabel(
-        f"{NAMES[method]} of the features of {what} {number} {samples}",
-        fontsize=8,
-        color=TEXT,
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"method": "pca"}
+
+    side_by_side = True
+    caption = (
+        "The features in two dimensions, similar ones near each other, colored by what is known of the"
+        " samples. Where colors form groups, the features hold that."
     )
-    return result
+
+    def __init__(self, by: str | Sequence[str] | None = None, method: Projection = "tsne") -> None:
+        self.by = [by] if isinstance(by, str) else by
+        one_of("method", method, get_args(Projection))
+        self.method = method
+
+    @styled
+    def __call__(self, runs: Mapping[str, Run]) -> Figure:
+        """Draw runs of one data set, a column each.
+
+        Raises:
+            DoesNotApply: If there is nothing to color the maps by; for runs of different data sets, and
+                names that are neither a column nor a condition.
+            ImportError: For ``"umap"`` without the extra.
+        """
+        same_data(runs)
+        split, shown = _rows(runs, self.by)
+        if not shown:
+            raise DoesNotApply(
+                "every sample has a class of its own: name a column to color the map by"
+            )
+        number = len(next(iter(shown[next(iter(shown))].values())).values)
+        drawn = some(number, MOST)
+        points = {t: project(features(run, split, drawn), self.method) for t, run in runs.items()}
+        result = figure(0.4 + 3.1 * len(runs), 0.5 + 3.0 * len(shown))
+        panels = result.subplots(len(shown), len(runs), squeeze=False)
+        many = panels.size * len(drawn) > VECTORS
+        for row, variables in zip(panels, shown.values(), strict=True):
+            for panel, (title, place) in zip(row, points.items(), strict=True):
+                each = variables[title]
+                marks = _scatter(panel, place, each, drawn, many)
+                _without_ticks(panel)
+                panel.set_title(f"{short(title)}: by {short(each.name, 16)}")
+                if marks is not None and panel is row[-1]:
+                    result.colorbar(marks, ax=panel, label=_scale(each), shrink=0.8, aspect=30)
+            if each.ids is not None and len(row[-1].get_legend_handles_labels()[1]) <= MOST_NAMED:
+                row[-1].legend(
+                    loc="center left", bbox_to_anchor=(1, 0.5), handletextpad=0.1, markerscale=1.3
+                )
+        what = "all" if len(drawn) == number else f"{len(drawn)} of"
+        samples = "test samples" if split == "test" else "training samples"
+        result.supxlabel(
+            f"{NAMES[self.method]} of the features of {what} {number} {samples}",
+            fontsize=8,
+            color=TEXT,
+        )
+        return result
 
 
 def _rows(
@@ -118,7 +132,7 @@ def _variables(
     for shown in wanted:
         own = {}
         for title, run in runs.items():
-            if shown not in known[title] and shown not in run.pipeline.conditions:
+            if shown not in known[title] and shown not in run.recorded.conditions:
                 continue
             try:
                 found = variable(run, known[title].get(shown, shown), split)

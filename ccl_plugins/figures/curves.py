@@ -1,0 +1,95 @@
+"""The figure ``curves``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ccl_plugins.experiments.curves import curves
+from ccl_plugins.figures.series import Series, panels, series
+from ccl_plugins.figures.style import styled
+from ccl_plugins.protocols import DoesNotApply
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ccl_plugins.experiments.pipeline import Run
+
+
+class Curves:
+    """What runs logged over their steps, a panel for each scalar.
+
+    Runs that differ in the seed alone have one color.
+
+    Args:
+        names: Names of scalars, or beginnings of names that end in ``/``; None: the loss and the monitors
+            or, in runs without monitors, the evaluations and what was logged of the conditions.
+    """
+
+    def __init__(self, names: Sequence[str] | None = None) -> None:
+        self.names = names
+
+    @styled
+    def __call__(self, runs: Mapping[str, Run]) -> Figure:
+        """Draw runs, also of several data sets.
+
+        Raises:
+            DoesNotApply: If a run has logged nothing, or no run has a scalar of these names.
+        """
+        try:
+            logged = {run.path: curves(run) for run in runs.values()}
+        except FileNotFoundError as error:
+            raise DoesNotApply(str(error)) from error
+        every = sorted({name for found in logged.values() for name in found})
+        names = self.names
+        if names is None:
+            monitors = any(name.startswith("monitor/") for name in every)
+            names = ["loss", "monitor/"] if monitors else ["loss", "evaluation/", "condition/"]
+        drawn = [n for given in names for n in every if n == given or _begins(n, given)]
+        drawn = [*dict.fromkeys(drawn)]
+        if self.names is None:  # what was logged once, as of a table, is no curve
+            several = [n for n in drawn if any(len(c.get(n, ())) > 1 for c in logged.values())]
+            drawn = several or drawn
+        if not drawn:
+            listed = ", ".join(every)
+            raise DoesNotApply(f"no run has logged {', '.join(names)}; there are {listed}")
+        result, grid = panels(len(drawn), 2.9, 1.9)
+        found = series(runs)
+        for panel, name in zip(grid, drawn, strict=True):
+            for each in found:
+                points = [logged[run.path].get(name, []) for run in each.runs]
+                _draw(panel, each, [*filter(None, points)])
+            panel.set_title(_on_two_lines(name.removeprefix("monitor/")))
+            panel.grid(axis="y")
+            panel.set_xlabel("step")
+        _legend(result, found)
+        return result
+
+
+def _on_two_lines(name: str, most: int = 26) -> str:
+    """A name, broken before its last part if it is long."""
+    begin, slash, end = name.rpartition("/")
+    return f"{begin}{slash}\n{end}" if len(name) > most and begin else name
+
+
+def _begins(name: str, given: str) -> bool:
+    return given.endswith("/") and name.startswith(given)
+
+
+def _draw(panel: Any, group: Series, points: Sequence[Sequence[tuple[int, float]]]) -> None:
+    for each in points:
+        steps, values = zip(*each, strict=True)
+        few = {"marker": group.marker, "ms": 4} if len(each) < 12 else {}
+        thin = 1.3 if len(points) == 1 else 0.8
+        panel.plot(steps, values, color=group.color, lw=thin, **few)
+
+
+def _legend(result: Figure, found: Sequence[Series]) -> None:
+    """Name the configurations below all panels."""
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], color=each.color, marker=each.marker, ms=5, label=each.label)
+        for each in found
+    ]
+    result.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 3))

@@ -1,0 +1,223 @@
+"""The figure ``kernel_matrix``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ccl_plugins.figures.reading import Reader, known_rows, readers
+from ccl_plugins.figures.samples import Variable
+from ccl_plugins.figures.style import NUMBERS, class_colors, figure, short, styled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from torch import Tensor
+
+    from ccl_plugins.experiments.pipeline import Run
+
+MOST = 256
+"""Samples of a matrix."""
+
+
+class KernelMatrix:
+    """How alike samples are by a condition, and what weight that gives them in CCL-K's loss.
+
+    The kernel matrix K, the similarity of two samples' conditions, stands beside the conditional operator
+    W, samples in order of Z, a row for each run.  Row i of W has the weight of every sample in the
+    conditional expectation of sample i (eq. 6), which the objectives of CCL-K use.  Beside both, the
+    values of Z are drawn as colors.  The samples are at most 256 training samples, and no more than a
+    batch, since W depends on their number.  The colors of W end at its 99.5th percentile beside the
+    diagonal, which is far larger, and at 0 where the loss takes weights below as 0.  Runs that read no
+    condition through a kernel are left out.
+
+    Args:
+        condition: The name of the condition, or of its column; None: the first one that a kernel reads.
+
+    Source:
+        Tsai et al., Conditional Contrastive Learning with Kernel (2022), figure 2.
+    """
+
+    side_by_side = True
+
+    def __init__(self, condition: str | None = None) -> None:
+        self.condition = condition
+
+    @styled
+    def __call__(self, runs: Mapping[str, Run]) -> Figure:
+        """Draw runs, also of several data sets.
+
+        Raises:
+            DoesNotApply: If no objective of a run reads the condition through a kernel.
+        """
+        shown = {
+            title: Matrices.of(found, runs[title])
+            for title, found in readers(runs, self.condition).items()
+        }
+        width = 0.4 + 4.0 * max(len(each.drawn) for each in shown.values())
+        result = figure(width, 4.3 * len(shown))
+        if len(shown) == 1:
+            (each,) = shown.values()
+            each.draw(result)
+            return result
+        parts: Any = result.subfigures(len(shown), 1)
+        for part, (title, each) in zip(parts, shown.items(), strict=True):
+            part.suptitle(short(title, 40))
+            each.draw(part)
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class Matrices:
+    """The matrices of a run.
+
+    Args:
+        variables: The conditions that the kernel reads.
+        rows: The samples, in order of these.
+        drawn: Title and matrix of each, and the values at the ends of its colors; None: its own.
+    """
+
+    variables: Sequence[Variable]
+    rows: Tensor
+    drawn: Sequence[tuple[str, Tensor, tuple[float, float] | None]]
+
+    @classmethod
+    def of(cls, reader: Reader, run: Run) -> Matrices:
+        """Those of the objective that reads the conditions."""
+        import torch
+
+        from ccl_plugins.numerics.kernel_functions import similarities
+
+        variables = reader.variables(run)
+        name = " and ".join(short(each.name) for each in variables)
+        first, *others = variables
+        rows = known_rows(first, min(MOST, run.record["fit"]["batch_size"]), *others)
+        rows = rows[in_joint_order([each.values[rows] for each in variables])]
+        values = reader.values(variables, rows)
+        with torch.no_grad():
+            kernel = similarities(reader.kernel, values, values)
+        drawn: list[tuple[str, Tensor, tuple[float, float] | None]] = [
+            (f"K: similarity of {name} ({reader.kernel_name})", kernel, None)
+        ]
+        if (weights := operator(reader, values)) is not None:
+            ridge = float(reader.objective.ridge)
+            form = "" if reader.objective.form == "paper" else f", {reader.objective.form}"
+            title = f"W: conditional operator (ridge {ridge:g}{form})"
+            drawn.append((title, weights, _limits(reader.objective, weights)))
+        return cls(variables, rows, drawn)
+
+    def draw(self, part: Any) -> None:
+        """Draw them side by side on a figure, or a part of one."""
+        panels = part.subplots(1, len(self.drawn), squeeze=False)[0]
+        for panel, (title, matrix, limits) in zip(panels, self.drawn, strict=True):
+            low, high = limits or (min(0.0, float(matrix.min())), float(matrix.max()))
+            image = panel.imshow(matrix.numpy(), cmap=NUMBERS, vmin=low, vmax=high)
+            panel.set_title(title, pad=6 + 10 * len(self.variables))
+            for place, each in enumerate(self.variables):
+                _values_beside(panel, each, self.rows, place)
+            above, below = bool(matrix.max() > high), bool(matrix.min() < low)
+            extend = ("neither", "max", "min", "both")[above + 2 * below]
+            bar = part.colorbar(image, ax=panel, shrink=0.75, aspect=25, extend=extend)
+            bar.outline.set_visible(False)
+        of_numbers = all(z.values.ndim == 1 or z.values.shape[1] == 1 for z in self.variables)
+        order = "in order of Z" if of_numbers else "similar Z together"
+        part.supxlabel(
+            f"{len(self.rows)} training samples, {order}; the bars at the sides are Z ="
+            f" {' and '.join(each.name for each in self.variables)}",
+            fontsize=8,
+        )
+
+
+def in_joint_order(values: Sequence[Tensor]) -> Tensor:
+    """An order of samples by several variables: by class ids first, and within each by the others."""
+    import torch
+
+    order = torch.arange(len(values[0]))
+    for z in sorted(values, key=lambda each: not each.is_floating_point()):  # the last one decides
+        order = order[in_order(z[order])]
+    return order
+
+
+def in_order(z: Tensor) -> Tensor:
+    """An order of samples in which neighbors have similar values.
+
+    Of one column, the order of its values; of several, the order of the leaves of a tree of clusters
+    (average linkage) in which neighbors are as similar as the tree allows.
+    """
+    import torch
+
+    if z.ndim == 1 or z.shape[1] == 1:
+        return z.flatten().argsort(stable=True)
+    from scipy.cluster.hierarchy import leaves_list, linkage
+
+    if not z.is_floating_point() or len(z) < 3:  # a hierarchy: by its first level, then the next
+        order = torch.arange(len(z))
+        for column in reversed(z.unbind(1)):
+            order = order[column[order].argsort(stable=True)]
+        return order
+    tree = linkage(z.double().numpy(), "average", optimal_ordering=True)
+    return torch.from_numpy(leaves_list(tree)).long()
+
+
+def operator(reader: Reader, values: Any) -> Tensor | None:
+    """(m, m) the conditional operator, as the objective computes it; None if it has none.
+
+    Args:
+        reader: The objective.
+        values: What its kernel takes.
+    """
+    import torch
+
+    from ccl_plugins.numerics.kernel_functions import count_of
+    from ccl_plugins.objectives.cclk import CCLK
+    from ccl_plugins.pairs import Samples, in_batch
+
+    if not isinstance(reader.objective, CCLK):
+        return None
+    named = values if isinstance(values, Mapping) else {reader.names[0]: values}
+    pairs = reader.objective.joined(in_batch(torch.zeros(2, count_of(values), 1), Samples(named)))
+    with torch.no_grad():
+        if reader.objective.form == "released":
+            return reader.objective.released_operator(pairs, 0)
+        return reader.objective.operator(pairs, 0)(slice(None))
+
+
+def _limits(objective: Any, weights: Tensor) -> tuple[float, float]:
+    """The weights at the ends of the color scale: from 0, if the loss takes those below as 0."""
+    import torch
+
+    others = weights[~torch.eye(len(weights), dtype=torch.bool)].double()
+    high = float(torch.quantile(others.clamp_min(0), 0.995))
+    literal = objective.negative_weights == "keep"
+    low = float(others.min()) if literal else 0.0
+    return low, high if high > low else low + 1.0
+
+
+def _values_beside(panel: Any, z: Variable, rows: Tensor, place: int = 0) -> None:
+    """Draw the values as colored bars above and to the left of a matrix, at a place from it on."""
+    colors, away = value_colors(z, rows), 0.045 * place
+    top = panel.inset_axes((0, 1.015 + away, 1, 0.035))
+    left = panel.inset_axes((-0.05 - away, 0, 0.035, 1))
+    top.imshow(colors[None], aspect="auto")
+    left.imshow(colors[:, None], aspect="auto")
+    for each in (panel, top, left):
+        each.set_xticks([])
+        each.set_yticks([])
+        for spine in each.spines.values():
+            spine.set_visible(False)
+
+
+def value_colors(z: Variable, rows: Tensor) -> Any:
+    """(n, 4) a color for each value of Z at these rows."""
+    import matplotlib
+    from matplotlib.colors import Normalize, to_rgba_array
+
+    if z.colors is not None:
+        return to_rgba_array(z.colors[rows].double().numpy())
+    if z.ids is not None:
+        ids = z.ids[rows]
+        classes = ids.unique().tolist()
+        palette = to_rgba_array(class_colors(len(classes)))
+        return palette[[classes.index(i) for i in ids.tolist()]]
+    line = z.line()[rows].numpy()
+    return matplotlib.colormaps[NUMBERS](Normalize()(line))

@@ -1,0 +1,115 @@
+"""What figures read of kernels: which objective reads a condition through one, and the samples known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ccl_plugins.figures.samples import Variable, column_of, conditions_of, some, variable
+from ccl_plugins.protocols import DoesNotApply
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ccl_plugins.experiments.pipeline import Run
+
+
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """An objective that reads a condition through a kernel, or several conditions.
+
+    Args:
+        names: The names of the conditions.
+        kernel: The kernel.
+        objective: The objective, or the part of a mixture.
+    """
+
+    names: tuple[str, ...]
+    kernel: Any
+    objective: Any
+
+    @property
+    def kernel_name(self) -> str:
+        """The kernel with its scale, if it has one."""
+        scale = getattr(self.kernel, "scale", None)
+        return type(self.kernel).__name__ + ("" if scale is None else f", scale {scale}")
+
+    def variables(self, run: Run) -> list[Variable]:
+        """What is known of the conditions."""
+        return [variable(run, name) for name in self.names]
+
+    def values(self, variables: Sequence[Variable], rows: Tensor) -> Any:
+        """What the kernel takes of some samples: values, or those of several conditions by name."""
+        values = [each.values[rows] for each in variables]
+        return values[0] if len(values) == 1 else dict(zip(self.names, values, strict=True))
+
+
+def reader(run: Run, condition: str | None = None) -> Reader:
+    """The first objective of a run that reads a condition, or several, through a kernel.
+
+    Raises:
+        DoesNotApply: If there is none.
+    """
+    from ccl_plugins.training.kernel_check import kernel_of
+
+    found = [
+        Reader(names, kernel, each)
+        for each in run.parts.objective.modules()
+        for kernel, names in kernel_of(each)
+    ]
+    if condition is not None:
+        found = [
+            each
+            for each in found
+            if any(condition in (name, _column(run, name)) for name in each.names)
+        ]
+    if not found:
+        of = "a condition" if condition is None else f"condition {condition!r}"
+        raise DoesNotApply(f"no objective of {run.path} reads {of} through a kernel")
+    return found[0]
+
+
+def readers(runs: Mapping[str, Run], condition: str | None = None) -> dict[str, Reader]:
+    """`reader` of each run that has one, by its title.
+
+    Raises:
+        DoesNotApply: If none has.
+    """
+    found, why = {}, []
+    for title, run in runs.items():
+        try:
+            found[title] = reader(run, condition)
+        except DoesNotApply as error:
+            why.append(str(error))
+    if not found:
+        raise DoesNotApply("; ".join(why))
+    return found
+
+
+def _column(run: Run, name: str) -> str | None:
+    return column_of(conditions_of(run).get(name))
+
+
+def known_rows(z: Variable, most: int, *others: Variable) -> Tensor:
+    """The places of at most so many samples that have a value, of the others too.
+
+    Raises:
+        DoesNotApply: If these have no two values.
+    """
+    from ccl_plugins.metadata.values import missing_rows
+
+    named = " and ".join(repr(each.name) for each in (z, *others))
+    missing = missing_rows(z.values, z.value_type)
+    for each in others:
+        missing = missing | missing_rows(each.values, each.value_type)
+    known = (~missing).nonzero().flatten()
+    rows = known[some(len(known), most)]
+    if len(rows) < 3:
+        raise DoesNotApply(f"condition {named} is known of {len(rows)} samples only")
+    if all((each.values[rows] == each.values[rows[0]]).all() for each in (z, *others)):
+        raise DoesNotApply(
+            f"condition {named} has one value in all of {len(rows)} samples, so that nothing can be"
+            " compared by it"
+        )
+    return rows

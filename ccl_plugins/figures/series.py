@@ -1,0 +1,94 @@
+"""The runs of a figure: those that differ in the seed alone are drawn alike."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ccl_plugins.experiments.results import Configuration, Result, configurations, labels_of
+from ccl_plugins.figures.style import MARKERS, RUNS, figure, short
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ccl_plugins.experiments.pipeline import Run
+
+COLUMNS = 3
+"""Panels side by side."""
+
+MOST = 6
+"""Runs in a figure that draws them side by side; of more configurations, the first."""
+
+
+@dataclass(frozen=True)
+class Series(Configuration):
+    """A configuration, drawn in one color; its label is its runs' title, or what their titles begin with.
+
+    Args:
+        runs: The runs of its results.
+        color: Their color.
+        marker: Their marker.
+    """
+
+    runs: Sequence[Run]
+    color: str
+    marker: str
+
+
+def series(runs: Mapping[str, Run]) -> list[Series]:
+    """The configurations of runs, in order."""
+    titles = {run.path: title for title, run in runs.items()}
+    groups = configurations([_result(run) for run in runs.values()])
+    names = [[titles[each.path] for each in group] for group in groups]
+    shown = [_common(each) for each in names]
+    if len({*shown}) < len(shown):  # folders that are numbers, as the cells of a sweep
+        shown = [_of_seeds(*pair) for pair in zip(labels_of(groups), names, strict=True)]
+    return [
+        Series(
+            shown[i],
+            group,
+            [runs[title] for title in names[i]],
+            RUNS[i % len(RUNS)],
+            MARKERS[i % len(MARKERS)],
+        )
+        for i, group in enumerate(groups)
+    ]
+
+
+def first_of_each(runs: Mapping[str, Run]) -> dict[str, Run]:
+    """The first run of each configuration, of at most six, by its title."""
+    first = [each.runs[0] for each in series(runs)][:MOST]
+    return {title: run for title, run in runs.items() if run in first}
+
+
+def _result(run: Run) -> Result:
+    """What is known of a run, without reading its weights."""
+    state = "" if run.layout.weights.exists() else "not finished"
+    before, after = run.measurements("before"), run.measurements("after")
+    return Result(run.path, before, after, state, run.record)
+
+
+def _common(titles: Sequence[str]) -> str:
+    if len(titles) == 1:
+        return _of_seeds(titles[0], titles)
+    begin = os.path.commonprefix([*titles])  # noqa: RUF071 - of characters, not of folders
+    begin = re.sub(r"([-_,/ ]*seed)?[-_,/ ]*$", "", begin)
+    return _of_seeds(begin or titles[0], titles)
+
+
+def _of_seeds(name: str, titles: Sequence[str]) -> str:
+    return f"{short(name, 30)} ({len(titles)} seeds)" if len(titles) > 1 else short(name, 40)
+
+
+def panels(count: int, width: float, height: float) -> tuple[Figure, list[Any]]:
+    """A figure with a grid of so many panels, each of a size in inches."""
+    columns = min(count, COLUMNS)
+    lines = -(-count // columns)
+    result = figure(0.3 + width * columns, 0.4 + height * lines)
+    found = [*result.subplots(lines, columns, squeeze=False).flat]
+    for panel in found[count:]:
+        panel.remove()
+    return result, found[:count]

@@ -1,0 +1,123 @@
+"""The figure ``similarity``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ccl_plugins.figures.reading import known_rows, readers
+from ccl_plugins.figures.samples import features, same_data, some
+from ccl_plugins.figures.style import FAINT, RUNS, TEXT, figure, short, styled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from torch import Tensor
+
+    from ccl_plugins.experiments.pipeline import Run
+
+MOST = 1000
+"""Samples whose pairs are compared with the kernel."""
+BINS = 20
+
+
+class Similarity:
+    """Pairs of samples: how alike they are by a condition Z, and how similar their features are.
+
+    Each pair of samples is a point: how similar Z is, and how similar the features are (the cosine,
+    after the mean of all features is subtracted).  The line is the mean in 20 bins of equal numbers of
+    pairs, and the band holds the middle 80 % of each.  Where it rises, samples of similar Z have similar
+    features: the features encode Z.  Where it is flat they do not.  Pairs of at most 1000 training
+    samples are drawn.  The kernel is that of the first run that reads the condition through one.
+
+    Args:
+        condition: The name of the condition, or of its column; None: the first one that a kernel reads.
+    """
+
+    side_by_side = True
+
+    def __init__(self, condition: str | None = None) -> None:
+        self.condition = condition
+
+    @styled
+    def __call__(self, runs: Mapping[str, Run]) -> Figure:
+        """Draw runs of one data set, a panel each.
+
+        Raises:
+            DoesNotApply: If no objective reads the condition through a kernel; for runs of different data
+                sets.
+        """
+        same_data(runs)
+        first, reader = next(iter(readers(runs, self.condition).items()))
+        variables = reader.variables(runs[first])
+        rows = known_rows(variables[0], MOST, *variables[1:])
+        kernel = pairs_of_kernel(reader.kernel, reader.values(variables, rows))
+        name = " and ".join(each.name for each in variables)
+        result = figure(0.6 + 3.3 * len(runs), 3.3)
+        panels = result.subplots(1, len(runs), squeeze=False, sharey=True, sharex=True)[0]
+        for panel, (title, each), color in zip(
+            panels, runs.items(), RUNS * len(runs), strict=False
+        ):
+            cosine = pairs_of_features(features(each, "train", rows))
+            _draw_pairs(panel, kernel, cosine, color)
+            r = correlation(kernel, cosine)
+            shown = "no r, as one is constant" if math.isnan(r) else f"r = {r:.2f}"
+            panel.set_title(f"{short(title)}: {shown}")
+            panel.set_xlabel(f"similarity of {name} ({reader.kernel_name})")
+        panels[0].set_ylabel("cosine of features")
+        return result
+
+
+def pairs_of_kernel(kernel: Any, values: Any) -> Tensor:
+    """(n (n - 1) / 2,) the kernel of every pair of samples."""
+    import torch
+
+    from ccl_plugins.numerics.kernel_functions import similarities
+
+    with torch.no_grad():
+        return _upper(similarities(kernel, values, values).double())
+
+
+def pairs_of_features(found: Tensor) -> Tensor:
+    """(n (n - 1) / 2,) the cosine of every pair of samples' features about their mean."""
+    from torch.nn import functional
+
+    unit = functional.normalize(found.double() - found.double().mean(0), dim=1)
+    return _upper(unit @ unit.T)
+
+
+def _upper(matrix: Tensor) -> Tensor:
+    import torch
+
+    i, j = torch.triu_indices(len(matrix), len(matrix), 1)
+    return matrix[i, j]
+
+
+def correlation(a: Tensor, b: Tensor) -> float:
+    """Pearson's correlation; NaN if one is constant."""
+    import torch
+
+    return float(torch.corrcoef(torch.stack([a, b]))[0, 1])
+
+
+def binned(kernel: Tensor, cosine: Tensor, bins: int = BINS) -> Tensor:
+    """(bins, 4) mean kernel, mean cosine, and its 10th and 90th percentile, in bins of equal numbers."""
+    import torch
+
+    order = kernel.argsort(stable=True)
+    rows = []
+    for part in order.tensor_split(bins):
+        if len(part):
+            some = cosine[part]
+            ends = torch.quantile(some, some.new_tensor([0.1, 0.9]))
+            rows.append(torch.stack([kernel[part].mean(), some.mean(), *ends]))
+    return torch.stack(rows)
+
+
+def _draw_pairs(panel: Any, kernel: Tensor, cosine: Tensor, color: str) -> None:
+    x, mean, low, high = binned(kernel, cosine).numpy().T
+    drawn = some(len(kernel), 3000)
+    panel.scatter(kernel[drawn], cosine[drawn], s=2, color=FAINT, alpha=0.25, lw=0, rasterized=True)
+    panel.fill_between(x, low, high, color=color, alpha=0.25, lw=0)
+    panel.plot(x, mean, color=color, marker="o", ms=3)
+    panel.axhline(0, color=TEXT, lw=0.6)

@@ -1,0 +1,220 @@
+"""The base class of heads that predict a condition, as objectives and as what a guide learns."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.numerics.distributed import gather
+from ccl_plugins.objectives.base import ContrastiveObjective
+from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.protocols import Condition, Sizes, Table
+
+At = Literal["features", "projection"]
+Suppress = Literal["reversal", "least_squares", "uniform"]
+
+
+def reverse_gradient(x: Tensor) -> Tensor:
+    """``x``, exactly, with a gradient of the opposite sign."""
+    return 2 * x.detach() - x
+
+
+class GuideHead(ContrastiveObjective, ABC):
+    """A prediction of a condition from features or projections, of every view, by a head that learns.
+
+    Alone it is an objective: encoder and head learn to predict.  A guide of ``guided`` keeps a condition by
+    it, or suppresses it: then the head always learns to predict, with weight 1, and the encoder gets
+    another loss, through the head as it is.
+
+    A head of your own declares ``value_types`` and defines ``setup``, which makes its parameters,
+    ``predict`` and ``errors``.  That is enough to keep, and to suppress by a reversed gradient.  ``unsure``
+    and ``residuals`` are two further ways, which ``suppressions`` then names; ``quality`` and ``hits`` are
+    logged.
+
+    If pairs have partners, the first view alone is read: the others show images of other values.
+
+    Args:
+        on: The name of the condition.
+    """
+
+    min_views = 1
+    reads_queue = False
+    reads_features = True
+    quality: ClassVar[str] = ""
+    """The name under which the quotient of the sums of `hits` is logged; empty: none is."""
+    at: At = "features"
+    """The vectors that are read; a guide sets it."""
+    suppress: Suppress | None = None
+    """What the encoder gets: ``"reversal"``, the reversed gradient;
+    ``"least_squares"``, the same through the linear head that is best on the batch; ``"uniform"``, the
+    gradient that makes predictions uniform.  None: it learns to predict.  A guide sets it."""
+    outcome: Tensor
+    """Sums over the last batch: of losses, of the two parts of the quality, and of samples."""
+
+    def __init__(self, on: str = "condition") -> None:
+        super().__init__()
+        self.on = on
+        self.register_buffer("outcome", torch.zeros(4), persistent=False)
+
+    @property
+    def suppressions(self) -> Sequence[Suppress]:
+        """The ways in which it can suppress, the usual one first."""
+        return ("reversal",)
+
+    def serve(self, at: At, suppress: Suppress | None) -> None:
+        """Take the settings of the guide that holds this head; called once, before ``setup``.
+
+        Args:
+            at: The vectors to read.
+            suppress: One of ``suppressions``; None: the condition is kept.
+        """
+        self.at, self.suppress = at, suppress
+        self.reads_features = at == "features"
+
+    @abstractmethod
+    def setup(self, tables: Mapping[str, Table], sizes: Sizes) -> None:
+        """Make the parameters, once the condition's table and the sizes of the run are known."""
+
+    @abstractmethod
+    def predict(self, x: Tensor, frozen: bool) -> Tensor:
+        """(u, n, o) predictions from vectors (u, n, f).
+
+        Args:
+            x: Features or projections of the views.
+            frozen: Whether the head's own parameters get no gradient.
+        """
+
+    @abstractmethod
+    def errors(self, predicted: Tensor, z: Tensor) -> Tensor:
+        """(u, n) losses of predictions of the values z, (n,), (n, c) or (u, n, c)."""
+
+    def hits(self, predicted: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        """(u, n) each, what is right in a prediction, and of how much."""
+        raise NotImplementedError(f"{type(self).__name__} has a quality and no hits(predicted, z)")
+
+    def unsure(self, predicted: Tensor, z: Tensor) -> Tensor:
+        """(u, n) losses of predictions against a uniform target, of values like z."""
+        raise NotImplementedError(f"{type(self).__name__} has no unsure(predicted, z)")
+
+    def residuals(self, pairs: Pairs, x: Tensor, z: Tensor) -> Tensor:
+        """(u, n) squared errors of the linear head that is best on the batch."""
+        raise NotImplementedError(f"{type(self).__name__} has no residuals(pairs, x, z)")
+
+    def counted(self, z: Tensor) -> Tensor | None:
+        """(n,) True at the samples that can be predicted; None: all."""
+        return None
+
+    def check_read(self, name: str, condition: Condition) -> None:
+        """Refuse a condition of a pipeline without a table, whose values the head could not be made for."""
+        if condition.refresh == "batch":
+            raise ValueError(
+                f"{self.label} learns a head for the values of a table, and the condition {name!r} is"
+                " computed in every step: take one with refresh 'never' or 'epoch', or another objective"
+            )
+
+    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """What the encoder minimizes, per view."""
+        x, z = self.vectors(pairs), self.values_of(pairs)
+        if self.suppress is None:
+            return self._observed(pairs, x, z)
+        if self.suppress == "uniform":
+            values = self.unsure(self.predict(x, frozen=True), z)
+        elif self.suppress == "least_squares":
+            values = self.residuals(pairs, reverse_gradient(x), z)
+        else:
+            values = self.errors(self.predict(reverse_gradient(x), frozen=True), z)
+        return values, self._weights(values, z)
+
+    def learning(self, pairs: Pairs) -> Tensor | None:
+        """The loss of a head that suppresses, without a gradient by the encoder; None: it keeps."""
+        if self.suppress is None:
+            return None
+        pairs = self._prepared(pairs)
+        values, weights = self._observed(pairs, self.vectors(pairs).detach(), self.values_of(pairs))
+        return self._mean(pairs, values, _known(pairs, weights))
+
+    def vectors(self, pairs: Pairs) -> Tensor:
+        """(u, n, f) the features or projections that are read."""
+        x = pairs.anchors if self.at == "projection" else pairs.samples.features
+        if x is None:
+            raise ValueError(f"{self.label} reads features, and these pairs have none")
+        return x if pairs.samples.partner is None else x[:1]
+
+    def values_of(self, pairs: Pairs) -> Tensor:
+        """(n,), (n, c) or, where they differ per view, (u, n, c) values of the anchors."""
+        z = pairs.samples.condition[self.on]
+        return z[:, pairs.rows] if z.ndim == 3 else z[pairs.rows]
+
+    def scalars(self) -> dict[str, Tensor]:
+        """Loss and quality of the predictions of the last batch, and the numbers that change."""
+        loss, hits, of, samples = self.outcome
+        logged = {"loss": loss / samples.clamp_min(1)}
+        if self.quality:
+            logged[self.quality] = hits / of.clamp_min(1e-12)
+        return {**logged, **super().scalars()}
+
+    def _observed(self, pairs: Pairs, x: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Losses and weights of the head, whose sums over all processes are kept for `scalars`."""
+        predicted = self.predict(x, frozen=False)
+        values = self.errors(predicted, z)
+        weights = self._weights(values, z)
+        if torch.is_grad_enabled():
+            with torch.no_grad():
+                known = _known(pairs, weights)
+                none = torch.zeros_like(known)
+                hits = self.hits(predicted, z) if self.quality else (none, none)
+                every = values, *hits, torch.ones_like(known)
+                sums = torch.stack([(known * each).sum() for each in every])
+                sums = gather(sums[None]).sum(0) if pairs.processes > 1 else sums
+                self.outcome.copy_(sums)
+                self.collect(pairs, x, z)
+        return values, weights
+
+    def collect(self, pairs: Pairs, x: Tensor, z: Tensor) -> None:
+        """Collect what `after_step` needs of a batch, in buffers that are not saved."""
+
+    def _weights(self, values: Tensor, z: Tensor) -> Tensor:
+        counted = self.counted(z)
+        return torch.ones_like(values) if counted is None else counted.to(values).expand_as(values)
+
+    def table(self, tables: Mapping[str, Table]) -> Table:
+        """The condition's table."""
+        if self.on not in tables:
+            raise ValueError(
+                f"{self.label} needs a table of that condition for its head, and there is one of"
+                f" {', '.join(map(repr, tables)) or 'none'}; a condition that is computed in every step"
+                " has none"
+            )
+        return tables[self.on]
+
+    def width(self, sizes: Sizes) -> int:
+        """The width of the vectors that are read."""
+        return sizes.features if self.at == "features" else sizes.embedding
+
+    def refuse_width(self, x: Tensor, width: int) -> None:
+        """Refuse vectors (..., f) of another width than the head was made for."""
+        if x.shape[-1] != width:
+            raise ValueError(f"{self.label} reads {self.at} of width {width}, not {x.shape[-1]}")
+
+    def refuse_missing(self, made: Tensor | None) -> Tensor:
+        """A tensor that ``setup`` makes; ValueError if it was not called."""
+        if made is None:
+            raise ValueError(
+                f"{self.label} has no head yet: call setup(tables, sizes) before the optimizer is made"
+            )
+        return made
+
+    @property
+    def label(self) -> str:
+        """What it is, for messages."""
+        return f"{type(self).__name__} of {self.on!r}"
+
+
+def _known(pairs: Pairs, weights: Tensor) -> Tensor:
+    """Weights (u, n), 0 at samples without a value."""
+    missing = pairs.samples.missing
+    return weights if missing is None else weights.masked_fill(missing[pairs.rows], 0)

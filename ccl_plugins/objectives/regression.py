@@ -1,0 +1,85 @@
+"""Regression: a head that predicts numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.objectives.guide_head import Suppress
+from ccl_plugins.objectives.layered_head import LayeredHead
+from ccl_plugins.protocols import Sizes, Table
+
+
+class Regression(LayeredHead):
+    """Mean squared error of values, standardized by the table's means and deviations, predicted by a head.
+
+    ``mean_c (p_c - (z_c - mean_c) / deviation_c)²``.  Positives and negatives: none.  Each view is read by
+    itself, all of equal weight, from the backbone's features.  As a guide it keeps the values in what it
+    reads, or suppresses them, without a hidden layer by the best linear head of the batch, which the
+    encoder cannot outrun, or by a reversed gradient.
+
+    Shape:
+        features (b, f), condition (b,) or (b, c) -> ()
+
+    Source:
+        As a guide: reversal after Ganin et al., Domain-Adversarial Training of Neural Networks (2016), eq.
+        (9); the least-squares head is our own.
+    """
+
+    value_types = ("continuous",)
+    quality = "r2"
+    mean: Tensor | None
+    deviation: Tensor
+
+    def __init__(
+        self, hidden: int | None = None, ridge: float | None = None, *, on: str = "condition"
+    ) -> None:
+        super().__init__(hidden, ridge, on=on)
+        self.register_buffer("mean", None)
+        self.register_buffer("deviation", None)
+
+    @property
+    def suppressions(self) -> Sequence[Suppress]:
+        """Of a linear head least squares; reversal."""
+        return ("least_squares", "reversal") if self.hidden is None else ("reversal",)
+
+    def setup(self, tables: Mapping[str, Table], sizes: Sizes) -> None:
+        """Create the layers, and take means and deviations of the table's columns."""
+        values = self.table(tables).values
+        values = values.reshape(len(values), -1)
+        self.grow(sizes, values.shape[1])
+        if self.mean is None:
+            exact = values.double()
+            spread = exact.std(0, correction=0)
+            self.mean = exact.mean(0).to(values.dtype)
+            self.deviation = torch.where(spread > 0, spread, 1.0).to(values.dtype)
+
+    def standardized(self, z: Tensor, like: Tensor) -> Tensor:
+        """Values (..., c) in units of the table's deviations."""
+        z = z[:, None] if z.ndim == 1 else z
+        assert self.mean is not None
+        if z.shape[-1] != len(self.mean):
+            raise ValueError(
+                f"{self.on} has {z.shape[-1]} columns, and the head predicts {len(self.mean)}"
+            )
+        return ((z.to(like.dtype) - self.mean) / self.deviation).to(like.dtype)
+
+    def targets(self, z: Tensor, predicted: Tensor) -> Tensor:
+        """Standardized values."""
+        return self.standardized(z, predicted)
+
+    def errors(self, predicted: Tensor, z: Tensor) -> Tensor:
+        """Squared errors, the mean over columns."""
+        return (predicted - self.standardized(z, predicted)).square().mean(-1)
+
+    def hits(self, predicted: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Squared errors, and squared distances from the table's means."""
+        errors = self.errors(predicted, z)
+        return errors, self.standardized(z, predicted).square().mean(-1).expand_as(errors)
+
+    def scalars(self) -> dict[str, Tensor]:
+        """As of any head; the quality is 1 minus the errors' part of the distances."""
+        logged = super().scalars()
+        return {**logged, self.quality: 1 - logged[self.quality]}

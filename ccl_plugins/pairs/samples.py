@@ -1,0 +1,82 @@
+"""What is known of the samples of a batch beside their embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.numerics.condition_values import fill_missing, missing_samples
+from ccl_plugins.numerics.distributed import gather
+from ccl_plugins.numerics.precision import at_least_float32
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Conditions, dataset indices and features of the samples of a batch.
+
+    A training step makes them of the n samples of its process, and `Pairs` have them of all m samples that
+    are keys.
+
+    Args:
+        condition: By name (m,), (m, c) or, where it differs per view, (u, m, c).
+        index: (m,) dataset index of each sample.
+        features: (u, n, f) backbone features of this process's samples, with gradient, for objectives that
+            read them; of several modalities those of the image views alone.
+        extras: Further tensors by name (the centroids of clusters, say), not one row per sample.
+        partner: (m,) dataset index of the image in the views after the first, if it is another image.
+        partner_condition: By name (m,) or (m, c), that image's values of the conditions with a table.
+        ignored: Names of conditions whose missing values (NaN, -1 among class ids) leave a sample out of
+            the objectives that read them.
+        missing: (m,) True at samples that are left out: they are neither anchors nor keys; None: none.
+    """
+
+    condition: Mapping[str, Tensor] = field(default_factory=dict)
+    index: Tensor | None = None
+    features: Tensor | None = None
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
+    _: KW_ONLY
+    partner: Tensor | None = None
+    partner_condition: Mapping[str, Tensor] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
+    missing: Tensor | None = None
+
+    def condition_of(self, name: str, i: int = 0) -> Tensor:
+        """(m,) or (m, c) values of a condition in anchor view ``i``."""
+        values = self.condition[name]
+        return values[i] if values.ndim == 3 else values
+
+    def lacking(self, names: Iterable[str]) -> list[str]:
+        """Those of these conditions whose missing values leave samples out."""
+        return [name for name in names if name in self.ignored and name in self.condition]
+
+    def known(self, names: Iterable[str]) -> Samples:
+        """As these, where samples that lack a value of one of these conditions are ``missing``.
+
+        Their values of these conditions are replaced by those of other samples.
+        """
+        lost = [missing_samples(self.condition[name]) for name in names]
+        missing = torch.stack(lost if self.missing is None else [*lost, self.missing]).any(0)
+        filled = {name: fill_missing(self.condition[name], missing) for name in names}
+        return replace(self, condition={**self.condition, **filled}, missing=missing)
+
+    def gathered(self) -> Samples:
+        """These samples and those of the other processes, which have as many; features stay as they are."""
+
+        def rows(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return {name: gather(z, 1 if z.ndim == 3 else 0) for name, z in given.items()}
+
+        return replace(
+            self,
+            condition=rows(self.condition),
+            index=None if self.index is None else gather(self.index),
+            partner=None if self.partner is None else gather(self.partner),
+            partner_condition=rows(self.partner_condition),
+        )
+
+    def at_least_float32(self) -> Samples:
+        """These samples with condition values that are not narrower than float32."""
+        wide = {name: at_least_float32(z) for name, z in self.condition.items()}
+        return replace(self, condition=wide)

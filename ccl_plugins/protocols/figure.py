@@ -1,0 +1,27 @@
+"""The contract of figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+
+class DoesNotApply(ValueError):
+    """A figure cannot be drawn of these runs; the message says why."""
+
+
+class Figure(Protocol):
+    """A picture of runs.
+
+    ``ccl figures`` and the report draw every figure that is installed.
+    """
+
+    def __call__(self, runs: Mapping[str, Any]) -> matplotlib.figure.Figure:
+        """Draw runs, as `ccl_plugins.load` returns them, by their titles; there is at least one.
+
+        Raises:
+            DoesNotApply: If there is nothing to draw, as for runs without what the figure shows.
+        """

@@ -1,0 +1,155 @@
+"""The pictures of a report: every figure on offer, and the nearest neighbors of some images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ccl_plugins._engine import engine
+from ccl_plugins.experiments.neighbors import data_uri, nearest, thumbnail
+from ccl_plugins.figures.offered import draw, offered
+from ccl_plugins.figures.style import png, svg
+from ccl_plugins.kinds import registry
+from ccl_plugins.protocols import DoesNotApply
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ccl_plugins.experiments.pipeline import Run
+
+LARGEST = 400_000
+"""Bytes of an SVG above which a picture is a PNG, which many points do not make larger."""
+
+QUERIES = 5
+"""Test samples whose neighbors are shown."""
+
+NEIGHBORS = 6
+"""Neighbors of each."""
+
+BANK = 10_000
+"""The most training samples among which they are looked for."""
+
+
+def pictures(runs: Mapping[str, Run], first: Mapping[str, Run]) -> dict[str, dict[str, Any]]:
+    """Each figure with its title and caption, or why it is not drawn, by its name.
+
+    Args:
+        runs: The runs by title.
+        first: The first run of each configuration.
+    """
+    return {registry().short_name(spec): _picture_of(spec, runs, first) for spec in offered()}
+
+
+def _picture_of(
+    spec: engine.ComponentSpec, runs: Mapping[str, Run], first: Mapping[str, Run]
+) -> dict[str, Any]:
+    title = spec.name.replace("_", " ").capitalize()
+    try:
+        figure, caption = draw(registry().choose("figure", spec.id), runs, first)
+        return {
+            "title": title,
+            "caption": caption,
+            "alt": f"{title}. {caption}",
+            **_embedded(figure),
+        }
+    except (
+        Exception
+    ) as error:  # a plug-in's figure may raise anything, and costs its own picture alone
+        explained = isinstance(error, DoesNotApply) and str(error)
+        reason = explained or f"{type(error).__name__}: {error}".removesuffix(": ")
+        return {"title": title, "caption": registry().summary(spec), "src": "", "reason": reason}
+
+
+def _embedded(figure: Figure) -> dict[str, Any]:
+    """A figure as an image that holds itself, with its size in pixels of the page."""
+    width, height = (round(96 * inches) for inches in figure.get_size_inches())
+    content, media_type = svg(figure).encode(), "image/svg+xml"
+    if len(content) > LARGEST:
+        content, media_type = png(figure), "image/png"
+    return {"src": data_uri(content, media_type), "width": width, "height": height}
+
+
+def neighbors(runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
+    """For some test samples, the nearest training samples by each run's features."""
+    import torch
+
+    first = next(iter(runs.values()))
+    train, test = first.splits
+    labels, known = (torch.as_tensor(split.metadata["label"]) for split in (test, train))
+    rows = _queries(labels)
+    # Features of millions of images would take hours, for five rows of pictures.
+    bank = torch.linspace(0, len(known) - 1, min(BANK, len(known)), dtype=torch.float64).long()
+    places = bank.tolist()
+    k = min(NEIGHBORS, len(places))
+    found = {}
+    for name, run in runs.items():
+        train_split, test_split = run.splits
+        features = (
+            run.features("train").features
+            if len(places) == len(train_split)
+            else run.encode(_Images(train_split, places))
+        )
+        found[name] = bank[nearest(run.encode(_Images(test_split, rows)), features, k)[0]]
+    for place, row in enumerate(rows):
+        yield {
+            "index": row,
+            "label": _word(test, labels[row]),
+            "src": _picture(test[row][0]),
+            "rows": [
+                {
+                    "label": name,
+                    "found": [
+                        {
+                            "index": i,
+                            "label": _word(train, known[i]),
+                            "same": bool(known[i] == labels[row]),
+                            "src": _picture(train[i][0]),
+                        }
+                        for i in each[place].tolist()
+                    ],
+                }
+                for name, each in found.items()
+            ],
+        }
+
+
+class _Images(Sequence[Any]):
+    """The images of some samples, read when they are asked for.
+
+    Args:
+        split: A torch Dataset of ``(image, ...)``.
+        rows: The samples.
+    """
+
+    def __init__(self, split: Any, rows: Sequence[int]) -> None:
+        self.split, self.rows = split, rows
+
+    def __len__(self) -> int:
+        """The number of samples."""
+        return len(self.rows)
+
+    def __getitem__(self, place: Any) -> Any:
+        """An image, or those of a slice as a list."""
+        if isinstance(place, slice):
+            return [self.split[row][0] for row in self.rows[place]]
+        return self.split[self.rows[place]][0]
+
+
+def _picture(image: Any) -> str:
+    found = thumbnail(image)
+    return data_uri(*found) if found else ""
+
+
+def _queries(labels: Any) -> list[int]:
+    """The first test sample of each of some classes, evenly spaced among all."""
+    classes = labels[labels >= 0].unique().tolist()
+    if not classes:
+        return list(range(min(QUERIES, len(labels))))
+    n = min(QUERIES, len(classes))
+    chosen = [classes[i * len(classes) // n] for i in range(n)]
+    return [int((labels == each).nonzero()[0]) for each in chosen]
+
+
+def _word(split: Any, label: Any) -> str:
+    words = getattr(split, "vocabulary", {}).get("label")
+    return str(words[int(label)]) if words and int(label) >= 0 else str(int(label))

@@ -1,0 +1,167 @@
+"""What a report knows of runs: their results, curves and findings, and what a reader repeats them with."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ccl_plugins._engine import engine
+from ccl_plugins.experiments.curves import Curves, curves
+from ccl_plugins.experiments.results import (
+    Result,
+    conditioned,
+    configurations,
+    labels_of,
+    name_of,
+    stem_of,
+)
+from ccl_plugins.figures.samples import conditions_of
+from ccl_plugins.figures.series import MOST
+from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint, versions
+from ccl_plugins.protocols import trait
+from ccl_plugins.report.answers import Compared
+
+if TYPE_CHECKING:
+    from ccl_plugins.experiments.pipeline import Run
+
+
+class Runs:
+    """Runs of a report.
+
+    Args:
+        runs: Runs with weights.
+        results: What is known of each.
+    """
+
+    def __init__(self, runs: Sequence[Run], results: Sequence[Result]) -> None:
+        self.results = [*results]
+        self.runs = {each.path: run for each, run in zip(results, runs, strict=True)}
+        self.curves = {path: _curves(run) for path, run in self.runs.items()}
+        groups = configurations(self.results)
+        self.groups = [
+            Compared(
+                label,
+                group,
+                _reads(self.runs[group[0].path], group),
+                [
+                    (points[0][1], points[-1][1])
+                    for each in group
+                    if (points := self.curves[each.path].get("loss"))
+                ],
+            )
+            for label, group in zip(labels_of(groups), groups, strict=True)
+        ]
+        """The configurations."""
+        first = self.groups[0].record.get("dataset")
+        self.same_data = [each for each in self.groups if each.record.get("dataset") == first]
+        """Those on the data set of the first, which can be compared."""
+
+    def first(self, each: Compared) -> Run:
+        """The first run of a configuration."""
+        return self.runs[each.results[0].path]
+
+    @property
+    def titled(self) -> dict[str, Run]:
+        """All runs that can be compared, by a short title."""
+        return {
+            each.label
+            if len(each.results) == 1
+            else f"{each.label}, seed {result.seed}": self.runs[result.path]
+            for each in self.same_data
+            for result in each.results
+        }
+
+    @property
+    def pictured(self) -> dict[str, Run]:
+        """The first run of each configuration, of so many as a picture shows side by side."""
+        return {each.label: self.first(each) for each in self.same_data[:MOST]}
+
+    def findings(self) -> Iterator[dict[str, str]]:
+        """What was found to be off while runs were trained, once for each configuration."""
+        for each in self.groups:
+            lines: dict[str, list[str]] = {}
+            for result in each.results:
+                for line in _diagnosed(self.runs[result.path].layout.diagnosis):
+                    lines.setdefault(line, []).append(str(result.seed))
+            for line, seeds in lines.items():
+                many = len(each.results) > 1
+                label = f"{each.label}, seed {', '.join(seeds)}" if many else each.label
+                yield {"label": label, "line": line}
+
+    def files(self) -> list[str]:
+        """A name for the file of each configuration, from that of its folders."""
+        found: list[str] = []
+        for each in self.groups:
+            stem = stem_of(Path(name_of(each.results)).name)
+            kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in stem)
+            name = kept.strip("-") or "run"
+            again = sum(other == name or other.startswith(f"{name}--") for other in found)
+            found.append(f"{name}--{again + 1}" if again else name)
+        return found
+
+    def commands(self) -> dict[str, str]:
+        """The lines of a shell that repeat the runs."""
+        lines, folders = [], []
+        for each, stem in zip(self.groups, self.files(), strict=True):
+            seeds = [str(result.seed) for result in each.results]
+            many = len(seeds) > 1
+            more = ["--seeds", ",".join(seeds)] if many else []
+            lines.append(shlex.join(["ccl", "train", f"{stem}.toml", *more]))
+            folders += [f"runs/{stem}-seed-{seed}" for seed in seeds] if many else [f"runs/{stem}"]
+        wanted = [f"{name}=={version}" for name, version in self._versions().items()]
+        return {
+            "install": shlex.join(["pip", "install", *wanted]),
+            "commands": "\n".join([*lines, shlex.join(["ccl", "report", *folders])]),
+        }
+
+    def _versions(self) -> dict[str, str]:
+        """The versions that the runs were trained with, as far as they are known."""
+        found: dict[str, Any] = {}
+        for each in self.groups:
+            file = self.first(each).layout.weights
+            try:
+                found |= read_checkpoint(file)["versions"] if file.is_file() else versions()
+            except (DamagedCheckpoint, KeyError, TypeError):
+                found |= versions()
+            plugins = each.record.get("versions")
+            found |= plugins if isinstance(plugins, Mapping) else {}
+        # What is copied into a shell is a name and a version, whatever a record holds.
+        right = {n: str(v) for n, v in found.items() if engine.pip_install(n, str(v))}
+        right.pop(engine.LOCAL, None)
+        return right
+
+
+def _reads(run: Run, results: Sequence[Result]) -> dict[str, str | None]:
+    """The column that each condition of a run reads; None for one that reads none."""
+    lost = {*(run.record.get("conditions") or ())}
+    read: dict[str, str | None] = {}
+    try:
+        read = {name: trait(each, "column") for name, each in conditions_of(run).items()}
+        lost -= {*run.recorded.conditions}
+    except (engine.RegistryError, ValueError, OSError):  # the data set is gone
+        pass
+    if lost:  # what was measured says what they read, without their plug-in
+        columns = [each for each in conditioned(results) if each not in read.values()]
+        read |= {each: each for each in columns} or dict.fromkeys(sorted(lost))
+    return read
+
+
+def _curves(run: Run) -> Curves:
+    try:
+        return curves(run)
+    except (OSError, ValueError):  # said where the picture would be
+        return {}
+
+
+def _diagnosed(file: Path) -> list[str]:
+    """The lines of a run's findings, with the step at which each was seen first."""
+    if not file.is_file():
+        return []
+    try:
+        found = json.loads(file.read_text("utf-8"))
+        return [f"{each['line']} (step {each['step']})" for each in found]
+    except (ValueError, TypeError, KeyError):
+        return [f"{file} is damaged: what was found while training is not known"]

@@ -1,0 +1,159 @@
+"""The laws of figures."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import SkipTest
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ccl_plugins.experiments.pipeline import Pipeline, Run
+from ccl_plugins.figures.style import png, svg
+from ccl_plugins.kinds import registry
+from ccl_plugins.protocols import DoesNotApply
+from ccl_plugins.testing.assertions import require, require_equal, require_unchanged
+from ccl_plugins.testing.inputs import ExampleDataset
+from ccl_plugins.testing.subject import Subject
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FOLDER = tempfile.TemporaryDirectory(prefix="ccl-figures-")  # deleted when Python ends
+"""The folder of the runs."""
+
+
+@functools.cache
+def runs() -> Mapping[str, Run]:
+    """A run without a condition and one with two, of 24 images and one epoch, evaluated."""
+    choose = registry().choose
+    conditions = {
+        "color": choose("condition", "column", name="color"),
+        "groups": choose("condition", "attributes", columns=["word"], k=1),
+    }
+    by_color = choose(
+        "objective", "fair_cclk", on="color", kernel=choose("kernel", "rbf", scale="median")
+    )
+    by_group = choose("objective", "cl_infonce", on="groups")
+    both = choose("objective", "mixture", objectives=[by_color, by_group])
+    found: dict[str, Run] = {}
+    differing: dict[str, dict[str, Any]] = {
+        "plain": {"objective": "infonce"},
+        "conditional": {"objective": both, "conditions": conditions},
+    }
+    for title, parts in differing.items():
+        pipeline = Pipeline(
+            dataset=ExampleDataset(),
+            backbone="lenet5",
+            method=choose("method", "simclr", hidden=8, dim=8, batch_norm=False),
+            transform=choose("transform", "simclr", size=32),
+            evaluate=["knn", choose("evaluator", "regression", column="color")],
+            **parts,
+        )
+        folder = Path(FOLDER.name) / title
+        found[title] = pipeline.fit(out=folder, progress=False, epochs=1, batch_size=12, workers=0)
+        found[title].evaluate()
+    return found
+
+
+def observe(subject: Subject, figure: Any) -> list[Tensor]:
+    """The texts and numbers that it draws of a run, or why it does not apply."""
+    try:
+        return _contents(figure({"conditional": runs()["conditional"]}))
+    except DoesNotApply as error:
+        return [_letters(str(error))]
+
+
+def _contents(drawn: Figure) -> list[Tensor]:
+    from matplotlib.collections import Collection
+    from matplotlib.image import AxesImage
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Rectangle
+    from matplotlib.text import Text
+
+    found = []
+    for each in drawn.findobj():
+        if isinstance(each, Text):
+            found.append(_letters(each.get_text()))
+        elif isinstance(each, Line2D):
+            found.append(_numbers(each.get_xydata()))
+        elif isinstance(each, Collection):
+            found.append(_numbers(each.get_offsets()))
+        elif isinstance(each, AxesImage):
+            found.append(_numbers(each.get_array()))
+        elif isinstance(each, Rectangle):
+            found.append(_numbers(each.get_bbox().bounds))
+    return [each for each in found if each.numel()]
+
+
+def _numbers(values: Any) -> Tensor:
+    return torch.from_numpy(np.array(values, dtype=float))  # a masked array without its mask
+
+
+def _letters(text: str) -> Tensor:
+    return torch.tensor([*text.encode()], dtype=torch.long)
+
+
+def check_draws_runs_or_says_why_not(subject: Subject) -> None:
+    """Of one run and of several it must return a matplotlib Figure, or raise `DoesNotApply` and say why."""
+    from matplotlib.figure import Figure
+
+    for titles in (("plain",), ("conditional",), ("plain", "conditional")):
+        try:
+            found = subject.build()({title: runs()[title] for title in titles})
+        except DoesNotApply as error:
+            require(bool(str(error)), f"of {titles} it gave no reason")
+            continue
+        require(isinstance(found, Figure), f"of {titles} it returned {found!r:.80}")
+
+
+def check_can_be_saved(subject: Subject) -> None:
+    """What it draws must have axes, and be written as SVG and PNG."""
+    try:
+        found = subject.build()(runs())
+    except DoesNotApply as error:
+        raise SkipTest(f"it does not apply to the runs of the kit: {error}") from error
+    require(bool(found.axes), "it drew nothing")
+    require("<svg" in svg(found) and bool(png(found)), "it cannot be written")
+
+
+def check_is_deterministic(subject: Subject) -> None:
+    """Equal runs must give an equal figure, whatever the state of the random generators."""
+    first = subject.observe(subject.build())
+    torch.rand(3)
+    require_equal(observe(subject, subject.build(drawn=1)), first)
+
+
+def check_leaves_everything_as_it_is(subject: Subject) -> None:
+    """It must change no file and no weight of a run, no setting of matplotlib, and leave pyplot no figure.
+
+    Draw on a new ``matplotlib.figure.Figure``, or on one of ``ccl_plugins.figures.figure``.
+    """
+    import matplotlib
+    from matplotlib._pylab_helpers import Gcf
+
+    def files() -> dict[str, bytes]:
+        found = Path(FOLDER.name).rglob("*")
+        return {str(each): each.read_bytes() for each in found if each.is_file()}
+
+    runs()
+    figure, settings, before = subject.build(), dict(matplotlib.rcParams), files()
+    open_before = Gcf.get_num_fig_managers()
+    with require_unchanged(
+        lambda: [
+            dict(run.parts.method.state_dict(), **run.parts.objective.state_dict())
+            for run in runs().values()
+        ]
+    ):
+        observe(subject, figure)
+    changed = [name for name in settings if matplotlib.rcParams[name] != settings[name]]
+    require(not changed, f"it changed the settings {', '.join(changed)}")
+    require(Gcf.get_num_fig_managers() == open_before, "pyplot keeps the figure: it is never freed")
+    after = files()
+    other = sorted(n for n in {*before, *after} if before.get(n) != after.get(n))
+    require(not other, f"it changed {', '.join(other)}")

@@ -1,0 +1,107 @@
+"""The laws of optimizers."""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ccl_plugins.testing.assertions import require, require_equal, require_identical
+from ccl_plugins.testing.inputs import normal
+from ccl_plugins.testing.subject import Subject
+
+RATES = {"decay": 0.02, "no_decay": 0.01}
+
+
+def network() -> nn.Linear:
+    """A layer whose matrix decays and whose bias does not."""
+    made = nn.Linear(4, 3)
+    with torch.no_grad():
+        made.weight.copy_(normal(3, 4))
+        made.bias.copy_(normal(3, seed=1))
+    return made
+
+
+def groups(made: nn.Linear) -> list[dict[str, Any]]:
+    """Its parameters as training gives them."""
+    return [
+        {"name": "decay", "params": [made.weight], "lr": RATES["decay"]},
+        {"name": "no_decay", "params": [made.bias], "lr": RATES["no_decay"], "weight_decay": 0.0},
+    ]
+
+
+def take_steps(made: nn.Linear, optimizer: torch.optim.Optimizer, numbers: range) -> list[Tensor]:
+    """The weights after steps on a sum of squares."""
+    for number in numbers:
+        optimizer.zero_grad()
+        made(normal(6, 4, seed=2 + number)).square().sum().backward()
+        optimizer.step()
+    return [made.weight.detach().clone(), made.bias.detach().clone()]
+
+
+def observe(subject: Subject, optimizer: Any) -> Any:
+    """The weights after three steps."""
+    made = network()
+    return take_steps(made, optimizer(groups(made)), range(3))
+
+
+def check_a_step_changes_the_weights(subject: Subject) -> None:
+    """A step must change all weights that have a gradient, and leave them finite."""
+    made = network()
+    before = [parameter.detach().clone() for parameter in made.parameters()]
+    after = take_steps(made, subject.build()(groups(made)), range(1))
+    for old, new in zip(before, after, strict=True):
+        require(bool(new.isfinite().all()) and not torch.equal(old, new), f"{old} became {new}")
+
+
+def check_its_rate_is_a_number(subject: Subject) -> None:
+    """``lr`` must be a finite number above 0: ``[fit]`` scales it, and messages name it."""
+    lr = subject.build().lr
+    require(isinstance(lr, float | int) and 0 < lr < math.inf, f"lr is {lr!r}")
+
+
+def check_groups_keep_what_they_have(subject: Subject) -> None:
+    """The rate and the weight decay of a group must go before the options."""
+    made = network()
+    found = subject.build()(groups(made)).param_groups
+    for given in groups(made):
+        mine = [each for each in found if each.get("name") == given["name"]]
+        require(len(mine) == 1, f"there are {len(mine)} groups named {given['name']!r}")
+        for key in given.keys() - {"params"}:
+            require(mine[0][key] == given[key], f"{key} {given[key]} became {mine[0][key]}")
+
+
+def check_follows_the_rate_of_its_groups(subject: Subject) -> None:
+    """A step at a rate of 0 must change nothing: schedules set the rate of ``param_groups``."""
+    made = network()
+    optimizer = subject.build()(groups(made))
+    before = take_steps(made, optimizer, range(1))
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+    require_equal(take_steps(made, optimizer, range(1, 2)), before)
+
+
+def check_what_does_not_decay_stays(subject: Subject) -> None:
+    """Without weight decay and gradient, weights must stay as they are."""
+    made = network()
+    optimizer = subject.build()(groups(made))
+    before = made.bias.detach().clone()
+    for parameter in made.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    require_identical([made.bias.detach()], [before])
+
+
+def check_resumes_exactly(subject: Subject) -> None:
+    """What steps depend on must be in ``state_dict()``: a resumed run goes on as if never stopped."""
+    made = network()
+    optimizer = subject.build()(groups(made))
+    take_steps(made, optimizer, range(2))
+    resumed = copy.deepcopy(made)
+    other = subject.build()(groups(resumed))
+    other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    straight = take_steps(made, optimizer, range(2, 4))
+    require_identical(take_steps(resumed, other, range(2, 4)), straight)

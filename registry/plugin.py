@@ -1,0 +1,186 @@
+"""A plugin: an installed distribution, its entry points, and what is noted while it is read."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from .errors import PluginFailed, one_line
+from .quoting import shown_lines
+
+RECORDED = 10
+"""Errors kept of one plugin; the others are counted."""
+
+PRINTED = 200
+"""Characters kept of the text that a plugin prints."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An entry point: ``name = value`` in the section ``[group]``."""
+
+    group: str
+    name: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An error in one entry point, hook or component; the rest of the plugin stays on offer."""
+
+    plugin: str
+    version: str
+    reason: str
+    traceback: str
+
+    @classmethod
+    def of(cls, plugin: str, version: str, error: BaseException) -> Failure:
+        """The failure that an exception causes."""
+        try:
+            details = shown_lines("".join(traceback.format_exception(error)))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as another:  # an exception may raise where its own class is looked at
+            details = f"no traceback can be formatted: {one_line(another)}"
+        return cls(plugin, version, one_line(error), details)
+
+
+@dataclass
+class Plugin:
+    """A distribution with entry points of the project.
+
+    Args:
+        name: Its normalized name.
+        version: Its version; empty without one.
+        copies: Where it is installed, ``"1.2 in /folder"``, if that is more than once; the first counts.
+        entries: Its entry points, by group and name.
+        faults: What is wrong with its metadata.
+        disabled: Whether it is not read.
+        strict: Whether its errors are raised instead of recorded.
+        failures: The first of its errors.
+        uncounted: How many errors followed them.
+        seconds: How long reading its hooks took.
+        printed: The beginning of the text that they printed.
+        modules: Top-level modules that they were the first to import.
+        changes: Settings of the process that importing them changed.
+    """
+
+    name: str
+    version: str
+    copies: tuple[str, ...] = ()
+    entries: tuple[Entry, ...] = ()
+    faults: tuple[str, ...] = ()
+    disabled: bool = False
+    strict: bool = False
+    failures: list[Failure] = field(default_factory=list)
+    uncounted: int = 0
+    seconds: float = 0.0
+    printed: str = ""
+    modules: list[str] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
+
+    @property
+    def state(self) -> str:
+        """``"ok"``, ``"failed"`` or ``"disabled"``."""
+        return "failed" if self.failures else "disabled" if self.disabled else "ok"
+
+    @property
+    def reason(self) -> str:
+        """Why it failed."""
+        more = [f"and {self.uncounted} errors more"] if self.uncounted else []
+        return "; ".join([*(failure.reason for failure in self.failures), *more])
+
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """Record whatever is raised as a failure; Ctrl-C passes."""
+        try:
+            yield
+        except KeyboardInterrupt as error:  # perhaps because this plugin takes too long
+            error.add_note(f"plugin {self.name} was being read")
+            raise
+        except BaseException as error:  # a plugin may raise anything, and must not end the program
+            if self.strict:
+                raise PluginFailed(f"plugin {self.name}: {one_line(error)}") from error
+            if len(self.failures) < RECORDED:
+                self.failures.append(Failure.of(self.name, self.version, error))
+            else:
+                self.uncounted += 1
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Note duration, prints, new modules and changed settings, and send prints to the standard error.
+
+        The standard output belongs to the program, which may be writing JSON to it.  Settings that
+        would stop the program or other plugins are restored.
+        """
+        before, begin = set(sys.modules), time.perf_counter()
+        settings = {name: read() for name, (read, _) in _SETTINGS.items()}
+        output: Any = _Output(self)
+        try:
+            with contextlib.redirect_stdout(output), warnings.catch_warnings():
+                try:
+                    yield
+                finally:
+                    now = {name: read() for name, (read, _) in _SETTINGS.items()}
+        finally:
+            self.seconds += time.perf_counter() - begin
+            brought = {name.partition(".")[0] for name in set(sys.modules) - before}
+            self.modules += sorted(brought.difference(self.modules))
+            for name in (name for name in settings if settings[name] != now[name]):
+                self.changes += [] if name in self.changes else [name]
+                # The folder is gone; not in the main thread; a handler that was not set from Python.
+                with contextlib.suppress(OSError, ValueError, TypeError):
+                    _SETTINGS[name][1](settings[name])
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # it was deleted
+        return ""
+
+
+_SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
+    "sys.path": (lambda: [*sys.path], lambda path: None),
+    "warning filters": (lambda: [*warnings.filters], lambda filters: None),
+    "the working directory": (_folder, os.chdir),
+    "the recursion limit": (sys.getrecursionlimit, sys.setrecursionlimit),
+    "the handler of Ctrl-C": (
+        lambda: signal.getsignal(signal.SIGINT),
+        lambda handler: signal.signal(signal.SIGINT, handler),
+    ),
+    "the standard error": (lambda: sys.stderr, lambda stream: setattr(sys, "stderr", stream)),
+}
+"""Settings of the process that an import should leave as they are: how each is read, and restored.
+
+Without some of them the program or other plugins would not work; a plugin's own modules may need the rest.
+"""
+
+
+class _Output:
+    """The standard error in place of the standard output; the plugin notes what is written to it."""
+
+    def __init__(self, plugin: Plugin) -> None:
+        self._plugin, self._stream = plugin, sys.stderr
+
+    def write(self, text: str) -> int:
+        self._plugin.printed = (self._plugin.printed + text)[:PRINTED]
+        return self._stream.write(text) if self._stream else len(text)  # None under pythonw
+
+    def flush(self) -> None:
+        if self._stream:
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Nothing: the standard error stays open."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
