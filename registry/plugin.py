@@ -121,34 +121,24 @@ class Plugin:
         The standard output belongs to the program, which may be writing JSON to it.  Settings that
         would stop the program or other plugins are restored.
         """
-        before, settings, begin = set(sys.modules), _settings(), time.perf_counter()
+        before, begin = set(sys.modules), time.perf_counter()
+        settings = {name: read() for name, (read, _) in _SETTINGS.items()}
         output: Any = _Output(self)
         try:
             with contextlib.redirect_stdout(output), warnings.catch_warnings():
                 try:
                     yield
                 finally:
-                    now = _settings()
+                    now = {name: read() for name, (read, _) in _SETTINGS.items()}
         finally:
             self.seconds += time.perf_counter() - begin
             brought = {name.partition(".")[0] for name in set(sys.modules) - before}
             self.modules += sorted(brought.difference(self.modules))
             for name in (name for name in settings if settings[name] != now[name]):
                 self.changes += [] if name in self.changes else [name]
-                if name in _RESTORE:
-                    _RESTORE[name](settings[name])
-
-
-def _settings() -> dict[str, Any]:
-    """Settings of the process that an import should leave as they are."""
-    return {
-        "sys.path": [*sys.path],
-        "warning filters": [*warnings.filters],
-        "the working directory": _folder(),
-        "the recursion limit": sys.getrecursionlimit(),
-        "the handler of Ctrl-C": signal.getsignal(signal.SIGINT),
-        "the standard error": sys.stderr,
-    }
+                # The folder is gone; not in the main thread; a handler that was not set from Python.
+                with contextlib.suppress(OSError, ValueError, TypeError):
+                    _SETTINGS[name][1](settings[name])
 
 
 def _folder() -> str:
@@ -158,23 +148,21 @@ def _folder() -> str:
         return ""
 
 
-def _restore_handler(handler: Any) -> None:
-    with contextlib.suppress(ValueError, TypeError):  # not in the main thread; not set from Python
-        signal.signal(signal.SIGINT, handler)
-
-
-def _restore_folder(folder: str) -> None:
-    with contextlib.suppress(OSError):
-        os.chdir(folder)
-
-
-_RESTORE: dict[str, Callable[[Any], object]] = {
-    "the working directory": _restore_folder,
-    "the recursion limit": sys.setrecursionlimit,
-    "the handler of Ctrl-C": _restore_handler,
-    "the standard error": lambda stream: setattr(sys, "stderr", stream),
+_SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
+    "sys.path": (lambda: [*sys.path], lambda path: None),
+    "warning filters": (lambda: [*warnings.filters], lambda filters: None),
+    "the working directory": (_folder, os.chdir),
+    "the recursion limit": (sys.getrecursionlimit, sys.setrecursionlimit),
+    "the handler of Ctrl-C": (
+        lambda: signal.getsignal(signal.SIGINT),
+        lambda handler: signal.signal(signal.SIGINT, handler),
+    ),
+    "the standard error": (lambda: sys.stderr, lambda stream: setattr(sys, "stderr", stream)),
 }
-"""Without these the program or other plugins would not work; a plugin's own modules may need the rest."""
+"""Settings of the process that an import should leave as they are: how each is read, and restored.
+
+Without some of them the program or other plugins would not work; a plugin's own modules may need the rest.
+"""
 
 
 class _Output:

@@ -25,7 +25,11 @@ def two_processes() -> Callable[..., list[Any]]:
 @pytest.fixture(scope="session")
 def installed_plugins(tmp_path_factory: pytest.TempPathFactory) -> InstalledPlugins:
     """The packages of ``tests/plugins``; installing one takes a second, so a session does it once."""
-    return InstalledPlugins(tmp_path_factory.mktemp("plugins"))
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent  # of all processes
+    (root / "plugins").mkdir(exist_ok=True)
+    return InstalledPlugins(root / "plugins")
 
 
 def _forget() -> Iterator[None]:

@@ -54,6 +54,7 @@ BASES = {
     "Exclude",
     "FeatureQueue",
     "Guide",
+    "GuideHead",
     "InMemory",
     "LightlyTransform",
     "MomentumEncoder",

@@ -21,12 +21,14 @@ def _run(options: argparse.Namespace) -> int:
 
 COMMAND = Command(
     _run,
-    "ccl information examples/weak_labels.toml --sweep k=1,2,3 --plot information.png",
+    "ccl information examples/weak_labels.toml --values k=1,2,3 --plot information.png",
     argument("file", metavar="FILE.toml", help="a configuration file"),
     argument("--against", default="label", metavar="COLUMN", help="the target T (default: label)"),
-    argument("--sweep", metavar="PARAMETER=V,V,...", help="values of one parameter of a condition"),
-    argument("--on", metavar="NAME", help="the condition to sweep"),
-    argument("--plot", metavar="FILE.png", help="draw the sweep into this file"),
+    argument(
+        "--values", metavar="PARAMETER=V,V,...", help="values of one parameter of a condition"
+    ),
+    argument("--on", metavar="NAME", help="the condition whose parameter it is"),
+    argument("--plot", metavar="FILE.png", help="draw the values into this file"),
     JSON,
 )
 
@@ -36,17 +38,17 @@ def _table(options: argparse.Namespace) -> TextTable:
     from ccl_plugins.experiments.information import plane, sweep
     from ccl_plugins.information.plane import best, plot
 
-    if options.sweep is None and (options.plot or options.on):
-        raise Mistake("--plot and --on belong to a --sweep")
+    if options.values is None and (options.plot or options.on):
+        raise Mistake("--plot and --on belong to --values")
     against = options.against
     with reporting_mistakes(options.file):
         pipeline = Composition.from_toml(options.file)
     with reporting_mistakes():
-        if options.sweep is None:
+        if options.values is None:
             points, left_out = plane(pipeline, against)
             notes = [f"left out: {line}" for line in left_out]
         else:
-            parameter, values = _read_sweep(options.sweep)
+            parameter, values = _read_values(options.values)
             points = sweep(pipeline, parameter, values, against, options.on)
             notes = [
                 f"{parameter} = {best(points).name}: I(Z;{against}) and -H(Z|{against}), both brought"
@@ -73,7 +75,7 @@ def tabulate(points: Sequence[Point], against: str, notes: Sequence[str] = ()) -
     return TextTable(rows, notes)
 
 
-def _read_sweep(text: str) -> tuple[str, list[Any]]:
+def _read_values(text: str) -> tuple[str, list[Any]]:
     """``k=1,2,3`` as a name and its values, which have TOML's syntax."""
     import tomllib
 
@@ -81,7 +83,7 @@ def _read_sweep(text: str) -> tuple[str, list[Any]]:
     try:
         found = tomllib.loads(f"values = [{values}]")["values"]
     except tomllib.TOMLDecodeError as error:
-        raise Mistake(f"--sweep {text}: {error}; write PARAMETER=V,V,... as k=1,2,3") from error
+        raise Mistake(f"--values {text}: {error}; write PARAMETER=V,V,... as k=1,2,3") from error
     if not parameter or not found:
-        raise Mistake(f"--sweep {text}: write PARAMETER=V,V,... as k=1,2,3")
+        raise Mistake(f"--values {text}: write PARAMETER=V,V,... as k=1,2,3")
     return parameter.strip(), found

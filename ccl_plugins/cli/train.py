@@ -24,7 +24,7 @@ from ccl_plugins.kinds import registry
 
 if TYPE_CHECKING:
     from ccl_plugins.experiments.results import Result
-    from ccl_plugins.experiments.train import Plan
+    from ccl_plugins.experiments.train import Checked
     from ccl_plugins.protocols import Measurement
 
 _VALUES: dict[str, Any] = {
@@ -71,26 +71,26 @@ def _run(options: argparse.Namespace) -> int:
     from ccl_plugins.experiments.train import RunInterrupted, is_first
 
     jobs = _jobs(options)
-    plans = _checked(jobs, options)
+    ready = _checked(jobs, options)
     results = [Result(job.folder, state="not begun") for job in jobs]
     # A mistake in the only file is no failed run among others.
     passing = (RunInterrupted, *([Mistake] if len(jobs) == 1 else []))
     stopped: BaseException | None = None
-    for i, (job, plan) in enumerate(zip(jobs, plans, strict=True)):
+    for i, (job, checked) in enumerate(zip(jobs, ready, strict=True)):
 
-        def work(i: int = i, job: Job = job, plan: Plan = plan) -> None:
+        def work(i: int = i, job: Job = job, checked: Checked = checked) -> None:
             def before(untrained: Mapping[str, Measurement]) -> None:
                 results[i] = Result(job.folder, untrained, state="stopped")
 
             results[i] = Result(job.folder, state="stopped")
-            results[i] = _train(job, plan, options.quiet, before)
+            results[i] = _train(job, checked, options.quiet, before)
 
         try:
             if not is_first():
                 work()  # Lightning ends all processes if one of them fails
             elif reason := attempt(job.file, work, passing=passing):
                 results[i] = replace(results[i], state=f"failed: {reason}")
-                if plan.pipeline.settings.processes > 1:
+                if checked.pipeline.settings.processes > 1:
                     break  # the other processes have ended, or wait for this one
         except RunInterrupted as error:
             results[i] = replace(results[i], state=f"step {error.step} of {error.total}")
@@ -161,8 +161,8 @@ def _names(files: Sequence[str]) -> list[str]:
                 raise Mistake(f"{files[i]} is given twice")
 
 
-def _checked(jobs: Sequence[Job], options: argparse.Namespace) -> list[Plan]:
-    """The plans of all jobs, checked before the first is trained, which may take hours.
+def _checked(jobs: Sequence[Job], options: argparse.Namespace) -> list[Checked]:
+    """The pipelines of all jobs, checked before the first is trained, which may take hours.
 
     Raises:
         Mistake: For the last file with a mistake; a line for each other is printed.
@@ -170,7 +170,7 @@ def _checked(jobs: Sequence[Job], options: argparse.Namespace) -> list[Plan]:
     from ccl_plugins.experiments.pipeline import Pipeline
     from ccl_plugins.experiments.train import check, check_installed, prepare, rehearse
 
-    plans: list[Plan] = []
+    ready: list[Checked] = []
     mistakes: list[str] = []
 
     def compose(job: Job) -> None:
@@ -178,10 +178,10 @@ def _checked(jobs: Sequence[Job], options: argparse.Namespace) -> list[Plan]:
             check_installed(job.folder)
         pipeline = Pipeline.from_toml(job.file, changes=job.changes, **job.settings)
         existing = {"resume": options.resume, "overwrite": options.overwrite}
-        plans.append(check(pipeline, job.folder, **existing))
+        ready.append(check(pipeline, job.folder, **existing))
 
     def try_out(job: Job) -> None:
-        rehearse(prepare(plans[jobs.index(job)]))
+        rehearse(prepare(ready[jobs.index(job)]))
 
     # The only file is prepared when it is trained, at once.
     for work in (compose, try_out) if len(jobs) > 1 else (compose,):
@@ -199,11 +199,11 @@ def _checked(jobs: Sequence[Job], options: argparse.Namespace) -> list[Plan]:
             for text in mistakes[:-1]:
                 print(f"ccl: {text}", file=sys.stderr)
             raise Mistake(mistakes[-1])
-    return plans
+    return ready
 
 
 def _train(
-    job: Job, plan: Plan, quiet: bool, before: Callable[[Mapping[str, Measurement]], None]
+    job: Job, checked: Checked, quiet: bool, before: Callable[[Mapping[str, Measurement]], None]
 ) -> Result:
     """Train and evaluate one file."""
     from ccl_plugins.experiments.pipeline import Run
@@ -213,7 +213,7 @@ def _train(
     from ccl_plugins.training.fitting import CannotBegin
     from ccl_plugins.training.not_finite import NotFinite
 
-    pipeline: Any = plan.pipeline
+    pipeline: Any = checked.pipeline
     if not quiet and is_first():
         print(f"{job.file}: {pipeline.choices['objective']!r} -> {job.folder}", file=sys.stderr)
 
@@ -224,7 +224,7 @@ def _train(
             print(f"before training: {values}", file=sys.stderr)
 
     with reporting_mistakes(job.file):
-        prepared = prepare(plan)
+        prepared = prepare(checked)
     try:
         train(prepared, progress=not quiet, before=tell)
     except CannotBegin:

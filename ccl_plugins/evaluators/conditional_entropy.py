@@ -76,5 +76,6 @@ def conditional_entropy(embeddings: Tensor, t_minus: float = 1.0) -> Tensor:
         )
     unit = normalize(embeddings)
     # -t⁻ |a - b|² is 2 t⁻ ab, up to a constant.
-    logits = (2 * t_minus * (unit @ unit.T)).fill_diagonal_(-torch.inf)
-    return torch.distributions.Categorical(logits=logits).entropy().mean()
+    logs = (2 * t_minus * (unit @ unit.T)).fill_diagonal_(-torch.inf).log_softmax(dim=1)
+    weights = logs.exp()
+    return -(weights * logs.fill_diagonal_(0)).sum(dim=1).mean()

@@ -35,13 +35,13 @@ def other_run(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
     Settings in `FREE` and what is in `FREE_TABLES` may differ, and there may be more epochs.
     """
-    found = []
+    refused = []
     for difference in differences(*(json.loads(json.dumps(record)) for record in (saved, now))):
         place, _, values = difference.partition(": ")
         if place == "fit.epochs":
             before, _, after = values.partition(" -> ")
             if not (before.isdecimal() and after.isdecimal() and int(after) >= int(before)):
-                found.append(f"{difference} (there may be more epochs, not fewer)")
+                refused.append(f"{difference} (there may be more epochs, not fewer)")
         elif place not in FREE and place.partition(".")[0] not in FREE_TABLES:
-            found.append(difference)
-    return found
+            refused.append(difference)
+    return refused

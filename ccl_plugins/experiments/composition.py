@@ -127,15 +127,18 @@ class Composition:
             self.transform = self.choices["transform"].build(cache={})
             built = {n: c.build(supplied, cache=cache) for n, c in self.conditions.items()}
             self.built_evaluators = [choice.build(supplied) for choice in self.evaluators]
+            chosen = self.monitor.evaluate if self.monitor else None
+            self.built_monitors = None if chosen is None else [c.build(supplied) for c in chosen]
+            """The evaluators that are run while it trains; None: those that follow from its columns."""
             self.built_loggers = {n: c.build(where="loggers") for n, c in self.loggers.items()}
             modalities.check_modalities(
                 self.transform, self.choices["method"], self.choices["backbone"], self.dataset
             )
-        requirements.check_towers(self.built_evaluators, self.choices["method"])
-        modalities.check_reads_texts(self.built_evaluators, self.transform)
+        modalities.check_towers(self.built_evaluators, self.choices["method"], self.transform)
         requirements.check_conditions(built)
         requirements.check_keys(built, self.choices["method"])
         self.built_conditions = variables(built)
+        requirements.check_monitors(self.built_monitors or (), self.dataset, self.built_conditions)
         requirements.check_views(objective, self.transform)
         read = requirements.check_read(objective, self.built_conditions)
         with torch.random.fork_rng(devices=[]):
@@ -146,8 +149,8 @@ class Composition:
         self.sampler_on = requirements.read_by_sampler(
             self.choices["sampler"], self.built_conditions
         )
-        found = self.built_conditions.items()
-        reached = {place_of(n, c) for n, c in found if n in {*read, self.sampler_on}}
+        named = self.built_conditions.items()
+        reached = {place_of(n, c) for n, c in named if n in {*read, self.sampler_on}}
         if unread := [name for name in built if name not in reached]:
             warnings.warn(
                 f"nothing in this pipeline reads the condition {', '.join(unread)}", stacklevel=4

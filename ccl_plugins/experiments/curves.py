@@ -30,14 +30,14 @@ def curves(run: Run) -> Curves:
     """
     history = Layout(run.path).history
     if any(run.path.glob(f"{EVENTS}*")):
-        found = _from_events(run.path)
+        series = _from_events(run.path)
     elif history.is_file():
-        found = _from_csv(history)
+        series = _from_csv(history)
     else:
         raise FileNotFoundError(
             f"{run.path} has no curves: neither TensorBoard events nor {history.name}"
         )
-    return {name: sorted(dict(points).items()) for name, points in sorted(found.items())}
+    return {name: sorted(dict(points).items()) for name, points in sorted(series.items())}
 
 
 def _from_events(folder: Path) -> Curves:
@@ -54,7 +54,7 @@ def _from_events(folder: Path) -> Curves:
 
 def _from_csv(file: Path) -> Curves:
     """A row for each number: step, name, value."""
-    found: Curves = {}
+    series: Curves = {}
     with file.open(encoding="utf-8", newline="") as lines:
         reader = csv.DictReader(lines)
         if missing := {"step", "name", "value"} - {*(reader.fieldnames or ())}:
@@ -65,5 +65,5 @@ def _from_csv(file: Path) -> Curves:
             except (TypeError, ValueError) as error:
                 raise ValueError(f"{file}, line {reader.line_num}: {error}") from error
             if not math.isnan(number):
-                found.setdefault(row["name"], []).append((step, number))
-    return found
+                series.setdefault(row["name"], []).append((step, number))
+    return series

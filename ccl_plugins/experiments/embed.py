@@ -182,7 +182,7 @@ def _metadata(run: Run, datas: Sequence[Any], sizes: Sequence[int]) -> dict[str,
     import torch
 
     schema = run.dataset.schema()
-    found = {}
+    columns = {}
     for name in dict.fromkeys(name for data in datas for name in data.metadata):
         given = [data.metadata.get(name) for data in datas]
         value_type = schema.get(name, "continuous")
@@ -192,8 +192,8 @@ def _metadata(run: Run, datas: Sequence[Any], sizes: Sequence[int]) -> dict[str,
             tables = iter(encoded.tables)
             given = [None if each is None else next(tables)[name] for each in given]
             value_type, words = encoded.schema[name], encoded.vocabulary.get(name, ())
-        found[name] = _joined(given, sizes, value_type, words)
-    return found
+        columns[name] = _joined(given, sizes, value_type, words)
+    return columns
 
 
 def _conditions(run: Run, splits: Sequence[str], sizes: Sequence[int]) -> dict[str, _Column]:
@@ -261,9 +261,9 @@ def _images(datas: Sequence[Any], places: Sequence[tuple[int, int]]) -> dict[str
 
     files = [paths_of(data) for data in datas]
     if all(each is not None for each in files):
-        found = [os.path.abspath((files[at] or ())[i]) for at, i in places]
+        paths = [os.path.abspath((files[at] or ())[i]) for at, i in places]
         # A name that is no UTF-8 has no other spelling in Parquet.
-        names = [name.encode("utf-8", "replace").decode() for name in found]
+        names = [name.encode("utf-8", "replace").decode() for name in paths]
         return {"image_path": pa.array(names, pa.string())}
     pictures = [thumbnail(datas[at][i][0]) for at, i in places]
     if not any(pictures):

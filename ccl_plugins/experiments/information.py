@@ -28,7 +28,7 @@ def plane(composition: Composition, against: str = "label") -> tuple[list[Point]
         ValueError: If the target is no column of class ids, or no condition is left.
     """
     split, target = _train(composition, against)
-    found: list[Point] = []
+    placed: list[Point] = []
     left_out = []
     for name, condition in composition.built_conditions.items():
         if condition.value_type != "categorical":
@@ -40,11 +40,11 @@ def plane(composition: Composition, against: str = "label") -> tuple[list[Point]
                 f"{name} has refresh {condition.refresh!r}: it depends on what the model has learned"
             )
         else:
-            found += points(name, _fit(name, condition, split), target)
-    if not found:
+            placed += points(name, _fit(name, condition, split), target)
+    if not placed:
         why = "".join(f"; {line}" for line in left_out) or "; it has no condition"
         raise ValueError(f"the pipeline has no categorical condition that is fitted once{why}")
-    return found, left_out
+    return placed, left_out
 
 
 def sweep(
@@ -110,10 +110,10 @@ def _fit(name: str, condition: Any, split: Any) -> Tensor:
 
 
 def _with_parameter(composition: Composition, parameter: str) -> str:
-    found = [name for name, choice in composition.conditions.items() if parameter in choice.params]
-    if len(found) == 1:
-        return found[0]
-    if not found:
+    having = [name for name, choice in composition.conditions.items() if parameter in choice.params]
+    if len(having) == 1:
+        return having[0]
+    if not having:
         present = ", ".join(map(repr, composition.conditions.values())) or "none"
         raise ValueError(f"no condition of the pipeline has a parameter {parameter!r}: {present}")
-    raise ValueError(f"{', '.join(found)} have a parameter {parameter!r}: say which with on=")
+    raise ValueError(f"{', '.join(having)} have a parameter {parameter!r}: say which with on=")

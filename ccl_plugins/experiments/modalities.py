@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ccl_plugins.experiments.requirements import check_image_size
 from ccl_plugins.protocols import Transform, trait
 from ccl_plugins.transforms.modalities import IMAGE, by_modality, texts_of
 
@@ -33,34 +32,48 @@ def check_modalities(transform: Transform, method: Any, backbone: Any, dataset: 
             f"the transform {type(transform).__name__} reads the column {source!r} and not the"
             f' image: give transform = {{image = "simclr", text = ...}}, a table of modalities'
         )
-    found = by_modality(transform)
+    transforms = by_modality(transform)
     towers = method.params.get("towers") if "modalities" in method.supplied else None
     if towers is not None:
-        _check_towers(found, towers, method.spec.name)
-    elif len(found) > 1 and not _has_towers(method):
+        _check_towers(transforms, towers, method.spec.name)
+    elif len(transforms) > 1 and not _has_towers(method):
         raise ValueError(
-            f"the views are of several modalities ({', '.join(found)}), and the method {method.spec.name}"
-            f' has one network: give method = {{use = "dual", towers = {{{[*found][1]} = ...}}}}'
+            f"the views are of several modalities ({', '.join(transforms)}), and the method"
+            f" {method.spec.name} has one network: give method ="
+            f' {{use = "dual", towers = {{{[*transforms][1]} = ...}}}}'
         )
-    for name, each in found.items():
+    for name, each in transforms.items():
         tower = backbone if name == IMAGE else (towers or {}).get(name)
         if tower is not None:
-            check_image_size(tower, each)
+            _check_image_size(tower, each)
             _check_tokens(tower, each)
         _check_source(name, each, dataset)
 
 
-def check_reads_texts(evaluators: Iterable[Any], transform: Transform) -> None:
-    """Check that built evaluators that compare images with texts get a transform of texts.
+def check_towers(evaluators: Iterable[Any], method: Any, transform: Transform) -> None:
+    """Check that built evaluators that compare images with texts get a text tower and texts.
+
+    Args:
+        evaluators: The evaluators.
+        method: The choice.
+        transform: The built transform.
 
     Raises:
         ValueError: Naming the evaluator.
     """
     for each in evaluators:
-        if trait(each, "reads_towers") and texts_of(transform) is None:
+        reads = f"the evaluator {type(each).__name__} compares images with texts, and"
+        if not trait(each, "reads_towers"):
+            continue
+        if not trait(method.spec.load(), "embed_modality"):
             raise ValueError(
-                f"the evaluator {type(each).__name__} compares images with texts, and the views are of"
-                f' {", ".join(by_modality(transform))}: give transform = {{image = ..., text = "tokens"}}'
+                f'{reads} the method {method.spec.name} has no text tower: give method = {{use = "dual",'
+                ' towers = {text = "text_transformer"}}'
+            )
+        if texts_of(transform) is None:
+            raise ValueError(
+                f"{reads} the views are of {', '.join(by_modality(transform))}: give"
+                ' transform = {image = ..., text = "tokens"}'
             )
 
 
@@ -69,19 +82,26 @@ def _has_towers(method: Any) -> bool:
     return "modalities" in method.supplied or trait(method.spec.load(), "embed_modality")
 
 
-def _check_towers(found: Mapping[str, Any], towers: Mapping[str, Any], method: str) -> None:
-    lacking = [name for name in found if name not in (IMAGE, *towers)]
-    unseen = [name for name in towers if name not in found]
+def _check_towers(transforms: Mapping[str, Any], towers: Mapping[str, Any], method: str) -> None:
+    lacking = [name for name in transforms if name not in (IMAGE, *towers)]
+    unseen = [name for name in towers if name not in transforms]
     if lacking:
         raise ValueError(
-            f"the views are of {', '.join(found)}, and the method {method} has no tower for {lacking[0]!r}:"
-            f" give it towers = {{{lacking[0]} = ...}}"
+            f"the views are of {', '.join(transforms)}, and the method {method} has no tower for"
+            f" {lacking[0]!r}: give it towers = {{{lacking[0]} = ...}}"
         )
     if unseen:
         raise ValueError(
-            f"the method {method} has a tower for {unseen[0]!r}, and the views are of {', '.join(found)}:"
-            f" give transform = {{image = ..., {unseen[0]} = ...}}"
+            f"the method {method} has a tower for {unseen[0]!r}, and the views are of"
+            f" {', '.join(transforms)}: give transform = {{image = ..., {unseen[0]} = ...}}"
         )
+
+
+def _check_image_size(backbone: Any, transform: Any) -> None:
+    """Check that the chosen backbone takes images of the size that the transform makes."""
+    cls, size = backbone.spec.load(), getattr(transform, "size", None)
+    if isinstance(cls, type) and isinstance(size, int):
+        trait(cls, "check_image_size")(backbone.params, size)
 
 
 def _check_tokens(tower: Any, transform: Any) -> None:

@@ -41,8 +41,8 @@ def nearest(
         if leave_out_own:
             own = torch.arange(len(part))
             cosines[own, first + own] = -torch.inf
-        values, found = cosines.topk(k, dim=1)
-        rows.append(found)
+        values, nearest_rows = cosines.topk(k, dim=1)
+        rows.append(nearest_rows)
         distances.append((1 - values).clamp(0, 2))
         first += len(part)
     return torch.cat(rows), torch.cat(distances)
@@ -55,16 +55,16 @@ def thumbnail(image: Any) -> tuple[bytes, str] | None:
         image: A PIL image, or a tensor or array (channels, height, width) or (height, width), uint8 or
             floats in [0, 1].
     """
-    found = _as_pil(image)
-    if found is None:
+    picture = _as_pil(image)
+    if picture is None:
         return None
-    found.thumbnail((SIDE, SIDE))
+    picture.thumbnail((SIDE, SIDE))
     buffer = io.BytesIO()
     # Small drawings stay exact; photographs would take ten times the bytes as PNG.
-    if max(found.size) <= SIDE // 2:
-        found.save(buffer, "PNG", optimize=True)
+    if max(picture.size) <= SIDE // 2:
+        picture.save(buffer, "PNG", optimize=True)
         return buffer.getvalue(), "image/png"
-    found.save(buffer, "JPEG", quality=85)
+    picture.save(buffer, "JPEG", quality=85)
     return buffer.getvalue(), "image/jpeg"
 
 

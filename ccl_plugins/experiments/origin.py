@@ -33,10 +33,10 @@ def origin(error: BaseException, pipeline: Composition | Recorded) -> Any:
         frames = [frame for frame, _ in traceback.walk_tb(raised.__traceback__)] if raised else []
         for frame in reversed(frames):
             caller, module = type(frame.f_locals.get("self")), frame.f_globals.get("__name__")
-            found = [choice for choice, cls in classes if cls is caller]
-            found += [choice for choice, cls in classes if cls.__module__ == module]
-            if found:
-                return found[0]
+            raising = [choice for choice, cls in classes if cls is caller]
+            raising += [choice for choice, cls in classes if cls.__module__ == module]
+            if raising:
+                return raising[0]
     return None
 
 

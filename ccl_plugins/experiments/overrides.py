@@ -20,13 +20,13 @@ def parse(text: str) -> tuple[tuple[str, ...], Any]:
     """
     key, equals, value = text.partition("=")
     try:
-        found = _value(value.strip()) if equals else None
+        read = _value(value.strip()) if equals else None
         keys = dotted(key)
     except tomllib.TOMLDecodeError as error:
         raise InvalidOverride(text, str(error)) from None
     if not equals:
         raise InvalidOverride(text, "there is no '='")
-    return keys, found
+    return keys, read
 
 
 SETTINGS = ("fit", "monitor")
@@ -130,8 +130,8 @@ def _near(tables: Mapping[str, Any], key: str) -> list[str]:
 
     settings = [f"fit.{field.name}" for field in fields(FitSettings)]
     settings += [f"monitor.{field.name}" for field in fields(MonitorSettings)]
-    found = [path for path in (*_paths(tables), *settings) if path.rpartition(".")[2] == key]
-    return list(dict.fromkeys(found))
+    places = [path for path in (*_paths(tables), *settings) if path.rpartition(".")[2] == key]
+    return list(dict.fromkeys(places))
 
 
 def _paths(tables: Any, place: str = "") -> Iterator[str]:

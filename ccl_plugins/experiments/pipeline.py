@@ -26,9 +26,10 @@ from ccl_plugins.experiments.metrics import (
     read_measurements,
     write_measurements,
 )
+from ccl_plugins.experiments.modalities import check_towers
 from ccl_plugins.experiments.record import check_plugins, read_json
 from ccl_plugins.experiments.recorded import Recorded
-from ccl_plugins.experiments.requirements import check_columns, check_towers
+from ccl_plugins.experiments.requirements import check_columns
 from ccl_plugins.experiments.train import check, prepare, train
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
 from ccl_plugins.files.lock import owning
@@ -84,8 +85,8 @@ class Pipeline(Composition):
         """
         pipeline = self.with_settings(**settings)
         with one_line_warnings():
-            plan = check(pipeline, Path(out).expanduser(), resume=resume, overwrite=overwrite)
-            prepared = prepare(plan, callbacks, logger)
+            checked = check(pipeline, Path(out).expanduser(), resume=resume, overwrite=overwrite)
+            prepared = prepare(checked, callbacks, logger)
             train(prepared, progress=progress)
         return Run(out, pipeline, prepared.splits if pipeline.built_evaluators else None)
 
@@ -346,7 +347,7 @@ class Run:
         if not len(images):
             raise ValueError("there are no images to encode")
         method, transform = self._method_on(device), self.transform
-        found = []
+        outputs = []
         with torch.no_grad():
             for first in range(0, len(images), batch_size):
                 batch = images[first : first + batch_size]
@@ -355,8 +356,8 @@ class Run:
                 else:
                     batch = transform.plain(batch)
                 given = batch.to(next(method.parameters()).device)
-                found.append(getattr(method, member)(given).cpu())
-        return torch.cat(found)
+                outputs.append(getattr(method, member)(given).cpu())
+        return torch.cat(outputs)
 
     def _method_on(self, device: str | torch.device | None) -> Any:
         from ccl_plugins.networks.devices import accelerator
@@ -453,10 +454,10 @@ class Run:
         """
         with owning(self.path):
             begin = time.perf_counter()
-            found = self._measure(device, validate=False)
+            measured = self._measure(device, validate=False)
             costs = {"evaluation": time.perf_counter() - begin}
-            self._write({"after": found}, costs)
-            metrics = numbers(found)
+            self._write({"after": measured}, costs)
+            metrics = numbers(measured)
             log_again(
                 self.recorded.built_loggers,
                 self.path,
@@ -481,9 +482,9 @@ class Run:
             FolderInUse: If another process trains or measures the run.
         """
         with owning(self.path):
-            found = self._measure(device, validate=True)
-            self._write({"validation": found})
-        return numbers(found)
+            measured = self._measure(device, validate=True)
+            self._write({"validation": measured})
+        return numbers(measured)
 
     def measure(
         self, *evaluators: Any, validate: bool = False, device: str | torch.device | None = None
@@ -507,8 +508,8 @@ class Run:
         ]
         built = [choice.build({"dataset": self.dataset}) for choice in choices]
         check_columns(built, self.dataset)
-        if any(trait(each, "reads_towers") for each in built):
-            check_towers(built, self.recorded.choices["method"])
+        if any(trait(each, "reads_towers") for each in built):  # others need no method
+            check_towers(built, self.recorded.choices["method"], self.transform)
         pairs = list(zip(choices, built, strict=True))
         return self._measure(device, validate=validate, evaluators=pairs) if pairs else {}
 
@@ -538,6 +539,23 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
+
+    def _repr_html_(self) -> str:
+        """The numbers before and after training as a table, for notebooks."""
+        from html import escape
+
+        before, after = self.measurements("before"), self.measurements("after")
+        rows = [
+            f'<tr title="{escape(each.sentence)}"><td>{escape(name)}</td>'
+            + "".join(
+                f"<td>{f'{at[name].value:.4g}' if name in at else ''}</td>"
+                for at in (before, after)
+            )
+            + "</tr>"
+            for name, each in (before | after).items()
+        ]
+        head = "<tr><th>measurement</th><th>before</th><th>after</th></tr>"
+        return f"<p>{escape(repr(self))}</p><table>{head}{''.join(rows)}</table>"
 
 
 def _finished(file: Path, or_else: Path | None) -> dict[str, Any] | None:

@@ -14,8 +14,8 @@ from ccl_plugins.kinds import registry
 
 def plugins_of(choices: Iterable[Any]) -> dict[str, str]:
     """The plug-ins that choices, and those nested in them, come from, with their versions."""
-    found = {c.spec.plugin: c.spec.version for c in nested(list(choices))}
-    return dict(sorted(found.items()))
+    versions = {c.spec.plugin: c.spec.version for c in nested(list(choices))}
+    return dict(sorted(versions.items()))
 
 
 def versions_of(plugins: Iterable[str]) -> dict[str, str]:

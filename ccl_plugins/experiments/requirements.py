@@ -116,20 +116,20 @@ def _has_keys(method: Any) -> bool:
     return bool(trait(cls, "project_key") and trait(cls, "has_queue")(method.params))
 
 
-def _declared(reader: Any, member: str, found: Any) -> Mapping[str, Any]:
+def _declared(reader: Any, member: str, reads: Any) -> Mapping[str, Any]:
     """A declaration of what is read, once its form is checked."""
-    well_formed = isinstance(found, Mapping) and all(
+    well_formed = isinstance(reads, Mapping) and all(
         isinstance(types, tuple | list | set | frozenset)
         and types
         and all(value_type in VALUE_TYPES for value_type in types)
-        for types in found.values()
+        for types in reads.values()
     )
     if not well_formed:
         raise ValueError(
             f"{type(reader).__name__}.{member} must have value types ({', '.join(VALUE_TYPES)}) by name, as"
-            f" {{'color': ('continuous',)}}, not {found!r}"
+            f" {{'color': ('continuous',)}}, not {reads!r}"
         )
-    return found  # type: ignore[no-any-return]
+    return reads  # type: ignore[no-any-return]
 
 
 def _check_ignores(reader: Any, wanted: str) -> None:
@@ -159,14 +159,20 @@ def check_tables(conditions: Any, evaluate: Any, fit: Any) -> None:
         )
 
 
-def check_columns(evaluators: Iterable[Any], dataset: Any) -> None:
-    """Check that the data set has the columns that built evaluators read, with the right value types."""
+def check_columns(
+    evaluators: Iterable[Any], dataset: Any, conditions: Mapping[str, Any] | None = None
+) -> None:
+    """Check that the data set has the columns that built evaluators read, with the right value types.
+
+    With ``conditions``, values of these may be read by their names too.
+    """
     declared = [
         (type(each).__name__, _declared(each, "columns", columns))
         for each in evaluators
         if (columns := trait(each, "columns"))
     ]
-    schema = dataset.schema() if declared else {}
+    schema = dict(dataset.schema()) if declared else {}
+    schema |= {name: each.value_type for name, each in (conditions or {}).items()}
     for name, columns in declared:
         for column, accepted in columns.items():
             if column not in schema:
@@ -181,29 +187,15 @@ def check_columns(evaluators: Iterable[Any], dataset: Any) -> None:
                 )
 
 
-def check_towers(evaluators: Iterable[Any], method: Any) -> None:
-    """Check that built evaluators that compare images with texts get a method with towers.
-
-    Args:
-        evaluators: The evaluators.
-        method: The choice.
-    """
-    if trait(method.spec.load(), "embed_modality"):
-        return
+def check_monitors(evaluators: Iterable[Any], dataset: Any, conditions: Mapping[str, Any]) -> None:
+    """Check that built evaluators can measure what a run computes while it trains."""
+    check_columns(evaluators, dataset, conditions)
     for each in evaluators:
         if trait(each, "reads_towers"):
             raise ValueError(
-                f"the evaluator {type(each).__name__} compares images with texts, and the method"
-                f' {method.spec.name} has no text tower: give method = {{use = "dual", towers = {{text ='
-                ' "text_transformer"}}'
+                f"monitor.evaluate: the evaluator {type(each).__name__} compares images with texts, which"
+                " is possible after training alone: move it to evaluate"
             )
-
-
-def check_image_size(backbone: Any, transform: Any) -> None:
-    """Check that the chosen backbone takes images of the size that the transform makes."""
-    cls, size = backbone.spec.load(), getattr(transform, "size", None)
-    if isinstance(cls, type) and isinstance(size, int):
-        trait(cls, "check_image_size")(backbone.params, size)
 
 
 def check_method(method: Any, queued: bool, batch_size: int, conditions: Mapping[str, Any]) -> None:
@@ -318,8 +310,18 @@ def monitor_settings(given: Any) -> MonitorSettings | None:
             f'monitor must be a table, as {{every_epochs = 1}}, or "off", not'
             f" {engine.represented(given)}"
         )
-    settings = given or {}
+    settings = dict(given or {})
     engine.known_keys(settings, [field.name for field in fields(MonitorSettings)], "monitor")
+    chosen = settings.get("evaluate")
+    if chosen is not None:
+        if isinstance(chosen, str | Mapping) or not isinstance(chosen, Iterable):
+            raise engine.InvalidConfig(
+                f'monitor.evaluate must be a list, as ["linear", "knn"], not {engine.represented(chosen)}'
+            )
+        settings["evaluate"] = [
+            registry().read("evaluator", each, where=f"monitor.evaluate[{i}]")
+            for i, each in enumerate(chosen)
+        ]
     return MonitorSettings(**settings)
 
 
@@ -362,20 +364,27 @@ def chosen_loggers(given: Any) -> dict[str, engine.Choice]:
 
 
 def installed(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The loggers and the options of plug-ins in a record, less those whose plug-in is gone.
+    """The monitor, loggers and options of plug-ins in a record, less what is of a plug-in that is gone.
 
     They watched the run, and nothing that is read back depends on them.
     """
 
-    def offered(logger: Any) -> bool:
+    def offered(kind: str, component: Any) -> bool:
         try:
-            return bool(registry().read("logger", logger))
+            return bool(registry().read(kind, component))
         except engine.RegistryError:
             return False
 
     here = {plugin.name for plugin in registry().plugins}
+    monitor = record.get("monitor", "off")
+    if isinstance(monitor, Mapping) and monitor.get("evaluate") is not None:
+        kept = [each for each in monitor["evaluate"] if offered("evaluator", each)]
+        monitor = {**monitor, "evaluate": kept}
     return {
-        "loggers": [each for each in record.get("loggers", ("tensorboard",)) if offered(each)],
+        "monitor": monitor,
+        "loggers": [
+            each for each in record.get("loggers", ("tensorboard",)) if offered("logger", each)
+        ],
         "plugins": {n: table for n, table in record.get("plugins", {}).items() if n in here},
     }
 

@@ -53,7 +53,7 @@ class Sweep:
         direction: Whether the metric is to be ``"maximize"``d or ``"minimize"``d.
         trials: Cells of a search; None: all cells of a grid.
         seed: The seed of a search.
-        prune: The logged value by which a search stops a cell early, as ``"monitor/label/linear"``, where
+        prune: The logged value by which a search stops a cell early, as ``"monitor/linear/top1"``, where
             it is worse, in the same direction, than the median of the earlier cells at the same step; None:
             no cell is stopped.
         slurm: Options of submitit for SLURM, as ``{"timeout_min": 600, "slurm_partition": "gpu"}``.
@@ -72,13 +72,13 @@ class Sweep:
     @property
     def values(self) -> dict[str, Sequence[Any] | Range]:
         """The values of each key, in all spaces together."""
-        found: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
         for space in self.spaces:
             for key, each in space.items():
-                old = found.get(key, [])
+                old = merged.get(key, [])
                 new = each if isinstance(each, Range) else [v for v in each if v not in old]
-                found[key] = new if isinstance(new, Range) else [*old, *new]
-        return found
+                merged[key] = new if isinstance(new, Range) else [*old, *new]
+        return merged
 
     @property
     def cells(self) -> list[dict[str, Any]]:

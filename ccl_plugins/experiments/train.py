@@ -60,7 +60,7 @@ class RunInterrupted(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Plan:
+class Checked:
     """A pipeline and the folder that it may be trained into.
 
     Args:
@@ -85,7 +85,7 @@ class Prepared:
     """A run that can begin: its networks are built and its training data are read.
 
     Args:
-        plan: The plan.
+        checked: The pipeline and its folder.
         parts: The built parts.
         splits: The training split and, for the evaluators, the test split; without them None.
         record: The record of the run, as plain data.
@@ -96,7 +96,7 @@ class Prepared:
         symptoms: Symptoms of plug-ins.
     """
 
-    plan: Plan
+    checked: Checked
     parts: Parts
     splits: tuple[Any, Any]
     record: Mapping[str, Any]
@@ -109,7 +109,7 @@ class Prepared:
 
 def check(
     pipeline: Composition, out: Path, *, resume: bool = False, overwrite: bool = False
-) -> Plan:
+) -> Checked:
     """Check that a pipeline can be trained into a folder, without building networks.
 
     ``resume`` also begins a run that was stopped before its first checkpoint.
@@ -133,7 +133,7 @@ def check(
             _check_free(layout, overwrite)
     seen = _checkpoints(layout) if resume else ()
     point = _resume_point(pipeline, layout, seen) if resume else None
-    return Plan(pipeline, layout, resume, overwrite, point, seen)
+    return Checked(pipeline, layout, resume, overwrite, point, seen)
 
 
 def _check_free(layout: Layout, overwrite: bool) -> None:
@@ -190,7 +190,7 @@ def check_installed(out: Path) -> None:
         check_plugins(read_json(record).get("versions", {}))
 
 
-def prepare(plan: Plan, callbacks: Iterable[Any] = (), logger: Any = True) -> Prepared:
+def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True) -> Prepared:
     """Build the networks, read the training data and send one sample through both.
 
     Raises:
@@ -205,7 +205,7 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = (), logger: Any = True) -> Pr
     from ccl_plugins.training.same_data import fingerprint, refuse_other_data
     from ccl_plugins.training.sizes import widths
 
-    pipeline = plan.pipeline
+    pipeline = checked.pipeline
     seed_everything(pipeline.settings.seed)
     with naming(pipeline):
         parts = pipeline.build()
@@ -219,7 +219,8 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = (), logger: Any = True) -> Pr
         if loggers is True:
             check_loggers(pipeline.built_loggers)
         record = pipeline.to_dict()
-        watching = plugins_of(pipeline.loggers.values())
+        monitors = pipeline.monitor.evaluate if pipeline.monitor else None
+        watching = plugins_of([*pipeline.loggers.values(), *(monitors or ())])
         watching |= versions_of(name for name, _ in (*hooked, *logging, *looking))
         known = record["versions"].items()
         record["callbacks"] = dict(sorted(watching.items() - known))
@@ -228,13 +229,13 @@ def prepare(plan: Plan, callbacks: Iterable[Any] = (), logger: Any = True) -> Pr
         check_columns(parts.transform, split)
         if len(split):
             widths(parts, split, pipeline.settings)  # transform and networks may not take such data
-        found = fingerprint(split, pipeline.settings.workers, parts.transform)
+        data = fingerprint(split, pipeline.settings.workers, parts.transform)
         # The data of other processes is compared with the first one's when they are joined.
-        if plan.point is not None and is_first():
-            refuse_other_data(plan.point, found, parts, split, pipeline.settings.seed)
+        if checked.point is not None and is_first():
+            refuse_other_data(checked.point, data, parts, split, pipeline.settings.seed)
     offered = [] if loggers is False else offered
     symptoms = [each for _, given in looking for each in given]
-    return Prepared(plan, parts, (split, test), record, found, listed, loggers, offered, symptoms)
+    return Prepared(checked, parts, (split, test), record, data, listed, loggers, offered, symptoms)
 
 
 def rehearse(prepared: Prepared) -> None:
@@ -245,7 +246,7 @@ def rehearse(prepared: Prepared) -> None:
     """
     from ccl_plugins.training.rehearsal import rehearse
 
-    pipeline = prepared.plan.pipeline
+    pipeline = prepared.checked.pipeline
     with naming(pipeline):
         rehearse(prepared.parts, prepared.splits[0], pipeline.settings)
 
@@ -278,19 +279,19 @@ def train(
     from ccl_plugins.watching.diagnosis import Diagnosis
     from ccl_plugins.watching.hyperparameters import Hyperparameters
 
-    plan, parts = prepared.plan, prepared.parts
-    layout, pipeline = plan.layout, plan.pipeline
+    checked, parts = prepared.checked, prepared.parts
+    layout, pipeline = checked.layout, checked.pipeline
     # The first process owns the folder, for all.
     with naming(pipeline), owning(layout.folder) if is_first() else nullcontext():
         if is_first():
-            measured = {} if plan.point else _measure_before(prepared)
+            measured = {} if checked.point else _measure_before(prepared)
             _begin(prepared)
         loggers = _open_loggers(prepared)
         if is_first() and measured:
             write_measurements(layout, {"before": measured})
             log_evaluation(loggers, numbers(measured), step=0)
             before(measured)
-        about = Hyperparameters(prepared.record, resumed=plan.point is not None)
+        about = Hyperparameters(prepared.record, resumed=checked.point is not None)
         costs = Costs()
         watching = [costs, *_monitors(pipeline, costs)]
         diagnosis = Diagnosis(layout.diagnosis, prepared.symptoms)
@@ -303,7 +304,7 @@ def train(
             folder=layout.folder,
             checkpoints=layout.checkpoints,
             weights=layout.weights,
-            resume=plan.point,
+            resume=checked.point,
             callbacks=[about, *watching, *prepared.callbacks, diagnosis],
             progress=progress,
             loggers=loggers,
@@ -318,50 +319,53 @@ def _open_loggers(prepared: Prepared) -> list[Any]:
     """The loggers of a run; on other processes than the first, as many that log nothing."""
     from pytorch_lightning.loggers.logger import DummyLogger
 
-    plan = prepared.plan
+    checked = prepared.checked
     if prepared.logger is False:
         return []
-    given: Any = plan.pipeline.built_loggers if prepared.logger is True else prepared.logger
+    given: Any = checked.pipeline.built_loggers if prepared.logger is True else prepared.logger
     if not is_first():
         return [DummyLogger() for _ in (*given, *prepared.plugin_loggers)]
     if prepared.logger is True:
-        given = opened(given, plan.layout.folder, plan.point.step if plan.point else None)
+        given = opened(given, checked.layout.folder, checked.point.step if checked.point else None)
     return [contained(each) for each in (*given, *prepared.plugin_loggers)]
 
 
 def _monitors(pipeline: Composition, costs: Any) -> list[Any]:
-    """What measures the run while it trains; columns are those that its evaluators read."""
-    from ccl_plugins.watching.callback import Monitors
+    """What measures the run while it trains; columns are those that evaluators read."""
+    from ccl_plugins.watching.monitor import Monitor
 
     if pipeline.monitor is None:
         return []
-    columns = [name for each in pipeline.built_evaluators for name in trait(each, "columns")]
-    return [Monitors(pipeline.monitor, costs, columns)]
+    given = [*pipeline.built_evaluators, *(pipeline.built_monitors or ())]
+    columns = [name for each in given for name in trait(each, "columns")]
+    return [Monitor(pipeline.monitor, costs, pipeline.built_monitors, columns)]
 
 
 def _begin(prepared: Prepared) -> None:
-    """Clear the folder as the plan says, and write the record."""
-    plan = prepared.plan
-    layout = plan.layout
-    if plan.overwrite or layout.overwritten.exists():
+    """Clear the folder as was asked, and write the record."""
+    checked = prepared.checked
+    layout = checked.layout
+    if checked.overwrite or layout.overwritten.exists():
         layout.delete()
-    elif plan.resume and plan.seen != _checkpoints(layout):
+    elif checked.resume and checked.seen != _checkpoints(layout):
         raise RunExists(f"{layout.folder}: another process has gone on with this run: start again")
-    elif plan.point is None:
-        _check_free(layout, overwrite=plan.resume)  # it was checked before other runs were trained
+    elif checked.point is None:
+        _check_free(
+            layout, overwrite=checked.resume
+        )  # it was checked before other runs were trained
         if layout.record.exists():
             layout.delete()  # what is left of a run that was killed before its first checkpoint
     layout.delete_partial()
-    if not _is_finished(plan):
+    if not _is_finished(checked):
         forget_measurements(layout)  # of older weights
     write_json(layout.record, prepared.record)
 
 
-def _is_finished(plan: Plan) -> bool:
-    """Whether the run in the folder has all epochs that the plan asks for."""
-    if plan.point is None or not plan.layout.weights.exists():
+def _is_finished(checked: Checked) -> bool:
+    """Whether the run in the folder has all epochs that the pipeline asks for."""
+    if checked.point is None or not checked.layout.weights.exists():
         return False
-    return bool(plan.point.record["fit"]["epochs"] == plan.pipeline.settings.epochs)
+    return bool(checked.point.record["fit"]["epochs"] == checked.pipeline.settings.epochs)
 
 
 def _measure_before(prepared: Prepared) -> dict[str, Measurement]:
@@ -369,7 +373,7 @@ def _measure_before(prepared: Prepared) -> dict[str, Measurement]:
     from ccl_plugins.training.fitting import CannotBegin, until_begun
     from ccl_plugins.training.randomness import undisturbed
 
-    parts, pipeline = prepared.parts, prepared.plan.pipeline
+    parts, pipeline = prepared.parts, prepared.checked.pipeline
     if not pipeline.built_evaluators:
         return {}
     parts.method.to(accelerator())
@@ -398,7 +402,7 @@ def _callbacks(given: Any, hooked: Iterable[tuple[str, Any]]) -> list[Any]:
     """The user's callbacks, and after them those of plug-ins."""
     from pytorch_lightning import Callback
 
-    found: list[Any] = []
+    listed: list[Any] = []
     sources = [("", given), *((f"plugin {plugin}: ", answer) for plugin, answer in hooked)]
     for source, answer in sources:
         some = list(answer) if isinstance(answer, Iterable) else [None]
@@ -406,8 +410,8 @@ def _callbacks(given: Any, hooked: Iterable[tuple[str, Any]]) -> list[Any]:
             raise TypeError(
                 f"{source}callbacks must be a list of Lightning callbacks, not {answer!r}"
             )
-        found += some
-    return found
+        listed += some
+    return listed
 
 
 def _loggers(given: Any) -> Any:

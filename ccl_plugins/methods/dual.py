@@ -205,8 +205,8 @@ class Dual(nn.Module):
         )
         pairs = self.queue.add_to(pairs, self.own_in_queue)
         others, images = self.queue.keys.chunk(2, 1)
-        compared = [others if name == IMAGE else images for name in self.modalities]
-        return replace(pairs, queue=replace(pairs.queue, keys=torch.stack(compared)))
+        compared = torch.stack([others if name == IMAGE else images for name in self.modalities])
+        return replace(pairs, queue=pairs.queue and replace(pairs.queue, keys=compared))
 
     def enqueue(self, pairs: Pairs) -> None:
         """Put the last keys of an image and of the first other modality into the queue, if there is one.

@@ -74,9 +74,13 @@ def check_declares_what_it_reads(subject: Subject) -> None:
     """The attributes that a pipeline reads before it reads data must have legal values.
 
     ``conditions`` must be names with one or more value types each, ``within_view`` a bool, ``min_views`` 1
-    or more, ``embedding`` "sphere" or "raw", ``distributed`` "mean" or "replicated".
+    or more, ``embedding`` "sphere" or "raw", ``distributed`` "mean" or "replicated".  A
+    ContrastiveObjective defines ``reads()``: ``conditions`` adds those of a kernel and of ``exclude``.
     """
     built = subject.build()
+    if isinstance(built, ContrastiveObjective):
+        inherited = type(built).conditions is ContrastiveObjective.conditions
+        require(inherited, "it defines conditions: define reads() in its place")
     legal = {
         "conditions": isinstance(built.conditions, Mapping)
         and all(z and {*z} <= {*get_args(ValueType)} for z in built.conditions.values()),

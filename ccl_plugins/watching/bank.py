@@ -1,4 +1,4 @@
-"""Features of recent samples, kept on the device until they are read."""
+"""What a run has computed of recent samples, kept on the device until it is read."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from ccl_plugins.metadata.validation import validation_rows
 from ccl_plugins.training import ranks
+
+FIT, HELD = 4096, 1024
+"""The most samples that evaluators are fitted to, and on which they are measured."""
 
 
 class Bank:
-    """Features and indices of samples, as many as there is room for; later ones are left out.
+    """Numbers and indices of samples, as many as there is room for; later ones are left out.
 
     Writing never waits for the device.
 
@@ -19,69 +23,85 @@ class Bank:
         size: Rows.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int = FIT + HELD) -> None:
         self.size = size
-        self._features = self._index = self._when = self._count = torch.empty(0)
+        self._numbers = self._index = self._when = self._count = torch.empty(0)
 
-    def write(self, features: Tensor, index: Tensor, chosen: Tensor, when: Tensor) -> None:
-        """Keep the chosen rows of some batches.
+    def write(self, numbers: Tensor, index: Tensor, chosen: Tensor, batch: int) -> None:
+        """Keep the chosen rows of a batch.
 
         Args:
-            features: (n, f).
+            numbers: (n, f).
             index: (n,) dataset indices.
             chosen: (n,) bool.
-            when: (n,) the number of the batch of each.
+            batch: The number of the batch.
         """
         if not self._count.numel():
-            self._make(features)
+            self._make(numbers)
         places = self._count + chosen.cumsum(0) - 1
         # What is not chosen, or has no room, goes to the last row, which is never read.
         places = torch.where(chosen & (places < self.size), places, self.size)
-        self._features.index_copy_(0, places, features)
+        self._numbers.index_copy_(0, places, numbers)
         self._index.index_copy_(0, places, index)
-        self._when.index_copy_(0, places, when)
+        self._when.index_fill_(0, places, batch)
         self._count += chosen.sum()
 
     def _make(self, like: Tensor) -> None:
-        self._features = like.new_zeros(self.size + 1, like.shape[1])
+        self._numbers = like.new_zeros(self.size + 1, like.shape[1])
         self._index = torch.zeros(self.size + 1, dtype=torch.long, device=like.device)
         self._when = torch.zeros_like(self._index)
         self._count = torch.zeros((), dtype=torch.long, device=like.device)
 
     def read(self) -> tuple[Tensor, Tensor]:
-        """Features (k, f) and indices (k,) of all processes, in the order of batches and indices."""
-        features, index, when = self._rows()
+        """Numbers (k, f) and indices (k,) of all processes, on the CPU, ordered by batch and index."""
+        numbers, index, when = self.state_dict().values()
         order = torch.argsort(index, stable=True)
         order = order[torch.argsort(when[order], stable=True)]
-        return features[order], index[order]
+        return numbers[order], index[order]
 
     def clear(self) -> None:
         """Forget all."""
         if self._count.numel():
             self._count.zero_()
 
-    def _rows(self) -> tuple[Tensor, Tensor, Tensor]:
-        if not self._count.numel():
-            return torch.zeros(0, 0), torch.zeros(0).long(), torch.zeros(0).long()
-        count = min(int(self._count), self.size)
-        kept = (self._features[:count], self._index[:count], self._when[:count])
-        features, index, when = (ranks.join_rows(each) for each in kept)
-        return features, index, when
-
     def state_dict(self) -> dict[str, Tensor]:
         """The rows of all processes, on the CPU; called by all of them."""
-        features, index, when = self._rows()
-        return {"features": features.cpu(), "index": index.cpu(), "when": when.cpu()}
+        if not self._count.numel():
+            none = torch.zeros(0).long()
+            return {"numbers": torch.zeros(0, 0), "index": none, "when": none}
+        kept = slice(min(int(self._count), self.size))
+        mine = {"numbers": self._numbers, "index": self._index, "when": self._when}
+        return {name: ranks.join_rows(each[kept]).cpu() for name, each in mine.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor], device: torch.device) -> None:
         """Restore the rows; each process has a part of them."""
-        mine = ranks.chunk(len(state["features"]))
-        kept = slice(mine.start, min(mine.stop, mine.start + self.size))
-        if not len(state["features"]):
+        if not len(state["numbers"]):
             return
-        self._make(state["features"][:0].to(device))
+        mine = ranks.chunk(len(state["numbers"]))
+        kept = slice(mine.start, min(mine.stop, mine.start + self.size))
+        self._make(state["numbers"][:0].to(device))
         count = kept.stop - kept.start
-        self._features[:count] = state["features"][kept].to(device)
-        self._index[:count] = state["index"][kept].to(device)
-        self._when[:count] = state["when"][kept].to(device)
+        for into, name in (
+            (self._numbers, "numbers"),
+            (self._index, "index"),
+            (self._when, "when"),
+        ):
+            into[:count] = state[name][kept].to(device)
         self._count += count
+
+
+def roles(size: int, passes: float) -> tuple[Tensor, Tensor]:
+    """(size,) which samples are written to a bank, and (size,) which of a split are held out.
+
+    Those that are held out are the split's validation part.  So many are written that the bank is filled
+    nine tenths in ``passes`` of the data, 1 or a part of 1.
+    """
+    written, held = (torch.zeros(size, dtype=torch.bool) for _ in range(2))
+    if size < 2:
+        return written, held
+    fit, out = validation_rows(size)
+    held[out] = True
+    for rows, room in ((fit, FIT), (out, HELD)):
+        order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
+        written[rows[order[: int(0.9 * room / min(max(passes, 1e-9), 1.0))]]] = True
+    return written, held

@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from ccl_plugins.arguments import whole
-
-MEASURES = {
-    "linear": "linear probe of `label`, conditions with a table, and columns that evaluators read",
-    "knn": "weighted nearest neighbors, of the same",
-    "rankme": "RankMe of the embeddings",
-    "effective_rank": "effective rank of the features",
-    "alignment": "alignment of the embeddings of two views",
-    "uniformity": "uniformity of the embeddings of a view",
-    "conditional_entropy": "entropy of CACR's negatives, equation (8)",
-    "kernel": "weight and neighbors that the objective's kernel gives in a batch",
-    "same_label_negatives": "share of negatives with their anchor's label",
-    "information": "I(Z;T) and H(Z|T) of conditions of class ids Z and the label T",
-}
-"""What can be measured, and what each is."""
 
 STEPS = 10
 """Optimizer steps between measurements, at least, if nothing else is said."""
@@ -35,16 +20,19 @@ class MonitorSettings:
         every_epochs: Epochs between measurements.  If ``every_steps`` is not given either, it is 1, or as
             many as have 10 optimizer steps.
         every_steps: Optimizer steps between measurements, in place of ``every_epochs``.
-        measures: Which measures are taken; all by default.
+        evaluate: The evaluators that measure the features of recent batches, as in ``evaluate`` of a
+            pipeline.  By default ``linear`` and ``knn`` of the label, of conditions with a table and of
+            columns that the pipeline's evaluators read, ``regression`` of those that are numbers, and
+            ``rankme``, ``alignment``, ``uniformity`` and ``conditional_entropy``.
 
     Raises:
         TypeError: For a value of another type.
-        ValueError: For a value out of range, for both intervals, and for an unknown measure.
+        ValueError: For a value out of range, and for both intervals.
     """
 
     every_epochs: int | None = None
     every_steps: int | None = None
-    measures: Sequence[str] = tuple(MEASURES)
+    evaluate: Sequence[Any] | None = None
 
     def __post_init__(self) -> None:
         for name in ("every_epochs", "every_steps"):
@@ -52,18 +40,6 @@ class MonitorSettings:
                 object.__setattr__(self, name, whole(f"monitor {name}", getattr(self, name), 1))
         if self.every_steps is not None and self.every_epochs is not None:
             raise ValueError("monitor: give every_epochs or every_steps, not both")
-        if isinstance(self.measures, str) or not isinstance(self.measures, Sequence):
-            raise TypeError(
-                f'monitor measures must be a list as ["linear", "knn"], not {self.measures!r}'
-            )
-        for name in self.measures:
-            if name not in MEASURES:
-                raise ValueError(f"monitor has no measure {name!r}{_suggest(name)}")
-        object.__setattr__(self, "measures", [n for n in MEASURES if n in self.measures])
-        if not self.measures:
-            raise ValueError(
-                'monitor measures must name one or more; monitor = "off" measures none'
-            )
 
     def epochs(self, steps: int) -> int:
         """Epochs between measurements, if an epoch has so many steps."""
@@ -71,9 +47,5 @@ class MonitorSettings:
 
     def to_dict(self) -> dict[str, Any]:
         """Every setting as plain data."""
-        return asdict(self)
-
-
-def _suggest(word: object) -> str:
-    near = difflib.get_close_matches(str(word), MEASURES, 1)
-    return (f"; did you mean {near[0]!r}?" if near else "") + f" (there are {', '.join(MEASURES)})"
+        chosen = None if self.evaluate is None else [each.record() for each in self.evaluate]
+        return {**vars(self), "evaluate": chosen}

@@ -50,6 +50,7 @@ from mutmut.mutation.mutators import mutation_operators
 ROOT = Path(__file__).resolve().parents[2]
 OURS = "tests/ccl_plugins"
 LAWS = f"{OURS}/testing/test_builtins.py"
+MEANING = "tests/test_components.py"
 PARTS: dict[str, list[str]] = {
     "numerics": [f"{OURS}/numerics"],
     "pairs": [f"{OURS}/pairs", f"{OURS}/objectives/test_masks.py"],
@@ -58,10 +59,11 @@ PARTS: dict[str, list[str]] = {
         f"{OURS}/numerics/test_gram.py",
         "tests/test_oracles.py",
         LAWS,
+        MEANING,
     ],
-    "kernels": [f"{OURS}/kernels", f"{OURS}/numerics/test_kernel_functions.py", LAWS],
-    "methods": [f"{OURS}/methods", LAWS],
-    "samplers": [f"{OURS}/samplers", LAWS],
+    "kernels": [f"{OURS}/kernels", f"{OURS}/numerics/test_kernel_functions.py", LAWS, MEANING],
+    "methods": [f"{OURS}/methods", LAWS, MEANING],
+    "samplers": [f"{OURS}/samplers", LAWS, MEANING],
     "registry": ["tests/registry"],
 }
 """The tests of each part; of the conformance kit's, those of the part's own kind.

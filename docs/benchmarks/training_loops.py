@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import ccl_plugins as ccl
 from ccl_plugins.backbones import Timm
-from ccl_plugins.experiments.layout import Layout
+from ccl_plugins.experiments import Layout
 from ccl_plugins.methods import MoCoV2, SimCLR
 from ccl_plugins.objectives import InfoNCE
 from ccl_plugins.optimizers import AdamW

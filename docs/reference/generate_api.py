@@ -25,6 +25,7 @@ MODULES = (
     "ccl_plugins.metadata",
     "ccl_plugins.watching",
     "ccl_plugins.arguments",
+    "ccl_plugins.experiments",
     "ccl_plugins.hooks",
     "ccl_plugins.testing",
     "ccl_plugins.testing.fixtures",

@@ -16,7 +16,7 @@ from ccl_plugins.experiments import Run
 from ccl_plugins.experiments.composition import SINGLE, TABLES, Composition
 from ccl_plugins.experiments.requirements import DEFAULT
 from ccl_plugins.training.settings import DECAY, FROM_ZERO, PRECISIONS, FitSettings
-from ccl_plugins.watching.settings import MEASURES, MonitorSettings
+from ccl_plugins.watching.settings import MonitorSettings
 
 TARGET = Path(__file__).with_name("configuration.md")
 HEAD = """# The configuration of a pipeline
@@ -54,7 +54,6 @@ What is measured while a run trains; [watch a run](../how-to/watch-a-run.md) say
 `monitor = "off"` measures nothing.
 """
 RANGES = {
-    "measures": ", ".join(f'`"{name}"`' for name in MEASURES),
     "workers": "0 or more",
     "optimizer": "an [optimizer](components.md)",
     "schedule": "a [schedule](components.md)",
@@ -108,13 +107,10 @@ def _monitor() -> Iterator[str]:
     yield MONITOR
     yield "| key | type | default | range | |\n|---|---|---|---|---|"
     for each in dataclasses.fields(MonitorSettings):
-        kind = "list" if each.name == "measures" else "int"
-        default = "all of them" if kind == "list" else _value(getattr(MonitorSettings(), each.name))
-        rule = RANGES.get(each.name) or "1 or more"
+        kind = "list" if each.name == "evaluate" else "int"
+        default = _value(getattr(MonitorSettings(), each.name))
+        rule = "as `evaluate` of a pipeline" if kind == "list" else "1 or more"
         yield f"| `{each.name}` | {kind} | {default} | {rule} | {words[each.name]} |"
-    yield "\n| measure | |\n|---|---|"
-    for name, about in MEASURES.items():
-        yield f"| `{name}` | {about} |"
 
 
 def _range(name: str, kind: str) -> str:

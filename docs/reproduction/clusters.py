@@ -25,11 +25,7 @@ from typing import Any
 from pages import log_axis
 from scipy.stats import spearmanr
 
-from ccl_plugins.experiments import Composition
-from ccl_plugins.experiments.cells import labels_of
-from ccl_plugins.experiments.information import plane
-from ccl_plugins.experiments.results import spread
-from ccl_plugins.experiments.sweep import Sweep
+from ccl_plugins.experiments import Pipeline, Sweep, labels_of, spread
 from ccl_plugins.figures.style import FAINT, MARKERS, RUNS, figure, styled, svg
 from ccl_plugins.information.entropies import Information, crossing, information, to_unit
 
@@ -47,10 +43,10 @@ def measure(name: str) -> list[Row]:
     sweep = Sweep.from_toml(EXPERIMENTS / f"{name}.toml")
     rows = {}
     for label, cell in zip(labels_of(sweep.cells), sweep.cells, strict=True):
-        composition = Composition.from_dict(sweep.configuration(cell))
-        kinds = {each.value_type for each in composition.built_conditions.values()}
+        pipeline = Pipeline.from_dict(sweep.configuration(cell))
+        kinds = {each.value_type for each in pipeline.built_conditions.values()}
         if label not in rows and kinds == {"categorical"}:
-            (point,), _ = plane(composition)
+            (point,), _ = pipeline.plane()
             rows[label] = {
                 "configuration": label,
                 "clusters": point.values,

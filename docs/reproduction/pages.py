@@ -38,11 +38,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ccl_plugins.experiments.cells import SEED, Cell, cells_of, labels_of, rows_of
-from ccl_plugins.experiments.curves import curves as read_curves
-from ccl_plugins.experiments.pipeline import Run
-from ccl_plugins.experiments.results import paired, spread
-from ccl_plugins.experiments.sweep import NAME, Sweep
+from ccl_plugins.experiments import (
+    SEED,
+    Cell,
+    Run,
+    Sweep,
+    cells_of,
+    labels_of,
+    paired,
+    rows_of,
+    spread,
+)
+from ccl_plugins.experiments import curves as read_curves
 from ccl_plugins.figures.style import FAINT, MARKERS, RUNS, figure, styled, svg
 
 PAGES = Path(__file__).parent
@@ -108,7 +115,7 @@ def _configuration(
     seeds = [each.values.get(SEED, 0) for each in cells]
     result: dict[str, Any] = {
         "label": label,
-        "values": {k: v for k, v in cells[0].values.items() if k not in (NAME, SEED)},
+        "values": {k: v for k, v in cells[0].values.items() if k not in ("name", SEED)},
         "seeds": seeds,
     }
     for time in ("before", "test"):

@@ -154,7 +154,7 @@ def numbers(objective: type) -> Iterator[tuple[str, ScalarAttribute, float]]:
         attribute = inspect.getattr_static(objective, name, None)
         if isinstance(attribute, ScalarAttribute):
             plain = isinstance(parameter.default, int | float)
-            yield name, attribute, parameter.default if plain else GIVEN[name]
+            yield name, attribute, parameter.default if plain else GIVEN.get(name, 1.0)
 
 
 def plain_cases() -> list[Case]:

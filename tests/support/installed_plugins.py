@@ -9,6 +9,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from filelock import FileLock
+
 from ccl_plugins.testing.fixtures import install_package
 
 SOURCES = Path(__file__).parents[1] / "plugins"
@@ -23,9 +25,10 @@ class InstalledPlugins:
     def folder(self, name: str) -> Path:
         """The folder of a package, installed at first use; from a copy, since a build leaves files."""
         target = self.root / name
-        if not target.exists():
-            source = shutil.copytree(SOURCES / name, self.root / "sources" / name)
-            install_package(Path(source), target=target)
+        with FileLock(f"{target}.lock"):  # the processes of a session share the folder
+            if not target.exists():
+                source = shutil.copytree(SOURCES / name, self.root / "sources" / name)
+                install_package(Path(source), target=target)
         return target
 
     def run(

@@ -14,9 +14,8 @@ from support.training_fakes import fit
 from support.training_ranks import as_rank
 
 import ccl_plugins as ccl
-from ccl_plugins.training import ranks
-from ccl_plugins.watching.callback import Monitors
 from ccl_plugins.watching.costs import Costs
+from ccl_plugins.watching.monitor import Monitor
 
 N = 64
 _GENERATOR = torch.Generator().manual_seed(0)
@@ -94,16 +93,15 @@ def train(
 def train_parts(
     folder: str, devices: int, method: str, resume: bool = False, **settings: Any
 ) -> Any:
-    """What the monitors log on this process, the method's state, and the probes' sums while they last."""
+    """What the monitor logs on this process, the method's state, and the bank after each batch."""
     composed = pipeline(method, {"every_steps": 4}, devices=devices, **settings)
     torch.manual_seed(0)
     parts, costs, seen = composed.build(), Costs(), Seen()
-    monitors = Monitors(composed.monitor, costs)
     published = Published()
-    callbacks = [costs, monitors, published]
-    options: dict[str, Any] = {"callbacks": callbacks, "logger": seen, "progress": False}
+    callbacks = [costs, Monitor(composed.monitor, costs), published]
+    options: dict[str, Any] = {"callbacks": callbacks, "loggers": [seen], "progress": False}
     fit(parts, composed.settings, Path(folder), {}, resume, **options)
-    return published.steps, parts.method.state_dict(), published.weights
+    return published.steps, parts.method.state_dict(), published.banks
 
 
 def train_as_rank(folder: str, method: str, settings: Any) -> Any:
@@ -112,11 +110,11 @@ def train_as_rank(folder: str, method: str, settings: Any) -> Any:
 
 
 class Published(Callback):
-    """Keeps what other callbacks of this process find, and the linear probes."""
+    """Keeps what other callbacks of this process find, and the bank after each batch."""
 
     def __init__(self) -> None:
         self.steps: dict[int, dict[str, float]] = {}
-        self.weights: list[torch.Tensor] = []
+        self.banks: list[torch.Tensor] = []
 
     def on_train_batch_end(self, trainer: Any, module: Any, *_: Any) -> None:
         found = {k: float(v) for k, v in trainer.callback_metrics.items() if "monitor/" in k}
@@ -124,8 +122,5 @@ class Published(Callback):
             self.steps[trainer.global_step] = found
 
     def on_after_backward(self, trainer: Any, module: Any) -> None:
-        (probes,) = (each.probes for each in trainer.callbacks if isinstance(each, Monitors))
-        probes.flush()
-        sums = dict(zip(probes.sums, ranks.summed([*probes.sums.values()]), strict=True))
-        solved = probes.solve(sums)[0] if sums else {}
-        self.weights += [each.weight for each in solved.values()]
+        (monitor,) = (each for each in trainer.callbacks if isinstance(each, Monitor))
+        self.banks += monitor.bank.read()

@@ -38,6 +38,7 @@ MODULES = (
     "backbones/__init__",
     "datasets/__init__",
     "evaluators/__init__",
+    "experiments/__init__",
 )
 """All public modules: their names may become more, and not fewer."""
 

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from torch import nn
-
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.training.findings import Finding
 from ccl_plugins.training.settings import FitSettings
@@ -42,7 +40,7 @@ class Beginning:
     total: int
     settings: FitSettings
     rate: float
-    objective: nn.Module
+    objective: Any
     read: frozenset[str]
     tables: Tables
     fresh: tuple[str, ...]

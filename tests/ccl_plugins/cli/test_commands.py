@@ -45,7 +45,7 @@ def test_a_disabled_plugin_is_named_below_the_list(installed_plugins):
 def test_info_of_a_strangers_component(installed_plugins):
     done = installed_plugins.ccl("info", "kernel", "ring", plugins="good")
     assert done.returncode == 0
-    for part in ("kernel ring   ccl-good 1.2", "ccl_good.py:6", "radius: float = 1.0", "Above 0."):
+    for part in ("kernel ring   ccl-good 1.2", "ccl_good.py:8", "radius: float = 1.0", "Above 0."):
         assert part in done.stdout
 
 

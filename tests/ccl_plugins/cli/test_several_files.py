@@ -116,11 +116,11 @@ def test_whatever_a_component_raises_is_one_failure(how, reason, capsys):
 def test_data_that_vanish_after_the_checks_are_one_failure(capsys, monkeypatch):
     calls, prepare = [], launch.prepare
 
-    def vanishing(plan, *given):
-        calls.append(plan.layout.folder.name)
+    def vanishing(checked, *given):
+        calls.append(checked.layout.folder.name)
         if calls == [*"abcab"]:
             raise FileNotFoundError("there is no file train.safetensors")
-        return prepare(plan, *given)
+        return prepare(checked, *given)
 
     monkeypatch.setattr(launch, "prepare", vanishing)
     assert train(*(write(name) for name in ("a", "b", "c"))) == 1

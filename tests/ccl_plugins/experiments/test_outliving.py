@@ -76,7 +76,7 @@ def test_a_run_is_used_without_the_plug_in_of_its_kernel(trained, tmp_path, caps
     assert main(["evaluate", str(folder)]) == 0
     assert main(["report", str(folder), "--out", str(tmp_path / "report.html")]) == 0
     assert "knn/top1" in (tmp_path / "report.html").read_text()
-    assert main(["figures", str(folder), "--only", "bars", "--out", str(tmp_path)]) == 0
+    assert main(["figures", str(folder), "--figure", "bars", "--out", str(tmp_path)]) == 0
 
 
 @pytest.mark.filterwarnings("ignore:.*was changed; in")

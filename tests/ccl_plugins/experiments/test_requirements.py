@@ -16,7 +16,6 @@ from ccl_plugins.experiments.requirements import check_columns, default_evaluato
 from ccl_plugins.metadata import fitted
 from ccl_plugins.methods import SimCLR
 from ccl_plugins.objectives import ClInfoNCE, InfoNCE
-from ccl_plugins.pairs import Queue
 from ccl_plugins.protocols import Table
 
 
@@ -26,7 +25,7 @@ class BatchAlone(InfoNCE):
     reads_queue = False
 
     def terms(self, pairs):
-        return super().terms(replace(pairs, queue=Queue(None, None)))
+        return super().terms(replace(pairs, queue=None))
 
 
 def compose(objective, condition, **rest):

@@ -145,14 +145,14 @@ def test_a_folder_without_a_run_is_named(tmp_path):
 
 
 def test_a_record_of_a_plug_in_that_is_not_installed_says_what_to_install(tmp_path, finished):
-    record = dict(finished.record, plugins={"ccl-plugins": "0.1.0", "ccl-foo": "2.3"})
+    record = dict(finished.record, versions={"ccl-plugins": "0.1.0", "ccl-foo": "2.3"})
     (tmp_path / "pipeline.json").write_text(json.dumps(record))
     with pytest.raises(ccl.PluginFailed, match=r"pip install ccl-foo==2\.3"):
         _ = ccl.load(tmp_path).pipeline
 
 
 def test_another_version_is_one_warning(tmp_path, finished):
-    record = dict(finished.record, plugins={"ccl-plugins": "0.0.1"})
+    record = dict(finished.record, versions={"ccl-plugins": "0.0.1"})
     (tmp_path / "pipeline.json").write_text(json.dumps(record))
     with pytest.warns(UserWarning, match=r"made with ccl-plugins 0.0.1, and .* is installed"):
         _ = ccl.load(tmp_path).pipeline
@@ -208,14 +208,14 @@ def test_plug_ins_give_callbacks_and_look_at_pipelines(tmp_path, finished, monke
     monkeypatch.setattr(registry, "call", answer)
     run = finished.pipeline.fit(out=tmp_path / "run", progress=False)
     assert len(steps) == 5
-    assert run.record["callbacks"] == {"ccl-plugins": ccl.__version__}
-    assert finished.record["callbacks"] == {}
+    assert run.record["callbacks"] == {}, "its version is in the record already"
+    assert run.record["versions"]["ccl-plugins"] == ccl.__version__
     assert ccl.load(run.path).pipeline == finished.pipeline
 
 
 def test_a_resume_without_a_plug_in_says_what_to_install(tmp_path, finished, capsys):
     (tmp_path / "fair.toml").write_text(TOML.replace('"fair_cclk"', '"foo_loss"'))
-    record = dict(finished.record, plugins={"ccl-plugins": "0.1.0", "ccl-foo": "2.3"})
+    record = dict(finished.record, versions={"ccl-plugins": "0.1.0", "ccl-foo": "2.3"})
     (tmp_path / "runs" / "fair").mkdir(parents=True)
     (tmp_path / "runs" / "fair" / "pipeline.json").write_text(json.dumps(record))
     words = ["train", str(tmp_path / "fair.toml"), "--out", str(tmp_path / "runs"), "--resume"]
@@ -242,6 +242,7 @@ def test_a_run_killed_before_its_first_checkpoint_begins_anew(tmp_path, finished
     out.mkdir()
     (out / "pipeline.json").write_text(json.dumps(finished.record))
     (out / "events.out.tfevents.1.killed").write_bytes(b"")
+    (out / "loggers.json").write_text('["events.out.tfevents.*"]')
     run = finished.pipeline.fit(out=out, resume=True, progress=False)
     assert not (out / "events.out.tfevents.1.killed").exists()
     torch.testing.assert_close(

@@ -169,7 +169,7 @@ def test_the_command_prints_the_table_and_the_best(tmp_path, capsys):
     assert row["condition"] == "condition"
     torch.testing.assert_close(number(row["H(Z)"]), number(row["I(Z;digit)"] + row["H(Z|digit)"]))
     picture = tmp_path / "plane.png"
-    assert cli.main(["information", str(file), "--sweep", "k=1,2,3", "--plot", str(picture)]) == 0
+    assert cli.main(["information", str(file), "--values", "k=1,2,3", "--plot", str(picture)]) == 0
     assert picture.is_file()
     assert "k = " in capsys.readouterr().out.splitlines()[-1]
 
@@ -178,10 +178,10 @@ def test_the_command_prints_the_table_and_the_best(tmp_path, capsys):
     ("words", "message"),
     [
         (["--against", "hue"], "the data set has no column 'hue'"),
-        (["--sweep", "k"], "--sweep k: write PARAMETER=V,V,... as k=1,2,3"),
-        (["--sweep", "k=1,,2"], "--sweep k=1,,2:"),
-        (["--sweep", "k=1,99"], "k=99, but there are 6 binary attributes"),
-        (["--plot", "x.png"], "--plot and --on belong to a --sweep"),
+        (["--values", "k"], "--values k: write PARAMETER=V,V,... as k=1,2,3"),
+        (["--values", "k=1,,2"], "--values k=1,,2:"),
+        (["--values", "k=1,99"], "k=99, but there are 6 binary attributes"),
+        (["--plot", "x.png"], "--plot and --on belong to --values"),
     ],
 )
 def test_a_mistake_is_one_line_and_status_2(tmp_path, capsys, words, message):

@@ -9,7 +9,6 @@ import pytest
 import torch
 from support.kernel_cases import KERNELS, values
 
-import ccl_plugins as ccl
 from ccl_plugins.kernels import (
     RBF,
     Cosine,
@@ -47,15 +46,6 @@ from ccl_plugins.kernels import (
 )
 def test_a_kernel_prints_its_settings_and_defaults(kernel, printed):
     assert repr(kernel) == printed
-
-
-def test_the_examples_build_and_do_not_change_unnoticed():
-    found = {cls.__name__: dict(cls.EXAMPLE) for cls in (Sum, Product, Precomputed)}
-    combined = {"kernels": ["rbf", "linear"]}
-    matrix = {"matrix": [[1.0, 0.5], [0.5, 1.0]], "positive_definite": True}
-    assert found == {"Sum": combined, "Product": combined, "Precomputed": matrix}
-    for name in ("sum", "product", "precomputed"):
-        assert ccl.create("kernel", name, **found[name.capitalize()]).positive_definite
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from lightly.models.modules import heads
+from support.components import defaults
 from support.sharded_methods import Small
 from torch import nn
 
@@ -97,3 +98,8 @@ def test_arguments_of_a_head_are_given_beside_its_name():
 def test_what_a_head_cannot_be_built_with_is_named(settings, error, message):
     with pytest.raises(error, match=message):
         SimCLR(**{**SIZES, **settings}, backbone=Small())
+
+
+def test_heads_end_in_a_norm_by_default():
+    found = defaults(mlp_head)
+    assert found == {"batch_norm": True, "last_norm": "affine", "last_bias": True}

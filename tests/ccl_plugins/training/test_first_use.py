@@ -17,7 +17,6 @@ import ccl_plugins as ccl
 from ccl_plugins.experiments.measure import _checked
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import ContrastiveObjective, InfoNCE
-from ccl_plugins.pairs import Queue
 from ccl_plugins.protocols import Embedded, Table
 from ccl_plugins.testing.inputs import SmallBackbone
 from ccl_plugins.training import FitSettings
@@ -269,7 +268,7 @@ class Wrapped(InfoNCE):
     """A loss of the batch alone that does not say so."""
 
     def terms(self, pairs):
-        return super().terms(replace(pairs, queue=Queue(None, None), batch_candidates=None))
+        return super().terms(replace(pairs, queue=None, batch_candidates=None))
 
 
 @pytest.mark.parametrize(("objective", "unread"), [(Wrapped(), True), (InfoNCE(), False)])

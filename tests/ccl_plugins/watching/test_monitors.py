@@ -18,23 +18,22 @@ import ccl_plugins as ccl
 from ccl_plugins.experiments.train import RunInterrupted
 from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.training.checkpointing import newest
-from ccl_plugins.watching import probes
-from ccl_plugins.watching.callback import Monitors
+from ccl_plugins.watching.monitor import Monitor
 
 MEASURED = {
-    "label/linear",
-    "label/knn",
-    "group/linear",  # a column that an evaluator reads
-    "group/knn",
+    "linear/top1",
+    "knn/top1",
+    "linear-group/top1",  # a column that an evaluator reads
+    "knn-group/top1",
     "age/r2",
-    "age/knn",
-    "clusters/linear",
-    "clusters/knn",
-    "rankme",
-    "effective_rank",
-    "alignment",
-    "uniformity",
-    "conditional_entropy",
+    "age/mse",
+    "linear-clusters/top1",
+    "knn-clusters/top1",
+    "projections/rankme",
+    "features/rankme",
+    "projections/alignment",
+    "projections/uniformity",
+    "projections/conditional_entropy",
     "same_label_negatives",
     "age/surviving_weight",
     "age/effective_neighbors",
@@ -111,16 +110,16 @@ def test_two_ranks_measure_what_one_process_does(two_processes, tmp_path, method
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     settings = {"precision": "64-true"}
-    expected, weights, probes = monitored.train_parts(str(tmp_path / "one"), 1, method, **settings)
+    expected, weights, banks = monitored.train_parts(str(tmp_path / "one"), 1, method, **settings)
     both = two_processes(monitored.train_as_rank, str(tmp_path / "two"), method, settings)
     near = {"rtol": 1e-5, "atol": 1e-5}
     for found, found_weights, _ in both:
         torch.testing.assert_close(found_weights, weights, **near)
         torch.testing.assert_close(found, expected, **near)
     assert both[0][0] == both[1][0]
-    assert probes
+    assert banks
     torch.testing.assert_close(both[0][2], both[1][2], rtol=0, atol=0)  # equal on all ranks
-    torch.testing.assert_close(both[0][2], probes, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(both[0][2], banks, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
@@ -204,9 +203,9 @@ def is_mask(each: Any) -> bool:
 def test_a_step_never_waits_for_the_device(tmp_path, method, monkeypatch):
     """Only the last of an interval's batches reads what the others have gathered."""
     waits, looked = Waits(), []
-    original = Monitors.on_after_backward
+    original = Monitor.on_after_backward
 
-    def watched(self: Monitors, trainer: Any, module: Any) -> None:
+    def watched(self: Monitor, trainer: Any, module: Any) -> None:
         left = self.due - module.consumed.batches
         if left == 1 or module.consumed.batches % 4 == 0:  # tables, on the CPU, were refreshed
             return original(self, trainer, module)
@@ -214,8 +213,7 @@ def test_a_step_never_waits_for_the_device(tmp_path, method, monkeypatch):
         with waits:
             return original(self, trainer, module)
 
-    monkeypatch.setattr(Monitors, "on_after_backward", watched)
-    monkeypatch.setattr(probes, "TOGETHER", 1)  # with the work that is usually put off
+    monkeypatch.setattr(Monitor, "on_after_backward", watched)
     train(tmp_path, method, {"every_steps": 3})
     assert len(looked) > 2
     assert waits.found == []
@@ -233,13 +231,15 @@ def test_switched_off_nothing_is_measured(tmp_path):
         assert run.costs["monitors"] == 0
 
 
-def test_only_the_chosen_measures_are_taken(tmp_path):
-    chosen = {"every_epochs": 1, "measures": ["uniformity", "information", "knn"]}
+def test_the_chosen_evaluators_take_the_place_of_the_others(tmp_path):
+    chosen = {"every_epochs": 1, "evaluate": ["uniformity", {"use": "knn", "column": "clusters"}]}
     seen, run = train(tmp_path, monitor=chosen, epochs=1)
-    expected = {"uniformity", *(n for n in MEASURED if n.endswith("/knn"))}
-    expected |= {"clusters/mutual_information", "clusters/conditional_entropy"}
-    assert set(seen.steps[4]) == expected
-    assert run.record["monitor"]["measures"] == ["knn", "uniformity", "information"]
+    of_batches = {n for n in MEASURED if n.endswith(("_negatives", "_weight", "_neighbors"))}
+    information = {"clusters/mutual_information", "clusters/conditional_entropy"}
+    expected = {"projections/uniformity", "knn-clusters/top1"}
+    assert set(seen.steps[4]) == expected | information | of_batches
+    names = [each["use"] for each in run.record["monitor"]["evaluate"]]
+    assert names == ["evaluator:ccl-plugins/uniformity", "evaluator:ccl-plugins/knn"]
 
 
 def test_a_resumed_run_may_be_watched_otherwise(tmp_path):
@@ -258,7 +258,7 @@ def test_the_cost_of_each_measure_is_kept_with_the_run(tmp_path):
     costs = run.costs
     assert costs["training"] > before["training"] > 0
     parts = [v for k, v in costs.items() if k.startswith("monitors/")]
-    assert len(parts) == 7
+    assert {"monitors/bank", "monitors/KNN", "monitors/kernel"} <= {*costs}
     torch.testing.assert_close(costs["monitors"], sum(parts))
     torch.testing.assert_close(costs["monitors_share"], costs["monitors"] / costs["training"])
     run.evaluate()
@@ -283,8 +283,12 @@ def test_a_checkpoint_holds_plain_data_of_the_interval(tmp_path):
     with pytest.raises(RunInterrupted):
         pipeline().fit(out=tmp_path, progress=False, callbacks=[StopAfter(6)])
     (file,) = (tmp_path / "checkpoints").glob("*06.ckpt")
-    saved = read_checkpoint(file)["callbacks"]["Monitors"]
-    assert [len(each) for each in saved["probes"]["pending"]] == [32] * 4
+    saved = read_checkpoint(file)["callbacks"]["Monitor"]["bank"]
+    assert {name: len(each) for name, each in saved.items()} == {
+        "numbers": 32,
+        "index": 32,
+        "when": 32,
+    }
 
 
 def test_the_negatives_of_an_anchors_label_are_those_of_the_batch(tmp_path):

@@ -7,12 +7,12 @@ from support.monitored import pipeline
 
 import ccl_plugins as ccl
 from ccl_plugins._engine import engine
-from ccl_plugins.watching.settings import MEASURES, MonitorSettings
+from ccl_plugins.watching.settings import MonitorSettings
 
 
-def test_by_default_everything_is_measured_after_each_epoch_of_10_steps_or_more():
+def test_by_default_it_is_measured_after_each_epoch_of_10_steps_or_more():
     settings = MonitorSettings()
-    assert settings.measures == list(MEASURES)
+    assert settings.evaluate is None
     assert [settings.epochs(steps) for steps in (1, 5, 9, 10, 5000)] == [10, 2, 2, 1, 1]
     assert MonitorSettings(every_epochs=1).epochs(5) == 1
 
@@ -24,22 +24,29 @@ def test_by_default_everything_is_measured_after_each_epoch_of_10_steps_or_more(
         ({"every_steps": 2.5}, "monitor every_steps must be a whole number, not 2.5"),
         ({"every_steps": True}, "monitor every_steps must be a whole number, not True"),
         ({"every_epochs": 1, "every_steps": 5}, "give every_epochs or every_steps, not both"),
-        ({"measures": ["linaer"]}, "monitor has no measure 'linaer'; did you mean 'linear'?"),
-        ({"measures": []}, 'monitor = "off" measures none'),
-        ({"measures": "linear"}, "monitor measures must be a list as"),
+        (
+            {"evaluate": ["linaer"]},
+            "monitor.evaluate[0]: no evaluator 'linaer'. Did you mean 'linear'?",
+        ),
+        ({"evaluate": "linear"}, 'monitor.evaluate must be a list, as ["linear", "knn"]'),
+        ({"evaluate": [{"use": "knn", "column": "height"}]}, "reads the column 'height'"),
+        (
+            {"evaluate": ["zero_shot"]},
+            "compares images with texts, which is possible after training",
+        ),
         ({"every_epoch": 1}, "monitor: unknown key 'every_epoch'. Did you mean 'every_epochs'"),
         (True, 'monitor must be a table, as {every_epochs = 1}, or "off", not True'),
         ("on", "monitor must be a table, as {every_epochs = 1}, or \"off\", not 'on'"),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_would_be_right(given, words):
-    with pytest.raises((ValueError, TypeError, engine.InvalidConfig)) as caught:
+    with pytest.raises((ValueError, TypeError, engine.RegistryError)) as caught:
         pipeline(monitor=given)
     assert words in str(caught.value)
 
 
 def test_the_record_has_the_settings_and_gives_them_back():
-    for given in ({"every_steps": 7, "measures": ["knn"]}, "off", None):
+    for given in ({"every_steps": 7, "evaluate": ["knn"]}, "off", None):
         first = pipeline(monitor=given)
         data = {k: v for k, v in first.to_dict().items() if k == "monitor"}
         assert pipeline(**data).monitor == first.monitor

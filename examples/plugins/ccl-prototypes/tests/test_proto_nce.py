@@ -192,18 +192,9 @@ def test_in_mocos_form_queries_meet_keys_the_queue_and_prototypes():
             Samples({"condition": ids}, extras=extras),
             first_key_view=1,
         )
-        given = {name: getattr(pairs, name) for name in ("anchors", "keys", "condition", "extras")}
-        return objective.loss(
-            Pairs(
-                queue=Queue(
-                    queue, torch.ones(9, dtype=torch.bool), {"condition": ids[torch.arange(9) % 7]}
-                ),
-                **given,
-                anchor_views=(0,),
-                key_views=(1,),
-                batch_candidates=torch.tensor(False),
-            )
-        )
+        held = {"condition": ids[torch.arange(9) % 7]}
+        held = Queue(queue, torch.ones(9, dtype=torch.bool), held)
+        return objective.loss(replace(pairs, queue=held, batch_candidates=torch.tensor(False)))
 
     def expected(queries):
         total = 0.0

@@ -58,8 +58,7 @@ class DCL(ContrastiveObjective):
         self.symmetric = symmetric
         self.on = on
 
-    @property
-    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
+    def reads(self) -> Mapping[str, Sequence[ValueType]]:
         """With a kernel, one condition of any value type."""
         return {self.on: VALUE_TYPES} if self.kernel else {}
 

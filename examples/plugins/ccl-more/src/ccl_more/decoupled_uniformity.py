@@ -45,8 +45,7 @@ class DecoupledUniformity(ContrastiveObjective):
         super().__init__(gather_distributed=gather_distributed)
         self.kernel, self.precision, self.ridge, self.on = kernel, precision, ridge, on
 
-    @property
-    def conditions(self) -> dict[str, tuple[ValueType, ...]]:
+    def reads(self) -> dict[str, tuple[ValueType, ...]]:
         """With a kernel, one condition of any value type."""
         return {self.on: VALUE_TYPES} if self.kernel else {}
 

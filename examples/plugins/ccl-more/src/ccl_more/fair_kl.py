@@ -66,8 +66,7 @@ class FairKL(ByView):
         self.on = on
         self.sensitive = sensitive
 
-    @property
-    def conditions(self) -> Mapping[str, Sequence[ValueType]]:
+    def reads(self) -> Mapping[str, Sequence[ValueType]]:
         """The class and the sensitive group."""
         return {self.on: ("categorical",), self.sensitive: ("categorical",)}
 

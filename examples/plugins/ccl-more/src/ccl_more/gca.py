@@ -71,8 +71,7 @@ class GCA(ContrastiveObjective):
         self.column_penalty = column_penalty
         self.on = on
 
-    @property
-    def conditions(self) -> dict[str, tuple[ValueType, ...]]:
+    def reads(self) -> dict[str, tuple[ValueType, ...]]:
         """With a kernel, one condition of any value type."""
         return {self.on: VALUE_TYPES} if self.kernel else {}
 

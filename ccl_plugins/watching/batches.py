@@ -1,0 +1,74 @@
+"""What a run measures of its batches: which samples are compared, and what a kernel gives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.numerics.condition_values import missing_samples
+from ccl_plugins.numerics.kernel_functions import similarities
+from ccl_plugins.training.kernel_check import (
+    SAMPLED_ROWS,
+    describe_kernel,
+    kernels_read,
+    take,
+    together,
+    values_read,
+)
+
+
+def same_label(pairs: Any, labels: Tensor) -> Tensor | None:
+    """(2,) how many negatives of a batch have their anchor's label, and how many there are.
+
+    None if it is not known which samples are compared.
+
+    Args:
+        pairs: The pairs of a batch.
+        labels: (N,) the class ids of the split on the device of the pairs, -1 for none.
+    """
+    samples, queue = pairs.samples, pairs.queue
+    if samples.index is None or (queue is not None and queue.index is None):
+        return None
+    anchors = labels[samples.index[pairs.rows]]
+    others = labels[samples.index if samples.partner is None else samples.partner]
+    if pairs.draws is not None:
+        others = others[pairs.draws]
+        return same_class(anchors, others, torch.ones_like(others, dtype=torch.bool))
+    if queue is not None:
+        others = torch.cat([others, labels[queue.index.clamp_min(0)]])
+    return same_class(anchors, others, pairs.counted(pairs.negative))
+
+
+def same_class(anchors: Tensor, others: Tensor, counts: Tensor) -> Tensor:
+    """(2,) how many negatives have their anchor's class, and how many negatives there are.
+
+    Only anchors and negatives with a class are looked at.
+
+    Args:
+        anchors: (n,) class ids, -1 for none.
+        others: (k,) or (n, k) class ids of what the anchors are compared with.
+        counts: (n, k) True at the negatives.
+    """
+    negatives = counts & (others >= 0) & (anchors >= 0)[:, None]
+    same = negatives & (others == anchors[:, None])
+    return torch.stack([same.sum(), negatives.sum()])
+
+
+def described_kernels(objective: Any, pairs: Any) -> dict[str, Tensor]:
+    """(2,) surviving weight and effective neighbors by condition, or several, of the kernel that reads it.
+
+    Over the first 512 samples of the batch that have a value.
+    """
+    found = {}
+    for kernel, names in kernels_read(objective):
+        if not all(name in pairs.samples.condition for name in names):
+            continue
+        values = {name: pairs.samples.condition_of(name) for name in names}
+        lost = torch.stack([missing_samples(z) for z in values.values()]).any(0)
+        kept = take(values, (~lost).nonzero().flatten()[:SAMPLED_ROWS])
+        if len(kept[names[0]]) > 1:
+            read = values_read(kept, names)
+            found[together(names)] = torch.stack(describe_kernel(similarities(kernel, read, read)))
+    return found

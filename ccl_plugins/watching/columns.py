@@ -1,0 +1,128 @@
+"""The columns that evaluators read while a run trains: the label, metadata, and conditions with a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.evaluators import (
+    KNN,
+    Alignment,
+    ConditionalEntropy,
+    LinearProbe,
+    RankMe,
+    Regression,
+    Uniformity,
+)
+from ccl_plugins.metadata.columns import tensor_columns
+from ccl_plugins.metadata.values import missing_rows
+from ccl_plugins.protocols import Evaluator, ValueType, trait
+from ccl_plugins.training.tables import Tables
+
+LABEL = "label"
+
+MOST_CLASSES = 4096
+"""More classes are not predicted: a classifier of them would be larger than the network."""
+
+
+class Columns:
+    """The values of samples by column: of metadata, or of the table of a condition of that name.
+
+    A condition that gives the values of a metadata column is read as that column; the levels of a
+    hierarchy are columns of their own, as ``"wordnet[0]"``.  Left out are class ids of which more than half
+    of the samples have one of their own, as instance ids, those of more than 4096 classes, and numbers that
+    are constant or infinite: a measurement of them would say nothing.
+
+    Args:
+        tables: The run's, fitted.
+        split: The training split.
+        value_types: Of its metadata.
+        columns: Names of metadata columns beside the label and the conditions.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        split: Any,
+        value_types: Mapping[str, ValueType],
+        columns: Iterable[str] = (),
+    ) -> None:
+        self.tables = tables
+        read = {name: trait(tables.conditions[name], "column") for name in tables}
+        asked = dict.fromkeys(columns)
+        self._own = [
+            name
+            for name, column in read.items()
+            if name != LABEL
+            and (column not in split.metadata or (name in asked and name != column))
+        ]
+        wanted = dict.fromkeys([LABEL, *asked, *(column for column in read.values() if column)])
+        named = [n for n in wanted if n in split.metadata and n not in self._own]
+        self._types: dict[str, ValueType] = {}
+        self._metadata: dict[str, Tensor] = {}
+        for name in named:
+            values = tensor_columns({name: split.metadata[name]})[name]
+            numbers = values.is_floating_point()
+            self._types[name] = value_types.get(name, "continuous" if numbers else "categorical")
+            if numbers and self._types[name] == "categorical":  # with NaN for missing ids
+                values = values.nan_to_num(-1).long()
+            self._metadata[name] = values
+        self._checked: dict[str, tuple[Tensor, dict[str, Tensor]]] = {}
+
+    @property
+    def label(self) -> Tensor | None:
+        """(N,) class ids; None if labels are something else, or there are none."""
+        label = self._metadata.get(LABEL)
+        ids = label is not None and self._types[LABEL] == "categorical" and label.ndim == 1
+        return label if ids else None
+
+    def measurable(self) -> dict[str, Tensor]:
+        """Those that say something, of the tables as they are now: (N,) class ids or (N, c) numbers."""
+        tables = {name: self.tables[name].values for name in self._own}
+        types = {name: self.tables.conditions[name].value_type for name in self._own}
+        found: dict[str, Tensor] = {}
+        for name, values in {**self._metadata, **tables}.items():
+            if name not in self._checked or self._checked[name][0] is not values:
+                value_type = {**self._types, **types}[name]
+                self._checked[name] = values, dict(_columns(name, values, value_type))
+            found |= self._checked[name][1]
+        return found
+
+    def evaluators(self) -> list[Evaluator]:
+        """What is measured by default: what columns say now, and how projections and features lie."""
+        found: list[Evaluator] = []
+        for name, values in self.measurable().items():
+            if values.is_floating_point():
+                found.append(Regression(name, reg="gcv", eight_bit=False))
+            else:
+                found += [LinearProbe(column=name, solver="least_squares"), KNN(column=name)]
+        return [
+            *found,
+            RankMe(),
+            RankMe("features"),
+            Alignment(),
+            Uniformity(),
+            ConditionalEntropy(),
+        ]
+
+
+def _columns(name: str, values: Tensor, value_type: ValueType) -> Iterator[tuple[str, Tensor]]:
+    """The columns of a variable that say something."""
+    known = values[~missing_rows(values, value_type)]
+    if value_type == "categorical":
+        levels = zip(
+            values.unsqueeze(-1).flatten(1).T, known.unsqueeze(-1).flatten(1).T, strict=True
+        )
+        for level, (ids, given) in enumerate(levels):
+            if 2 <= len(given.unique()) <= min(MOST_CLASSES, len(given) // 2):
+                yield name if values.ndim == 1 else f"{name}[{level}]", ids
+        return
+    numbers = known.reshape(len(known), -1).double()
+    if len(numbers) < 2 or not bool(numbers.isfinite().all()):
+        return
+    varies = numbers.std(0, correction=0) > 1e-9 * numbers.mean(0).abs()
+    if varies.any():
+        yield name, values.reshape(len(values), -1)[:, varies].to(torch.get_default_dtype())

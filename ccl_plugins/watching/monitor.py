@@ -1,0 +1,308 @@
+"""The monitor: what a run learns, measured by evaluators on what its steps compute anyway."""
+
+from __future__ import annotations
+
+import logging
+import math
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.callbacks import Callback
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from ccl_plugins.evaluators.intervals import without_intervals
+from ccl_plugins.information.plane import points
+from ccl_plugins.metadata.values import missing_rows
+from ccl_plugins.protocols import Evaluator, Frozen, trait
+from ccl_plugins.training import ranks
+from ccl_plugins.training.loss_log import publish
+from ccl_plugins.training.randomness import undisturbed
+from ccl_plugins.watching.bank import Bank, roles
+from ccl_plugins.watching.batches import described_kernels, same_label
+from ccl_plugins.watching.columns import LABEL, Columns
+from ccl_plugins.watching.costs import Costs
+from ccl_plugins.watching.settings import MonitorSettings
+
+SAMPLES = 65536
+"""The most samples before a measurement that are looked at, since features change meanwhile."""
+
+BATCH_SAMPLES = 256
+"""The samples before a measurement, at least, whose negatives are counted."""
+
+RECENT = 1024
+"""The most samples on which evaluators are measured that read no column: the last ones."""
+
+
+class Monitor(Callback):
+    """Measures what a run learns, from the features and projections of its own steps.
+
+    It encodes no image, draws no random number and changes no weight.  Before a measurement is due, in the
+    last epoch or the last 65,536 samples, each step adds its features to a bank on the device; evaluators
+    read it when the measurement is due, on the first process.  Those that read columns are fitted to
+    samples of nine tenths of the split and measured on others of the last tenth.  Features are those of the
+    first view, in training mode, while the encoder changes: the numbers differ a little from those after
+    training.
+
+    The values are logged as ``monitor/<measurement>``, and are in ``trainer.callback_metrics``, the same
+    on all processes.
+
+    Args:
+        settings: What is measured, and when.
+        costs: Measures the time that it takes.
+        evaluators: Those that the settings name, built; None: those that follow from the columns.
+        columns: Metadata columns that are read beside the label and the conditions.
+    """
+
+    def __init__(
+        self,
+        settings: MonitorSettings,
+        costs: Costs,
+        evaluators: Sequence[Evaluator] | None = None,
+        columns: Iterable[str] = (),
+    ) -> None:
+        self.settings, self.costs, self.evaluators = settings, costs, evaluators
+        self.columns_read = tuple(columns)
+        self.bank = Bank()
+        """Of each sample its index, features, and the projections of two of its views."""
+        self.due = 0
+        """After how many batches of the run the next measurement is taken."""
+        self._begin = self._width = 0
+        self._index = torch.empty(0)
+        self._same_label: Tensor | None = None
+        self._kernels: dict[str, Tensor] = {}
+        self._informed: dict[str, tuple[Tensor, dict[str, float]]] = {}
+        self._failed: set[str] = set()
+        self._restored: Mapping[str, Any] = {}
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Choose the samples that are kept, and go on where a resumed run stopped."""
+        module, size = pl_module, len(pl_module.split)
+        settings = module.settings
+        self._length, self._accumulate = len(module.train_dataloader()), settings.accumulate
+        self._last = self._length * settings.epochs
+        types = module.parts.dataset.schema()
+        self.columns = Columns(module.tables, module.split, types, self.columns_read)
+        label = self.columns.label
+        self._labels = None if label is None else label.to(module.device)
+        self._plan(module.consumed.batches)
+        steps = self.settings.every_steps or self._length
+        self._most = min(-(-SAMPLES // settings.batch_size), self._length, steps * self._accumulate)
+        self._counted = min(-(-BATCH_SAMPLES // settings.batch_size), self._most)
+        written, self._held = roles(size, self._most * settings.batch_size / size)
+        self._written = written.to(module.device)
+        self._load(module.device)
+
+    def _plan(self, batches: int) -> None:
+        """Find when the next measurement is due after some batches."""
+        per_epoch, steps = -(-self._length // self._accumulate), self.settings.every_steps
+        if steps is None:
+            every = self.settings.epochs(per_epoch) * self._length
+            self.due = (batches // every + 1) * every
+            self._begin = self.due - every
+        else:
+            epoch, rest = divmod(batches, self._length)
+            taken = epoch * per_epoch + rest // self._accumulate
+            step = (taken // steps + 1) * steps
+            self.due, self._begin = self._batches(step), self._batches(step - steps)
+        self.due = min(self.due, self._last)
+
+    def _batches(self, step: int) -> int:
+        """The batches consumed after an optimizer step; the last step of an epoch may have fewer."""
+        epoch, rest = divmod(step, -(-self._length // self._accumulate))
+        return epoch * self._length + rest * self._accumulate
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Note the samples of the batch."""
+        self._index = batch.index if batch.index.ndim == 1 else batch.index[:, 0]
+
+    def on_after_backward(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Look at the batch, if a measurement is near; waits for the device at the last batch alone."""
+        batch = pl_module.consumed.batches
+        left = self.due - batch
+        if left > min(self._most, self.due - self._begin):
+            return
+        pairs, device = pl_module.pairs, pl_module.device
+        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+            with self.costs.measuring("bank", device):
+                self._keep(pairs, batch)
+            if left <= self._counted and self._labels is not None:
+                with self.costs.measuring("same_label_negatives", device):
+                    counts = same_label(pairs, self._labels)
+                    if counts is not None:
+                        before = self._same_label
+                        self._same_label = counts if before is None else before + counts
+            if left == 1:
+                with self.costs.measuring("kernel", device):
+                    self._kernels = described_kernels(pl_module.objective, pairs)
+
+    def _keep(self, pairs: Any, batch: int) -> None:
+        """Write the features of the first view, and the projections of the first two that are compared."""
+        i, j = next(iter(pairs.cross()))
+        views = (pairs.anchors[i], pairs.keys[j, pairs.rows])
+        features = pairs.samples.features[0]
+        parts = (features, *(normalize(each, dim=-1) for each in views))
+        self._width = features.shape[1]
+        kept = torch.cat([each.float() for each in parts], dim=1)
+        self.bank.write(kept, self._index, self._written[self._index], batch)
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Take the measurement if it is due, and log it."""
+        if pl_module.consumed.batches < self.due:
+            return
+        with torch.no_grad(), torch.autocast(pl_module.device.type, enabled=False):
+            found = dict(self._measured(pl_module))
+        values = {f"monitor/{k}": v for k, v in ranks.of_first(found).items() if math.isfinite(v)}
+        publish(trainer, values, trainer.global_step)
+        self._clear()
+        self._plan(pl_module.consumed.batches)
+
+    def _measured(self, module: Any) -> Iterator[tuple[str, float]]:
+        """All numbers by name; those that the first process computes are published on all."""
+        with self.costs.measuring("bank", module.device):
+            numbers, index = self.bank.read()
+        if ranks.rank() == 0 and len(index):
+            yield from self._evaluated(numbers, index)
+        if self._same_label is not None:
+            same, negatives = ranks.summed([self._same_label])[0].tolist()
+            if negatives:
+                yield "same_label_negatives", same / negatives
+        for name, each in self._kernels.items():
+            surviving, neighbors = each.tolist()
+            yield f"{name}/surviving_weight", surviving
+            yield f"{name}/effective_neighbors", neighbors
+        with self.costs.measuring("information", module.device):
+            yield from self._information(module.tables)
+
+    def _evaluated(self, numbers: Tensor, index: Tensor) -> Iterator[tuple[str, float]]:
+        """What evaluators measure of a bank; nothing of features that are not finite."""
+        if not bool(numbers.isfinite().all()):
+            return
+        columns = self.columns.measurable()
+        features, projections = numbers[:, : self._width], numbers[:, self._width :]
+        known = Frozen(
+            features,
+            {name: values[index] for name, values in columns.items()},
+            projections=projections.reshape(len(index), 2, -1).transpose(0, 1),
+        )
+        held = self._held[index]
+        fit, out = ((~held).nonzero().flatten(), held.nonzero().flatten())
+        train, test = varying(known.take(fit), known.take(out))
+        recent = known.take(torch.arange(len(index))[-RECENT:])
+        chosen = self.evaluators
+        for each in self.columns.evaluators() if chosen is None else chosen:
+            read = trait(each, "columns")
+            if not all(name in test.metadata for name in read) or (read and not len(out)):
+                continue
+            name = type(each).__name__
+            with self.costs.measuring(name, features.device), alone():
+                try:
+                    found = each(train, test if read else recent)
+                except Exception as error:
+                    # Those that nobody chose may have too few samples.
+                    if not (chosen is None and isinstance(error, ValueError)):
+                        self._say(name, error)
+                    continue
+            yield from ((one.name, float(one.value)) for one in found)
+
+    def _say(self, name: str, error: Exception) -> None:
+        """Warn once of an evaluator that raised."""
+        if name not in self._failed:
+            self._failed.add(name)
+            warnings.warn(
+                f"the monitor has no number of {name}: {type(error).__name__}: {error}",
+                stacklevel=2,
+            )
+
+    def _information(self, tables: Any) -> Iterator[tuple[str, float]]:
+        """I(Z;T) and H(Z|T) of each condition of class ids, computed again when it is refreshed."""
+        target = self.columns.label
+        if target is None:
+            return
+        for name in tables:
+            if name == LABEL or tables.conditions[name].value_type != "categorical":
+                continue
+            ids = tables[name].values
+            if name not in self._informed or self._informed[name][0] is not ids:
+                both = ~missing_rows(ids, "categorical") & (target >= 0)
+                levels = [*points(name, ids[both], target[both])] if both.any() else []
+                about = [each.information for each in levels]
+                self._informed[name] = (
+                    ids,
+                    {
+                        word: sum(getattr(each, attribute) for each in about) / len(about)
+                        for word, attribute in (
+                            ("mutual_information", "mutual"),
+                            ("conditional_entropy", "conditional_entropy"),
+                        )
+                        if about
+                    },
+                )
+            yield from ((f"{name}/{k}", v) for k, v in self._informed[name][1].items())
+
+    def _clear(self) -> None:
+        self.bank.clear()
+        self._same_label, self._kernels = None, {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was seen of an unfinished interval, by all processes; called by all of them."""
+        same = [] if self._same_label is None else ranks.summed([self._same_label])
+        return {
+            "settings": self.settings.to_dict(),
+            "due": self.due,
+            "width": self._width,
+            "bank": self.bank.state_dict(),
+            "same_label": [each.cpu() for each in same],
+        }
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Keep the state of a checkpoint until training starts."""
+        self._restored = state_dict
+
+    def _load(self, device: torch.device) -> None:
+        """Continue the interval of a checkpoint, unless it was another with other settings."""
+        state, self._restored = self._restored, {}
+        now = {"settings": self.settings.to_dict(), "due": self.due}
+        if not state or any(state[name] != value for name, value in now.items()):
+            return
+        self._width = state["width"]
+        self.bank.load_state_dict(state["bank"], device)
+        for each in state["same_label"]:  # the sum of all processes becomes the first one's
+            near = each.to(device)
+            self._same_label = near if ranks.rank() == 0 else torch.zeros_like(near)
+
+
+def varying(train: Frozen, test: Frozen) -> tuple[Frozen, Frozen]:
+    """Both without the entries of numbers that are constant in the test samples, which define no R²."""
+    both = [dict(train.metadata), dict(test.metadata)]
+    for name, values in test.metadata.items():
+        if values.is_floating_point() and len(values):
+            given = values[~missing_rows(values, "continuous")]
+            varies = (given != given[:1]).any(0)
+            for columns in both:
+                if varies.any():
+                    columns[name] = columns[name][:, varies]
+                else:
+                    del columns[name]
+    return replace(train, metadata=both[0]), replace(test, metadata=both[1])
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """An evaluator is run without intervals, without log, and without an effect on random generators."""
+    level = (logger := logging.getLogger("ccl_plugins.evaluators")).level
+    logger.setLevel(logging.ERROR)
+    try:
+        with undisturbed(), without_intervals():
+            yield
+    finally:
+        logger.setLevel(level)
