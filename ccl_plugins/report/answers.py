@@ -206,13 +206,25 @@ def _better(configurations: Sequence[Compared], judges: Mapping[str, Measurement
         if column == "label" or not all(each.after(leak.name) for each in found):
             continue
         least = min(found, key=lambda each: _held(each, leak))
-        ahead = ", so it is ahead in both" if least is best else ""
-        words = f"holds the least of {column}: {_read_at(leak, least.after(leak.name))}."
+        tests = [
+            paired(e.after(leak.name), least.after(leak.name)) for e in found if e is not least
+        ]
+        doubt = not all(_is_clear(each, len(tests)) for each in tests)
+        ahead = ", so it is ahead in both" if least is best and not (doubt or lucky) else ""
+        luck = ", which may be luck" if doubt else ""
+        words = f"holds the least of {column}: {_read_at(leak, least.after(leak.name))}{luck}."
         sentences.append((least.label, f"{words} If {column} is sensitive, less is better{ahead}."))
     verdict = (
         f"{best.label} holds most of the label: {'that may be luck' if lucky else 'hardly luck'}"
     )
     return Answer(question, verdict, "unclear" if lucky else "good", sentences)
+
+
+def _is_clear(test: Paired, tests: int) -> bool:
+    """Whether a difference, one of several that are tested, is hardly luck."""
+    if test.p is None:
+        return test.n > 2 and test.deviation == 0
+    return test.p * tests < ALPHA
 
 
 def _held(each: Configuration, judge: Measurement) -> float:

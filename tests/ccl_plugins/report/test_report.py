@@ -402,6 +402,10 @@ def test_the_answers_tell_learning_conditioning_and_luck():
     assert "less of color than plain" in words(conditioning)
     assert (better.tone, better.verdict) == ("good", "fair holds most of the label: hardly luck")
     assert "ahead in both" in words(better)
+    few = [configuration("plain", FELL[:2], color=0.95), configuration("fair", ROSE[:2], color=0.9)]
+    unsure = words(answers(few)[2])
+    assert "holds the least of color: color/r2 is 0.905 ± 0.007, which may be luck." in unsure
+    assert "ahead in both" not in unsure
 
 
 def test_a_measurement_that_falls_where_more_is_held_is_read_the_other_way():
