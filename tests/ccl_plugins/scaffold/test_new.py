@@ -84,7 +84,7 @@ pipeline = ccl.Pipeline(
     ),
     evaluate=["made_evaluator"],
     loggers=["made_logger"],
-    fit={"optimizer": "made_optimizer", "schedule": {"use": "made_schedule", "scale": 10.0}},
+    fit={{"optimizer": "made_optimizer", "schedule": {{"use": "made_schedule", "scale": 10.0}}}},
 )
 run = pipeline.fit(epochs=1, batch_size=16, workers=0, out={str(tmp_path)!r}, progress=False)
 record = ccl.load({str(tmp_path)!r}).record
