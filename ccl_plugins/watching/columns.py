@@ -104,7 +104,7 @@ class Columns:
             RankMe(),
             RankMe("features"),
             Alignment(),
-            Uniformity(),
+            Uniformity(samples=512),
             ConditionalEntropy(),
         ]
 

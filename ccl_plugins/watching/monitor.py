@@ -171,7 +171,7 @@ class Monitor(Callback):
         with self.costs.measuring("bank", module.device):
             numbers, index = self.bank.read()
         if ranks.rank() == 0 and len(index):
-            yield from self._evaluated(numbers, index)
+            yield from self._evaluated(numbers, index).items()
         if self._same_label is not None:
             same, negatives = ranks.summed([self._same_label])[0].tolist()
             if negatives:
@@ -183,10 +183,10 @@ class Monitor(Callback):
         with self.costs.measuring("information", module.device):
             yield from self._information(module.tables)
 
-    def _evaluated(self, numbers: Tensor, index: Tensor) -> Iterator[tuple[str, float]]:
+    def _evaluated(self, numbers: Tensor, index: Tensor) -> dict[str, float]:
         """What evaluators measure of a bank; nothing of features that are not finite."""
         if not bool(numbers.isfinite().all()):
-            return
+            return {}
         columns = self.columns.measurable()
         features, projections = numbers[:, : self._width], numbers[:, self._width :]
         known = Frozen(
@@ -198,21 +198,22 @@ class Monitor(Callback):
         fit, out = ((~held).nonzero().flatten(), held.nonzero().flatten())
         train, test = varying(known.take(fit), known.take(out))
         recent = known.take(torch.arange(len(index))[-RECENT:])
-        chosen = self.evaluators
-        for each in self.columns.evaluators() if chosen is None else chosen:
-            read = trait(each, "columns")
-            if not all(name in test.metadata for name in read) or (read and not len(out)):
-                continue
-            name = type(each).__name__
-            with self.costs.measuring(name, features.device), alone():
-                try:
-                    found = each(train, test if read else recent)
-                except Exception as error:
-                    # Those that nobody chose may have too few samples.
-                    if not (chosen is None and isinstance(error, ValueError)):
-                        self._say(name, error)
+        chosen, found = self.evaluators, dict[str, float]()
+        with alone():
+            for each in self.columns.evaluators() if chosen is None else chosen:
+                read, name = trait(each, "columns"), type(each).__name__
+                if not all(column in test.metadata for column in read) or (read and not len(out)):
                     continue
-            yield from ((one.name, float(one.value)) for one in found)
+                with self.costs.measuring(name, features.device):
+                    try:
+                        measured = each(train, test if read else recent)
+                    except Exception as error:
+                        # Those that nobody chose may have too few samples.
+                        if not (chosen is None and isinstance(error, ValueError)):
+                            self._say(name, error)
+                        continue
+                found |= {one.name: float(one.value) for one in measured}
+        return found
 
     def _say(self, name: str, error: Exception) -> None:
         """Warn once of an evaluator that raised."""
@@ -298,7 +299,7 @@ def varying(train: Frozen, test: Frozen) -> tuple[Frozen, Frozen]:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """An evaluator is run without intervals, without log, and without an effect on random generators."""
+    """Evaluators are run without intervals, without log, and without an effect on random generators."""
     level = (logger := logging.getLogger("ccl_plugins.evaluators")).level
     logger.setLevel(logging.ERROR)
     try:

@@ -58,7 +58,7 @@ def columns_of(conditions=None, label=LABEL, columns=None):
 def measured(features=FEATURES, evaluators=None, **given):
     monitor = Monitor(MonitorSettings(), Costs(), evaluators)
     monitor.columns, monitor._width, monitor._held = columns_of(**given), F, roles(N, 1.0)[1]
-    return dict(monitor._evaluated(torch.cat([features, *VIEWS], 1), torch.arange(N)))
+    return monitor._evaluated(torch.cat([features, *VIEWS], 1), torch.arange(N))
 
 
 def test_evaluators_are_measured_on_the_validation_part_alone():
