@@ -1,4 +1,4 @@
-"""The classes on the pages are a package when they are saved: every small kind by its name, and in the report."""
+"""The classes on the pages are a package when they are saved, and work by their names."""
 
 from __future__ import annotations
 

@@ -129,9 +129,7 @@ def test_only_a_valid_name_and_version_of_a_record_are_printed_as_a_command(name
 
 @pytest.mark.parametrize("plugins", [[], None, "x", {"a": 1}, {"a": None}, [["a", "1"]]])
 def test_a_record_whose_plugins_are_no_table_is_refused_in_one_line(plugins):
-    with pytest.raises(
-        ccl.InvalidConfig, match="plugins must be a table of names and versions, not"
-    ):
+    with pytest.raises(ccl.InvalidConfig, match="versions must be a table of plug-ins, not"):
         check_plugins(plugins)
 
 

@@ -114,7 +114,7 @@ def test_nothing_is_said_of_what_is_right(said):
         ("lacking", ['"WithoutACall" is missing following "Kernel" protocol member', "__call__"]),
         ("narrow", ["Expected:", "__call__(self, a: Tensor, b: Tensor)", "Got:"]),
         ("restarting", ["batches(self, epoch: int, start: int = ...)", "Got:"]),
-        ("wordy", ["-> dict[str, float]", "-> dict[str, str]"]),
+        ("wordy", ["-> Sequence[Measurement]", "-> dict[str, str]"]),
     ],
 )
 def test_of_what_is_wrong_the_member_is_named(said, name, parts):

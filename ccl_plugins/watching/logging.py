@@ -125,7 +125,7 @@ def _files(folder: Path) -> list[str]:
     """The names and patterns in a folder's list; what is no name in the folder itself is left out."""
     try:
         listed = json.loads((folder / LEFT).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (FileNotFoundError, ValueError):
         return []
     return [name for name in listed if is_name(name)] if isinstance(listed, list) else []
 

@@ -13,8 +13,8 @@ from support.slow_cacr import distance, slow_queue, slow_repulsion
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from ccl_plugins.evaluators.conditional_entropy import conditional_entropy
 from ccl_plugins.objectives import CACR, AlignUniform, CACRMoCoV3
-from ccl_plugins.objectives.transport import conditional_entropy
 from ccl_plugins.pairs import Pairs
 
 WITHOUT: dict[str, Any] = {

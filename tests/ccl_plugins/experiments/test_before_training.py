@@ -58,7 +58,9 @@ def test_every_run_measures_its_backbone_before_training(pipeline):
     run = pipeline.fit(out="run", progress=False, epochs=2)
     seed_everything(3)
     untrained = pipeline.build()
-    expected = measure(pipeline, *freeze(untrained, pipeline, *run.splits, projections=False))
+    expected = measure(
+        pipeline, *freeze(untrained.method, pipeline, 0, *run.splits, projections=False)
+    )
     assert run.measurements("before") == expected
     assert run.before == {"knn/top1": expected["knn/top1"].value}
     after = run.evaluate()
@@ -82,7 +84,7 @@ def test_a_resumed_run_is_not_measured_before_training_again(pipeline, counted):
         pipeline.fit(out="run", progress=False, callbacks=[Stop()])
     measured = ccl.load("run").measurements("before")
     run = pipeline.fit(out="run", progress=False, resume=True)
-    assert counted == [32]
+    assert counted.count(32) == 1  # the monitor measures fewer, of a bank
     assert run.measurements("before") == measured
     assert [step for step, _ in events(run.path)] == [0]
 
@@ -152,6 +154,6 @@ def test_a_pretrained_backbone_is_measured_with_its_weights(tmp_path):
     )
     untrained = run.pipeline.build()  # its heads are drawn anew, and no evaluator sees them
     expected = measure(
-        run.pipeline, *freeze(untrained, run.pipeline, *run.splits, projections=False)
+        run.pipeline, *freeze(untrained.method, run.pipeline, 0, *run.splits, projections=False)
     )
     assert run.measurements("before") == expected

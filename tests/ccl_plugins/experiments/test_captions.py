@@ -51,4 +51,4 @@ def test_a_report_says_what_prompts_and_retrieval_mean(run, tmp_path):
     write_report([run], tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "zero_shot/top1" in page
-    assert "the fraction of images whose caption is among the most similar ones" in page
+    assert "whose own caption is among the 1 most similar" in page

@@ -64,7 +64,7 @@ class CountedDataset:
 
 class Hooks:
     @hookimpl
-    def ccl_pipeline_composed(self, pipeline):
+    def ccl_pipeline_composed(self, pipeline, options):
         COUNTS["composed"] += 1
         assert set(pipeline.conditions) == {"condition"}
         assert pipeline.to_dict()["fit"]["epochs"] == pipeline.settings.epochs
@@ -95,7 +95,7 @@ def _counting(tmp_path, monkeypatch):
 
     def with_ours(self, hook, **kwargs):
         if hook == "ccl_pipeline_composed":
-            Hooks().ccl_pipeline_composed(**kwargs)
+            Hooks().ccl_pipeline_composed(**{**kwargs, "options": {}})
         return call(self, hook, **kwargs)
 
     monkeypatch.setattr(type(ccl._registry()), "call", with_ours)

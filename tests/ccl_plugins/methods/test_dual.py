@@ -94,7 +94,8 @@ def test_each_modality_has_a_tower_and_a_head_of_its_own():
 def test_pairs_are_of_all_views_whatever_their_modalities():
     method = dual(("image", "image", "text", "text"))
     embedded = method.embed(sample(images=2, texts=2)).normalized()
-    pairs = method.pairs(embedded, Samples(index=torch.arange(5)))
+    samples = Samples(index=torch.arange(5), features=embedded.features)
+    pairs = method.pairs(embedded, samples)
     assert pairs.anchor_views == pairs.key_views == (0, 1, 2, 3)
     assert len([*pairs.cross()]) == 12
     assert pairs.samples.features is embedded.features

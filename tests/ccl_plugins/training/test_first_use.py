@@ -17,7 +17,7 @@ import ccl_plugins as ccl
 from ccl_plugins.experiments.measure import _checked
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import ContrastiveObjective, InfoNCE
-from ccl_plugins.protocols import Embedded, Table
+from ccl_plugins.protocols import Embedded, Measurement, Table
 from ccl_plugins.testing.inputs import SmallBackbone
 from ccl_plugins.training import FitSettings
 from ccl_plugins.training.kernel_check import check_kernel
@@ -249,19 +249,19 @@ def test_a_kernel_that_is_not_finite_is_named_with_its_first_wrong_value(value):
 
 
 @pytest.mark.parametrize(
-    ("found", "message"),
+    ("returned", "message"),
     [
-        (0.5, "not a float"),
-        ({"top1": torch.tensor(0.5)}, r"not 'top1': tensor\(0.5"),
-        ({"top1": 0.5, 3: 0.5}, "not 3: 0.5"),
-        (None, "not a NoneType"),
+        (0.5, "not 0.5"),
+        ({"top1": 0.5}, "not {'top1': 0.5}"),
+        ([Measurement("knn/top1", True)], r"not \[Measurement\(name='knn/top1', value=True"),
+        (None, "not None"),
     ],
 )
-def test_what_an_evaluator_returns_is_floats_by_name(found, message):
+def test_what_an_evaluator_returns_is_measurements(returned, message):
     with pytest.raises(
-        ValueError, match=f"evaluator SimpleNamespace must return floats .*{message}"
+        ValueError, match=f"evaluator SimpleNamespace must return a list of meas.*{message}"
     ):
-        _checked(SimpleNamespace(), found)
+        _checked(SimpleNamespace(), returned)
 
 
 class Wrapped(InfoNCE):

@@ -161,14 +161,14 @@ REFUSED = {
     "classes of numbers": (
         {"on": "color", "keep": False, "by": "classification"},
         {},
-        "the guide on 'color' by classification needs a categorical or multi_label condition, and it is"
-        " continuous: take by = 'regression' or 'hsic'",
+        "the guide on 'color' by Classification needs a categorical or multi_label condition, and it is"
+        " continuous: take by = 'classification' for class ids and 0/1 columns, 'regression' for numbers",
     ),
     "a regression of classes": (
         {"on": "digit", "keep": True, "by": "regression"},
         {},
-        "the guide on 'digit' by regression needs a continuous condition, and it is categorical: take by ="
-        " 'classification' or 'prototypes' or 'hsic'",
+        "the guide on 'digit' by Regression needs a continuous condition, and it is categorical: take by ="
+        " 'classification' for class ids",
     ),
     "clusters of numbers": (
         {"on": "color", "keep": True, "by": {"use": "cl_infonce"}},
@@ -178,8 +178,8 @@ REFUSED = {
     "computed in every step": (
         {"on": "z", "keep": True, "by": "regression"},
         {"z": BATCH},
-        "the guide on 'z' by regression learns a head for the values of a table, and this condition is"
-        " computed in every step",
+        "Regression of 'z' learns a head for the values of a table, and the condition 'z' is computed in"
+        " every step",
     ),
 }
 

@@ -1,7 +1,6 @@
 """What holds for every objective of the package, beside the laws of the conformance kit."""
 
 import inspect
-from dataclasses import replace
 from importlib.metadata import entry_points
 
 import ccl_plugins as ccl
@@ -92,7 +91,7 @@ def test_a_step_over_a_queue_waits_for_nothing(name):
             objective.progress(step, 2)
             embedded = method.embed(views)
             embedded = embedded if objective.embedding == "raw" else embedded.normalized()
-            pairs = method.pairs(embedded, Samples(condition, index))
+            pairs = method.pairs(embedded, Samples(condition, index, embedded.features))
             objective.loss(pairs).backward()
             method.enqueue(pairs)
             method.after_step(step, 2)
@@ -173,8 +172,7 @@ def test_masks_of_classes_make_the_same_loss(name):
     views = normalize(torch.randn(2, N, WIDTH, dtype=torch.float64), dim=-1)
     condition, features = condition_of(objective), torch.randn(2, N, FEATURES).double()
     same_class = torch.arange(N) % 3 == (torch.arange(N) % 3)[:, None]
-    brought = replace(
-        Pairs.from_masks(views, same_class, None, Samples(condition)), features=features
-    )
-    expected = objective.loss(in_batch(views, Samples(condition, features=features)))
+    samples = Samples(condition, features=features)
+    brought = Pairs.from_masks(views, same_class, None, samples)
+    expected = objective.loss(in_batch(views, samples))
     torch.testing.assert_close(objective.loss(brought), expected)
