@@ -8,7 +8,7 @@ from typing import Any
 
 from ccl_plugins.arguments import whole
 
-STEPS = 10
+STEPS = 20
 """Optimizer steps between measurements, at least, if nothing else is said."""
 
 
@@ -18,7 +18,7 @@ class MonitorSettings:
 
     Args:
         every_epochs: Epochs between measurements.  If ``every_steps`` is not given either, it is 1, or as
-            many as have 10 optimizer steps.
+            many as have 20 optimizer steps.
         every_steps: Optimizer steps between measurements, in place of ``every_epochs``.
         evaluate: The evaluators that measure the features of recent batches, as in ``evaluate`` of a
             pipeline.  By default ``linear`` and ``knn`` of the label, of conditions with a table and of

@@ -13,7 +13,7 @@ from ccl_plugins.watching.settings import MonitorSettings
 def test_by_default_it_is_measured_after_each_epoch_of_10_steps_or_more():
     settings = MonitorSettings()
     assert settings.evaluate is None
-    assert [settings.epochs(steps) for steps in (1, 5, 9, 10, 5000)] == [10, 2, 2, 1, 1]
+    assert [settings.epochs(steps) for steps in (1, 5, 9, 10, 5000)] == [20, 4, 3, 2, 1]
     assert MonitorSettings(every_epochs=1).epochs(5) == 1
 
 
