@@ -14,6 +14,7 @@ from ccl_plugins.evaluators.columns import (
     SAMPLES,
     SPLITS,
     Split,
+    measured,
     most_frequent,
     named,
     several,
@@ -21,7 +22,7 @@ from ccl_plugins.evaluators.columns import (
     with_classes,
 )
 from ccl_plugins.evaluators.intervals import Estimate, estimate, mean, tally
-from ccl_plugins.protocols import Frozen, Measurement, ValueType
+from ccl_plugins.protocols import Frozen, Measurement
 
 
 class Clustering:
@@ -72,23 +73,19 @@ class Clustering:
         self.split = one_of("split", split, SPLITS)
         self.seed = whole("seed", seed, 0)
         self.column = column
-
-    @property
-    def columns(self) -> dict[str, tuple[ValueType, ...]]:
-        """The column that clusters are compared with."""
-        return {self.column: ("categorical",)}
+        self.columns = {column: ("categorical",)}
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``clustering/accuracy``, ``clustering/nmi`` and ``clustering/ari``."""
         x, known = with_classes(train, self.column)
-        measured, ids = with_classes(test if self.split == "test" else train, self.column)
+        x_measured, ids = with_classes(test if self.split == "test" else train, self.column)
         several(self.column, ids, "agreement with clusters")
         k = len(known.unique()) if self.k is None else self.k
         if not 2 <= k <= len(x):
             raise ValueError(f"k={k} clusters cannot be made of {len(x)} training samples")
         if self.unit:
-            x, measured = normalize(x, dim=1), normalize(measured, dim=1)
-        clusters = self._clusters(x, measured, k)
+            x, x_measured = normalize(x, dim=1), normalize(x_measured, dim=1)
+        clusters = self._clusters(x, x_measured, k)
         classes, index = ids.unique(return_inverse=True)
         size = (k, len(classes))
         cells = clusters * size[1] + index
@@ -112,17 +109,7 @@ class Clustering:
                 0.0,
             ),
         }
-        return [
-            Measurement(
-                f"{named('clustering', self.column)}/{name}",
-                **numbers,
-                sentence=sentence,
-                column=self.column,
-                direction="higher",
-                chance=chance,
-            )
-            for name, (numbers, sentence, chance) in found.items()
-        ]
+        return measured(named("clustering", self.column), self.column, found)
 
     def _clusters(self, x: Tensor, measured: Tensor, k: int) -> Tensor:
         from sklearn.cluster import KMeans

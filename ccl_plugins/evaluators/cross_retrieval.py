@@ -11,18 +11,9 @@ from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.evaluators.columns import SAMPLES, SPLITS, Split, named, part
 from ccl_plugins.evaluators.intervals import Estimate, estimate, mean
 from ccl_plugins.evaluators.retrieval import hit_by_chance
-from ccl_plugins.evaluators.towers import images_of, texts_of, towers_of
+from ccl_plugins.evaluators.towers import BLOCK, images_of, texts_of, towers_of
 from ccl_plugins.files.tables import choose
-from ccl_plugins.protocols import (
-    Dataset,
-    Frozen,
-    Measurement,
-    UndefinedMetric,
-    trait,
-)
-
-BLOCK = 2**24
-"""The most similarities that are held at once."""
+from ccl_plugins.protocols import Dataset, Frozen, Measurement, UndefinedMetric, trait
 
 
 class CrossRetrieval:

@@ -21,7 +21,7 @@ from ccl_plugins.evaluators.columns import (
     with_numbers,
 )
 from ccl_plugins.evaluators.intervals import estimate
-from ccl_plugins.protocols import Frozen, Measurement, ValueType
+from ccl_plugins.protocols import Frozen, Measurement
 
 SHUFFLES = 20
 """Shuffles of the column whose mean is the chance level."""
@@ -57,13 +57,9 @@ class Dependence:
 
     def __init__(self, column: str = "color", samples: int = 1000, split: Split = "test") -> None:
         self.column = column
+        self.columns = {column: ("categorical", "multi_label", "continuous")}
         self.samples = whole("samples", samples, 4)
         self.split = one_of("split", split, SPLITS)
-
-    @property
-    def columns(self) -> dict[str, tuple[ValueType, ...]]:
-        """The column that features are compared with."""
-        return {self.column: ("categorical", "multi_label", "continuous")}
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``dependence-color/dcor`` and ``dependence-color/hsic``."""

@@ -13,7 +13,7 @@ from ccl_plugins.arguments import whole
 from ccl_plugins.evaluators.columns import rows_with_classes, several, the, with_classes
 from ccl_plugins.evaluators.intervals import estimate, tally
 from ccl_plugins.evaluators.linear import Reg, checked_reg, fit_probe
-from ccl_plugins.protocols import Direction, Frozen, Measurement, UndefinedMetric, ValueType
+from ccl_plugins.protocols import Direction, Frozen, Measurement, UndefinedMetric
 
 Statistic: TypeAlias = Callable[[Tensor, list[int]], Tensor]
 """From (k, groups, classes, classes) counts of k draws, and the classes to compare, to (k,) numbers."""
@@ -71,26 +71,20 @@ class Fairness:
     ) -> None:
         self.column = column
         self.target = target
+        self.columns = {column: ("categorical",), target: ("categorical",)}
         self.positive = positive
         self.reg = checked_reg(reg)
         self.max_iter = whole("max_iter", max_iter, 1)
 
-    @property
-    def columns(self) -> dict[str, tuple[ValueType, ...]]:
-        """The columns of the groups and of the target."""
-        return {self.column: ("categorical",), self.target: ("categorical",)}
-
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``fairness-group/worst_group``, ..."""
         fit = fit_probe(*with_classes(train, self.target), self.reg, self.max_iter, self.target)
-        rows, _ = rows_with_classes(test, self.column)
-        test = test.take(rows)
-        rows, ids = rows_with_classes(test, self.target)
-        test = test.take(rows)
+        for column in self.columns:
+            test = test.take(rows_with_classes(test, column)[0])
         group = several(
             self.column, rows_with_classes(test, self.column)[1], "a gap between groups"
         )
-        x, _ = with_classes(test, self.target)
+        x, ids = with_classes(test, self.target)
         groups, group = group.unique(return_inverse=True)
         # Classes that training lacks are never predicted, and still have samples.
         classes = torch.cat([fit.classes, ids]).unique()

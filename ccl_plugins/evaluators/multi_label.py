@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import whole
-from ccl_plugins.evaluators.columns import the, with_bits
+from ccl_plugins.evaluators.columns import measured, the, with_bits
 from ccl_plugins.evaluators.intervals import Estimate, estimate
 from ccl_plugins.evaluators.linear import Reg, checked_reg, fit_probe
-from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric, ValueType
+from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
 
 logger = logging.getLogger(__name__)
 
@@ -47,13 +47,9 @@ class MultiLabel:
 
     def __init__(self, column: str = "attributes", reg: Reg = None, max_iter: int = 1000) -> None:
         self.column = column
+        self.columns = {column: ("multi_label",)}
         self.reg = checked_reg(reg)
         self.max_iter = whole("max_iter", max_iter, 1)
-
-    @property
-    def columns(self) -> dict[str, tuple[ValueType, ...]]:
-        """The column that it predicts."""
-        return {self.column: ("multi_label",)}
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``attributes/map`` and ``attributes/balanced``."""
@@ -88,30 +84,21 @@ class MultiLabel:
         def over_entries(measure: Callable[[Tensor], Tensor]) -> Estimate:
             return estimate(len(bits), lambda counts: measure(counts).nanmean(dim=1))
 
+        of = "of a linear classifier on the test samples, as the mean over the entries of"
         measures = {
             "map": (
                 over_entries(precisions),
-                "the average precision",
+                f"the average precision {of} {the(self.column)}",
                 bits.double().mean().item(),
             ),
             "balanced": (
                 over_entries(lambda counts: _balanced(scores > 0, bits, counts)),
-                "the share of right predictions, both values with the same weight,",
+                "the share of right predictions, both values with the same weight,"
+                f" {of} {the(self.column)}",
                 0.5,
             ),
         }
-        return [
-            Measurement(
-                f"{self.column}/{name}",
-                **numbers,
-                sentence=f"{words} of a linear classifier on the test samples, as the mean over the entries"
-                f" of {the(self.column)}",
-                column=self.column,
-                direction="higher",
-                chance=chance,
-            )
-            for name, (numbers, words, chance) in measures.items()
-        ]
+        return measured(self.column, self.column, measures)
 
 
 def _both(bits: Tensor) -> bool:

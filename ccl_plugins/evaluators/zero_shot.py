@@ -8,17 +8,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ccl_plugins.evaluators.columns import most_frequent, named, rows_with_classes, top1
+from ccl_plugins.evaluators.columns import measured, most_frequent, named, rows_with_classes, top1
 from ccl_plugins.evaluators.intervals import mean
 from ccl_plugins.evaluators.linear import balanced_accuracy
-from ccl_plugins.evaluators.towers import images_of, texts_of, towers_of
-from ccl_plugins.protocols import Frozen, Measurement, Towers, ValueType
+from ccl_plugins.evaluators.towers import BLOCK, images_of, texts_of, towers_of
+from ccl_plugins.protocols import Frozen, Measurement, Towers
 
 Prompts = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """A template with ``{}``, several, or the prompts of each class by its name."""
-
-BLOCK = 2**24
-"""The most similarities that are held at once."""
 
 
 class ZeroShot:
@@ -64,13 +61,9 @@ class ZeroShot:
     ) -> None:
         self.prompts = _checked(prompts)
         self.column = column
+        self.columns = {column: ("categorical",)}
         self.names = names
         self.balanced = balanced
-
-    @property
-    def columns(self) -> dict[str, tuple[ValueType, ...]]:
-        """The column that it names."""
-        return {self.column: ("categorical",)}
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``zero_shot/top1``, and ``/top5`` and ``/balanced`` where they are defined."""
@@ -81,16 +74,13 @@ class ZeroShot:
         by = "its most similar prompt"
         found = [top1("zero_shot", self.column, ranking[:, 0], ids, by)]
         if len(classes) > 5:
-            five = Measurement(
-                f"{named('zero_shot', self.column)}/top5",
-                **mean((ranking == ids[:, None]).any(dim=1)),
-                sentence=f"the share of the test samples whose {self.column} is among the five with the"
-                " most similar prompts",
-                column=self.column,
-                direction="higher",
-                chance=most_frequent(ids, 5),
+            five = (
+                mean((ranking == ids[:, None]).any(dim=1)),
+                f"the share of the test samples whose {self.column} is among the five with the most similar"
+                " prompts",
+                most_frequent(ids, 5),
             )
-            found.append(five)
+            found += measured(named("zero_shot", self.column), self.column, {"top5": five})
         if self.balanced:
             found.append(balanced_accuracy("zero_shot", self.column, ranking[:, 0], ids, by))
         return found
