@@ -14,7 +14,7 @@ from ccl_plugins.evaluators.columns import (
     SAMPLES,
     SPLITS,
     Split,
-    measured,
+    held,
     most_frequent,
     named,
     several,
@@ -78,14 +78,14 @@ class Clustering:
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``clustering/accuracy``, ``clustering/nmi`` and ``clustering/ari``."""
         x, known = with_classes(train, self.column)
-        x_measured, ids = with_classes(test if self.split == "test" else train, self.column)
+        measured, ids = with_classes(test if self.split == "test" else train, self.column)
         several(self.column, ids, "agreement with clusters")
         k = len(known.unique()) if self.k is None else self.k
         if not 2 <= k <= len(x):
             raise ValueError(f"k={k} clusters cannot be made of {len(x)} training samples")
         if self.unit:
-            x, x_measured = normalize(x, dim=1), normalize(x_measured, dim=1)
-        clusters = self._clusters(x, x_measured, k)
+            x, measured = normalize(x, dim=1), normalize(measured, dim=1)
+        clusters = self._clusters(x, measured, k)
         classes, index = ids.unique(return_inverse=True)
         size = (k, len(classes))
         cells = clusters * size[1] + index
@@ -109,7 +109,8 @@ class Clustering:
                 0.0,
             ),
         }
-        return measured(named("clustering", self.column), self.column, found)
+        begin = named("clustering", self.column)
+        return [held(f"{begin}/{name}", self.column, *each) for name, each in found.items()]
 
     def _clusters(self, x: Tensor, measured: Tensor, k: int) -> Tensor:
         from sklearn.cluster import KMeans

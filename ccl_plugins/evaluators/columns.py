@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
@@ -45,27 +44,11 @@ def most_frequent(ids: Tensor, classes: int = 1) -> float:
     return counts.topk(min(classes, len(counts))).values.sum().item() / len(ids)
 
 
-def measured(
-    begin: str, column: str, found: Mapping[str, tuple[Estimate, str, float]]
-) -> list[Measurement]:
-    """Measurements ``"begin/name"`` that are higher, the more of a column the features hold.
-
-    Args:
-        begin: What their names begin with.
-        column: The column.
-        found: The estimate, the sentence and the chance level of each, by the rest of its name.
-    """
-    return [
-        Measurement(
-            f"{begin}/{name}",
-            **numbers,
-            sentence=sentence,
-            column=column,
-            direction="higher",
-            chance=chance,
-        )
-        for name, (numbers, sentence, chance) in found.items()
-    ]
+def held(name: str, column: str, numbers: Estimate, sentence: str, chance: float) -> Measurement:
+    """A measurement that is the higher, the more of a column the features hold."""
+    return Measurement(
+        name, **numbers, sentence=sentence, column=column, direction="higher", chance=chance
+    )
 
 
 def accuracy(name: str, column: str, right: Tensor, ids: Tensor, by: str) -> Measurement:
@@ -79,9 +62,7 @@ def accuracy(name: str, column: str, right: Tensor, ids: Tensor, by: str) -> Mea
         by: What predicts, in words.
     """
     words = f"the share of the test samples whose {column} is named right by {by}"
-    return measured(
-        named(name, column), column, {"top1": (mean(right), words, most_frequent(ids))}
-    )[0]
+    return held(f"{named(name, column)}/top1", column, mean(right), words, most_frequent(ids))
 
 
 def top1(name: str, column: str, predicted: Tensor, ids: Tensor, by: str) -> Measurement:

@@ -13,6 +13,7 @@ from ccl_plugins.evaluators.columns import (
     SAMPLES,
     SPLITS,
     Split,
+    held,
     part,
     several,
     the,
@@ -93,15 +94,10 @@ class Dependence:
                 low, high = numbers["interval"]
                 numbers["interval"] = max(low, 0.0), high
             shuffled = [measured(a, b[order][:, order])(once).item() for order in orders]
-            measurement = Measurement(
-                f"dependence-{self.column}/{name}",
-                **numbers,
-                sentence=f"{words} of the features and {the(self.column)} over the {SAMPLES[self.split]}",
-                column=self.column,
-                direction="higher",
-                chance=sum(shuffled) / len(shuffled),
-            )
-            found.append(measurement)
+            chance = sum(shuffled) / len(shuffled)
+            words += f" of the features and {the(self.column)} over the {SAMPLES[self.split]}"
+            name = f"dependence-{self.column}/{name}"
+            found.append(held(name, self.column, numbers, words, chance))
         return found
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from ccl_plugins.arguments import one_of, positive, whole
-from ccl_plugins.evaluators.columns import measured, named, several, top1, variance, with_classes
+from ccl_plugins.evaluators.columns import held, named, several, top1, variance, with_classes
 from ccl_plugins.evaluators.intervals import estimate, tally
 from ccl_plugins.evaluators.least_squares import least_squares
 from ccl_plugins.metadata.validation import validation_rows
@@ -161,11 +161,10 @@ def balanced_accuracy(
         sizes = tally(counts, index, len(classes))
         return (tally(counts * right, index, len(classes)) / sizes).nanmean(dim=1)
 
-    words = (
-        f"the share of the test samples whose {column} is named right by {by}, each class with the"
-    )
-    found = estimate(len(ids), recall), f"{words} same weight", 1 / len(classes)
-    return measured(named(name, column), column, {"balanced": found})[0]
+    words = f"the share of the test samples whose {column} is named right by {by}"
+    words += ", each class with the same weight"
+    numbers = estimate(len(ids), recall)
+    return held(f"{named(name, column)}/balanced", column, numbers, words, 1 / len(classes))
 
 
 @dataclass(frozen=True)

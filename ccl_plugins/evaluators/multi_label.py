@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import whole
-from ccl_plugins.evaluators.columns import measured, the, with_bits
+from ccl_plugins.evaluators.columns import held, the, with_bits
 from ccl_plugins.evaluators.intervals import Estimate, estimate
 from ccl_plugins.evaluators.linear import Reg, checked_reg, fit_probe
 from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
@@ -98,7 +98,9 @@ class MultiLabel:
                 0.5,
             ),
         }
-        return measured(self.column, self.column, measures)
+        return [
+            held(f"{self.column}/{name}", self.column, *each) for name, each in measures.items()
+        ]
 
 
 def _both(bits: Tensor) -> bool:

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.evaluators.columns import measured, several, the, variance, with_numbers
+from ccl_plugins.evaluators.columns import held, several, the, variance, with_numbers
 from ccl_plugins.evaluators.intervals import Estimate, estimate, mean
 from ccl_plugins.evaluators.least_squares import least_squares
 from ccl_plugins.evaluators.linear import checked_reg
@@ -80,8 +80,8 @@ class Regression:
             several(self.column, entry, "r2")
         errors = (ridge_regression(x, known, x_test, reg=self.reg) - values).square()
         share = f"the share of the variance of {the(self.column)} in the test samples that a linear"
-        r2 = explained(errors, values), f"{share} regression explains", 0.0
-        found = measured(self.column, self.column, {"r2": r2})
+        words, r2 = f"{share} regression explains", explained(errors, values)
+        found = [held(f"{self.column}/r2", self.column, r2, words, 0.0)]
         units = {"mse": (1.0, ""), "mse255": (255.0**2, ", in units of 0 to 255")}
         for name, (unit, words) in units.items():
             if name == "mse" or self.eight_bit:

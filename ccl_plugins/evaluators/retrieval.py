@@ -13,7 +13,7 @@ from ccl_plugins.evaluators.columns import (
     SAMPLES,
     SPLITS,
     Split,
-    measured,
+    held,
     named,
     part,
     several,
@@ -97,7 +97,8 @@ class Retrieval:
             f"the mean average precision with which the {samples} rank those {same} before others",
             precision_by_chance(others, right_ones).mean().item(),
         )
-        return measured(named("retrieval", self.column), self.column, measures)
+        begin = named("retrieval", self.column)
+        return [held(f"{begin}/{name}", self.column, *each) for name, each in measures.items()]
 
 
 def ranked(x: Tensor, ids: Tensor, queries: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ccl_plugins.evaluators.columns import measured, most_frequent, named, rows_with_classes, top1
+from ccl_plugins.evaluators.columns import held, most_frequent, named, rows_with_classes, top1
 from ccl_plugins.evaluators.intervals import mean
 from ccl_plugins.evaluators.linear import balanced_accuracy
 from ccl_plugins.evaluators.towers import BLOCK, images_of, texts_of, towers_of
@@ -74,13 +74,13 @@ class ZeroShot:
         by = "its most similar prompt"
         found = [top1("zero_shot", self.column, ranking[:, 0], ids, by)]
         if len(classes) > 5:
-            five = (
-                mean((ranking == ids[:, None]).any(dim=1)),
-                f"the share of the test samples whose {self.column} is among the five with the most similar"
-                " prompts",
-                most_frequent(ids, 5),
+            words = (
+                f"the share of the test samples whose {self.column} is among the five with the most"
             )
-            found += measured(named("zero_shot", self.column), self.column, {"top5": five})
+            words += " similar prompts"
+            among, chance = mean((ranking == ids[:, None]).any(dim=1)), most_frequent(ids, 5)
+            top5 = f"{named('zero_shot', self.column)}/top5"
+            found.append(held(top5, self.column, among, words, chance))
         if self.balanced:
             found.append(balanced_accuracy("zero_shot", self.column, ranking[:, 0], ids, by))
         return found

@@ -86,7 +86,8 @@ class EmbeddingMap:
             for panel, (title, place) in zip(row, points.items(), strict=True):
                 each = variables[title]
                 marks = _scatter(panel, place, each, drawn, many)
-                _without_ticks(panel)
+                panel.set(xticks=[], yticks=[])
+                panel.spines[:].set(visible=True, alpha=0.4)
                 panel.set_title(f"{short(title)}: by {short(each.name, 16)}")
                 if marks is not None and panel is row[-1]:
                     result.colorbar(marks, ax=panel, label=_scale(each), shrink=0.8, aspect=30)
@@ -208,11 +209,3 @@ def _name_classes(
 def _scale(by: Variable) -> str:
     several = by.values.ndim == 2 and by.values.shape[1] > 1
     return f"{by.name} (first principal component)" if several else by.name
-
-
-def _without_ticks(panel: Any) -> None:
-    panel.set_xticks([])
-    panel.set_yticks([])
-    for spine in panel.spines.values():
-        spine.set_visible(True)
-        spine.set_alpha(0.4)

@@ -90,8 +90,7 @@ class Matrices:
 
         variables = reader.variables(run)
         name = " and ".join(short(each.name) for each in variables)
-        first, *others = variables
-        rows = known_rows(first, min(MOST, run.record["fit"]["batch_size"]), *others)
+        rows = known_rows(variables, min(MOST, run.record["fit"]["batch_size"]))
         rows = rows[in_joint_order([each.values[rows] for each in variables])]
         values = reader.values(variables, rows)
         with torch.no_grad():
@@ -201,10 +200,8 @@ def _values_beside(panel: Any, z: Variable, rows: Tensor, place: int = 0) -> Non
     top.imshow(colors[None], aspect="auto")
     left.imshow(colors[:, None], aspect="auto")
     for each in (panel, top, left):
-        each.set_xticks([])
-        each.set_yticks([])
-        for spine in each.spines.values():
-            spine.set_visible(False)
+        each.set(xticks=[], yticks=[])
+        each.spines[:].set_visible(False)
 
 
 def value_colors(z: Variable, rows: Tensor) -> Any:

@@ -50,7 +50,7 @@ class Similarity:
         same_data(runs)
         first, reader = next(iter(readers(runs, self.condition).items()))
         variables = reader.variables(runs[first])
-        rows = known_rows(variables[0], MOST, *variables[1:])
+        rows = known_rows(variables, MOST)
         kernel = pairs_of_kernel(reader.kernel, reader.values(variables, rows))
         name = " and ".join(each.name for each in variables)
         result = figure(0.6 + 3.3 * len(runs), 3.3)
