@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -224,12 +224,9 @@ def derivatives(objective: Any, pairs: Pairs, place: int) -> tuple[Tensor, Tenso
         values, weights = own_terms(objective, one_view)
         counted = weights[:, place].detach().double()
         loss = (values[:, place] * counted).sum() / counted.sum().clamp_min(1e-300)
-        none = [torch.zeros_like(leaf) for leaf in leaves]
-        if not loss.requires_grad:
-            given: Any = none
-        else:
-            given = torch.autograd.grad(loss, leaves, allow_unused=True)
-    gradients = [n if g is None else g for g, n in zip(given, none, strict=True)]
+        gradients: Sequence[Tensor] = [torch.zeros_like(leaf) for leaf in leaves]
+        if loss.requires_grad:
+            gradients = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
     found = [
         _along(first[0, place], leaf.detach(), gradient, objective)
         for leaf, gradient in zip(leaves, gradients, strict=True)

@@ -81,30 +81,20 @@ def _about(results: Sequence[Result], name: str) -> Measurement:
 
 
 def _draw(panel: Any, each: Series, leaked: str, kept: str) -> None:
-    points = [r for r in each.results if {kept, leaked} <= r.after.keys()]
-    for one in points:
+    for one in [r for r in each.results if {kept, leaked} <= r.after.keys()]:
         x, y = one.after[leaked], one.after[kept]
         for measured, way in ((x, "xerr"), (y, "yerr")):
             if measured.interval is not None:
                 low, high = measured.interval
                 ends = [[max(measured.value - low, 0)], [max(high - measured.value, 0)]]
                 panel.errorbar(x.value, y.value, **{way: ends}, color=each.color, lw=1.2)
-        label = each.label if one is points[0] else None
         style = {"marker": each.marker, "color": each.color, "ls": "", "ms": 7}
-        panel.plot(x.value, y.value, label=label, **style)
+        panel.plot(x.value, y.value, label=each.label, **style)
     for one in each.results:
         if {kept, leaked} <= one.before.keys():
             start = one.before[leaked].value, one.before[kept].value
-            first = BEFORE not in panel.get_legend_handles_labels()[1]
-            panel.plot(
-                *start,
-                marker="o",
-                mfc="none",
-                color=FAINT,
-                ls="",
-                ms=6,
-                label=BEFORE if first else None,
-            )
+            style = {"marker": "o", "mfc": "none", "color": FAINT, "ls": "", "ms": 6}
+            panel.plot(*start, label=BEFORE, **style)
 
 
 def _scale(panel: Any, leaked: Measurement, kept: Measurement) -> None:
