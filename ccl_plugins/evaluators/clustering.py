@@ -77,6 +77,9 @@ class Clustering:
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``clustering/accuracy``, ``clustering/nmi`` and ``clustering/ari``."""
+        from sklearn.cluster import KMeans
+        from sklearn.exceptions import ConvergenceWarning
+
         x, known = with_classes(train, self.column)
         measured, ids = with_classes(test if self.split == "test" else train, self.column)
         several(self.column, ids, "agreement with clusters")
@@ -85,7 +88,12 @@ class Clustering:
             raise ValueError(f"k={k} clusters cannot be made of {len(x)} training samples")
         if self.unit:
             x, measured = normalize(x, dim=1), normalize(measured, dim=1)
-        clusters = self._clusters(x, measured, k)
+        k_means = KMeans(k, n_init=self.restarts, random_state=self.seed)
+        with warnings.catch_warnings():
+            # Collapsed features have fewer different points than clusters; some stay empty.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            k_means.fit(x.numpy())
+        clusters = torch.from_numpy(k_means.predict(measured.numpy())).long()
         classes, index = ids.unique(return_inverse=True)
         size = (k, len(classes))
         cells = clusters * size[1] + index
@@ -111,17 +119,6 @@ class Clustering:
         }
         begin = named("clustering", self.column)
         return [held(f"{begin}/{name}", self.column, *each) for name, each in found.items()]
-
-    def _clusters(self, x: Tensor, measured: Tensor, k: int) -> Tensor:
-        from sklearn.cluster import KMeans
-        from sklearn.exceptions import ConvergenceWarning
-
-        found = KMeans(k, n_init=self.restarts, random_state=self.seed)
-        with warnings.catch_warnings():
-            # Collapsed features have fewer different points than clusters; some stay empty.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            found.fit(x.numpy())
-        return torch.from_numpy(found.predict(measured.numpy())).long()
 
 
 def _from_tables(cells: Tensor, size: tuple[int, int], statistic: Any) -> Estimate:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 Split = Literal["train", "test"]
 """The split whose samples are measured."""
 
-SPLITS = ("train", "test")
+SPLITS = get_args(Split)
 
 SAMPLES = {"train": "training samples", "test": "test samples"}
 """What sentences call the samples of a split."""

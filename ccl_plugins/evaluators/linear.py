@@ -117,7 +117,13 @@ def fit_probe(x: Tensor, ids: Tensor, reg: Reg, max_iter: int, column: str) -> S
     """A linear classifier of ids (n,) by features (n, f) in float64, as `LinearProbe` fits it."""
     unit = variance(x)
     if reg == "validation":
-        reg = unit * _chosen(x, ids, unit, max_iter)
+        rows, held_out = validation_rows(len(x))
+
+        def right(penalty: float) -> int:
+            fit = softmax_regression(x[rows], ids[rows], reg=penalty * unit, max_iter=max_iter)
+            return int((fit.predict(x[held_out]) == ids[held_out]).sum())
+
+        reg = unit * max(PENALTIES, key=right)  # the first of equals, which are in falling order
     elif reg is None:
         reg = DEFAULT * unit
     fit = softmax_regression(x, ids, reg=reg, max_iter=max_iter)
@@ -130,17 +136,6 @@ def fit_probe(x: Tensor, ids: Tensor, reg: Reg, max_iter: int, column: str) -> S
             reg,
         )
     return fit
-
-
-def _chosen(x: Tensor, ids: Tensor, unit: float, max_iter: int) -> float:
-    """The one of `PENALTIES` with the most right predictions on the validation part."""
-    rows, held = validation_rows(len(x))
-
-    def right(penalty: float) -> int:
-        fit = softmax_regression(x[rows], ids[rows], reg=penalty * unit, max_iter=max_iter)
-        return int((fit.predict(x[held]) == ids[held]).sum())
-
-    return max(PENALTIES, key=right)  # the first of equals, which are in falling order
 
 
 def balanced_accuracy(

@@ -60,7 +60,8 @@ class MultiLabel:
                 f"column {self.column!r} has {known.shape[1]} entries a sample in training and "
                 f"{bits.shape[1]} in testing"
             )
-        places = [i for i in range(bits.shape[1]) if _both(known[:, i]) and _both(bits[:, i])]
+        both = [each.any(dim=0) & ~each.all(dim=0) for each in (known, bits)]
+        places = (both[0] & both[1]).nonzero().flatten().tolist()
         if not places:
             raise UndefinedMetric(
                 f"no attribute of column {self.column!r} has both values in the training and in the test"
@@ -103,10 +104,6 @@ class MultiLabel:
         ]
 
 
-def _both(bits: Tensor) -> bool:
-    return bool(bits.any()) and not bool(bits.all())
-
-
 def average_precision(scores: Tensor, bits: Tensor) -> Callable[[Tensor], Tensor]:
     """From (k, n), how often each of k draws has each sample, to (k, c) average precisions of c rankings.
 
@@ -126,19 +123,18 @@ def average_precision(scores: Tensor, bits: Tensor) -> Callable[[Tensor], Tensor
         ties = None if last.equal(torch.arange(len(last))) else last
         rankings.append((order, positive[order], ties))
 
-    def each(counts: Tensor) -> Tensor:
-        return torch.stack([_precision(counts, *ranking) for ranking in rankings], dim=1)
+    def of_draws(counts: Tensor) -> Tensor:
+        found = []
+        for order, positive, ties in rankings:
+            weights = counts[:, order]
+            right = weights * positive
+            precision = right.cumsum(1).div_(weights.cumsum(1).clamp_min_(1))
+            if ties is not None:
+                precision = precision[:, ties]
+            found.append((right * precision).sum(1) / right.sum(1))
+        return torch.stack(found, dim=1)
 
-    return each
-
-
-def _precision(counts: Tensor, order: Tensor, positive: Tensor, ties: Tensor | None) -> Tensor:
-    weights = counts[:, order]
-    right = weights * positive
-    precision = right.cumsum(1).div_(weights.cumsum(1).clamp_min_(1))
-    if ties is not None:
-        precision = precision[:, ties]
-    return (right * precision).sum(1) / right.sum(1)
+    return of_draws
 
 
 def _balanced(predicted: Tensor, bits: Tensor, counts: Tensor) -> Tensor:

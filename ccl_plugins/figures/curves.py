@@ -47,7 +47,12 @@ class Curves:
         if names is None:
             monitors = any(name.startswith("monitor/") for name in every)
             names = ["loss", "monitor/"] if monitors else ["loss", "evaluation/", "condition/"]
-        drawn = [n for given in names for n in every if _is(n, given)]
+        drawn = [
+            n
+            for given in names
+            for n in every
+            if n == given or (given[-1:] == "/" and n.startswith(given))
+        ]
         drawn = [*dict.fromkeys(drawn)]
         if self.names is None:  # what was logged once, as of a table, is no curve
             several = [n for n in drawn if any(len(c.get(n, ())) > 1 for c in logged.values())]
@@ -76,10 +81,6 @@ def _on_two_lines(name: str, most: int = 26) -> str:
     """A name, broken before its last part if it is long."""
     begin, slash, end = name.rpartition("/")
     return f"{begin}{slash}\n{end}" if len(name) > most and begin else name
-
-
-def _is(name: str, given: str) -> bool:
-    return name.startswith(given) if given.endswith("/") else name == given
 
 
 def _draw(panel: Any, group: Series, points: Sequence[Sequence[tuple[int, float]]]) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.experiments.results import Result, conditioned, judged_by
+from ccl_plugins.experiments.results import conditioned, judged_by
 from ccl_plugins.figures.samples import same_data
 from ccl_plugins.figures.series import Series, panels, series
 from ccl_plugins.figures.style import FAINT, TEXT, styled
@@ -62,11 +62,12 @@ class KeptAndLeaked:
         leaked = [each for each in leaked if any({kept, each} <= r.after.keys() for r in results)]
         if not leaked:
             raise DoesNotApply(f"no run was measured by both {kept} and {listed}")
+        about = {n: each for r in reversed(results) for n, each in r.after.items()}
         result, grid = panels(len(leaked), 4.2, 3.6)
         for panel, name in zip(grid, leaked, strict=True):
             for each in found:
                 _draw(panel, each, name, kept)
-            _scale(panel, _about(results, name), _about(results, kept))
+            _scale(panel, about[name], about[kept])
         drawn = dict[str, Any]()
         for panel in grid:
             for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
@@ -74,10 +75,6 @@ class KeptAndLeaked:
         last = sorted(drawn, key=lambda label: label == BEFORE)
         result.legend([drawn[label] for label in last], last, loc="outside right upper")
         return result
-
-
-def _about(results: Sequence[Result], name: str) -> Measurement:
-    return next(result.after[name] for result in results if name in result.after)
 
 
 def _draw(panel: Any, each: Series, leaked: str, kept: str) -> None:
