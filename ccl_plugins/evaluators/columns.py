@@ -44,8 +44,10 @@ def most_frequent(ids: Tensor, classes: int = 1) -> float:
     return counts.topk(min(classes, len(counts))).values.sum().item() / len(ids)
 
 
-def held(name: str, column: str, numbers: Estimate, sentence: str, chance: float) -> Measurement:
-    """A measurement that is the higher, the more of a column the features hold."""
+def held(
+    name: str, column: str | None, numbers: Estimate, sentence: str, chance: float
+) -> Measurement:
+    """A measurement that is the higher, the more the features hold, of a column or of pairs."""
     return Measurement(
         name, **numbers, sentence=sentence, column=column, direction="higher", chance=chance
     )

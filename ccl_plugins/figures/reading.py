@@ -57,13 +57,9 @@ def reader(run: Run, condition: str | None = None) -> Reader:
         Reader(names, kernel, each)
         for each in run.parts.objective.modules()
         for kernel, names in kernel_of(each)
+        if condition is None
+        or any(condition in (name, column_of(conditions_of(run).get(name))) for name in names)
     ]
-    if condition is not None:
-        found = [
-            each
-            for each in found
-            if any(condition in (n, column_of(conditions_of(run).get(n))) for n in each.names)
-        ]
     if not found:
         of = "a condition" if condition is None else f"condition {condition!r}"
         raise DoesNotApply(f"no objective of {run.path} reads {of} through a kernel")

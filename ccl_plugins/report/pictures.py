@@ -52,9 +52,7 @@ def _picture_of(
             "alt": f"{title}. {caption}",
             **_embedded(figure),
         }
-    except (
-        Exception
-    ) as error:  # a plug-in's figure may raise anything, and costs its own picture alone
+    except Exception as error:  # of a plug-in's figure: it costs its own picture alone
         explained = isinstance(error, DoesNotApply) and str(error)
         reason = explained or f"{type(error).__name__}: {error}".removesuffix(": ")
         return {"title": title, "caption": registry().summary(spec), "src": "", "reason": reason}
