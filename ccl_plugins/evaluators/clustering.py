@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -95,9 +95,15 @@ class Clustering:
             k_means.fit(x.numpy())
         clusters = torch.from_numpy(k_means.predict(measured.numpy())).long()
         classes, index = ids.unique(return_inverse=True)
-        size = (k, len(classes))
-        cells = clusters * size[1] + index
-        table = tally(torch.ones(1, len(ids)), cells, k * len(classes)).reshape(size)
+        cells, width = clusters * len(classes) + index, k * len(classes)
+
+        def tables(counts: Tensor) -> Tensor:
+            return tally(counts, cells, width).reshape(-1, k, len(classes))
+
+        def over_tables(statistic: Callable[[Tensor], Tensor]) -> Estimate:
+            return estimate(len(ids), lambda c: statistic(tables(c)), width, centered=True)
+
+        (table,) = tables(torch.ones(1, len(ids)))
         samples, agreement = SAMPLES[self.split], f"clusters of features and {the(self.column)}"
         found = {
             "accuracy": (
@@ -107,27 +113,18 @@ class Clustering:
                 most_frequent(ids),
             ),
             "nmi": (
-                _from_tables(cells, size, normalized_information),
+                over_tables(normalized_information),
                 f"what {agreement} of the {samples} say of each other, as a share of their entropies",
                 0.0,
             ),
             "ari": (
-                _from_tables(cells, size, adjusted_rand),
+                over_tables(adjusted_rand),
                 f"how far {agreement} of the {samples} agree, as the adjusted Rand index",
                 0.0,
             ),
         }
         begin = named("clustering", self.column)
         return [held(f"{begin}/{name}", self.column, *each) for name, each in found.items()]
-
-
-def _from_tables(cells: Tensor, size: tuple[int, int], statistic: Any) -> Estimate:
-    return estimate(
-        len(cells),
-        lambda counts: statistic(tally(counts, cells, size[0] * size[1]).reshape(-1, *size)),
-        size[0] * size[1],
-        centered=True,
-    )
 
 
 def matched(table: Tensor) -> Tensor:

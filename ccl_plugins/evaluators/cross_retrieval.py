@@ -100,20 +100,15 @@ class CrossRetrieval:
         words = {"image": "image", "text": self.column}
         found = []
         for query, other, rank, candidates, right in ways:
-            queries = f"the {words[query]}s of the {SAMPLES[self.split]}"
+            queries, kind = f"the {words[query]}s of the {SAMPLES[self.split]}", words[other]
             for k in self.k:
-                chance = hit_by_chance(candidates, right, k).mean().item()
-                share = (
-                    f"the share of {queries} whose own {words[other]} is among the {k} most similar"
-                )
                 name = f"{begin}/{query}_to_{other}_recall_at_{k}"
+                share = f"the share of {queries} whose own {kind} is among the {k} most similar"
+                chance = hit_by_chance(candidates, right, k).mean().item()
                 found.append(held(name, None, mean(rank <= k), share, chance))
             name = f"{begin}/{query}_to_{other}_median_rank"
-            place = (
-                f"the median, over {queries}, of the place of the own {words[other]} among all by"
-            )
-            sentence = f"{place} similarity"
-            found.append(Measurement(name, **median(rank), sentence=sentence, direction="lower"))
+            middle = f"the median, over {queries}, of the place of the own {kind} among all by similarity"
+            found.append(Measurement(name, **median(rank), sentence=middle, direction="lower"))
         return found
 
 

@@ -97,11 +97,8 @@ class EmbeddingMap:
                 )
         what = "all" if len(drawn) == number else f"{len(drawn)} of"
         samples = "test samples" if split == "test" else "training samples"
-        result.supxlabel(
-            f"{NAMES[self.method]} of the features of {what} {number} {samples}",
-            fontsize=8,
-            color=TEXT,
-        )
+        caption = f"{NAMES[self.method]} of the features of {what} {number} {samples}"
+        result.supxlabel(caption, fontsize=8, color=TEXT)
         return result
 
 
