@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from ccl_plugins.evaluators.columns import (
     SAMPLES,
     SPLITS,
     Split,
+    held,
     most_frequent,
     named,
     several,
@@ -21,7 +22,7 @@ from ccl_plugins.evaluators.columns import (
     with_classes,
 )
 from ccl_plugins.evaluators.intervals import Estimate, estimate, mean, tally
-from ccl_plugins.protocols import Frozen, Measurement, ValueType
+from ccl_plugins.protocols import Frozen, Measurement
 
 
 class Clustering:
@@ -72,14 +73,13 @@ class Clustering:
         self.split = one_of("split", split, SPLITS)
         self.seed = whole("seed", seed, 0)
         self.column = column
-
-    @property
-    def columns(self) -> dict[str, tuple[ValueType, ...]]:
-        """The column that clusters are compared with."""
-        return {self.column: ("categorical",)}
+        self.columns = {column: ("categorical",)}
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``clustering/accuracy``, ``clustering/nmi`` and ``clustering/ari``."""
+        from sklearn.cluster import KMeans
+        from sklearn.exceptions import ConvergenceWarning
+
         x, known = with_classes(train, self.column)
         measured, ids = with_classes(test if self.split == "test" else train, self.column)
         several(self.column, ids, "agreement with clusters")
@@ -88,11 +88,22 @@ class Clustering:
             raise ValueError(f"k={k} clusters cannot be made of {len(x)} training samples")
         if self.unit:
             x, measured = normalize(x, dim=1), normalize(measured, dim=1)
-        clusters = self._clusters(x, measured, k)
+        k_means = KMeans(k, n_init=self.restarts, random_state=self.seed)
+        with warnings.catch_warnings():
+            # Collapsed features have fewer different points than clusters; some stay empty.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            k_means.fit(x.numpy())
+        clusters = torch.from_numpy(k_means.predict(measured.numpy())).long()
         classes, index = ids.unique(return_inverse=True)
-        size = (k, len(classes))
-        cells = clusters * size[1] + index
-        table = tally(torch.ones(1, len(ids)), cells, k * len(classes)).reshape(size)
+        cells, width = clusters * len(classes) + index, k * len(classes)
+
+        def tables(counts: Tensor) -> Tensor:
+            return tally(counts, cells, width).reshape(-1, k, len(classes))
+
+        def over_tables(statistic: Callable[[Tensor], Tensor]) -> Estimate:
+            return estimate(len(ids), lambda c: statistic(tables(c)), width, centered=True)
+
+        (table,) = tables(torch.ones(1, len(ids)))
         samples, agreement = SAMPLES[self.split], f"clusters of features and {the(self.column)}"
         found = {
             "accuracy": (
@@ -102,47 +113,18 @@ class Clustering:
                 most_frequent(ids),
             ),
             "nmi": (
-                _from_tables(cells, size, normalized_information),
+                over_tables(normalized_information),
                 f"what {agreement} of the {samples} say of each other, as a share of their entropies",
                 0.0,
             ),
             "ari": (
-                _from_tables(cells, size, adjusted_rand),
+                over_tables(adjusted_rand),
                 f"how far {agreement} of the {samples} agree, as the adjusted Rand index",
                 0.0,
             ),
         }
-        return [
-            Measurement(
-                f"{named('clustering', self.column)}/{name}",
-                **numbers,
-                sentence=sentence,
-                column=self.column,
-                direction="higher",
-                chance=chance,
-            )
-            for name, (numbers, sentence, chance) in found.items()
-        ]
-
-    def _clusters(self, x: Tensor, measured: Tensor, k: int) -> Tensor:
-        from sklearn.cluster import KMeans
-        from sklearn.exceptions import ConvergenceWarning
-
-        found = KMeans(k, n_init=self.restarts, random_state=self.seed)
-        with warnings.catch_warnings():
-            # Collapsed features have fewer different points than clusters; some stay empty.
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            found.fit(x.numpy())
-        return torch.from_numpy(found.predict(measured.numpy())).long()
-
-
-def _from_tables(cells: Tensor, size: tuple[int, int], statistic: Any) -> Estimate:
-    return estimate(
-        len(cells),
-        lambda counts: statistic(tally(counts, cells, size[0] * size[1]).reshape(-1, *size)),
-        size[0] * size[1],
-        centered=True,
-    )
+        begin = named("clustering", self.column)
+        return [held(f"{begin}/{name}", self.column, *each) for name, each in found.items()]
 
 
 def matched(table: Tensor) -> Tensor:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ccl_plugins.evaluators.intervals import mean
+from ccl_plugins.evaluators.intervals import Estimate, mean
 from ccl_plugins.files.tables import choose
 from ccl_plugins.metadata.values import missing_entries, missing_rows
 from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric, ValueType
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 Split = Literal["train", "test"]
 """The split whose samples are measured."""
 
-SPLITS = ("train", "test")
+SPLITS = get_args(Split)
 
 SAMPLES = {"train": "training samples", "test": "test samples"}
 """What sentences call the samples of a split."""
@@ -44,6 +44,15 @@ def most_frequent(ids: Tensor, classes: int = 1) -> float:
     return counts.topk(min(classes, len(counts))).values.sum().item() / len(ids)
 
 
+def held(
+    name: str, column: str | None, numbers: Estimate, sentence: str, chance: float
+) -> Measurement:
+    """A measurement that is the higher, the more the features hold, of a column or of pairs."""
+    return Measurement(
+        name, **numbers, sentence=sentence, column=column, direction="higher", chance=chance
+    )
+
+
 def accuracy(name: str, column: str, right: Tensor, ids: Tensor, by: str) -> Measurement:
     """The share of right predictions: ``"name/top1"``, or ``"name-column/top1"`` if not of the label.
 
@@ -54,14 +63,8 @@ def accuracy(name: str, column: str, right: Tensor, ids: Tensor, by: str) -> Mea
         ids: (n,) the class ids.
         by: What predicts, in words.
     """
-    return Measurement(
-        f"{named(name, column)}/top1",
-        **mean(right),
-        sentence=f"the share of the test samples whose {column} is named right by {by}",
-        column=column,
-        direction="higher",
-        chance=most_frequent(ids),
-    )
+    words = f"the share of the test samples whose {column} is named right by {by}"
+    return held(f"{named(name, column)}/top1", column, mean(right), words, most_frequent(ids))
 
 
 def top1(name: str, column: str, predicted: Tensor, ids: Tensor, by: str) -> Measurement:
@@ -98,7 +101,7 @@ def several(column: str, values: Tensor, metric: str) -> Tensor:
 def with_classes(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
     """Features (n, f) in float64 and ids (n,) of the samples with a class in a categorical column."""
     rows, ids = rows_with_classes(frozen, column)
-    return features_of(frozen, rows), ids
+    return frozen.features[rows].double(), ids
 
 
 def rows_with_classes(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
@@ -123,7 +126,7 @@ def with_bits(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
             " and 1, (N, c); use 'linear' for classes and 'regression' for numbers"
         )
     rows = _present(column, values, "multi_label")
-    return features_of(frozen, rows), values[rows].bool()
+    return frozen.features[rows].double(), values[rows].bool()
 
 
 def with_numbers(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
@@ -139,7 +142,7 @@ def with_numbers(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
     if infinite.any():
         raise ValueError(f"column {column!r} is infinite in row {int(infinite.nonzero()[0])}")
     rows = _present(column, values, "continuous")
-    return features_of(frozen, rows), values[rows]
+    return frozen.features[rows].double(), values[rows]
 
 
 def variance(x: Tensor) -> float:
@@ -154,22 +157,13 @@ def _column(frozen: Frozen, column: str) -> Tensor:
         raise ValueError(
             f"column {column!r} has {len(values)} rows, the features have {len(frozen.features)}"
         )
-    _check_features(frozen.features)
+    finite_features(frozen)
     return values
 
 
 def finite_features(frozen: Frozen) -> Tensor:
     """The features (N, f) of all samples, checked."""
-    _check_features(frozen.features)
-    return frozen.features
-
-
-def features_of(frozen: Frozen, rows: Tensor) -> Tensor:
-    """Features (n, f) of rows, in float64."""
-    return frozen.features[rows].double()
-
-
-def _check_features(x: Tensor) -> None:
+    x = frozen.features
     if x.ndim != 2 or len(x) == 0:
         raise ValueError(f"features must be (N, f) with N > 0, not of shape {tuple(x.shape)}")
     rows = (~x.isfinite()).any(dim=1).nonzero()
@@ -183,6 +177,7 @@ def _check_features(x: Tensor) -> None:
             f" {LARGEST:g} all others vanish; a network that diverged gives them, or a column that is no"
             " feature"
         )
+    return x
 
 
 def _present(column: str, values: Tensor, value_type: ValueType) -> Tensor:

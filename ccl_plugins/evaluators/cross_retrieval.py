@@ -8,21 +8,12 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of, whole
-from ccl_plugins.evaluators.columns import SAMPLES, SPLITS, Split, named, part
+from ccl_plugins.evaluators.columns import SAMPLES, SPLITS, Split, held, named, part
 from ccl_plugins.evaluators.intervals import Estimate, estimate, mean
 from ccl_plugins.evaluators.retrieval import hit_by_chance
-from ccl_plugins.evaluators.towers import images_of, texts_of, towers_of
+from ccl_plugins.evaluators.towers import BLOCK, images_of, texts_of, towers_of
 from ccl_plugins.files.tables import choose
-from ccl_plugins.protocols import (
-    Dataset,
-    Frozen,
-    Measurement,
-    UndefinedMetric,
-    trait,
-)
-
-BLOCK = 2**24
-"""The most similarities that are held at once."""
+from ccl_plugins.protocols import Dataset, Frozen, Measurement, UndefinedMetric, trait
 
 
 class CrossRetrieval:
@@ -99,38 +90,25 @@ class CrossRetrieval:
         of_image = torch.tensor([places[text] for text in own])
         of_text = torch.arange(len(texts))
         images, vectors = images_of(towers, rows), texts_of(towers, texts)
-        one = torch.ones(1)  # each image has one right text
-        ways = {
-            ("image", "text"): (ranks(images, vectors, of_image, of_text), len(texts), one),
-            ("text", "image"): (
-                ranks(vectors, images, of_text, of_image),
-                len(own),
-                of_image.bincount(),
-            ),
-        }
+        of_texts = ranks(images, vectors, of_image, of_text)
+        of_images = ranks(vectors, images, of_text, of_image)
+        ways = (
+            ("image", "text", of_texts, len(texts), torch.ones(1)),  # each image has one right text
+            ("text", "image", of_images, len(own), of_image.bincount()),
+        )
         begin = named("cross_retrieval", self.column, main="caption")
         words = {"image": "image", "text": self.column}
         found = []
-        for (query, other), (rank, candidates, right) in ways.items():
-            queries = f"the {words[query]}s of the {SAMPLES[self.split]}"
+        for query, other, rank, candidates, right in ways:
+            queries, kind = f"the {words[query]}s of the {SAMPLES[self.split]}", words[other]
             for k in self.k:
-                recall = Measurement(
-                    f"{begin}/{query}_to_{other}_recall_at_{k}",
-                    **mean(rank <= k),
-                    sentence=f"the share of {queries} whose own {words[other]} is among the {k} most"
-                    " similar",
-                    direction="higher",
-                    chance=hit_by_chance(candidates, right, k).mean().item(),
-                )
-                found.append(recall)
-            middle = Measurement(
-                f"{begin}/{query}_to_{other}_median_rank",
-                **median(rank),
-                sentence=f"the median, over {queries}, of the place of the own {words[other]} among all"
-                " by similarity",
-                direction="lower",
-            )
-            found.append(middle)
+                name = f"{begin}/{query}_to_{other}_recall_at_{k}"
+                share = f"the share of {queries} whose own {kind} is among the {k} most similar"
+                chance = hit_by_chance(candidates, right, k).mean().item()
+                found.append(held(name, None, mean(rank <= k), share, chance))
+            name = f"{begin}/{query}_to_{other}_median_rank"
+            middle = f"the median, over {queries}, of the place of the own {kind} among all by similarity"
+            found.append(Measurement(name, **median(rank), sentence=middle, direction="lower"))
         return found
 
 

@@ -13,6 +13,7 @@ from ccl_plugins.evaluators.columns import (
     SAMPLES,
     SPLITS,
     Split,
+    held,
     part,
     several,
     the,
@@ -21,7 +22,7 @@ from ccl_plugins.evaluators.columns import (
     with_numbers,
 )
 from ccl_plugins.evaluators.intervals import estimate
-from ccl_plugins.protocols import Frozen, Measurement, ValueType
+from ccl_plugins.protocols import Frozen, Measurement
 
 SHUFFLES = 20
 """Shuffles of the column whose mean is the chance level."""
@@ -57,13 +58,9 @@ class Dependence:
 
     def __init__(self, column: str = "color", samples: int = 1000, split: Split = "test") -> None:
         self.column = column
+        self.columns = {column: ("categorical", "multi_label", "continuous")}
         self.samples = whole("samples", samples, 4)
         self.split = one_of("split", split, SPLITS)
-
-    @property
-    def columns(self) -> dict[str, tuple[ValueType, ...]]:
-        """The column that features are compared with."""
-        return {self.column: ("categorical", "multi_label", "continuous")}
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``dependence-color/dcor`` and ``dependence-color/hsic``."""
@@ -97,15 +94,10 @@ class Dependence:
                 low, high = numbers["interval"]
                 numbers["interval"] = max(low, 0.0), high
             shuffled = [measured(a, b[order][:, order])(once).item() for order in orders]
-            measurement = Measurement(
-                f"dependence-{self.column}/{name}",
-                **numbers,
-                sentence=f"{words} of the features and {the(self.column)} over the {SAMPLES[self.split]}",
-                column=self.column,
-                direction="higher",
-                chance=sum(shuffled) / len(shuffled),
-            )
-            found.append(measurement)
+            chance = sum(shuffled) / len(shuffled)
+            words += f" of the features and {the(self.column)} over the {SAMPLES[self.split]}"
+            name = f"dependence-{self.column}/{name}"
+            found.append(held(name, self.column, numbers, words, chance))
         return found
 
 

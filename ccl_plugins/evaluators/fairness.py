@@ -13,7 +13,7 @@ from ccl_plugins.arguments import whole
 from ccl_plugins.evaluators.columns import rows_with_classes, several, the, with_classes
 from ccl_plugins.evaluators.intervals import estimate, tally
 from ccl_plugins.evaluators.linear import Reg, checked_reg, fit_probe
-from ccl_plugins.protocols import Direction, Frozen, Measurement, UndefinedMetric, ValueType
+from ccl_plugins.protocols import Direction, Frozen, Measurement, UndefinedMetric
 
 Statistic: TypeAlias = Callable[[Tensor, list[int]], Tensor]
 """From (k, groups, classes, classes) counts of k draws, and the classes to compare, to (k,) numbers."""
@@ -71,26 +71,20 @@ class Fairness:
     ) -> None:
         self.column = column
         self.target = target
+        self.columns = {column: ("categorical",), target: ("categorical",)}
         self.positive = positive
         self.reg = checked_reg(reg)
         self.max_iter = whole("max_iter", max_iter, 1)
 
-    @property
-    def columns(self) -> dict[str, tuple[ValueType, ...]]:
-        """The columns of the groups and of the target."""
-        return {self.column: ("categorical",), self.target: ("categorical",)}
-
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``fairness-group/worst_group``, ..."""
         fit = fit_probe(*with_classes(train, self.target), self.reg, self.max_iter, self.target)
-        rows, _ = rows_with_classes(test, self.column)
-        test = test.take(rows)
-        rows, ids = rows_with_classes(test, self.target)
-        test = test.take(rows)
+        for column in self.columns:
+            test = test.take(rows_with_classes(test, column)[0])
         group = several(
             self.column, rows_with_classes(test, self.column)[1], "a gap between groups"
         )
-        x, _ = with_classes(test, self.target)
+        x, ids = with_classes(test, self.target)
         groups, group = group.unique(return_inverse=True)
         # Classes that training lacks are never predicted, and still have samples.
         classes = torch.cat([fit.classes, ids]).unique()
@@ -104,6 +98,7 @@ class Fairness:
         if self.positive is not None:
             (chosen,) = (classes == self.positive).nonzero().tolist()
         size = (len(groups), len(classes), len(classes))
+        width = math.prod(size)
         cells = (group * size[1] + place[0]) * size[2] + place[1]
         names = {"group": the(self.column), "target": the(self.target)}
         found = []
@@ -111,22 +106,17 @@ class Fairness:
             name = statistic.__name__
 
             def measured(counts: Tensor, statistic: Statistic = statistic) -> Tensor:
-                table = tally(counts, cells, size[0] * size[1] * size[2])
-                return statistic(table.reshape(-1, *size), list(chosen))
+                return statistic(tally(counts, cells, width).reshape(-1, *size), list(chosen))
 
-            numbers = estimate(len(ids), measured, size[0] * size[1] * size[2])
+            numbers = estimate(len(ids), measured, width)
             if math.isnan(numbers["value"]):
                 raise UndefinedMetric(
                     f"no class of {self.target!r} has samples in two groups of {self.column!r} in the test"
                     f" split: {name} is undefined"
                 )
-            measurement = Measurement(
-                f"fairness-{self.column}/{name}",
-                **numbers,
-                sentence=f"{words.format(**names)}, of a linear classifier on the test samples",
-                direction=better,
-            )
-            found.append(measurement)
+            sentence = f"{words.format(**names)}, of a linear classifier on the test samples"
+            name = f"fairness-{self.column}/{name}"
+            found.append(Measurement(name, **numbers, sentence=sentence, direction=better))
         return found
 
 
@@ -177,28 +167,14 @@ def gap(rates: Tensor) -> Tensor:
     return torch.where(found < 0, torch.nan, found)
 
 
+LEAST = "the least share of right predictions of {target} "
+BETWEEN = "the largest difference between groups of {group} in how often "
+
 STATISTICS: dict[Statistic, tuple[Direction, str]] = {
-    worst_group: (
-        "higher",
-        "the least share of right predictions of {target} in a group of {group}",
-    ),
-    worst_subgroup: (
-        "higher",
-        "the least share of right predictions of {target} for a class in a group of {group}",
-    ),
-    demographic_parity: (
-        "lower",
-        "the largest difference between groups of {group} in how often a class of {target} is predicted",
-    ),
-    equalized_odds: (
-        "lower",
-        "the largest difference between groups of {group} in how often samples of a class of {target} get a"
-        " prediction",
-    ),
-    equal_opportunity: (
-        "lower",
-        "the largest difference between groups of {group} in how often samples of a class of {target} are"
-        " predicted right",
-    ),
+    worst_group: ("higher", LEAST + "in a group of {group}"),
+    worst_subgroup: ("higher", LEAST + "for a class in a group of {group}"),
+    demographic_parity: ("lower", BETWEEN + "a class of {target} is predicted"),
+    equalized_odds: ("lower", BETWEEN + "samples of a class of {target} get a prediction"),
+    equal_opportunity: ("lower", BETWEEN + "samples of a class of {target} are predicted right"),
 }
 """What is measured; whether higher or lower is better, and what it says of a group and a target."""

@@ -8,7 +8,7 @@ from torch import Tensor
 from ccl_plugins.arguments import positive, whole
 from ccl_plugins.evaluators.columns import accuracy, with_classes
 from ccl_plugins.evaluators.linear import fit_probe
-from ccl_plugins.protocols import Frozen, Measurement, ValueType
+from ccl_plugins.protocols import Frozen, Measurement
 
 
 class FewShot:
@@ -58,11 +58,7 @@ class FewShot:
         self.max_iter = whole("max_iter", max_iter, 1)
         self.seed = whole("seed", seed, 0)
         self.column = column
-
-    @property
-    def columns(self) -> dict[str, tuple[ValueType, ...]]:
-        """The column that it predicts."""
-        return {self.column: ("categorical",)}
+        self.columns = {column: ("categorical",)}
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``few_shot_5/top1``."""

@@ -10,7 +10,7 @@ from torch import nn
 from ccl_plugins.evaluators.columns import rows_with_classes, top1
 from ccl_plugins.evaluators.few_shot import drawn, few
 from ccl_plugins.evaluators.gradient_probes import Plan, Schedule, head, two_classes
-from ccl_plugins.protocols import Frozen, Images, Measurement, ValueType
+from ccl_plugins.protocols import Frozen, Images, Measurement
 
 
 class FineTune:
@@ -59,11 +59,7 @@ class FineTune:
             raise ValueError("batch_size must be 2 or more, since batch norms compare samples")
         self.samples = None if samples is None else few(samples)
         self.column = column
-
-    @property
-    def columns(self) -> dict[str, tuple[ValueType, ...]]:
-        """The column that it predicts."""
-        return {self.column: ("categorical",)}
+        self.columns = {column: ("categorical",)}
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``fine_tune/top1``."""

@@ -4,163 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ccl_plugins.arguments import one_of, positive, whole
+from ccl_plugins.arguments import below_one, non_negative, one_of, positive, whole
 from ccl_plugins.evaluators.columns import top1, with_classes
-from ccl_plugins.protocols import Frozen, Measurement, ValueType
+from ccl_plugins.protocols import Frozen, Measurement
 
 Schedule = Literal["constant", "step", "cosine"]
 """How the learning rate falls: not at all, to ``drop`` of it after 60 % and again after 80 % of all steps,
 or as half a cosine to 0."""
-
-SCHEDULES = ("constant", "step", "cosine")
-
-
-class LinearSGD:
-    """Accuracy of a linear classifier on frozen features, trained by SGD as MoCo and SimCLR report it.
-
-    Gives ``"linear_sgd/top1"``, the fraction of test samples whose class it predicts after the last
-    epoch; for another column, ``"linear_sgd-<column>/top1"``.  The defaults are SimCLR's.  MoCo's are
-    ``lr=30, epochs=100, schedule="step", nesterov=False``, for features of its scale.  Both papers train
-    on augmented images; here all evaluators read the same features of images as they are.
-
-    Split: trained on the training split, measured on the test split.  Selection: none; the last epoch.
-
-    Args:
-        lr: Learning rate, above 0.
-        epochs: Passes over the training samples, 1 or more.
-        batch_size: Samples of a step, 1 or more; an epoch's last step has the rest.
-        schedule: ``"constant"``, ``"step"`` or ``"cosine"``.
-        drop: What each step of the schedule ``"step"`` multiplies the learning rate by, above 0.
-        momentum: 0 or more, below 1.
-        nesterov: Whether the momentum is Nesterov's; it must then be above 0.
-        weight_decay: 0 or more.
-        seed: Of the first weights and of the batches.
-        column: Categorical column of the metadata that is predicted; samples without a class are left
-            out, and a warning counts them.
-
-    Raises:
-        ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,
-            there is one class only, a feature is not finite, or training diverges.
-
-    Source:
-        He et al., Momentum Contrast for Unsupervised Visual Representation Learning (2020), section 4.1;
-        Chen et al., A Simple Framework for Contrastive Learning (2020), appendix B.6.
-    """
-
-    def __init__(
-        self,
-        lr: float = 0.1,
-        epochs: int = 90,
-        batch_size: int = 256,
-        schedule: Schedule = "cosine",
-        drop: float = 0.1,
-        momentum: float = 0.9,
-        nesterov: bool = True,
-        weight_decay: float = 0.0,
-        seed: int = 0,
-        column: str = "label",
-    ) -> None:
-        self.plan = Plan(lr, epochs, batch_size, schedule, drop, seed)
-        self.momentum, self.nesterov = share("momentum", momentum), nesterov
-        self.weight_decay = at_least_0("weight_decay", weight_decay)
-        if nesterov and not momentum:
-            raise ValueError("nesterov=True needs a momentum above 0")
-        self.column = column
-
-    @property
-    def columns(self) -> dict[str, tuple[ValueType, ...]]:
-        """The column that it predicts."""
-        return {self.column: ("categorical",)}
-
-    def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
-        """``linear_sgd/top1``."""
-        return [
-            _measured("linear_sgd", "SGD", self.column, train, test, self.plan, self._optimizer)
-        ]
-
-    def _optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        return torch.optim.SGD(
-            model.parameters(),
-            lr=self.plan.lr,
-            momentum=self.momentum,
-            nesterov=self.nesterov,
-            weight_decay=self.weight_decay,
-        )
-
-
-class LinearAdam:
-    """Accuracy of a linear classifier on frozen features, trained by Adam.
-
-    Gives ``"linear_adam/top1"``, the fraction of test samples whose class it predicts after the last
-    epoch; for another column, ``"linear_adam-<column>/top1"``.  The defaults are those of HCL and H-SCL.
-    Those of CACR and of Wang and Isola are ``batch_size=128, schedule="step", drop=0.2, beta1=0.5,
-    weight_decay=0.0``, whose code reports the best epoch by test accuracy; this evaluator does not.  All
-    train on augmented images; here all evaluators read the same features of images as they are.
-
-    Split: trained on the training split, measured on the test split.  Selection: none; the last epoch.
-
-    Args:
-        lr: Learning rate, above 0.
-        epochs: Passes over the training samples, 1 or more.
-        batch_size: Samples of a step, 1 or more; an epoch's last step has the rest.
-        schedule: ``"constant"``, ``"step"`` or ``"cosine"``.
-        drop: What each step of the schedule ``"step"`` multiplies the learning rate by, above 0.
-        beta1: Of the mean of gradients, 0 or more, below 1.
-        weight_decay: 0 or more, added to the gradient.
-        seed: Of the first weights and of the batches.
-        column: Categorical column of the metadata that is predicted; samples without a class are left
-            out, and a warning counts them.
-
-    Raises:
-        ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,
-            there is one class only, a feature is not finite, or training diverges.
-
-    Source:
-        Robinson et al., Contrastive Learning with Hard Negative Samples (2021), with its code; Zheng et
-        al., Contrastive Attraction and Contrastive Repulsion (2023), appendix.
-    """
-
-    def __init__(
-        self,
-        lr: float = 1e-3,
-        epochs: int = 100,
-        batch_size: int = 512,
-        schedule: Schedule = "constant",
-        drop: float = 0.1,
-        beta1: float = 0.9,
-        weight_decay: float = 1e-6,
-        seed: int = 0,
-        column: str = "label",
-    ) -> None:
-        self.plan = Plan(lr, epochs, batch_size, schedule, drop, seed)
-        self.beta1 = share("beta1", beta1)
-        self.weight_decay = at_least_0("weight_decay", weight_decay)
-        self.column = column
-
-    @property
-    def columns(self) -> dict[str, tuple[ValueType, ...]]:
-        """The column that it predicts."""
-        return {self.column: ("categorical",)}
-
-    def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
-        """``linear_adam/top1``."""
-        return [
-            _measured("linear_adam", "Adam", self.column, train, test, self.plan, self._optimizer)
-        ]
-
-    def _optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
-        return torch.optim.Adam(
-            model.parameters(),
-            lr=self.plan.lr,
-            betas=(self.beta1, 0.999),
-            weight_decay=self.weight_decay,
-        )
 
 
 class Plan:
@@ -172,7 +28,7 @@ class Plan:
         self.lr = positive("lr", lr)
         self.epochs = whole("epochs", epochs, 1)
         self.batch_size = whole("batch_size", batch_size, 1)
-        self.schedule = one_of("schedule", schedule, SCHEDULES)
+        self.schedule = one_of("schedule", schedule, get_args(Schedule))
         self.drop = positive("drop", drop)
         self.seed = whole("seed", seed, 0)
 
@@ -234,18 +90,147 @@ def _pieces(order: Tensor, size: int) -> list[Tensor]:
     return pieces
 
 
-def share(name: str, value: float) -> float:
-    """A number of 0 or more, below 1."""
-    if not 0 <= value < 1:
-        raise ValueError(f"{name} must be 0 or more and below 1, not {value!r}")
-    return value
+class _Probe:
+    """A linear classifier that an optimizer trains on frozen features."""
+
+    def __init__(self, plan: Plan, weight_decay: float, column: str) -> None:
+        self.plan = plan
+        self.weight_decay = non_negative("weight_decay", weight_decay)
+        self.column = column
+        self.columns = {column: ("categorical",)}
+
+    def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
+        """``linear_sgd/top1`` or ``linear_adam/top1``."""
+        x, ids = with_classes(train, self.column)
+        classes, index = two_classes(ids)
+        x = x.float()
+        generator = self.plan.generator()
+        model = head(x.shape[1], len(classes), generator)
+        optimizer = self._optimizer(model)
+        self.plan.train(model, optimizer, lambda rows: (x[r] for r in rows), index, generator)
+        x_test, known = with_classes(test, self.column)
+        with torch.no_grad():
+            predicted = classes[model(x_test.float()).argmax(dim=1)]
+        name = type(optimizer).__name__
+        by = f"a linear classifier trained by {name}"
+        return [top1(f"linear_{name.lower()}", self.column, predicted, known, by)]
+
+    def _optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        raise NotImplementedError
 
 
-def at_least_0(name: str, value: float) -> float:
-    """A finite number of 0 or more."""
-    if not 0 <= value < math.inf:
-        raise ValueError(f"{name} must be 0 or more, not {value!r}")
-    return value
+class LinearSGD(_Probe):
+    """Accuracy of a linear classifier on frozen features, trained by SGD as MoCo and SimCLR report it.
+
+    Gives ``"linear_sgd/top1"``, the fraction of test samples whose class it predicts after the last
+    epoch; for another column, ``"linear_sgd-<column>/top1"``.  The defaults are SimCLR's.  MoCo's are
+    ``lr=30, epochs=100, schedule="step", nesterov=False``, for features of its scale.  Both papers train
+    on augmented images; here all evaluators read the same features of images as they are.
+
+    Split: trained on the training split, measured on the test split.  Selection: none; the last epoch.
+
+    Args:
+        lr: Learning rate, above 0.
+        epochs: Passes over the training samples, 1 or more.
+        batch_size: Samples of a step, 1 or more; an epoch's last step has the rest.
+        schedule: ``"constant"``, ``"step"`` or ``"cosine"``.
+        drop: What each step of the schedule ``"step"`` multiplies the learning rate by, above 0.
+        momentum: 0 or more, below 1.
+        nesterov: Whether the momentum is Nesterov's; it must then be above 0.
+        weight_decay: 0 or more.
+        seed: Of the first weights and of the batches.
+        column: Categorical column of the metadata that is predicted; samples without a class are left
+            out, and a warning counts them.
+
+    Raises:
+        ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,
+            there is one class only, a feature is not finite, or training diverges.
+
+    Source:
+        He et al., Momentum Contrast for Unsupervised Visual Representation Learning (2020), section 4.1;
+        Chen et al., A Simple Framework for Contrastive Learning (2020), appendix B.6.
+    """
+
+    def __init__(
+        self,
+        lr: float = 0.1,
+        epochs: int = 90,
+        batch_size: int = 256,
+        schedule: Schedule = "cosine",
+        drop: float = 0.1,
+        momentum: float = 0.9,
+        nesterov: bool = True,
+        weight_decay: float = 0.0,
+        seed: int = 0,
+        column: str = "label",
+    ) -> None:
+        super().__init__(Plan(lr, epochs, batch_size, schedule, drop, seed), weight_decay, column)
+        self.momentum, self.nesterov = below_one("momentum", momentum), nesterov
+        if nesterov and not momentum:
+            raise ValueError("nesterov=True needs a momentum above 0")
+
+    def _optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.SGD(
+            model.parameters(),
+            self.plan.lr,
+            self.momentum,
+            weight_decay=self.weight_decay,
+            nesterov=self.nesterov,
+        )
+
+
+class LinearAdam(_Probe):
+    """Accuracy of a linear classifier on frozen features, trained by Adam.
+
+    Gives ``"linear_adam/top1"``, the fraction of test samples whose class it predicts after the last
+    epoch; for another column, ``"linear_adam-<column>/top1"``.  The defaults are those of HCL and H-SCL.
+    Those of CACR and of Wang and Isola are ``batch_size=128, schedule="step", drop=0.2, beta1=0.5,
+    weight_decay=0.0``, whose code reports the best epoch by test accuracy; this evaluator does not.  All
+    train on augmented images; here all evaluators read the same features of images as they are.
+
+    Split: trained on the training split, measured on the test split.  Selection: none; the last epoch.
+
+    Args:
+        lr: Learning rate, above 0.
+        epochs: Passes over the training samples, 1 or more.
+        batch_size: Samples of a step, 1 or more; an epoch's last step has the rest.
+        schedule: ``"constant"``, ``"step"`` or ``"cosine"``.
+        drop: What each step of the schedule ``"step"`` multiplies the learning rate by, above 0.
+        beta1: Of the mean of gradients, 0 or more, below 1.
+        weight_decay: 0 or more, added to the gradient.
+        seed: Of the first weights and of the batches.
+        column: Categorical column of the metadata that is predicted; samples without a class are left
+            out, and a warning counts them.
+
+    Raises:
+        ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,
+            there is one class only, a feature is not finite, or training diverges.
+
+    Source:
+        Robinson et al., Contrastive Learning with Hard Negative Samples (2021), with its code; Zheng et
+        al., Contrastive Attraction and Contrastive Repulsion (2023), appendix.
+    """
+
+    def __init__(
+        self,
+        lr: float = 1e-3,
+        epochs: int = 100,
+        batch_size: int = 512,
+        schedule: Schedule = "constant",
+        drop: float = 0.1,
+        beta1: float = 0.9,
+        weight_decay: float = 1e-6,
+        seed: int = 0,
+        column: str = "label",
+    ) -> None:
+        super().__init__(Plan(lr, epochs, batch_size, schedule, drop, seed), weight_decay, column)
+        self.beta1 = below_one("beta1", beta1)
+
+    def _optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
+        betas = self.beta1, 0.999
+        return torch.optim.Adam(
+            model.parameters(), self.plan.lr, betas, weight_decay=self.weight_decay
+        )
 
 
 def head(features: int, classes: int, generator: torch.Generator) -> nn.Linear:
@@ -264,24 +249,3 @@ def two_classes(ids: Tensor) -> tuple[Tensor, Tensor]:
             f"a classifier needs two classes or more, there is only {classes.tolist()}"
         )
     return classes, index
-
-
-def _measured(
-    name: str,
-    by: str,
-    column: str,
-    train: Frozen,
-    test: Frozen,
-    plan: Plan,
-    optimizer: Callable[[nn.Module], torch.optim.Optimizer],
-) -> Measurement:
-    x, ids = with_classes(train, column)
-    classes, index = two_classes(ids)
-    x = x.float()
-    generator = plan.generator()
-    model = head(x.shape[1], len(classes), generator)
-    plan.train(model, optimizer(model), lambda rows: (x[r] for r in rows), index, generator)
-    x_test, known = with_classes(test, column)
-    with torch.no_grad():
-        predicted = classes[model(x_test.float()).argmax(dim=1)]
-    return top1(name, column, predicted, known, f"a linear classifier trained by {by}")

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from ccl_plugins.arguments import whole
 from ccl_plugins.evaluators.columns import top1, with_classes
-from ccl_plugins.protocols import Frozen, Measurement, ValueType
+from ccl_plugins.protocols import Frozen, Measurement
 
 
 class KNN:
@@ -42,11 +42,7 @@ class KNN:
         self.k = whole("k", k, 1)
         self.temperature = temperature
         self.column = column
-
-    @property
-    def columns(self) -> dict[str, tuple[ValueType, ...]]:
-        """The column that it predicts."""
-        return {self.column: ("categorical",)}
+        self.columns = {column: ("categorical",)}
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``knn/top1``."""

@@ -5,27 +5,23 @@ from __future__ import annotations
 import logging
 import warnings
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
 from ccl_plugins.arguments import one_of, positive, whole
-from ccl_plugins.evaluators.columns import named, several, top1, variance, with_classes
+from ccl_plugins.evaluators.columns import held, named, several, top1, variance, with_classes
 from ccl_plugins.evaluators.intervals import estimate, tally
 from ccl_plugins.evaluators.least_squares import least_squares
 from ccl_plugins.metadata.validation import validation_rows
-from ccl_plugins.protocols import Frozen, Measurement, ValueType
+from ccl_plugins.protocols import Frozen, Measurement
 
 logger = logging.getLogger(__name__)
 
-
 Reg = float | Literal["validation"] | None
 """The weight of a penalty, how it is chosen, or None for `DEFAULT`."""
-
-BY = "a linear classifier"
-"""What predicts, in sentences."""
 
 DEFAULT = 1e-3
 """The default weight of the penalty, relative to the mean variance of the features."""
@@ -85,17 +81,13 @@ class LinearProbe:
         self.reg = checked_reg(reg)
         self.max_iter = whole("max_iter", max_iter, 1)
         self.column = column
+        self.columns = {column: ("categorical",)}
         self.balanced = balanced
         self.solver = one_of("solver", solver, ("lbfgs", "least_squares"))
         if solver == "least_squares" and reg is not None:
             raise ValueError(
                 f"least squares choose their penalty by cross-validation: give no reg, not {reg!r}"
             )
-
-    @property
-    def columns(self) -> dict[str, tuple[ValueType, ...]]:
-        """The column that it predicts."""
-        return {self.column: ("categorical",)}
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``linear/top1``, and ``linear/balanced`` if it is asked for."""
@@ -107,22 +99,17 @@ class LinearProbe:
             predicted = classes[(x @ weight + bias).argmax(dim=1)]
         else:
             predicted = fit_probe(known, known_ids, self.reg, self.max_iter, self.column).predict(x)
-        found = [top1("linear", self.column, predicted, ids, BY)]
-        if self.balanced:
-            found.append(balanced_accuracy("linear", self.column, predicted, ids, BY))
-        return found
+        measures = [top1, balanced_accuracy] if self.balanced else [top1]
+        by = "a linear classifier"
+        return [each("linear", self.column, predicted, ids, by) for each in measures]
 
 
-def checked_reg(reg: Reg) -> Reg:
-    """``reg``, if it is None, ``"validation"`` or a number above 0."""
-    return reg if reg is None else _one_of_reg(reg)
-
-
-def _one_of_reg(reg: float | str) -> Reg:
-    if reg == "validation":
-        return "validation"
+def checked_reg(reg: Any, way: str = "validation") -> Any:
+    """``reg``, if it is None, the name of the way to choose it, or a number above 0."""
+    if reg is None or reg == way:
+        return reg
     if isinstance(reg, str):
-        raise ValueError(f"reg must be a number above 0, 'validation' or None, not {reg!r}")
+        raise ValueError(f"reg must be a number above 0, {way!r} or None, not {reg!r}")
     return positive("reg", reg)
 
 
@@ -130,7 +117,13 @@ def fit_probe(x: Tensor, ids: Tensor, reg: Reg, max_iter: int, column: str) -> S
     """A linear classifier of ids (n,) by features (n, f) in float64, as `LinearProbe` fits it."""
     unit = variance(x)
     if reg == "validation":
-        reg = unit * _chosen(x, ids, unit, max_iter)
+        rows, held_out = validation_rows(len(x))
+
+        def right(penalty: float) -> int:
+            fit = softmax_regression(x[rows], ids[rows], reg=penalty * unit, max_iter=max_iter)
+            return int((fit.predict(x[held_out]) == ids[held_out]).sum())
+
+        reg = unit * max(PENALTIES, key=right)  # the first of equals, which are in falling order
     elif reg is None:
         reg = DEFAULT * unit
     fit = softmax_regression(x, ids, reg=reg, max_iter=max_iter)
@@ -143,17 +136,6 @@ def fit_probe(x: Tensor, ids: Tensor, reg: Reg, max_iter: int, column: str) -> S
             reg,
         )
     return fit
-
-
-def _chosen(x: Tensor, ids: Tensor, unit: float, max_iter: int) -> float:
-    """The one of `PENALTIES` with the most right predictions on the validation part."""
-    rows, held = validation_rows(len(x))
-
-    def right(penalty: float) -> int:
-        fit = softmax_regression(x[rows], ids[rows], reg=penalty * unit, max_iter=max_iter)
-        return int((fit.predict(x[held]) == ids[held]).sum())
-
-    return max(PENALTIES, key=right)  # the first of equals, which are in falling order
 
 
 def balanced_accuracy(
@@ -174,15 +156,10 @@ def balanced_accuracy(
         sizes = tally(counts, index, len(classes))
         return (tally(counts * right, index, len(classes)) / sizes).nanmean(dim=1)
 
-    return Measurement(
-        f"{named(name, column)}/balanced",
-        **estimate(len(ids), recall),
-        sentence=f"the share of the test samples whose {column} is named right by {by}, each class with"
-        " the same weight",
-        column=column,
-        direction="higher",
-        chance=1 / len(classes),
-    )
+    words = f"the share of the test samples whose {column} is named right by {by}"
+    words += ", each class with the same weight"
+    numbers = estimate(len(ids), recall)
+    return held(f"{named(name, column)}/balanced", column, numbers, words, 1 / len(classes))
 
 
 @dataclass(frozen=True)

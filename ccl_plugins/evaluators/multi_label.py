@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import whole
-from ccl_plugins.evaluators.columns import the, with_bits
+from ccl_plugins.evaluators.columns import held, the, with_bits
 from ccl_plugins.evaluators.intervals import Estimate, estimate
 from ccl_plugins.evaluators.linear import Reg, checked_reg, fit_probe
-from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric, ValueType
+from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
 
 logger = logging.getLogger(__name__)
 
@@ -47,13 +47,9 @@ class MultiLabel:
 
     def __init__(self, column: str = "attributes", reg: Reg = None, max_iter: int = 1000) -> None:
         self.column = column
+        self.columns = {column: ("multi_label",)}
         self.reg = checked_reg(reg)
         self.max_iter = whole("max_iter", max_iter, 1)
-
-    @property
-    def columns(self) -> dict[str, tuple[ValueType, ...]]:
-        """The column that it predicts."""
-        return {self.column: ("multi_label",)}
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``attributes/map`` and ``attributes/balanced``."""
@@ -64,7 +60,8 @@ class MultiLabel:
                 f"column {self.column!r} has {known.shape[1]} entries a sample in training and "
                 f"{bits.shape[1]} in testing"
             )
-        places = [i for i in range(bits.shape[1]) if _both(known[:, i]) and _both(bits[:, i])]
+        both = [each.any(dim=0) & ~each.all(dim=0) for each in (known, bits)]
+        places = (both[0] & both[1]).nonzero().flatten().tolist()
         if not places:
             raise UndefinedMetric(
                 f"no attribute of column {self.column!r} has both values in the training and in the test"
@@ -88,34 +85,23 @@ class MultiLabel:
         def over_entries(measure: Callable[[Tensor], Tensor]) -> Estimate:
             return estimate(len(bits), lambda counts: measure(counts).nanmean(dim=1))
 
+        of = "of a linear classifier on the test samples, as the mean over the entries of"
         measures = {
             "map": (
                 over_entries(precisions),
-                "the average precision",
+                f"the average precision {of} {the(self.column)}",
                 bits.double().mean().item(),
             ),
             "balanced": (
                 over_entries(lambda counts: _balanced(scores > 0, bits, counts)),
-                "the share of right predictions, both values with the same weight,",
+                "the share of right predictions, both values with the same weight,"
+                f" {of} {the(self.column)}",
                 0.5,
             ),
         }
         return [
-            Measurement(
-                f"{self.column}/{name}",
-                **numbers,
-                sentence=f"{words} of a linear classifier on the test samples, as the mean over the entries"
-                f" of {the(self.column)}",
-                column=self.column,
-                direction="higher",
-                chance=chance,
-            )
-            for name, (numbers, words, chance) in measures.items()
+            held(f"{self.column}/{name}", self.column, *each) for name, each in measures.items()
         ]
-
-
-def _both(bits: Tensor) -> bool:
-    return bool(bits.any()) and not bool(bits.all())
 
 
 def average_precision(scores: Tensor, bits: Tensor) -> Callable[[Tensor], Tensor]:
@@ -137,19 +123,18 @@ def average_precision(scores: Tensor, bits: Tensor) -> Callable[[Tensor], Tensor
         ties = None if last.equal(torch.arange(len(last))) else last
         rankings.append((order, positive[order], ties))
 
-    def each(counts: Tensor) -> Tensor:
-        return torch.stack([_precision(counts, *ranking) for ranking in rankings], dim=1)
+    def of_draws(counts: Tensor) -> Tensor:
+        found = []
+        for order, positive, ties in rankings:
+            weights = counts[:, order]
+            right = weights * positive
+            precision = right.cumsum(1).div_(weights.cumsum(1).clamp_min_(1))
+            if ties is not None:
+                precision = precision[:, ties]
+            found.append((right * precision).sum(1) / right.sum(1))
+        return torch.stack(found, dim=1)
 
-    return each
-
-
-def _precision(counts: Tensor, order: Tensor, positive: Tensor, ties: Tensor | None) -> Tensor:
-    weights = counts[:, order]
-    right = weights * positive
-    precision = right.cumsum(1).div_(weights.cumsum(1).clamp_min_(1))
-    if ties is not None:
-        precision = precision[:, ties]
-    return (right * precision).sum(1) / right.sum(1)
+    return of_draws
 
 
 def _balanced(predicted: Tensor, bits: Tensor, counts: Tensor) -> Tensor:

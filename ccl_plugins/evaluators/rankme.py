@@ -11,9 +11,6 @@ from ccl_plugins.evaluators.columns import finite_features
 from ccl_plugins.evaluators.projections import projections_of
 from ccl_plugins.protocols import Frozen, Measurement
 
-EPS = 1e-7
-"""ε of RankMe."""
-
 
 class RankMe:
     """Rank of projections or features: over how many directions they spread.
@@ -56,7 +53,7 @@ class RankMe:
             x = x - x.mean(dim=0)
         # The Gram matrix has their squares, and no more numbers than features.
         singular = torch.linalg.eigvalsh(x.T @ x).clamp_min(0).sqrt()
-        p = singular / singular.sum().clamp_min(torch.finfo(singular.dtype).tiny) + EPS
+        p = singular / singular.sum().clamp_min(torch.finfo(singular.dtype).tiny) + 1e-7
         return [
             Measurement(
                 f"{self.of}/rankme",

@@ -7,11 +7,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import positive
-from ccl_plugins.evaluators.columns import several, the, variance, with_numbers
+from ccl_plugins.evaluators.columns import held, several, the, variance, with_numbers
 from ccl_plugins.evaluators.intervals import Estimate, estimate, mean
 from ccl_plugins.evaluators.least_squares import least_squares
-from ccl_plugins.protocols import Frozen, Measurement, ValueType
+from ccl_plugins.evaluators.linear import checked_reg
+from ccl_plugins.protocols import Frozen, Measurement
 
 PENALTIES = [10.0 ** (power / 2) for power in range(-20, 9)]
 """Weights of the penalty that are compared, relative to the mean variance of the features."""
@@ -59,15 +59,9 @@ class Regression:
         eight_bit: bool | None = None,
     ) -> None:
         self.column = column
-        if isinstance(reg, str) and reg != "gcv":
-            raise ValueError(f"reg must be a number above 0, 'gcv' or None, not {reg!r}")
-        self.reg = reg if reg is None or isinstance(reg, str) else positive("reg", reg)
+        self.columns = {column: ("continuous",)}
+        self.reg = checked_reg(reg, "gcv")
         self.eight_bit = column == "color" if eight_bit is None else eight_bit
-
-    @property
-    def columns(self) -> dict[str, tuple[ValueType, ...]]:
-        """The column that it predicts."""
-        return {self.column: ("continuous",)}
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``color/r2``, ``color/mse`` and ``color/mse255``."""
@@ -85,17 +79,9 @@ class Regression:
         for entry in values.T:
             several(self.column, entry, "r2")
         errors = (ridge_regression(x, known, x_test, reg=self.reg) - values).square()
-        found = [
-            Measurement(
-                f"{self.column}/r2",
-                **explained(errors, values),
-                sentence=f"the share of the variance of {the(self.column)} in the test samples that a"
-                " linear regression explains",
-                column=self.column,
-                direction="higher",
-                chance=0.0,
-            )
-        ]
+        share = f"the share of the variance of {the(self.column)} in the test samples that a linear"
+        words, r2 = f"{share} regression explains", explained(errors, values)
+        found = [held(f"{self.column}/r2", self.column, r2, words, 0.0)]
         units = {"mse": (1.0, ""), "mse255": (255.0**2, ", in units of 0 to 255")}
         for name, (unit, words) in units.items():
             if name == "mse" or self.eight_bit:

@@ -13,13 +13,14 @@ from ccl_plugins.evaluators.columns import (
     SAMPLES,
     SPLITS,
     Split,
+    held,
     named,
     part,
     several,
     with_classes,
 )
 from ccl_plugins.evaluators.intervals import mean
-from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric, ValueType
+from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
 
 
 class Retrieval:
@@ -63,11 +64,7 @@ class Retrieval:
         self.samples = whole("samples", samples, 2)
         self.split = one_of("split", split, SPLITS)
         self.column = column
-
-    @property
-    def columns(self) -> dict[str, tuple[ValueType, ...]]:
-        """The column whose classes are retrieved."""
-        return {self.column: ("categorical",)}
+        self.columns = {column: ("categorical",)}
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``retrieval/recall_at_1``, ... and ``retrieval/map``."""
@@ -87,30 +84,21 @@ class Retrieval:
         found = [ranked(x, index, each) for each in queries.split(max(1, 2**24 // len(x)))]
         samples, same = SAMPLES[self.split], f"of the same {self.column}"
         others, right_ones = len(x) - 1, (sizes[index] - 1)[queries]
-        recalls = {
+        measures = {
             f"recall_at_{k}": (
-                torch.cat([right[:, :k].any(dim=1) for right in found]),
+                mean(torch.cat([right[:, :k].any(dim=1) for right in found])),
                 f"the share of the {samples} with one {same} among the {k} most similar others",
-                hit_by_chance(others, right_ones, k),
+                hit_by_chance(others, right_ones, k).mean().item(),
             )
             for k in self.k
         }
-        precision = (
-            torch.cat([average_precisions(right) for right in found]),
+        measures["map"] = (
+            mean(torch.cat([average_precisions(right) for right in found])),
             f"the mean average precision with which the {samples} rank those {same} before others",
-            precision_by_chance(others, right_ones),
+            precision_by_chance(others, right_ones).mean().item(),
         )
-        return [
-            Measurement(
-                f"{named('retrieval', self.column)}/{name}",
-                **mean(values),
-                sentence=sentence,
-                column=self.column,
-                direction="higher",
-                chance=chance.mean().item(),
-            )
-            for name, (values, sentence, chance) in {**recalls, "map": precision}.items()
-        ]
+        begin = named("retrieval", self.column)
+        return [held(f"{begin}/{name}", self.column, *each) for name, each in measures.items()]
 
 
 def ranked(x: Tensor, ids: Tensor, queries: Tensor) -> Tensor:

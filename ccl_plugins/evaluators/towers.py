@@ -8,6 +8,9 @@ from torch import Tensor
 
 from ccl_plugins.protocols import Frozen, Towers
 
+BLOCK = 2**24
+"""The most similarities that are held at once."""
+
 
 def towers_of(frozen: Frozen, evaluator: str) -> Towers:
     """The towers of a split.

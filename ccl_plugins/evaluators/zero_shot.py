@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import torch
-from torch import Tensor
 from torch.nn.functional import normalize
 
-from ccl_plugins.evaluators.columns import most_frequent, named, rows_with_classes, top1
+from ccl_plugins.evaluators.columns import held, most_frequent, named, rows_with_classes, top1
 from ccl_plugins.evaluators.intervals import mean
 from ccl_plugins.evaluators.linear import balanced_accuracy
-from ccl_plugins.evaluators.towers import images_of, texts_of, towers_of
-from ccl_plugins.protocols import Frozen, Measurement, Towers, ValueType
+from ccl_plugins.evaluators.towers import BLOCK, images_of, texts_of, towers_of
+from ccl_plugins.protocols import Frozen, Measurement
 
 Prompts = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """A template with ``{}``, several, or the prompts of each class by its name."""
-
-BLOCK = 2**24
-"""The most similarities that are held at once."""
 
 
 class ZeroShot:
@@ -64,33 +60,31 @@ class ZeroShot:
     ) -> None:
         self.prompts = _checked(prompts)
         self.column = column
+        self.columns = {column: ("categorical",)}
         self.names = names
         self.balanced = balanced
-
-    @property
-    def columns(self) -> dict[str, tuple[ValueType, ...]]:
-        """The column that it names."""
-        return {self.column: ("categorical",)}
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``zero_shot/top1``, and ``/top5`` and ``/balanced`` where they are defined."""
         towers = towers_of(test, "zero_shot")
         rows, ids = rows_with_classes(test, self.column)
-        classes = class_vectors(self._of_each_class(test, int(ids.max())), towers)
-        ranking = nearest_classes(images_of(towers, rows), classes, min(5, len(classes)))
+        prompts = self._of_each_class(test, int(ids.max()))
+        vectors = texts_of(towers, [text for texts in prompts for text in texts])
+        means = [part.mean(dim=0) for part in vectors.split([len(texts) for texts in prompts])]
+        classes = normalize(torch.stack(means), dim=1)
+        blocks = images_of(towers, rows).split(max(1, BLOCK // len(classes)))
+        five = min(5, len(classes))
+        ranking = torch.cat([(each @ classes.T).topk(five, dim=1).indices for each in blocks])
         by = "its most similar prompt"
         found = [top1("zero_shot", self.column, ranking[:, 0], ids, by)]
         if len(classes) > 5:
-            five = Measurement(
-                f"{named('zero_shot', self.column)}/top5",
-                **mean((ranking == ids[:, None]).any(dim=1)),
-                sentence=f"the share of the test samples whose {self.column} is among the five with the"
-                " most similar prompts",
-                column=self.column,
-                direction="higher",
-                chance=most_frequent(ids, 5),
+            words = (
+                f"the share of the test samples whose {self.column} is among the five with the most"
             )
-            found.append(five)
+            words += " similar prompts"
+            among, chance = mean((ranking == ids[:, None]).any(dim=1)), most_frequent(ids, 5)
+            top5 = f"{named('zero_shot', self.column)}/top5"
+            found.append(held(top5, self.column, among, words, chance))
         if self.balanced:
             found.append(balanced_accuracy("zero_shot", self.column, ranking[:, 0], ids, by))
         return found
@@ -142,27 +136,3 @@ def _listed(texts: str | Sequence[str], what: str) -> list[str]:
     if not found or not all(text.strip() for text in found):
         raise ValueError(f"{what} must be one or more texts, not {texts!r}")
     return found
-
-
-def class_vectors(prompts: Sequence[Sequence[str]], towers: Towers) -> Tensor:
-    """(c, d) float64 unit vectors of classes: the mean of the projections of each one's prompts.
-
-    Args:
-        prompts: The prompts of each of c classes.
-        towers: Project them.
-    """
-    vectors = texts_of(towers, [text for texts in prompts for text in texts])
-    means = [part.mean(dim=0) for part in vectors.split([len(texts) for texts in prompts])]
-    return normalize(torch.stack(means), dim=1)
-
-
-def nearest_classes(images: Tensor, classes: Tensor, k: int) -> Tensor:
-    """(n, k) the places of the classes with the most similar vectors, most similar first.
-
-    Args:
-        images: (n, d) of unit length.
-        classes: (c, d) of unit length.
-        k: 1 to c.
-    """
-    blocks = images.split(max(1, BLOCK // len(classes)))
-    return torch.cat([(block @ classes.T).topk(k, dim=1).indices for block in blocks])

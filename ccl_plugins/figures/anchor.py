@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -96,11 +96,12 @@ class Anchor:
         for title, run in runs.items():
             found[title] = weights(run, index)
             index = found[title].index
-        first = next(iter(runs.values()))
-        images = _Images(first.splits[0])
-        images(
-            found[next(iter(runs))].index
-        )  # samples that are no images are refused before drawing
+        split = next(iter(runs.values())).splits[0]
+
+        def images(place: int) -> Any:
+            return as_picture(split[place][0])
+
+        images(found[next(iter(runs))].index)  # what is no image is refused before drawing
         rows = [r for r in range(4) if any(_row(each, r) for each in found.values())]
         height = 0.85 * (len(rows) + 1) + 0.3
         result = figure(0.9 + 3.4 * len(runs), height + 2.2)
@@ -223,12 +224,9 @@ def derivatives(objective: Any, pairs: Pairs, place: int) -> tuple[Tensor, Tenso
         values, weights = own_terms(objective, one_view)
         counted = weights[:, place].detach().double()
         loss = (values[:, place] * counted).sum() / counted.sum().clamp_min(1e-300)
-        none = [torch.zeros_like(leaf) for leaf in leaves]
-        if not loss.requires_grad:
-            given: Any = none
-        else:
-            given = torch.autograd.grad(loss, leaves, allow_unused=True)
-    gradients = [n if g is None else g for g, n in zip(given, none, strict=True)]
+        gradients: Sequence[Tensor] = [torch.zeros_like(leaf) for leaf in leaves]
+        if loss.requires_grad:
+            gradients = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
     found = [
         _along(first[0, place], leaf.detach(), gradient, objective)
         for leaf, gradient in zip(leaves, gradients, strict=True)
@@ -290,16 +288,6 @@ def _batch(run: Run, index: int | None) -> tuple[Any, Batch, int]:
     raise ValueError(f"sample {index} is in no batch of the first epoch: give another index")
 
 
-class _Images:
-    """The images of a split as arrays (height, width, 3) from 0 to 1."""
-
-    def __init__(self, split: Any) -> None:
-        self.split = split
-
-    def __call__(self, index: int) -> Any:
-        return as_picture(self.split[index][0])
-
-
 def as_picture(image: Any) -> Any:
     """An image, as PIL or (channels, height, width), as an array (height, width, 3) from 0 to 1.
 
@@ -341,22 +329,19 @@ def _draw_column(
     title: str,
     found: Weights,
     rows: list[int],
-    images: _Images,
+    images: Callable[[int], Any],
     names: bool,
 ) -> None:
     panels[0][SHOWN // 2].set_title(short(title, 40))
     for panel in itertools.chain(*panels):
-        panel.set_xticks([])
-        panel.set_yticks([])
-        for spine in panel.spines.values():
-            spine.set_visible(False)
+        panel.set(xticks=[], yticks=[])
+        panel.spines[:].set_visible(False)
     shown = [("anchor", found.views[0])]
     of = ["" if each == found.modalities[0] else f"{each} " for each in found.modalities]
     shown += [(of[v] + _percent(share), found.views[v]) for v, share in found.own.items()]
     for panel, (text, view) in zip(panels[0], shown[:SHOWN], strict=False):
         if isinstance(view, str):
-            words = textwrap.shorten(view, 60, placeholder="...")
-            words = textwrap.fill(words, 14)
+            words = textwrap.fill(textwrap.shorten(view, 60, placeholder="..."), 14)
             panel.text(0.5, 0.5, words, ha="center", va="center", fontsize=6)
         else:
             panel.imshow(as_picture(view))

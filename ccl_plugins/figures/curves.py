@@ -36,6 +36,8 @@ class Curves:
         Raises:
             DoesNotApply: If a run has logged nothing, or no run has a scalar of these names.
         """
+        from matplotlib.lines import Line2D
+
         try:
             logged = {run.path: curves(run) for run in runs.values()}
         except FileNotFoundError as error:
@@ -45,7 +47,12 @@ class Curves:
         if names is None:
             monitors = any(name.startswith("monitor/") for name in every)
             names = ["loss", "monitor/"] if monitors else ["loss", "evaluation/", "condition/"]
-        drawn = [n for given in names for n in every if n == given or _begins(n, given)]
+        drawn = [
+            n
+            for given in names
+            for n in every
+            if n == given or (given[-1:] == "/" and n.startswith(given))
+        ]
         drawn = [*dict.fromkeys(drawn)]
         if self.names is None:  # what was logged once, as of a table, is no curve
             several = [n for n in drawn if any(len(c.get(n, ())) > 1 for c in logged.values())]
@@ -62,7 +69,11 @@ class Curves:
             panel.set_title(_on_two_lines(name.removeprefix("monitor/")))
             panel.grid(axis="y")
             panel.set_xlabel("step")
-        _legend(result, found)
+        handles = [
+            Line2D([], [], color=each.color, marker=each.marker, ms=5, label=each.label)
+            for each in found
+        ]
+        result.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 3))
         return result
 
 
@@ -72,24 +83,9 @@ def _on_two_lines(name: str, most: int = 26) -> str:
     return f"{begin}{slash}\n{end}" if len(name) > most and begin else name
 
 
-def _begins(name: str, given: str) -> bool:
-    return given.endswith("/") and name.startswith(given)
-
-
 def _draw(panel: Any, group: Series, points: Sequence[Sequence[tuple[int, float]]]) -> None:
     for each in points:
         steps, values = zip(*each, strict=True)
         few = {"marker": group.marker, "ms": 4} if len(each) < 12 else {}
         thin = 1.3 if len(points) == 1 else 0.8
         panel.plot(steps, values, color=group.color, lw=thin, **few)
-
-
-def _legend(result: Figure, found: Sequence[Series]) -> None:
-    """Name the configurations below all panels."""
-    from matplotlib.lines import Line2D
-
-    handles = [
-        Line2D([], [], color=each.color, marker=each.marker, ms=5, label=each.label)
-        for each in found
-    ]
-    result.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 3))

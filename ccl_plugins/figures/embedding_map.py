@@ -86,21 +86,21 @@ class EmbeddingMap:
             for panel, (title, place) in zip(row, points.items(), strict=True):
                 each = variables[title]
                 marks = _scatter(panel, place, each, drawn, many)
-                _without_ticks(panel)
+                panel.set(xticks=[], yticks=[])
+                panel.spines[:].set(visible=True, alpha=0.4)
                 panel.set_title(f"{short(title)}: by {short(each.name, 16)}")
                 if marks is not None and panel is row[-1]:
-                    result.colorbar(marks, ax=panel, label=_scale(each), shrink=0.8, aspect=30)
+                    several = each.values.ndim == 2 and each.values.shape[1] > 1
+                    label = each.name + " (first principal component)" * several
+                    result.colorbar(marks, ax=panel, label=label, shrink=0.8, aspect=30)
             if each.ids is not None and len(row[-1].get_legend_handles_labels()[1]) <= MOST_NAMED:
                 row[-1].legend(
                     loc="center left", bbox_to_anchor=(1, 0.5), handletextpad=0.1, markerscale=1.3
                 )
         what = "all" if len(drawn) == number else f"{len(drawn)} of"
         samples = "test samples" if split == "test" else "training samples"
-        result.supxlabel(
-            f"{NAMES[self.method]} of the features of {what} {number} {samples}",
-            fontsize=8,
-            color=TEXT,
-        )
+        caption = f"{NAMES[self.method]} of the features of {what} {number} {samples}"
+        result.supxlabel(caption, fontsize=8, color=TEXT)
         return result
 
 
@@ -203,16 +203,3 @@ def _name_classes(
             va="center",
             path_effects=[withStroke(linewidth=2.5, foreground="white")],
         )
-
-
-def _scale(by: Variable) -> str:
-    several = by.values.ndim == 2 and by.values.shape[1] > 1
-    return f"{by.name} (first principal component)" if several else by.name
-
-
-def _without_ticks(panel: Any) -> None:
-    panel.set_xticks([])
-    panel.set_yticks([])
-    for spine in panel.spines.values():
-        spine.set_visible(True)
-        spine.set_alpha(0.4)

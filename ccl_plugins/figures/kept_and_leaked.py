@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.experiments.results import Result, conditioned, judged_by
+from ccl_plugins.experiments.results import conditioned, judged_by
 from ccl_plugins.figures.samples import same_data
 from ccl_plugins.figures.series import Series, panels, series
 from ccl_plugins.figures.style import FAINT, TEXT, styled
@@ -62,11 +62,12 @@ class KeptAndLeaked:
         leaked = [each for each in leaked if any({kept, each} <= r.after.keys() for r in results)]
         if not leaked:
             raise DoesNotApply(f"no run was measured by both {kept} and {listed}")
+        about = {n: each for r in reversed(results) for n, each in r.after.items()}
         result, grid = panels(len(leaked), 4.2, 3.6)
         for panel, name in zip(grid, leaked, strict=True):
             for each in found:
                 _draw(panel, each, name, kept)
-            _scale(panel, _about(results, name), _about(results, kept))
+            _scale(panel, about[name], about[kept])
         drawn = dict[str, Any]()
         for panel in grid:
             for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
@@ -76,35 +77,21 @@ class KeptAndLeaked:
         return result
 
 
-def _about(results: Sequence[Result], name: str) -> Measurement:
-    return next(result.after[name] for result in results if name in result.after)
-
-
 def _draw(panel: Any, each: Series, leaked: str, kept: str) -> None:
-    points = [r for r in each.results if {kept, leaked} <= r.after.keys()]
-    for one in points:
+    for one in [r for r in each.results if {kept, leaked} <= r.after.keys()]:
         x, y = one.after[leaked], one.after[kept]
         for measured, way in ((x, "xerr"), (y, "yerr")):
             if measured.interval is not None:
                 low, high = measured.interval
                 ends = [[max(measured.value - low, 0)], [max(high - measured.value, 0)]]
                 panel.errorbar(x.value, y.value, **{way: ends}, color=each.color, lw=1.2)
-        label = each.label if one is points[0] else None
         style = {"marker": each.marker, "color": each.color, "ls": "", "ms": 7}
-        panel.plot(x.value, y.value, label=label, **style)
+        panel.plot(x.value, y.value, label=each.label, **style)
     for one in each.results:
         if {kept, leaked} <= one.before.keys():
             start = one.before[leaked].value, one.before[kept].value
-            first = BEFORE not in panel.get_legend_handles_labels()[1]
-            panel.plot(
-                *start,
-                marker="o",
-                mfc="none",
-                color=FAINT,
-                ls="",
-                ms=6,
-                label=BEFORE if first else None,
-            )
+            style = {"marker": "o", "mfc": "none", "color": FAINT, "ls": "", "ms": 6}
+            panel.plot(*start, label=BEFORE, **style)
 
 
 def _scale(panel: Any, leaked: Measurement, kept: Measurement) -> None:

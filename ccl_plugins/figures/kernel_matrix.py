@@ -90,8 +90,7 @@ class Matrices:
 
         variables = reader.variables(run)
         name = " and ".join(short(each.name) for each in variables)
-        first, *others = variables
-        rows = known_rows(first, min(MOST, run.record["fit"]["batch_size"]), *others)
+        rows = known_rows(variables, min(MOST, run.record["fit"]["batch_size"]))
         rows = rows[in_joint_order([each.values[rows] for each in variables])]
         values = reader.values(variables, rows)
         with torch.no_grad():
@@ -144,17 +143,14 @@ def in_order(z: Tensor) -> Tensor:
     Of one column, the order of its values; of several, the order of the leaves of a tree of clusters
     (average linkage) in which neighbors are as similar as the tree allows.
     """
+    import numpy as np
     import torch
-
-    if z.ndim == 1 or z.shape[1] == 1:
-        return z.flatten().argsort(stable=True)
     from scipy.cluster.hierarchy import leaves_list, linkage
 
-    if not z.is_floating_point() or len(z) < 3:  # a hierarchy: by its first level, then the next
-        order = torch.arange(len(z))
-        for column in reversed(z.unbind(1)):
-            order = order[column[order].argsort(stable=True)]
-        return order
+    z = z.reshape(len(z), -1)
+    if z.shape[1] == 1 or not z.is_floating_point() or len(z) < 3:
+        # A hierarchy: by its first level, then the next.
+        return torch.from_numpy(np.lexsort(z.T.flip(0).numpy()))
     tree = linkage(z.double().numpy(), "average", optimal_ordering=True)
     return torch.from_numpy(leaves_list(tree)).long()
 
@@ -201,10 +197,8 @@ def _values_beside(panel: Any, z: Variable, rows: Tensor, place: int = 0) -> Non
     top.imshow(colors[None], aspect="auto")
     left.imshow(colors[:, None], aspect="auto")
     for each in (panel, top, left):
-        each.set_xticks([])
-        each.set_yticks([])
-        for spine in each.spines.values():
-            spine.set_visible(False)
+        each.set(xticks=[], yticks=[])
+        each.spines[:].set_visible(False)
 
 
 def value_colors(z: Variable, rows: Tensor) -> Any:

@@ -57,13 +57,9 @@ def reader(run: Run, condition: str | None = None) -> Reader:
         Reader(names, kernel, each)
         for each in run.parts.objective.modules()
         for kernel, names in kernel_of(each)
+        if condition is None
+        or any(condition in (name, column_of(conditions_of(run).get(name))) for name in names)
     ]
-    if condition is not None:
-        found = [
-            each
-            for each in found
-            if any(condition in (name, _column(run, name)) for name in each.names)
-        ]
     if not found:
         of = "a condition" if condition is None else f"condition {condition!r}"
         raise DoesNotApply(f"no objective of {run.path} reads {of} through a kernel")
@@ -87,27 +83,23 @@ def readers(runs: Mapping[str, Run], condition: str | None = None) -> dict[str, 
     return found
 
 
-def _column(run: Run, name: str) -> str | None:
-    return column_of(conditions_of(run).get(name))
-
-
-def known_rows(z: Variable, most: int, *others: Variable) -> Tensor:
-    """The places of at most so many samples that have a value, of the others too.
+def known_rows(variables: Sequence[Variable], most: int) -> Tensor:
+    """The places of at most so many samples that have a value of all variables.
 
     Raises:
         DoesNotApply: If these have no two values.
     """
+    import torch
+
     from ccl_plugins.metadata.values import missing_rows
 
-    named = " and ".join(repr(each.name) for each in (z, *others))
-    missing = missing_rows(z.values, z.value_type)
-    for each in others:
-        missing = missing | missing_rows(each.values, each.value_type)
-    known = (~missing).nonzero().flatten()
+    named = " and ".join(repr(each.name) for each in variables)
+    missing = [missing_rows(each.values, each.value_type) for each in variables]
+    known = (~torch.stack(missing).any(0)).nonzero().flatten()
     rows = known[some(len(known), most)]
     if len(rows) < 3:
         raise DoesNotApply(f"condition {named} is known of {len(rows)} samples only")
-    if all((each.values[rows] == each.values[rows[0]]).all() for each in (z, *others)):
+    if all((each.values[rows] == each.values[rows[0]]).all() for each in variables):
         raise DoesNotApply(
             f"condition {named} has one value in all of {len(rows)} samples, so that nothing can be"
             " compared by it"

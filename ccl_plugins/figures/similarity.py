@@ -47,20 +47,29 @@ class Similarity:
             DoesNotApply: If no objective reads the condition through a kernel; for runs of different data
                 sets.
         """
+        import torch
+        from torch.nn import functional
+
+        from ccl_plugins.numerics.kernel_functions import similarities
+
         same_data(runs)
         first, reader = next(iter(readers(runs, self.condition).items()))
         variables = reader.variables(runs[first])
-        rows = known_rows(variables[0], MOST, *variables[1:])
-        kernel = pairs_of_kernel(reader.kernel, reader.values(variables, rows))
+        rows = known_rows(variables, MOST)
+        values = reader.values(variables, rows)
+        with torch.no_grad():
+            kernel = _pairs(similarities(reader.kernel, values, values))
         name = " and ".join(each.name for each in variables)
         result = figure(0.6 + 3.3 * len(runs), 3.3)
         panels = result.subplots(1, len(runs), squeeze=False, sharey=True, sharex=True)[0]
         for panel, (title, each), color in zip(
             panels, runs.items(), RUNS * len(runs), strict=False
         ):
-            cosine = pairs_of_features(features(each, "train", rows))
+            found = features(each, "train", rows).double()
+            unit = functional.normalize(found - found.mean(0), dim=1)
+            cosine = _pairs(unit @ unit.T)
             _draw_pairs(panel, kernel, cosine, color)
-            r = correlation(kernel, cosine)
+            r = float(torch.corrcoef(torch.stack([kernel, cosine]))[0, 1])  # Pearson's
             shown = "no r, as one is constant" if math.isnan(r) else f"r = {r:.2f}"
             panel.set_title(f"{short(title)}: {shown}")
             panel.set_xlabel(f"similarity of {name} ({reader.kernel_name})")
@@ -68,36 +77,12 @@ class Similarity:
         return result
 
 
-def pairs_of_kernel(kernel: Any, values: Any) -> Tensor:
-    """(n (n - 1) / 2,) the kernel of every pair of samples."""
-    import torch
-
-    from ccl_plugins.numerics.kernel_functions import similarities
-
-    with torch.no_grad():
-        return _upper(similarities(kernel, values, values).double())
-
-
-def pairs_of_features(found: Tensor) -> Tensor:
-    """(n (n - 1) / 2,) the cosine of every pair of samples' features about their mean."""
-    from torch.nn import functional
-
-    unit = functional.normalize(found.double() - found.double().mean(0), dim=1)
-    return _upper(unit @ unit.T)
-
-
-def _upper(matrix: Tensor) -> Tensor:
+def _pairs(matrix: Tensor) -> Tensor:
+    """(n (n - 1) / 2,) the entries (n, n) of every pair of samples."""
     import torch
 
     i, j = torch.triu_indices(len(matrix), len(matrix), 1)
-    return matrix[i, j]
-
-
-def correlation(a: Tensor, b: Tensor) -> float:
-    """Pearson's correlation; NaN if one is constant."""
-    import torch
-
-    return float(torch.corrcoef(torch.stack([a, b]))[0, 1])
+    return matrix[i, j].double()
 
 
 def binned(kernel: Tensor, cosine: Tensor, bins: int = BINS) -> Tensor:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ccl_plugins.evaluators.columns import the
 from ccl_plugins.experiments.results import (
     ALPHA,
     Configuration,
@@ -116,7 +117,10 @@ def _learning(configurations: Sequence[Compared], judges: Mapping[str, Measureme
         return Answer(question, "Yes, the label", "good", sentences)
     if [*given] == ["not the label"]:
         return Answer(question, "Not the label", "bad", sentences)
-    verdict = "; ".join(f"{_listed(labels)}: {answer}" for answer, labels in given.items())
+    shown = {
+        a: ", ".join(who) if len(who) <= 3 else f"{len(who)} of them" for a, who in given.items()
+    }
+    verdict = "; ".join(f"{labels}: {answer}" for answer, labels in shown.items())
     return Answer(question, verdict, "unclear", sentences)
 
 
@@ -153,10 +157,10 @@ def _conditioning(configurations: Sequence[Compared], judges: Mapping[str, Measu
             judge = judges.get(column)
             after = each.after(judge.name) if judge else {}
             if column in read:
-                words.append(f"It is conditioned on {_the(shown)}.")
+                words.append(f"It is conditioned on {the(shown)}.")
                 if not after:
                     words.append(
-                        f"No evaluator reads {_the(shown)} from the features: with one, this page would"
+                        f"No evaluator reads {the(shown)} from the features: with one, this page would"
                         " say what is left of it."
                     )
             others = plain.after(judge.name) if plain and judge else {}
@@ -165,11 +169,11 @@ def _conditioning(configurations: Sequence[Compared], judges: Mapping[str, Measu
             if judge and after and reference:
                 change = _change(reference, after, each, judge)
                 words.append(
-                    f"It holds {change.amount} of {_the(shown)} {change.than} {against}:"
+                    f"It holds {change.amount} of {the(shown)} {change.than} {against}:"
                     f" {_read_at(judge, after)}, against {_mean(reference)}{change.luck}."
                 )
                 if column in read:
-                    verdicts.append(f"{each.label} holds {change.amount} of {_the(shown)}")
+                    verdicts.append(f"{each.label} holds {change.amount} of {the(shown)}")
                     clear &= change.way in ("up", "down")
         sentences.append((each.label, " ".join(words)))
     if not verdicts:
@@ -251,7 +255,8 @@ def _against(
     corrected = f", corrected for {tests} comparisons" if tests > 1 else ""
     test = f"paired t-test over {change.n} seeds, {_p(p)}{corrected}"
     if p < ALPHA:
-        return f"{begin} A difference like this would come by luck {_often(p)} ({test})."
+        often = "less than once in 1000" if p < 0.001 else f"about once in {round(1 / p)}"
+        return f"{begin} A difference like this would come by luck {often} times ({test})."
     return (
         f"{begin} That may be luck ({test}): with {change.n} seeds, a mean difference has to be"
         f" {visible(change.n):.1f} times as large as its spread to tell."
@@ -338,16 +343,8 @@ def _p(p: float) -> str:
     return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
 
 
-def _often(p: float) -> str:
-    return "less than once in 1000 times" if p < 0.001 else f"about once in {round(1 / p)} times"
-
-
 def _read_at(judge: Measurement, values: Mapping[Any, float]) -> str:
     return f"{judge.name} is {_mean(values)}"
-
-
-def _the(column: str) -> str:
-    return "the label" if column == "label" else column
 
 
 def _mean(values: Mapping[Any, float]) -> str:
@@ -356,7 +353,3 @@ def _mean(values: Mapping[Any, float]) -> str:
     deviation = statistics.stdev(numbers) if len(numbers) > 1 else 0.0
     # Three places are enough for a sentence; the table has more.
     return f"{mean:.3f} ± {deviation:.3f}" if deviation >= 0.0005 else f"{mean:.3f}"
-
-
-def _listed(labels: Sequence[str]) -> str:
-    return ", ".join(labels) if len(labels) <= 3 else f"{len(labels)} of them"

@@ -193,17 +193,13 @@ def _configurations(shown: Runs) -> Iterator[dict[str, Any]]:
 def _measured(shown: Runs, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     labels = {str(each.results[0].path): each.label for each in shown.groups}
     tests = [row["test"] for row in rows if row["test"] is not None]
-    notes = []
-    for n in sorted({test["n"] for test in tests}):
-        if n < 2:
-            notes.append(
-                "Where n is 1, nobody can say whether a difference is luck: there is no p."
-            )
-        else:
-            notes.append(
-                f"With {n} seeds in common, only a mean difference of {visible(n):.1f} times its spread"
-                " over the seeds gets p below 0.05."
-            )
+    notes = [
+        f"With {n} seeds in common, only a mean difference of {visible(n):.1f} times its spread over the"
+        " seeds gets p below 0.05."
+        if n > 1
+        else "Where n is 1, nobody can say whether a difference is luck: there is no p."
+        for n in sorted({test["n"] for test in tests})
+    ]
     if len(tests) > 5:
         notes.append(
             f"There are {len(tests)} tests here: about one in twenty is below 0.05 by luck."
@@ -242,12 +238,12 @@ def _cells(row: Mapping[str, Any], label: str) -> dict[str, Any]:
 def _points(shown: Runs) -> dict[str, Any]:
     """The numbers by which columns are judged, of each run."""
     names = [*judged_by(shown.results).values()]
-    points = []
-    for label, run in shown.titled.items():
-        metrics = run.metrics
-        values = [f"{metrics[name]:.4g}" if name in metrics else "" for name in names]
-        points.append({"label": label, "values": values})
-    return {"points": points if names else [], "point_names": names}
+    measured = {label: run.metrics for label, run in shown.titled.items()} if names else {}
+    points = [
+        {"label": label, "values": [f"{found[n]:.4g}" if n in found else "" for n in names]}
+        for label, found in measured.items()
+    ]
+    return {"points": points, "point_names": names}
 
 
 def _losses(shown: Runs) -> Iterator[dict[str, Any]]:

@@ -52,9 +52,7 @@ def _picture_of(
             "alt": f"{title}. {caption}",
             **_embedded(figure),
         }
-    except (
-        Exception
-    ) as error:  # a plug-in's figure may raise anything, and costs its own picture alone
+    except Exception as error:  # of a plug-in's figure: it costs its own picture alone
         explained = isinstance(error, DoesNotApply) and str(error)
         reason = explained or f"{type(error).__name__}: {error}".removesuffix(": ")
         return {"title": title, "caption": registry().summary(spec), "src": "", "reason": reason}
@@ -87,9 +85,9 @@ def neighbors(runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
         features = (
             run.features("train").features
             if len(places) == len(train_split)
-            else run.encode(_Images(train_split, places))
+            else _encoded(run, train_split, places)
         )
-        found[name] = bank[nearest(run.encode(_Images(test_split, rows)), features, k)[0]]
+        found[name] = bank[nearest(_encoded(run, test_split, rows), features, k)[0]]
     for place, row in enumerate(rows):
         yield {
             "index": row,
@@ -113,26 +111,12 @@ def neighbors(runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
         }
 
 
-class _Images(Sequence[Any]):
-    """The images of some samples, read when they are asked for.
+def _encoded(run: Run, split: Any, rows: Sequence[int]) -> Any:
+    """The features of some samples, whose images are in memory a part at a time."""
+    import torch
 
-    Args:
-        split: A torch Dataset of ``(image, ...)``.
-        rows: The samples.
-    """
-
-    def __init__(self, split: Any, rows: Sequence[int]) -> None:
-        self.split, self.rows = split, rows
-
-    def __len__(self) -> int:
-        """The number of samples."""
-        return len(self.rows)
-
-    def __getitem__(self, place: Any) -> Any:
-        """An image, or those of a slice as a list."""
-        if isinstance(place, slice):
-            return [self.split[row][0] for row in self.rows[place]]
-        return self.split[self.rows[place]][0]
+    parts = torch.tensor(rows).split(512)
+    return torch.cat([run.encode([split[i][0] for i in part.tolist()]) for part in parts])
 
 
 def _picture(image: Any) -> str:

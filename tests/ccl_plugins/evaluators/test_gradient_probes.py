@@ -150,7 +150,7 @@ def test_a_probe_that_diverges_names_its_learning_rate():
     ("evaluator", "wrong", "said"),
     [
         (LinearSGD, {"lr": 0.0}, "lr"),
-        (LinearSGD, {"momentum": 1.0}, "momentum must be 0 or more and below 1, not 1.0"),
+        (LinearSGD, {"momentum": 1.0}, "momentum must be from 0 to below 1, not 1.0"),
         (LinearSGD, {"momentum": 0.0}, "nesterov=True needs a momentum above 0"),
         (LinearSGD, {"weight_decay": -1.0}, "weight_decay"),
         (LinearSGD, {"epochs": 0}, "epochs"),

@@ -460,9 +460,9 @@ def test_a_constant_condition_is_named():
     for values in (torch.ones(9, 2), torch.zeros(9, dtype=torch.long)):
         value_type = "continuous" if values.is_floating_point() else "categorical"
         with pytest.raises(DoesNotApply, match="condition 'age' has one value in all of 9 samples"):
-            known_rows(Variable("age", values, value_type), 20)
+            known_rows([Variable("age", values, value_type)], 20)
     with pytest.raises(DoesNotApply, match="condition 'age' is known of 0 samples only"):
-        known_rows(Variable("age", torch.full((9,), torch.nan), "continuous"), 20)
+        known_rows([Variable("age", torch.full((9,), torch.nan), "continuous")], 20)
 
 
 def test_of_a_large_split_only_what_is_drawn_is_encoded(runs, monkeypatch):
