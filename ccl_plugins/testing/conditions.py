@@ -14,12 +14,7 @@ from torch.nn.functional import normalize
 
 from ccl_plugins.metadata.values import check_values
 from ccl_plugins.metadata.variables import by_name, variables
-from ccl_plugins.protocols import (
-    Embedded,
-    Refresh,
-    Table,
-    trait,
-)
+from ccl_plugins.protocols import Embedded, Refresh, Table, trait
 from ccl_plugins.testing.assertions import require, require_equal, require_unchanged
 from ccl_plugins.testing.audit import what_it_opens
 from ccl_plugins.testing.inputs import SAMPLES, Split, normal, seeded

@@ -12,7 +12,7 @@ from torch.nn.functional import one_hot
 from ccl_plugins.numerics.joint import Joint, of_one_tensor
 from ccl_plugins.protocols import trait
 from ccl_plugins.testing.assertions import require, require_equal
-from ccl_plugins.testing.inputs import condition_values, example_rows, normal
+from ccl_plugins.testing.inputs import conditions, example_rows, normal
 from ccl_plugins.testing.subject import Subject
 
 
@@ -54,17 +54,8 @@ def _build(subject: Subject) -> Any:
 
 
 def _several(kernel: Joint) -> tuple[Tensor, Tensor]:
-    """Values of the conditions that a kernel names: vectors of each that may be, else what it accepts.
-
-    A class attribute ``EXAMPLE_CONDITION`` of the kernel has values by name in place of these.
-    """
-    given = getattr(kernel.kernel, "EXAMPLE_CONDITION", {})
-    rows = {}
-    for i, (name, value_types) in enumerate(kernel.conditions.items()):
-        example = given.get(name)
-        z = condition_values(value_types, 12, i) if example is None else example_rows(example, 12)
-        rows[name] = z.double() if z.is_floating_point() else z
-    packed = kernel.pack(rows)
+    """Values of the conditions that a kernel names."""
+    packed = kernel.pack(conditions(kernel.kernel, 12))
     return packed[:5], packed[5:]
 
 
