@@ -201,6 +201,8 @@ def measure_strokes(ink: Tensor) -> dict[str, Tensor]:
     Args:
         ink: (n, 8, 8) in [0, 1], 1 for the stroke; every image has some.
     """
+    from scipy import ndimage  # late, as scikit-learn
+
     place = torch.arange(ink.shape[-1], dtype=ink.dtype)
     weight = ink / ink.sum((1, 2), keepdim=True)
     side, balance = (weight.sum(1) * place).sum(1), (weight.sum(2) * place).sum(1)
@@ -215,19 +217,10 @@ def measure_strokes(ink: Tensor) -> dict[str, Tensor]:
         "side": side,
         "balance": balance,
     }
-    return {"holes": count_holes(ink).clamp_max(2)} | {
+    # Holes are the parts of the ground that the sides of pixels do not connect to the border.
+    ground = np.pad(ink.numpy() <= INKED, [(0, 0), (1, 1), (1, 1)], constant_values=True)
+    holes = torch.tensor([ndimage.label(image)[1] - 1 for image in ground])
+    return {"holes": holes.clamp_max(2)} | {
         name: torch.bucketize(values, torch.tensor(BOUNDS[name], dtype=values.dtype))
         for name, values in measured.items()
     }
-
-
-def count_holes(ink: Tensor) -> Tensor:
-    """(n,) the parts of the ground that are not connected to the border by the sides of pixels.
-
-    Args:
-        ink: (n, height, width) in [0, 1].
-    """
-    from scipy import ndimage
-
-    ground = np.pad(ink.numpy() <= INKED, [(0, 0), (1, 1), (1, 1)], constant_values=True)
-    return torch.tensor([ndimage.label(image)[1] - 1 for image in ground])

@@ -32,7 +32,8 @@ def values(kernel: Any) -> dict[str, tuple[Tensor, Tensor]]:
     names several conditions, the values of these side by side, as `_build` makes it take them.
     """
     if isinstance(kernel, Joint):
-        return {"several conditions": _several(kernel)}
+        packed = kernel.pack(conditions(kernel.kernel, 12))
+        return {"several conditions": (packed[:5], packed[5:])}
     if (given := getattr(kernel, "EXAMPLE_CONDITION", None)) is not None:
         rows = example_rows(given, 12)
         return {"values": (rows[:5], rows[5:])}
@@ -51,12 +52,6 @@ def values(kernel: Any) -> dict[str, tuple[Tensor, Tensor]]:
 def _build(subject: Subject) -> Any:
     """The kernel, of one tensor even if it names several conditions."""
     return of_one_tensor(subject.build())
-
-
-def _several(kernel: Joint) -> tuple[Tensor, Tensor]:
-    """Values of the conditions that a kernel names."""
-    packed = kernel.pack(conditions(kernel.kernel, 12))
-    return packed[:5], packed[5:]
 
 
 def observe(subject: Subject, kernel: Any) -> Any:
