@@ -116,13 +116,8 @@ class ColorDigits:
         names = {"hue": hue, "shade": shade, "color_name": len(SHADES) * hue + shade}
         words = {"label": [*DIGITS], "digit": [*DIGITS], "hue": [*HUES], "shade": [*SHADES]}
         words["color_name"] = [f"{shade} {hue}" for hue in HUES for shade in SHADES]
-        return InMemory(
-            images,
-            label,
-            {**columns, **names},
-            words,
-            {"caption": captions_of(label, hue, shade, form)},
-        )
+        texts = {"caption": _captions(label, hue, shade, form)}
+        return InMemory(images, label, {**columns, **names}, words, texts)
 
     def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold."""
@@ -158,16 +153,9 @@ def named_colors(color: Tensor) -> tuple[Tensor, Tensor]:
     return hue.masked_fill(high - low < GRAY, HUES.index("gray")), (low + high >= 1).long()
 
 
-def captions_of(digit: Tensor, hue: Tensor, shade: Tensor, form: Tensor) -> list[str]:
-    """A caption for each image.
-
-    Args:
-        digit: (n,) 0 to 9.
-        hue: (n,) places in `HUES`.
-        shade: (n,) places in `SHADES`.
-        form: (n,) places in `TEMPLATES`.
-    """
-    rows = zip(*(ids.tolist() for ids in (digit, hue, shade, form)), strict=True)
+def _captions(*places: Tensor) -> list[str]:
+    """A caption for each image, of places (n,) in `DIGITS`, `HUES`, `SHADES` and `TEMPLATES`."""
+    rows = zip(*(ids.tolist() for ids in places), strict=True)
     return [
         TEMPLATES[f].format(
             a="an" if DIGITS[d] == "eight" else "a", digit=DIGITS[d], hue=HUES[h], shade=SHADES[s]
