@@ -101,9 +101,8 @@ def _with_sklearn(
         algorithm="lloyd",
         random_state=seed,
     )
-    with warnings.catch_warnings():
-        # The caller warns of empty clusters for both backends.
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    # The caller warns of empty clusters for both backends.
+    with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
         found.fit(x)  # an empty cluster gets the point farthest from its centroid
     return torch.from_numpy(found.labels_).long(), torch.from_numpy(found.cluster_centers_).float()
 

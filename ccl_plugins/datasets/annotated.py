@@ -85,12 +85,31 @@ def as_texts(name: str, column: Sequence[Any], place: str = "texts") -> list[str
     return list(column)
 
 
+def rows_of(split: Any, rows: Sequence[int]) -> tuple[dict[str, Any], Any, dict[str, Any]]:
+    """The metadata, the vocabulary and the texts of some rows of a split, as `Annotated` takes them."""
+
+    def take(columns: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            name: c[list(rows)] if isinstance(c, Tensor) else [c[row] for row in rows]
+            for name, c in columns.items()
+        }
+
+    return (
+        take(split.metadata),
+        getattr(split, "vocabulary", None),
+        take(getattr(split, "texts", {})),
+    )
+
+
 class Keyed:
     """The images of samples that are dictionaries, as those of Hugging Face's ``datasets``.
 
     Args:
         samples: Has a length and gives, for an index, a mapping.
         image: The key of the image.
+
+    Raises:
+        ValueError: On use, for a sample that is another thing, or has no such key.
     """
 
     def __init__(self, samples: Any, image: str) -> None:
@@ -103,30 +122,24 @@ class Keyed:
 
     def __getitem__(self, index: int) -> Any:
         """The image of a sample."""
-        return value_of(self.samples, index, self.image)
+        return self._value(index, self.image)
 
     def column(self, key: str) -> list[Any]:
         """The values of another key, without the images where the samples are stored by column."""
         if key in getattr(self.samples, "column_names", ()):
             return list(self.samples[key])
-        return [value_of(self.samples, index, key) for index in range(len(self))]
+        return [self._value(index, key) for index in range(len(self))]
 
-
-def value_of(samples: Any, index: int, key: str) -> Any:
-    """The value of a key in a sample that is a dictionary.
-
-    Raises:
-        ValueError: If the sample is another thing, or has no such key.
-    """
-    sample = samples[index]
-    if not isinstance(sample, Mapping):
-        raise ValueError(
-            f"sample {index} is a {type(sample).__name__} and no dictionary with {key!r}: leave image="
-            " and label= out"
-        )
-    if key not in sample:
-        raise ValueError(f"sample {index} has no {key!r}, but {', '.join(map(repr, sample))}")
-    return sample[key]
+    def _value(self, index: int, key: str) -> Any:
+        sample = self.samples[index]
+        if not isinstance(sample, Mapping):
+            raise ValueError(
+                f"sample {index} is a {type(sample).__name__} and no dictionary with {key!r}: leave image="
+                " and label= out"
+            )
+        if key not in sample:
+            raise ValueError(f"sample {index} has no {key!r}, but {', '.join(map(repr, sample))}")
+        return sample[key]
 
 
 def dictionary(place: str, sample: Mapping[str, Any]) -> str:

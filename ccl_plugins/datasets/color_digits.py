@@ -116,13 +116,8 @@ class ColorDigits:
         names = {"hue": hue, "shade": shade, "color_name": len(SHADES) * hue + shade}
         words = {"label": [*DIGITS], "digit": [*DIGITS], "hue": [*HUES], "shade": [*SHADES]}
         words["color_name"] = [f"{shade} {hue}" for hue in HUES for shade in SHADES]
-        return InMemory(
-            images,
-            label,
-            {**columns, **names},
-            words,
-            {"caption": captions_of(label, hue, shade, form)},
-        )
+        texts = {"caption": _captions(label, hue, shade, form)}
+        return InMemory(images, label, {**columns, **names}, words, texts)
 
     def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold."""
@@ -158,16 +153,9 @@ def named_colors(color: Tensor) -> tuple[Tensor, Tensor]:
     return hue.masked_fill(high - low < GRAY, HUES.index("gray")), (low + high >= 1).long()
 
 
-def captions_of(digit: Tensor, hue: Tensor, shade: Tensor, form: Tensor) -> list[str]:
-    """A caption for each image.
-
-    Args:
-        digit: (n,) 0 to 9.
-        hue: (n,) places in `HUES`.
-        shade: (n,) places in `SHADES`.
-        form: (n,) places in `TEMPLATES`.
-    """
-    rows = zip(*(ids.tolist() for ids in (digit, hue, shade, form)), strict=True)
+def _captions(*places: Tensor) -> list[str]:
+    """A caption for each image, of places (n,) in `DIGITS`, `HUES`, `SHADES` and `TEMPLATES`."""
+    rows = zip(*(ids.tolist() for ids in places), strict=True)
     return [
         TEMPLATES[f].format(
             a="an" if DIGITS[d] == "eight" else "a", digit=DIGITS[d], hue=HUES[h], shade=SHADES[s]
@@ -201,6 +189,8 @@ def measure_strokes(ink: Tensor) -> dict[str, Tensor]:
     Args:
         ink: (n, 8, 8) in [0, 1], 1 for the stroke; every image has some.
     """
+    from scipy import ndimage  # late, as scikit-learn
+
     place = torch.arange(ink.shape[-1], dtype=ink.dtype)
     weight = ink / ink.sum((1, 2), keepdim=True)
     side, balance = (weight.sum(1) * place).sum(1), (weight.sum(2) * place).sum(1)
@@ -215,19 +205,10 @@ def measure_strokes(ink: Tensor) -> dict[str, Tensor]:
         "side": side,
         "balance": balance,
     }
-    return {"holes": count_holes(ink).clamp_max(2)} | {
+    # Holes are the parts of the ground that the sides of pixels do not connect to the border.
+    ground = np.pad(ink.numpy() <= INKED, [(0, 0), (1, 1), (1, 1)], constant_values=True)
+    holes = torch.tensor([ndimage.label(image)[1] - 1 for image in ground])
+    return {"holes": holes.clamp_max(2)} | {
         name: torch.bucketize(values, torch.tensor(BOUNDS[name], dtype=values.dtype))
         for name, values in measured.items()
     }
-
-
-def count_holes(ink: Tensor) -> Tensor:
-    """(n,) the parts of the ground that are not connected to the border by the sides of pixels.
-
-    Args:
-        ink: (n, height, width) in [0, 1].
-    """
-    from scipy import ndimage
-
-    ground = np.pad(ink.numpy() <= INKED, [(0, 0), (1, 1), (1, 1)], constant_values=True)
-    return torch.tensor([ndimage.label(image)[1] - 1 for image in ground])

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ccl_plugins.datasets.annotated import Annotated
+from ccl_plugins.datasets.annotated import Annotated, rows_of
 from ccl_plugins.datasets.splitting import SPLITS, check_fraction, check_split, hold_out
 from ccl_plugins.files.arrays import as_numbers, read_npy
 from ccl_plugins.files.tensors import read_tensors
@@ -100,8 +100,8 @@ class Features:
         ]
         if self.test_fraction is not None:
             (whole,) = splits
-            held = hold_out(whole.targets, self.test_fraction, self.seed)
-            splits = [_select(whole, held[split]) for split in SPLITS]
+            held = hold_out(whole.targets, self.test_fraction, self.seed).values()
+            splits = [Annotated(vectors[0][rows], *rows_of(whole, rows.tolist())) for rows in held]
         if self.standardize:
             from sklearn.preprocessing import StandardScaler
 
@@ -110,11 +110,6 @@ class Features:
                 scaled = scaler.transform(split.samples.double().numpy())
                 split.samples = torch.from_numpy(scaled).float()
         return dict(zip(SPLITS, splits, strict=True))
-
-
-def _select(split: Annotated, rows: Tensor) -> Annotated:
-    columns = {name: column[rows] for name, column in split.metadata.items()}
-    return Annotated(split.samples[rows], columns, split.vocabulary)
 
 
 def _read(source: Any) -> dict[str, Any]:

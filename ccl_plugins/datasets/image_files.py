@@ -14,7 +14,7 @@ from PIL import Image, ImageOps
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
-from ccl_plugins.datasets.annotated import Annotated
+from ccl_plugins.datasets.annotated import Annotated, rows_of
 from ccl_plugins.datasets.splitting import check_fraction, check_split, hold_out
 from ccl_plugins.metadata.columns import Encoded
 
@@ -125,11 +125,7 @@ class ImageFiles(Annotated):
     def select(self, rows: Sequence[int]) -> ImageFiles:
         """The images of some rows."""
         paths = [self.paths[row] for row in rows]
-        columns = {name: column[list(rows)] for name, column in self.metadata.items()}
-        texts = {name: [column[row] for row in rows] for name, column in self.texts.items()}
-        found = ImageFiles(
-            paths, columns, self.vocabulary, texts, mode=self.mode, source=self.source
-        )
+        found = ImageFiles(paths, *rows_of(self, rows), mode=self.mode, source=self.source)
         found.rows = [self.rows[row] for row in rows]
         return found
 
@@ -232,15 +228,13 @@ def read_image(path: str, mode: Mode) -> Image.Image:
                     f"its pixels, of mode {image.mode}, have more than 8 bits: convert it to 8 bits"
                 )
             return ImageOps.exif_transpose(image).convert(mode)
-    except UnreadableImage:
+    except (UnreadableImage, MemoryError):
         raise
     except OSError as error:
         if error.errno in OF_THE_SYSTEM:
             raise
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise UnreadableImage(reason) from error
-    except MemoryError:
-        raise
     except Exception as error:
         # Pillow's decoders raise errors of many types for broken files: SyntaxError for PNG, ValueError
         # for TIFF, struct.error for the EXIF data of JPEG.

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils import data
 
 from ccl_plugins.arguments import whole
-from ccl_plugins.datasets.annotated import Annotated
+from ccl_plugins.datasets.annotated import Annotated, rows_of
 from ccl_plugins.datasets.splitting import check_fraction, check_split
 from ccl_plugins.files.tables import choose
 from ccl_plugins.protocols import Dataset, ValueType, trait
@@ -69,12 +69,7 @@ class Subset:
             )
         rows = range(len(full)) if size is None else self._rows(full, size)
         samples: data.Dataset[Any] = data.Subset(full, rows)
-        part = Annotated(
-            Kept(samples) if self.keep else samples,
-            {name: _take(column, rows) for name, column in full.metadata.items()},
-            getattr(full, "vocabulary", None),
-            {name: _take(column, rows) for name, column in getattr(full, "texts", {}).items()},
-        )
+        part = Annotated(Kept(samples) if self.keep else samples, *rows_of(full, rows))
         part.skipped = getattr(full, "skipped", [])
         return part
 
@@ -136,7 +131,3 @@ def balanced(ids: Tensor, size: int, seed: int) -> list[int]:
     turn = torch.empty_like(shuffled)
     turn[by_class] = torch.arange(len(ids)) - starts.repeat_interleave(counts)
     return sorted(shuffled[turn.argsort(stable=True)[:size]].tolist())
-
-
-def _take(column: Any, rows: Sequence[int]) -> Any:
-    return column[list(rows)] if isinstance(column, Tensor) else [column[row] for row in rows]

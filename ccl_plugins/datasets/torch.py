@@ -67,11 +67,14 @@ class TorchDataset:
             raise ValueError(
                 f"label={label!r} is a key of dictionaries: give the key of the image, too"
             )
+        for split, samples in (("train", train), ("test", test)):
+            if not (hasattr(samples, "__len__") and hasattr(samples, "__getitem__")):
+                raise TypeError(
+                    f"{split} must have a length and give a sample for an index, which a"
+                    f" {type(samples).__name__} does not"
+                )
         if image is not None:
-            train, test = (
-                Keyed(_sized(split, samples), image)
-                for split, samples in (("train", train), ("test", test))
-            )
+            train, test = Keyed(train, image), Keyed(test, image)
             metadata = _with_keys(train, metadata, label, text)
             test_metadata = _with_keys(test, test_metadata, label, text)
         tables = [_table("train", train, metadata), _table("test", test, test_metadata)]
@@ -81,11 +84,11 @@ class TorchDataset:
         ]
         self.text = list(text)
         encoded = encode(*tables, value_types=value_types)
-        columns, test_columns = encoded.tables
         self.value_types = encoded.schema
+        parts = zip(SPLITS, (train, test), encoded.tables, texts, strict=True)
         self.splits = {
-            "train": Annotated(train, columns, encoded.vocabulary, texts[0]),
-            "test": Annotated(test, test_columns, encoded.vocabulary, texts[1]),
+            split: Annotated(samples, columns, encoded.vocabulary, its)
+            for split, samples, columns, its in parts
         }
 
     def __call__(self, split: str) -> Annotated:
@@ -103,7 +106,6 @@ class TorchDataset:
 
 def _table(split: str, samples: Any, metadata: Any) -> dict[str, Any]:
     """The columns of a split, always with labels."""
-    _sized(split, samples)
     columns = _columns(getattr(samples, "metadata", None) if metadata is None else metadata)
     if "label" not in columns:
         labels = find_labels(samples)
@@ -119,15 +121,6 @@ def _table(split: str, samples: Any, metadata: Any) -> dict[str, Any]:
     if wrong:
         raise ValueError(f"{split} has {len(samples)} samples, but there are rows in {wrong}")
     return columns
-
-
-def _sized(split: str, samples: Any) -> Any:
-    if not (hasattr(samples, "__len__") and hasattr(samples, "__getitem__")):
-        raise TypeError(
-            f"{split} must have a length and give a sample for an index, which a"
-            f" {type(samples).__name__} does not"
-        )
-    return samples
 
 
 def _with_keys(samples: Keyed, metadata: Any, label: str | None, text: Sequence[str]) -> Any:

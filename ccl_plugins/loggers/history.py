@@ -79,12 +79,9 @@ def rows_until(file: Path, step: int) -> list[tuple[int, str, str]]:
     """The rows of a file up to a step, without one that a killed run did not finish."""
     if not file.is_file():
         return []
-    found = []
     with file.open(encoding="utf-8", newline="") as lines:
-        for row in csv.reader(lines):
-            if len(row) == len(COLUMNS) and row[0].isdecimal() and int(row[0]) <= step:
-                found.append((int(row[0]), row[1], row[2]))
-    return [row for row in found if _is_number(row[2])]
+        rows = [row for row in csv.reader(lines) if len(row) == len(COLUMNS) and row[0].isdecimal()]
+    return [(int(n), name, x) for n, name, x in rows if int(n) <= step and _is_number(x)]
 
 
 def _is_number(text: str) -> bool:

@@ -12,7 +12,6 @@ from ccl_plugins.arguments import one_of
 from ccl_plugins.protocols import (
     VALUE_TYPES,
     Embedded,
-    Missing,
     ReadsEmbeddings,
     Refresh,
     Table,
@@ -20,6 +19,18 @@ from ccl_plugins.protocols import (
     trait,
 )
 from ccl_plugins.protocols.traits import DEFAULTS
+
+
+def _of_variable(name: str) -> Any:
+    """A trait that a condition declares as one value for all its variables, or a mapping of their names."""
+
+    def read(variable: Variable) -> Any:
+        declared = trait(variable.source, name)
+        if isinstance(declared, Mapping):
+            return declared.get(variable.key, DEFAULTS[name])
+        return declared
+
+    return property(read)
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,11 +41,18 @@ class Variable:
         source: The condition.
         key: The variable's name in it.
         place: The condition's name in the pipeline.
+
+    It has the condition's traits, of which those that may differ from variable to variable are its own.
     """
 
     source: Any
     key: str
     place: str
+
+    column = _of_variable("column")
+    hierarchy = _of_variable("hierarchy")
+    missing = _of_variable("missing")
+    within_batch = _of_variable("within_batch")
 
     @property
     def refresh(self) -> Refresh:
@@ -47,22 +65,6 @@ class Variable:
         """The variable's."""
         found: ValueType = self.source.value_type[self.key]
         return found
-
-    @property
-    def missing(self) -> Missing:
-        """The variable's policy for samples without a value."""
-        policy: Missing = self._trait("missing")
-        return policy
-
-    @property
-    def hierarchy(self) -> bool:
-        """Whether samples have several class ids."""
-        return bool(self._trait("hierarchy"))
-
-    @property
-    def within_batch(self) -> bool:
-        """Whether values compare samples of one batch alone."""
-        return bool(self._trait("within_batch"))
 
     @property
     def reads_embeddings(self) -> ReadsEmbeddings:
@@ -80,19 +82,6 @@ class Variable:
     def __call__(self, embedded: Embedded) -> Tensor:
         """This variable alone of a condition with refresh ``"batch"``."""
         return by_name([self], self.source(embedded))[self.key]
-
-    @property
-    def column(self) -> str | None:
-        """The metadata column that it reads."""
-        column: str | None = self._trait("column")
-        return column
-
-    def _trait(self, name: str) -> Any:
-        """The variable's, of a trait that is one value for all variables or a mapping of their names."""
-        declared = trait(self.source, name)
-        if isinstance(declared, Mapping):
-            return declared.get(self.key, DEFAULTS[name])
-        return declared
 
 
 def variables(conditions: Mapping[str, Any]) -> dict[str, Any]:

@@ -76,389 +76,325 @@ def _named(wanted: type | tuple[Any, ...]) -> str:
     return f"{', '.join(most)} or {last}"
 
 
-TRAITS = (
-    Trait(
-        "objective",
-        "setup(tables, sizes)",
-        _nothing,
-        "Called once in every run, a resumed one too, after the conditions are fitted and before the"
-        " optimizer is created. `tables` has the `Table` of each fitted condition by name, less the samples"
-        " left out of training; `sizes` is a `Sizes`. Creates parameters and state of these sizes.",
-    ),
-    Trait(
-        "objective",
-        "progress(step, total)",
-        _nothing,
-        "Called before the loss of each batch, with the number of optimizer steps taken and the number in"
-        " the run. Updates scheduled numbers.",
-    ),
-    Trait(
-        "objective",
-        "after_step()",
-        _nothing,
-        "Called after each optimizer step. Commits state that the step changes.",
-    ),
-    Trait(
-        "objective",
-        "scalars()",
-        dict,
-        "Called when metrics are logged. Returns the current value of each scheduled or learned number by"
-        " name, 0-d and without gradient, logged as `objective/<name>`.",
-    ),
-    Trait(
-        "objective",
-        "statistics()",
-        dict,
-        "Called once, after `setup`. Returns the Gram matrices that a queue should maintain, as"
-        " `Statistic`, by the name under which they appear in `pairs.queue.grams`.",
-    ),
-    Trait(
-        "objective",
-        "hierarchies",
-        False,
-        "Read when a pipeline is composed. True if the objective reads several class ids per sample.",
-    ),
-    Trait(
-        "objective",
-        "reads_queue",
-        True,
-        "Read when a pipeline is composed. False if the objective compares the samples of a batch alone, as"
-        " a loss of another library does; a method with a queue is then a warning.",
-    ),
-    Trait(
-        "objective",
-        "reads_features",
-        False,
-        "Read in a call on raw embeddings, which then needs `features=(f0, f1)`, a `(b, f)` tensor for each"
-        " view. True if the objective cannot do without `pairs.features`, `(u, n, f)`.",
-    ),
-    Trait(
-        "objective",
-        "check_read(name, condition)",
-        _nothing,
-        "Called when a pipeline is composed, with each condition that the objective reads, before the"
-        " general check. Raises a ValueError for one that it cannot take, in words of its own.",
-    ),
-    Trait(
-        "objective",
-        "compiles",
-        True,
-        "Read before the first step of a run with `compile`. False if the loss cannot be compiled, for"
-        " example because it takes gradients; the networks are then compiled alone.",
-    ),
-    Trait(
-        "objective",
-        "stops_gradient",
-        False,
-        "Read by the conformance kit. True if the gradient deliberately differs from the derivative of the"
-        " value.",
-    ),
-    Trait(
-        "objective",
-        "adversarial",
-        False,
-        "Read while training. True if the encoder raises a part of the loss, which may then rise in a"
-        " healthy run.",
-    ),
-    Trait(
-        "kernel",
-        "features(a)",
-        None,
-        "Called with condition values `(n, c)`. Returns vectors `(n, r)` whose inner products are the"
-        " kernel's values. If r is smaller than the number of samples, CCL-K solves for r unknowns instead"
-        " of one per sample.",
-    ),
-    Trait(
-        "kernel",
-        "rank(a)",
-        None,
-        "Called with condition values before `features`. Returns r without computing features.",
-    ),
-    Trait(
-        "kernel",
-        "radial(square)",
-        None,
-        "Called with squared Euclidean distances of any shape. Returns the kernel's values for them, which"
-        " must not increase with the distance. `conditional_pair` uses it to draw partners for conditions"
-        " of up to three numbers.",
-    ),
-    Trait(
-        "kernel",
-        "one_hot",
-        False,
-        "True if the kernel treats class ids as one-hot vectors: one value for equal ids, another for"
-        " different ids. On class ids, CCL-K then needs no solve, and `conditional_pair` draws by class.",
-    ),
-    Trait(
-        "kernel",
-        "conditions",
-        {},
-        "Read when an objective is built. The names of several conditions, with the value types that the"
-        ' kernel accepts for each: `{"age": ("continuous",), "pose": ("continuous",)}`. The kernel is then'
-        " called with mappings of these names to values, `features` too, and the objective reads these"
-        " conditions in place of the one that its `on` names. `product` and `sum` with `on` are such"
-        " kernels.",
-        Mapping,
-    ),
-    Trait(
-        "condition",
-        "column",
-        None,
-        "Read when measurements are shown. The metadata column whose values the condition gives, so that"
-        " a measurement of this column counts as one of the condition.",
-        str,
-    ),
-    Trait(
-        "condition",
-        "reads_embeddings",
-        False,
-        "Read before `fit` is called. True if `fit` calls `embed()`; all processes then compute the"
-        ' embeddings together. `"key"` if `embed()` is to return the momentum encoder\'s keys: the method'
-        " must then have `project_key`.",
-        (True, False, "key"),
-    ),
-    Trait(
-        "condition",
-        "missing",
-        "error",
-        "Read when the table is fitted. What happens to samples without a value (NaN, or -1 for class ids"
-        ' and 0/1 columns): `"error"` refuses them; `"own"` gives each a class of its own; `"ignore"`'
-        " leaves them out of the objectives that read the condition, as anchors and as keys, and keeps them"
-        ' in all others; `"drop"` leaves them out of training.',
-        get_args(Missing),
-    ),
-    Trait(
-        "condition",
-        "hierarchy",
-        False,
-        "Read when a pipeline is composed. True if each sample has several class ids, `(N, L)`, as with"
-        " `wordnet(levels=[...])` and `clusters(k=[...])`. Only objectives with `hierarchies = True` accept"
-        " it. Without the member, the mismatch is found when the loss first reads the table.",
-    ),
-    Trait(
-        "condition",
-        "within_batch",
-        False,
-        "Read before a run begins. True if values of different batches cannot be compared, for example"
-        " component numbers of a graph on the batch. A method with a queue is then refused.",
-    ),
-    Trait(
-        "sampler",
-        "value_types(parameters)",
-        (),
-        "A static method, called when a pipeline is composed, with all parameters of the sampler. Returns"
-        " the value types that its condition may have; without it, any.",
-    ),
-    Trait(
-        "transform",
-        "transforms",
-        None,
-        "Read when a sample is loaded. One function from an image to a tensor for each view; training then"
-        " seeds each view separately.",
-        Sequence,
-    ),
-    Trait(
-        "transform",
-        "source",
-        None,
-        "Read when a pipeline is composed and when a sample is loaded. The column that the views are made"
-        " of instead of the image. Such a transform is one [modality](glossary.md#modality) among several.",
-        str,
-    ),
-    Trait(
-        "transform",
-        "value_types",
-        (),
-        "Read with `source`. The value types that its column may have; without them it is one of the"
-        " split's `texts`.",
-        Sequence,
-    ),
-    Trait(
-        "transform",
-        "check_values(values)",
-        _nothing,
-        "Called before training with the whole column of a `source`: N strings, or `(N,)` or `(N, c)`"
-        " numbers. Raises ValueError for a value that the transform cannot take, and warns if it loses"
-        " something.",
-    ),
-    Trait(
-        "transform",
-        "fingerprint()",
-        _nothing,
-        "Called before training. A string that differs if a file that the transform reads, such as a"
-        " tokenizer, has other contents; a run is not resumed with another one.",
-    ),
-    Trait(
-        "transform",
-        "modalities",
-        (),
-        "Read when a pipeline is composed and when a sample is loaded. For each view the name of its"
-        " modality. The transform then has `of`, the transform of each modality by name, beginning with"
-        ' `"image"`; it and its `transforms` take a mapping: the image, text or values by modality.',
-        Sequence,
-    ),
-    Trait(
-        "method",
-        "embed_modality(name, x)",
-        None,
-        "Called for evaluators that compare images with texts. Returns the projections `(n, d)` of samples"
-        " of a modality, not normalized. The method then has `towers`, the networks of the modalities"
-        ' beside the image by name; `heads`, the head of each modality and of `"image"`; and `modalities`,'
-        " the modality of each view that `embed` takes. The pipeline supplies the keyword-only parameter"
-        " `modalities`.",
-    ),
-    Trait(
-        "method",
-        "conditions",
-        {},
-        "Read when a pipeline is composed. The names of the conditions that the method itself reads, with"
-        " the value types it accepts for each: a class attribute, or a property where they depend on"
-        " parameters.",
-        Mapping,
-    ),
-    Trait(
-        "method",
-        "check_batch(size)",
-        _nothing,
-        "Called before a run begins, with the global batch size. Raises ValueError for a size that the"
-        " method cannot take.",
-    ),
-    Trait(
-        "method",
-        "project_key(x)",
-        None,
-        'Called for a condition that reads keys, as `clusters(of="key")`. Returns the momentum encoder\'s'
-        " keys `(n, d)` of images, without gradient and without other processes; row i is of image i.",
-    ),
-    Trait(
-        "method",
-        "read_conditions(look_up)",
-        None,
-        "Called before the first batch of each epoch, after tables are refreshed, and before the first"
-        " batch of a run that is resumed in the middle of an epoch, after `load_state_dict`. `look_up` is a"
-        " `LookUp`, from dataset indices `(k,)` to the rows of every fitted condition by name; a queue"
-        " reads its condition values again. A method with this member counts as one with a queue.",
-    ),
-    Trait(
-        "method",
-        "has_queue(parameters)",
-        lambda parameters: True,
-        "A static method, called when a pipeline is composed, with all parameters of a method with"
-        " `read_conditions`. Returns whether there is a queue, and a momentum encoder for it, with these"
-        " parameters.",
-    ),
-    Trait(
-        "method",
-        "momentum",
-        None,
-        "Read while training. The momentum of the key encoder, below 1; a run says where it does not suit"
-        " its length or its queue.",
-        float,
-    ),
-    Trait(
-        "method",
-        "keep_statistics(statistics)",
-        _nothing,
-        "Called once, after the objective's `setup`, with the result of its `statistics()`. The queue"
-        " maintains these Gram matrices, and pairs carry them in `queue.grams`.",
-    ),
-    Trait(
-        "backbone",
-        "no_weight_decay()",
-        set,
-        "Called when the optimizer is created, unless it decays all parameters. Returns names of"
-        " parameters without weight decay.",
-    ),
-    Trait(
-        "backbone",
-        "layer_numbers()",
-        None,
-        "Called when the optimizer is created with `layer_decay`. Returns the layer of each parameter by"
-        " name, from 0 at the image.",
-    ),
-    Trait(
-        "backbone",
-        "check_image_size(parameters, size)",
-        _nothing,
-        "A static method, called when a pipeline is composed, with all parameters of the backbone and the"
-        " transform's `size` in pixels. Raises ValueError for images that the network would not take, and"
-        " says what to change; it builds no network.",
-    ),
-    Trait(
-        "backbone",
-        "check_tokens(parameters, length, vocabulary)",
-        _nothing,
-        "A static method of a network on token ids, called when a pipeline is composed, with its parameters"
-        " and the transform's `length` (tokens of a view) and `vocabulary` (ids are below it). Raises"
-        " ValueError for token ids that the network would not take.",
-    ),
-    Trait(
-        "dataset",
-        "texts()",
-        None,
-        "Called when a pipeline is composed. Returns the names of the columns of texts, the same in both"
-        " splits, without reading an image; `()` if there are none. A transform or an evaluator that reads"
-        " another column is refused.",
-    ),
-    Trait(
-        "evaluator",
-        "columns",
-        {},
-        "Read before training. The names of the metadata columns that the evaluator reads, with the value"
-        ' types it accepts for each, such as `{"color": ("continuous",)}`; a data set without one of them'
-        " is refused.",
-        Mapping,
-    ),
-    Trait(
-        "evaluator",
-        "reads_towers",
-        False,
-        "Read when a pipeline is composed. True if the evaluator reads `Frozen.towers`; a pipeline whose"
-        " method has no text tower is then refused.",
-    ),
-    Trait(
-        "evaluator",
-        "reads_projections",
-        False,
-        "Read when features are computed. True if the evaluator reads `Frozen.projections`.",
-    ),
-    Trait(
-        "logger",
-        "files",
-        (),
-        "Read when a run begins, and kept in its folder. The names and patterns of what the logger leaves"
-        ' there, as `("log.db",)`; they are deleted with the run.',
-        Sequence,
-    ),
-    Trait(
-        "logger",
-        "on_disk",
-        False,
-        "Read when a run is measured in a later session. True if the logger writes to this machine alone;"
-        " it then gets these numbers too. A service, which may ask for a password, is opened by the session"
-        " that trains.",
-    ),
-    Trait(
-        "logger",
-        "check()",
-        _nothing,
-        "Called before anything is written. Raises a ValueError if a package is missing or an option is"
-        " wrong.",
-    ),
-    Trait(
-        "figure",
-        "caption",
-        "",
-        "Read when a report shows the figure. What stands under it, in place of the first line of its"
-        " docstring.",
-    ),
-    Trait(
-        "figure",
-        "side_by_side",
-        False,
-        "Read before the figure is called. True if each run takes a part of its own; it then gets the first"
-        " run of each configuration, and at most six.",
-    ),
+_DECLARED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
+    "objective": {
+        "setup(tables, sizes)": (
+            _nothing,
+            "Called once in every run, a resumed one too, after the conditions are fitted and before the"
+            " optimizer is created. `tables` has the `Table` of each fitted condition by name, less the"
+            " samples left out of training; `sizes` is a `Sizes`. Creates parameters and state of these"
+            " sizes.",
+        ),
+        "progress(step, total)": (
+            _nothing,
+            "Called before the loss of each batch, with the number of optimizer steps taken and the number"
+            " in the run. Updates scheduled numbers.",
+        ),
+        "after_step()": (
+            _nothing,
+            "Called after each optimizer step. Commits state that the step changes.",
+        ),
+        "scalars()": (
+            dict,
+            "Called when metrics are logged. Returns the current value of each scheduled or learned number"
+            " by name, 0-d and without gradient, logged as `objective/<name>`.",
+        ),
+        "statistics()": (
+            dict,
+            "Called once, after `setup`. Returns the Gram matrices that a queue should maintain, as"
+            " `Statistic`, by the name under which they appear in `pairs.queue.grams`.",
+        ),
+        "hierarchies": (
+            False,
+            "Read when a pipeline is composed. True if the objective reads several class ids per sample.",
+        ),
+        "reads_queue": (
+            True,
+            "Read when a pipeline is composed. False if the objective compares the samples of a batch"
+            " alone, as a loss of another library does; a method with a queue is then a warning.",
+        ),
+        "reads_features": (
+            False,
+            "Read in a call on raw embeddings, which then needs `features=(f0, f1)`, a `(b, f)` tensor for"
+            " each view. True if the objective cannot do without `pairs.features`, `(u, n, f)`.",
+        ),
+        "check_read(name, condition)": (
+            _nothing,
+            "Called when a pipeline is composed, with each condition that the objective reads, before the"
+            " general check. Raises a ValueError for one that it cannot take, in words of its own.",
+        ),
+        "compiles": (
+            True,
+            "Read before the first step of a run with `compile`. False if the loss cannot be compiled, for"
+            " example because it takes gradients; the networks are then compiled alone.",
+        ),
+        "stops_gradient": (
+            False,
+            "Read by the conformance kit. True if the gradient deliberately differs from the derivative of"
+            " the value.",
+        ),
+        "adversarial": (
+            False,
+            "Read while training. True if the encoder raises a part of the loss, which may then rise in a"
+            " healthy run.",
+        ),
+    },
+    "kernel": {
+        "features(a)": (
+            None,
+            "Called with condition values `(n, c)`. Returns vectors `(n, r)` whose inner products are the"
+            " kernel's values. If r is smaller than the number of samples, CCL-K solves for r unknowns"
+            " instead of one per sample.",
+        ),
+        "rank(a)": (
+            None,
+            "Called with condition values before `features`. Returns r without computing features.",
+        ),
+        "radial(square)": (
+            None,
+            "Called with squared Euclidean distances of any shape. Returns the kernel's values for them,"
+            " which must not increase with the distance. `conditional_pair` uses it to draw partners for"
+            " conditions of up to three numbers.",
+        ),
+        "one_hot": (
+            False,
+            "True if the kernel treats class ids as one-hot vectors: one value for equal ids, another for"
+            " different ids. On class ids, CCL-K then needs no solve, and `conditional_pair` draws by"
+            " class.",
+        ),
+        "conditions": (
+            {},
+            "Read when an objective is built. The names of several conditions, with the value types that"
+            ' the kernel accepts for each: `{"age": ("continuous",), "pose": ("continuous",)}`. The kernel'
+            " is then called with mappings of these names to values, `features` too, and the objective"
+            " reads these conditions in place of the one that its `on` names. `product` and `sum` with"
+            " `on` are such kernels.",
+            Mapping,
+        ),
+    },
+    "condition": {
+        "column": (
+            None,
+            "Read when measurements are shown. The metadata column whose values the condition gives, so"
+            " that a measurement of this column counts as one of the condition.",
+            str,
+        ),
+        "reads_embeddings": (
+            False,
+            "Read before `fit` is called. True if `fit` calls `embed()`; all processes then compute the"
+            ' embeddings together. `"key"` if `embed()` is to return the momentum encoder\'s keys: the'
+            " method must then have `project_key`.",
+            (True, False, "key"),
+        ),
+        "missing": (
+            "error",
+            "Read when the table is fitted. What happens to samples without a value (NaN, or -1 for class"
+            ' ids and 0/1 columns): `"error"` refuses them; `"own"` gives each a class of its own;'
+            ' `"ignore"` leaves them out of the objectives that read the condition, as anchors and as'
+            ' keys, and keeps them in all others; `"drop"` leaves them out of training.',
+            get_args(Missing),
+        ),
+        "hierarchy": (
+            False,
+            "Read when a pipeline is composed. True if each sample has several class ids, `(N, L)`, as"
+            " with `wordnet(levels=[...])` and `clusters(k=[...])`. Only objectives with `hierarchies ="
+            " True` accept it. Without the member, the mismatch is found when the loss first reads the"
+            " table.",
+        ),
+        "within_batch": (
+            False,
+            "Read before a run begins. True if values of different batches cannot be compared, for example"
+            " component numbers of a graph on the batch. A method with a queue is then refused.",
+        ),
+    },
+    "sampler": {
+        "value_types(parameters)": (
+            (),
+            "A static method, called when a pipeline is composed, with all parameters of the sampler."
+            " Returns the value types that its condition may have; without it, any.",
+        ),
+    },
+    "transform": {
+        "transforms": (
+            None,
+            "Read when a sample is loaded. One function from an image to a tensor for each view; training"
+            " then seeds each view separately.",
+            Sequence,
+        ),
+        "source": (
+            None,
+            "Read when a pipeline is composed and when a sample is loaded. The column that the views are"
+            " made of instead of the image. Such a transform is one [modality](glossary.md#modality) among"
+            " several.",
+            str,
+        ),
+        "value_types": (
+            (),
+            "Read with `source`. The value types that its column may have; without them it is one of the"
+            " split's `texts`.",
+            Sequence,
+        ),
+        "check_values(values)": (
+            _nothing,
+            "Called before training with the whole column of a `source`: N strings, or `(N,)` or `(N, c)`"
+            " numbers. Raises ValueError for a value that the transform cannot take, and warns if it loses"
+            " something.",
+        ),
+        "fingerprint()": (
+            _nothing,
+            "Called before training. A string that differs if a file that the transform reads, such as a"
+            " tokenizer, has other contents; a run is not resumed with another one.",
+        ),
+        "modalities": (
+            (),
+            "Read when a pipeline is composed and when a sample is loaded. For each view the name of its"
+            " modality. The transform then has `of`, the transform of each modality by name, beginning"
+            ' with `"image"`; it and its `transforms` take a mapping: the image, text or values by'
+            " modality.",
+            Sequence,
+        ),
+    },
+    "method": {
+        "embed_modality(name, x)": (
+            None,
+            "Called for evaluators that compare images with texts. Returns the projections `(n, d)` of"
+            " samples of a modality, not normalized. The method then has `towers`, the networks of the"
+            ' modalities beside the image by name; `heads`, the head of each modality and of `"image"`;'
+            " and `modalities`, the modality of each view that `embed` takes. The pipeline supplies the"
+            " keyword-only parameter `modalities`.",
+        ),
+        "conditions": (
+            {},
+            "Read when a pipeline is composed. The names of the conditions that the method itself reads,"
+            " with the value types it accepts for each: a class attribute, or a property where they depend"
+            " on parameters.",
+            Mapping,
+        ),
+        "check_batch(size)": (
+            _nothing,
+            "Called before a run begins, with the global batch size. Raises ValueError for a size that the"
+            " method cannot take.",
+        ),
+        "project_key(x)": (
+            None,
+            'Called for a condition that reads keys, as `clusters(of="key")`. Returns the momentum'
+            " encoder's keys `(n, d)` of images, without gradient and without other processes; row i is of"
+            " image i.",
+        ),
+        "read_conditions(look_up)": (
+            None,
+            "Called before the first batch of each epoch, after tables are refreshed, and before the first"
+            " batch of a run that is resumed in the middle of an epoch, after `load_state_dict`. `look_up`"
+            " is a `LookUp`, from dataset indices `(k,)` to the rows of every fitted condition by name; a"
+            " queue reads its condition values again. A method with this member counts as one with a"
+            " queue.",
+        ),
+        "has_queue(parameters)": (
+            lambda parameters: True,
+            "A static method, called when a pipeline is composed, with all parameters of a method with"
+            " `read_conditions`. Returns whether there is a queue, and a momentum encoder for it, with"
+            " these parameters.",
+        ),
+        "momentum": (
+            None,
+            "Read while training. The momentum of the key encoder, below 1; a run says where it does not"
+            " suit its length or its queue.",
+            float,
+        ),
+        "keep_statistics(statistics)": (
+            _nothing,
+            "Called once, after the objective's `setup`, with the result of its `statistics()`. The queue"
+            " maintains these Gram matrices, and pairs carry them in `queue.grams`.",
+        ),
+    },
+    "backbone": {
+        "no_weight_decay()": (
+            set,
+            "Called when the optimizer is created, unless it decays all parameters. Returns names of"
+            " parameters without weight decay.",
+        ),
+        "layer_numbers()": (
+            None,
+            "Called when the optimizer is created with `layer_decay`. Returns the layer of each parameter"
+            " by name, from 0 at the image.",
+        ),
+        "check_image_size(parameters, size)": (
+            _nothing,
+            "A static method, called when a pipeline is composed, with all parameters of the backbone and"
+            " the transform's `size` in pixels. Raises ValueError for images that the network would not"
+            " take, and says what to change; it builds no network.",
+        ),
+        "check_tokens(parameters, length, vocabulary)": (
+            _nothing,
+            "A static method of a network on token ids, called when a pipeline is composed, with its"
+            " parameters and the transform's `length` (tokens of a view) and `vocabulary` (ids are below"
+            " it). Raises ValueError for token ids that the network would not take.",
+        ),
+    },
+    "dataset": {
+        "texts()": (
+            None,
+            "Called when a pipeline is composed. Returns the names of the columns of texts, the same in"
+            " both splits, without reading an image; `()` if there are none. A transform or an evaluator"
+            " that reads another column is refused.",
+        ),
+    },
+    "evaluator": {
+        "columns": (
+            {},
+            "Read before training. The names of the metadata columns that the evaluator reads, with the"
+            ' value types it accepts for each, such as `{"color": ("continuous",)}`; a data set without'
+            " one of them is refused.",
+            Mapping,
+        ),
+        "reads_towers": (
+            False,
+            "Read when a pipeline is composed. True if the evaluator reads `Frozen.towers`; a pipeline"
+            " whose method has no text tower is then refused.",
+        ),
+        "reads_projections": (
+            False,
+            "Read when features are computed. True if the evaluator reads `Frozen.projections`.",
+        ),
+    },
+    "logger": {
+        "files": (
+            (),
+            "Read when a run begins, and kept in its folder. The names and patterns of what the logger"
+            ' leaves there, as `("log.db",)`; they are deleted with the run.',
+            Sequence,
+        ),
+        "on_disk": (
+            False,
+            "Read when a run is measured in a later session. True if the logger writes to this machine"
+            " alone; it then gets these numbers too. A service, which may ask for a password, is opened by"
+            " the session that trains.",
+        ),
+        "check()": (
+            _nothing,
+            "Called before anything is written. Raises a ValueError if a package is missing or an option"
+            " is wrong.",
+        ),
+    },
+    "figure": {
+        "caption": (
+            "",
+            "Read when a report shows the figure. What stands under it, in place of the first line of its"
+            " docstring.",
+        ),
+        "side_by_side": (
+            False,
+            "Read before the figure is called. True if each run takes a part of its own; it then gets the"
+            " first run of each configuration, and at most six.",
+        ),
+    },
+}
+"""By kind and usage: the default, the text and the values of each trait, as `Trait` has them."""
+
+TRAITS = tuple(
+    Trait(kind, usage, *rest)
+    for kind, members in _DECLARED.items()
+    for usage, rest in members.items()
 )
 """Every trait, by kind."""
 

@@ -7,11 +7,13 @@ import copy
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import SkipTest
 
 import torch
 from torch import Tensor, nn
 
 from ccl_plugins.testing.inputs import seeded
+from ccl_plugins.testing.two_ranks import CannotBeSent, on_two_ranks
 
 
 def require(kept: bool, found: str = "") -> None:
@@ -66,6 +68,24 @@ def require_independent_rows(function: Callable[[Tensor], Tensor], x: Tensor) ->
     require_equal(function(x), together, "the same batch again")
     alone = torch.cat([function(row[None]) for row in x])
     require_equal(alone, together, "each row in a batch of its own", rtol=1e-4, atol=1e-5)
+
+
+def require_same_on_two_ranks(
+    function: Callable[..., Any], *args: Any, rtol: float, atol: float
+) -> None:
+    """Raise an AssertionError unless two processes give what this one gives; see `on_two_ranks`."""
+    expected = function(*args)
+    try:
+        results = on_two_ranks(function, *args)
+    except CannotBeSent as error:
+        raise SkipTest(f"it cannot be sent to another process: {error}") from error
+    for rank, found in enumerate(results):
+        require_equal(found, expected, f"on rank {rank}", rtol=rtol, atol=atol)
+
+
+def letters(text: str) -> Tensor:
+    """A text as data to compare."""
+    return torch.tensor([*text.encode()], dtype=torch.long)
 
 
 def require_gradients(module: nn.Module) -> None:

@@ -13,21 +13,14 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from ccl_plugins.metadata.values import check_values
-from ccl_plugins.metadata.variables import by_name, variables
-from ccl_plugins.protocols import (
-    Embedded,
-    Refresh,
-    Table,
-    trait,
-)
+from ccl_plugins.metadata.variables import one_of_each, variables
+from ccl_plugins.protocols import Embedded, Refresh, Table, trait
 from ccl_plugins.testing.assertions import require, require_equal, require_unchanged
 from ccl_plugins.testing.audit import what_it_opens
 from ccl_plugins.testing.inputs import SAMPLES, Split, normal, seeded
 from ccl_plugins.testing.subject import Subject
 
 VIEWS, BATCH_SIZE = 2, 8
-ONLY = ""
-"""The name of the variable of a condition that has one."""
 
 
 def observe(subject: Subject, condition: Any) -> Any:
@@ -44,7 +37,7 @@ def fit(
     embed: Callable[[], Tensor] | None = None,
 ) -> dict[str, Table]:
     """The table of each variable of a condition, for the example split in its order or in reverse."""
-    before: Any = previous if previous is None or _several(condition) else previous[ONLY]
+    before: Any = previous[""] if previous and "" in previous else previous
     split = Split(torch.arange(SAMPLES).flip(0) if reverse else None)
     with (
         tempfile.TemporaryDirectory(prefix="ccl-check-") as cache,
@@ -57,20 +50,16 @@ def fit(
     return {k: each if isinstance(each, Table) else Table(each) for k, each in found.items()}
 
 
-def _several(condition: Any) -> bool:
-    return isinstance(condition.value_type, Mapping)
-
-
 def _parts(condition: Any) -> dict[str, Any]:
-    """The variables of a condition by name, or the condition itself."""
-    if not _several(condition):
-        return {ONLY: condition}
+    """The variables of a condition by name; a condition of one variable by ""."""
+    if not isinstance(condition.value_type, Mapping):
+        return {"": condition}
     return {each.key: each for each in variables({"condition": condition}).values()}
 
 
 def _by_variable(condition: Any, found: Any) -> dict[str, Any]:
-    parts = [*_parts(condition).values()]
-    return by_name(parts, found) if _several(condition) else {ONLY: found}
+    parts = _parts(condition)
+    return dict(zip(parts, one_of_each([*parts.values()], found), strict=True))
 
 
 def embedded(reverse: bool = False) -> Embedded:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
 from typing import Any, get_args
 
 import numpy as np
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from ccl_plugins.metadata.values import check_values
 from ccl_plugins.protocols import ValueType, trait
-from ccl_plugins.testing.assertions import require, require_equal, require_same_draws
+from ccl_plugins.testing.assertions import letters, require, require_equal, require_same_draws
 from ccl_plugins.testing.subject import Subject
 
 SPLITS = ("train", "test")
@@ -25,13 +24,9 @@ def observe(subject: Subject, dataset: Any) -> Any:
 
 def _contents(split: Any) -> Any:
     ends = [split[i] for i in (0, len(split) - 1)]
-    texts = {name: _letters(values) for name, values in getattr(split, "texts", {}).items()}
+    held = getattr(split, "texts", {}).items()
+    texts = {name: letters("\0".join(map(str, values))) for name, values in held}
     return [(_pixels(image), target) for image, target in ends], dict(split.metadata), texts
-
-
-def _letters(texts: Sequence[Any]) -> Tensor:
-    """Texts as data to compare."""
-    return torch.tensor(list("\0".join(map(str, texts)).encode()))
 
 
 def _pixels(image: Any) -> Any:

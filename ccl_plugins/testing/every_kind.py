@@ -61,8 +61,7 @@ def check_is_found_by_its_old_names(subject: Subject) -> None:
     """
     spec, params = subject.spec, subject.choice.params
     for old in spec.old_names:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
+        with warnings.catch_warnings(action="ignore", category=FutureWarning):
             same = registry().find(spec.kind, f"{spec.plugin}/{old}")
         require(same == spec, f"its old name {old} is that of {same.id}")
     declared = inspect.getattr_static(spec.load(), "OLD_PARAMETERS", {})
@@ -70,8 +69,7 @@ def check_is_found_by_its_old_names(subject: Subject) -> None:
     require(not lost, f"OLD_PARAMETERS has {', '.join(sorted(lost))}: a name, or of no parameter")
     for old, name in declared.items():
         given = {k: v for k, v in params.items() if k != name} | {old: params[name]}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
+        with warnings.catch_warnings(action="ignore", category=FutureWarning):
             choice = registry().choose(subject.kind, spec.id, **given)
         require(choice == subject.choice, f"{old} makes {choice}, and {name} {subject.choice}")
 

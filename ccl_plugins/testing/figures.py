@@ -17,7 +17,7 @@ from ccl_plugins.experiments.pipeline import Pipeline, Run
 from ccl_plugins.figures.style import png, svg
 from ccl_plugins.kinds import registry
 from ccl_plugins.protocols import DoesNotApply
-from ccl_plugins.testing.assertions import require, require_equal, require_unchanged
+from ccl_plugins.testing.assertions import letters, require, require_equal, require_unchanged
 from ccl_plugins.testing.inputs import ExampleDataset
 from ccl_plugins.testing.subject import Subject
 
@@ -66,7 +66,7 @@ def observe(subject: Subject, figure: Any) -> list[Tensor]:
     try:
         return _contents(figure({"conditional": runs()["conditional"]}))
     except DoesNotApply as error:
-        return [_letters(str(error))]
+        return [letters(str(error))]
 
 
 def _contents(drawn: Figure) -> list[Tensor]:
@@ -79,7 +79,7 @@ def _contents(drawn: Figure) -> list[Tensor]:
     found = []
     for each in drawn.findobj():
         if isinstance(each, Text):
-            found.append(_letters(each.get_text()))
+            found.append(letters(each.get_text()))
         elif isinstance(each, Line2D):
             found.append(_numbers(each.get_xydata()))
         elif isinstance(each, Collection):
@@ -93,10 +93,6 @@ def _contents(drawn: Figure) -> list[Tensor]:
 
 def _numbers(values: Any) -> Tensor:
     return torch.from_numpy(np.array(values, dtype=float))  # a masked array without its mask
-
-
-def _letters(text: str) -> Tensor:
-    return torch.tensor([*text.encode()], dtype=torch.long)
 
 
 def check_draws_runs_or_says_why_not(subject: Subject) -> None:

@@ -149,6 +149,23 @@ def example_rows(given: Any, n: int) -> Tensor:
     return rows[torch.arange(n) % len(rows)]
 
 
+def conditions(reader: Any, n: int) -> dict[str, Tensor]:
+    """The conditions that an objective or a kernel names, vectors if it accepts them, in float64.
+
+    A class attribute ``EXAMPLE_CONDITION`` replaces the values: by name, or as they are for one
+    that names one condition.
+    """
+    given = getattr(reader, "EXAMPLE_CONDITION", {})
+    if not isinstance(given, Mapping):
+        given = dict.fromkeys(reader.conditions, given)
+    found = {}
+    for i, (name, types) in enumerate(reader.conditions.items()):
+        example = given.get(name)
+        z = condition_values(types, n, i) if example is None else example_rows(example, n)
+        found[name] = z.double() if z.is_floating_point() else z
+    return found
+
+
 def sizes(target: Any) -> tuple[int, int]:
     """The samples of the data set and of a batch for a sampler."""
     return getattr(target, "EXAMPLE_SIZE", SIZE), getattr(target, "EXAMPLE_BATCH", BATCH_SIZE)

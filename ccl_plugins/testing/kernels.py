@@ -12,7 +12,7 @@ from torch.nn.functional import one_hot
 from ccl_plugins.numerics.joint import Joint, of_one_tensor
 from ccl_plugins.protocols import trait
 from ccl_plugins.testing.assertions import require, require_equal
-from ccl_plugins.testing.inputs import condition_values, example_rows, normal
+from ccl_plugins.testing.inputs import conditions, example_rows, normal
 from ccl_plugins.testing.subject import Subject
 
 
@@ -32,7 +32,8 @@ def values(kernel: Any) -> dict[str, tuple[Tensor, Tensor]]:
     names several conditions, the values of these side by side, as `_build` makes it take them.
     """
     if isinstance(kernel, Joint):
-        return {"several conditions": _several(kernel)}
+        packed = kernel.pack(conditions(kernel.kernel, 12))
+        return {"several conditions": (packed[:5], packed[5:])}
     if (given := getattr(kernel, "EXAMPLE_CONDITION", None)) is not None:
         rows = example_rows(given, 12)
         return {"values": (rows[:5], rows[5:])}
@@ -51,21 +52,6 @@ def values(kernel: Any) -> dict[str, tuple[Tensor, Tensor]]:
 def _build(subject: Subject) -> Any:
     """The kernel, of one tensor even if it names several conditions."""
     return of_one_tensor(subject.build())
-
-
-def _several(kernel: Joint) -> tuple[Tensor, Tensor]:
-    """Values of the conditions that a kernel names: vectors of each that may be, else what it accepts.
-
-    A class attribute ``EXAMPLE_CONDITION`` of the kernel has values by name in place of these.
-    """
-    given = getattr(kernel.kernel, "EXAMPLE_CONDITION", {})
-    rows = {}
-    for i, (name, value_types) in enumerate(kernel.conditions.items()):
-        example = given.get(name)
-        z = condition_values(value_types, 12, i) if example is None else example_rows(example, 12)
-        rows[name] = z.double() if z.is_floating_point() else z
-    packed = kernel.pack(rows)
-    return packed[:5], packed[5:]
 
 
 def observe(subject: Subject, kernel: Any) -> Any:

@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
-from unittest import SkipTest
 
 import torch
 from lightly.utils import dist
@@ -14,20 +13,17 @@ from torch import Tensor, distributed
 
 from ccl_plugins.objectives import InfoNCE, SupCon
 from ccl_plugins.pairs import Pairs, Queue, Samples
-from ccl_plugins.protocols import (
-    Embedded,
-    trait,
-)
+from ccl_plugins.protocols import Embedded, trait
 from ccl_plugins.testing.assertions import (
     require,
     require_equal,
     require_gradients,
     require_independent_rows,
+    require_same_on_two_ranks,
     require_unchanged,
 )
 from ccl_plugins.testing.inputs import CLASSES, SHAPE, network_inputs, normal, seeded
 from ccl_plugins.testing.subject import Subject
-from ccl_plugins.testing.two_ranks import CannotBeSent, on_two_ranks
 
 N, VIEWS = 8, 2
 
@@ -281,14 +277,7 @@ def check_two_processes_equal_one(subject: Subject) -> None:
     Gather keys, conditions and indices over all processes, as with ``gather_distributed=True``.  This
     runs in evaluation mode, so that batch statistics are not compared.
     """
-    build = functools.partial(_build, subject.choice)
-    expected = train_together(build)
-    try:
-        results = on_two_ranks(train_together, build)
-    except CannotBeSent as error:
-        raise SkipTest(f"it cannot be sent to another process: {error}") from error
-    for rank, found in enumerate(results):
-        require_equal(found, expected, f"on rank {rank}", rtol=1e-4, atol=1e-5)
+    require_same_on_two_ranks(train_together, subject.to_send().build, rtol=1e-4, atol=1e-5)
 
 
 def train_together(build: Callable[[], Any]) -> dict[str, Any]:
@@ -300,7 +289,3 @@ def train_together(build: Callable[[], Any]) -> dict[str, Any]:
     weights = {name: p.detach().clone() for name, p in method.named_parameters()}
     samples = {"index": pairs.samples.index, **pairs.samples.condition}
     return {"losses": torch.stack(losses), "weights": weights, "samples": samples}
-
-
-def _build(choice: Any) -> Any:
-    return Subject(choice.spec, chosen=choice).build()

@@ -13,7 +13,7 @@ from torch import Tensor, distributed
 from torch.nn.functional import normalize
 
 from ccl_plugins.pairs import Pairs, Queue, Samples, in_batch
-from ccl_plugins.testing.inputs import condition_values, example_rows, normal, seeded
+from ccl_plugins.testing.inputs import conditions, normal, seeded
 
 WIDTH = 16
 """Numbers in an embedding."""
@@ -63,23 +63,6 @@ def raw_batch(objective: Any, n: int = 8, views: int | None = None) -> RawBatch:
     given = getattr(objective, "EXAMPLE_EXTRAS", {}).items()
     extras = {k: x if isinstance(x, Tensor) else _normal(*x, seed=5) for k, x in given}
     return RawBatch(sample + noise, conditions(objective, n), extras).to(torch.float64)
-
-
-def conditions(objective: Any, n: int) -> dict[str, Tensor]:
-    """The conditions that an objective reads, vectors if it accepts them, in float64.
-
-    A class attribute ``EXAMPLE_CONDITION`` replaces the values: by name, or as they are for an objective
-    that reads one condition.
-    """
-    given = getattr(objective, "EXAMPLE_CONDITION", {})
-    if not isinstance(given, Mapping):
-        given = dict.fromkeys(objective.conditions, given)
-    found = {}
-    for i, (name, types) in enumerate(objective.conditions.items()):
-        example = given.get(name)
-        z = condition_values(types, n, i) if example is None else example_rows(example, n)
-        found[name] = _cast(z, torch.float64)
-    return found
 
 
 def _lose(z: Tensor, rows: Tensor) -> Tensor:

@@ -14,19 +14,18 @@ from torch import Tensor
 
 from ccl_plugins.objectives import ContrastiveObjective, Mixture
 from ccl_plugins.objectives.base import own_terms
-from ccl_plugins.protocols import (
-    Sizes,
-    Table,
-    ValueType,
-    trait,
+from ccl_plugins.protocols import Sizes, Table, ValueType, trait
+from ccl_plugins.testing.assertions import (
+    require,
+    require_equal,
+    require_same_on_two_ranks,
+    require_unchanged,
 )
-from ccl_plugins.testing.assertions import require, require_equal, require_unchanged
-from ccl_plugins.testing.inputs import CLASSES, SAMPLES, seeded
+from ccl_plugins.testing.inputs import CLASSES, SAMPLES, conditions, seeded
 from ccl_plugins.testing.objective_batches import (
     WIDTH,
     RawBatch,
     call,
-    conditions,
     loss_of,
     on_each_rank,
     pairs_of,
@@ -35,7 +34,6 @@ from ccl_plugins.testing.objective_batches import (
     value_and_gradient,
 )
 from ccl_plugins.testing.subject import Subject
-from ccl_plugins.testing.two_ranks import CannotBeSent, on_two_ranks
 
 require_exact = functools.partial(require_equal, rtol=1e-9, atol=1e-12)
 """With the tolerances for rounding in float64."""
@@ -209,19 +207,12 @@ def check_two_processes_equal_one(subject: Subject) -> None:
 
     This is for ``distributed = "mean"``.
     """
-    build = functools.partial(_build_prepared, subject.choice)
-    batch = raw_batch(subject.build())
-    expected = on_each_rank(build, batch)
-    try:
-        results = on_two_ranks(on_each_rank, build, batch)
-    except CannotBeSent as error:
-        raise SkipTest(f"it cannot be sent to another process: {error}") from error
-    for rank, found in enumerate(results):
-        require_exact(found, expected, f"on rank {rank}")
+    build, batch = functools.partial(_prepared_alone, subject.to_send()), raw_batch(subject.build())
+    require_same_on_two_ranks(on_each_rank, build, batch, rtol=1e-9, atol=1e-12)
 
 
-def _build_prepared(choice: Any) -> Any:
-    return prepare(Subject(choice.spec, chosen=choice).build())
+def _prepared_alone(subject: Subject) -> Any:
+    return prepare(subject.build())
 
 
 def check_compiles_without_graph_breaks(subject: Subject) -> None:

@@ -13,8 +13,6 @@ from ccl_plugins.testing.assertions import require, require_equal, require_ident
 from ccl_plugins.testing.inputs import normal
 from ccl_plugins.testing.subject import Subject
 
-RATES = {"decay": 0.02, "no_decay": 0.01}
-
 
 def network() -> nn.Linear:
     """A layer whose matrix decays and whose bias does not."""
@@ -28,8 +26,8 @@ def network() -> nn.Linear:
 def groups(made: nn.Linear) -> list[dict[str, Any]]:
     """Its parameters as training gives them."""
     return [
-        {"name": "decay", "params": [made.weight], "lr": RATES["decay"]},
-        {"name": "no_decay", "params": [made.bias], "lr": RATES["no_decay"], "weight_decay": 0.0},
+        {"name": "decay", "params": [made.weight], "lr": 0.02},
+        {"name": "no_decay", "params": [made.bias], "lr": 0.01, "weight_decay": 0.0},
     ]
 
 
@@ -92,7 +90,7 @@ def check_what_does_not_decay_stays(subject: Subject) -> None:
     for parameter in made.parameters():
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
-    require_identical([made.bias.detach()], [before])
+    require_identical(made.bias.detach(), before)
 
 
 def check_resumes_exactly(subject: Subject) -> None:

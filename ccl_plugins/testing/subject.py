@@ -38,6 +38,8 @@ class Subject:
     chosen: engine.Choice | None = None
     variant: str = ""
     more: Mapping[str, Any] = field(default_factory=dict)
+    causes: dict[tuple[str, str], str] = field(default_factory=dict, init=False)
+    """The first law that each cause broke."""
 
     def __str__(self) -> str:
         return f"{self.kind}/{self.spec.name}" + (f", {self.variant}" if self.variant else "")
@@ -61,11 +63,6 @@ class Subject:
             return {}
 
     @cached_property
-    def causes(self) -> dict[tuple[str, str], str]:
-        """The first law that each cause broke."""
-        return {}
-
-    @cached_property
     def choice(self) -> engine.Choice:
         """The component with its parameters."""
         return self.chosen or registry().choose(self.kind, self.spec.id, **self.params)
@@ -82,6 +79,10 @@ class Subject:
             )  # deleted with this object
             example = example(Path(self._folder.name))
         return {**example, **self.more}
+
+    def to_send(self) -> Subject:
+        """The component with its parameters alone, for another process."""
+        return Subject(self.spec, chosen=self.choice)
 
     def build(self, *, drawn: int = 0, **supplied: Any) -> Any:
         """Build a new object under the seed ``drawn``; ``supplied`` replaces some of the kit's inputs."""
