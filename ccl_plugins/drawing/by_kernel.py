@@ -91,9 +91,9 @@ class ByKernel:
             turn = (torch.arange(candidates) - shift) % candidates
             turn = turn.masked_fill(chance * bound[:, None] >= weights, candidates)
             soonest, which = turn.min(1)
-            found = soonest < candidates
-            partners[pending[found]] = drawn[which[found]]
-            pending, candidates = pending[~found], 4 * candidates
+            has_partner = soonest < candidates
+            partners[pending[has_partner]] = drawn[which[has_partner]]
+            pending, candidates = pending[~has_partner], 4 * candidates
         if len(pending):
             for some in pending.split(max(1, 2**22 // size)):
                 partners[some] = self._draw_from_all(anchors[some], draws)

@@ -78,11 +78,11 @@ class Combined(OneHotKernel, ABC):
                 f"{name} has a kernel that names the conditions {named[0]}, and {rest!r}, which names none:"
                 " give each the names of its conditions, on={...}"
             )
-        found: dict[str, tuple[ValueType, ...]] = {}
+        accepted: dict[str, tuple[ValueType, ...]] = {}
         for each in read:
             for key, types in each.items():
-                found[key] = tuple(t for t in types if t in found.get(key, VALUE_TYPES))
-        return found
+                accepted[key] = tuple(t for t in types if t in accepted.get(key, VALUE_TYPES))
+        return accepted
 
     def __repr__(self) -> str:
         given = {"kernels": self.kernels, "on": self.on, "weights": getattr(self, "weights", None)}

@@ -83,8 +83,8 @@ class _Sparse:
     def __getitem__(self, index: tuple[Tensor, Tensor]) -> Tensor:
         rows, columns = index
         wanted = self.row[rows] + self.column[columns]
-        found = torch.searchsorted(self.places, wanted)
-        return torch.where(self.places[found] == wanted, self.values[found], 0)
+        place = torch.searchsorted(self.places, wanted)
+        return torch.where(self.places[place] == wanted, self.values[place], 0)
 
 
 def _prepare(matrix: Tensor) -> Tensor:

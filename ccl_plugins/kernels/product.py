@@ -52,8 +52,8 @@ class Product(Combined):
 
 def _separates(kernel: Any) -> bool:
     """Whether samples of different class ids have a similarity of 0."""
-    if (found := getattr(kernel, "separates", None)) is not None:
-        return bool(found)
+    if (separates := getattr(kernel, "separates", None)) is not None:
+        return bool(separates)
     if not reads_one_hot(kernel):
         return False
     two = torch.eye(2, dtype=torch.float64)

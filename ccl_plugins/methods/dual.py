@@ -183,9 +183,9 @@ class Dual(nn.Module):
         """The views of a modality."""
         return [view for view, of in zip(views, self.modalities, strict=True) if of == name]
 
-    def _in_order(self, found: Mapping[str, Tensor], n: int) -> Tensor:
+    def _in_order(self, projections: Mapping[str, Tensor], n: int) -> Tensor:
         """(u, n, d) in the order of the views, from those of each modality one after another."""
-        left = {name: iter(each.view(-1, n, each.shape[-1])) for name, each in found.items()}
+        left = {name: iter(each.view(-1, n, each.shape[-1])) for name, each in projections.items()}
         return torch.stack([next(left[name]) for name in self.modalities])
 
     def pairs(self, embedded: Embedded, samples: Samples) -> Pairs:

@@ -121,12 +121,12 @@ def _lightly_heads() -> dict[str, Any]:
     """Lightly's heads from features to one projection; those of scores of prototypes are none."""
     from lightly.models.modules import heads
 
-    def projects(found: Any) -> bool:
-        names = inspect.signature(found).parameters.keys()
+    def projects(head: Any) -> bool:
+        names = inspect.signature(head).parameters.keys()
         return {"input_dim", "hidden_dim", "output_dim"} <= names and "bottleneck_dim" not in names
 
     return {
-        name: found
-        for name, found in vars(heads).items()
-        if name.endswith("ProjectionHead") and projects(found)
+        name: head
+        for name, head in vars(heads).items()
+        if name.endswith("ProjectionHead") and projects(head)
     }

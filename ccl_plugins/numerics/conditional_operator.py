@@ -186,14 +186,14 @@ def _primal(
 
     def columns(some: slice) -> Tensor:
         start, stop, _ = some.indices(b + sum(map(len, queue)))
-        found = [(solved @ phi[start:stop].mT).to(out)] if start < b else []
+        parts = [(solved @ phi[start:stop].mT).to(out)] if start < b else []
         if stop > b:
             begin = max(start, b)
             further = features_of(kernel, queue[0][begin - b : stop - b].to(out)).mT
             if valid is not None:
                 further = further.masked_fill(~valid[begin:stop], 0)
-            found.append(near @ further)
-        return found[0] if len(found) == 1 else torch.cat(found, 1)
+            parts.append(near @ further)
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
     return columns
 

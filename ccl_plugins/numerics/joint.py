@@ -57,15 +57,15 @@ class Joint:
         Raises:
             ValueError: If it accepts none of them for a condition.
         """
-        found = {}
+        both = {}
         for name, accepted in self.conditions.items():
-            found[name] = tuple(each for each in value_types if each in accepted)
-            if not found[name]:
+            both[name] = tuple(each for each in value_types if each in accepted)
+            if not both[name]:
                 raise ValueError(
                     f"the kernel {type(self.kernel).__name__} reads a {' or '.join(accepted)} condition"
                     f" {name!r}, and its objective takes {' or '.join(value_types)} ones"
                 )
-        return found
+        return both
 
     def pack(self, conditions: Mapping[str, Tensor]) -> Tensor:
         """The values of its conditions side by side, (m, c), or (u, m, c) if one differs per view.
@@ -144,12 +144,8 @@ def pack(conditions: Mapping[str, Tensor]) -> tuple[Tensor, Layout]:
 
 def unpack(packed: Tensor, layout: Layout) -> dict[str, Tensor]:
     """The values (m, c), or class ids (m,), of each condition, from (m, ·)."""
-    found, start = {}, 0
-    for name, width, ids in layout:
-        part = packed[:, start : start + width]
-        found[name] = _ids(part) if ids else part
-        start += width
-    return found
+    parts = zip(layout, packed.split([width for _, width, _ in layout], 1), strict=True)
+    return {name: _ids(part) if ids else part for (name, _, ids), part in parts}
 
 
 def joint_ids(columns: Sequence[Tensor]) -> Tensor:

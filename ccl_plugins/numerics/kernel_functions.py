@@ -44,21 +44,21 @@ def conditions_of_kernel(kernel: Any) -> Mapping[str, Sequence[Any]]:
 
 
 def _shaped(
-    kernel: KernelFunction, what: str, found: Tensor, shape: tuple[int | None, ...]
+    kernel: KernelFunction, what: str, values: Tensor, shape: tuple[int | None, ...]
 ) -> Tensor:
     """What a kernel returned, if it is a tensor of a shape, in which None is any number."""
-    got = tuple(getattr(found, "shape", ()))
+    got = tuple(getattr(values, "shape", ()))
     if len(got) != len(shape) or any(n not in (None, m) for n, m in zip(shape, got, strict=True)):
-        given = f"{got}" if isinstance(found, Tensor) else f"a {type(found).__name__}"
+        given = f"{got}" if isinstance(values, Tensor) else f"a {type(values).__name__}"
         wanted = str(shape).replace("None", "r")
         raise ValueError(
             f"the kernel {type(kernel).__name__} must return {what} of shape {wanted}, not {given}"
         )
-    if not found.is_floating_point():
+    if not values.is_floating_point():
         raise ValueError(
-            f"the kernel {type(kernel).__name__} must return floats, not {found.dtype}: add .float()"
+            f"the kernel {type(kernel).__name__} must return floats, not {values.dtype}: add .float()"
         )
-    return found
+    return values
 
 
 def reads_one_hot(kernel: KernelFunction) -> bool:
@@ -68,8 +68,8 @@ def reads_one_hot(kernel: KernelFunction) -> bool:
 
 def features_of(kernel: KernelFunction, a: Any) -> Tensor:
     """(n, r) features of float condition values; the kernel must have ``features``."""
-    found = kernel.features(a)  # type: ignore[attr-defined]  # it must have them
-    return _shaped(kernel, "features", found, (count_of(a), None))
+    features = kernel.features(a)  # type: ignore[attr-defined]  # it must have them
+    return _shaped(kernel, "features", features, (count_of(a), None))
 
 
 def rank_of(kernel: KernelFunction, a: Any) -> int | None:
@@ -78,7 +78,7 @@ def rank_of(kernel: KernelFunction, a: Any) -> int | None:
         return None
     rank: Any = getattr(kernel, "rank", None)
     if rank is not None:
-        return None if (found := rank(a)) is None else int(found)
+        return None if (width := rank(a)) is None else int(width)
     first = a[:1] if isinstance(a, Tensor) else {name: z[:1] for name, z in a.items()}
     return features_of(kernel, first).shape[1]
 

@@ -40,11 +40,11 @@ def queue_logsumexp(queries: Tensor, queue: Tensor, *weighings: Weigh) -> list[T
     """
     with torch.no_grad():
         sums = _streamed(queries, queue, weighings)
-    found = []
+    log_sums = []
     for (value, mean), weigh in zip(sums, weighings, strict=True):
         again = None if torch.compiler.is_compiling() else partial(_at_once, queue, weigh)
-        found.append(_WithGradient.apply(queries, value, mean, again))  # type: ignore[no-untyped-call]  # torch's
-    return found
+        log_sums.append(_WithGradient.apply(queries, value, mean, again))  # type: ignore[no-untyped-call]  # torch's
+    return log_sums
 
 
 class _WithGradient(torch.autograd.Function):
@@ -69,8 +69,8 @@ class _WithGradient(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         queries, gradient = ctx.saved_tensors
         if asked_for_graph():
-            found = torch.autograd.grad(ctx.again(queries), queries, grad, create_graph=True)
-            return found[0], None, None, None
+            (again,) = torch.autograd.grad(ctx.again(queries), queries, grad, create_graph=True)
+            return again, None, None, None
         return grad[..., None] * gradient, None, None, None
 
 
@@ -107,8 +107,8 @@ def _streamed(
                 means[k].addmm_(shares.view(u * n, -1), keys)
             else:
                 means[k].view(u, n, d).baddbmm_(shares, keys)
-    found = []
+    sums = []
     for top, total, mean in zip(tops, totals, means, strict=True):
         counts = (top > EMPTY / 2) / total
-        found.append(((total.log() + top).squeeze(-1), mean.view(u, n, d) * counts))
-    return found
+        sums.append(((total.log() + top).squeeze(-1), mean.view(u, n, d) * counts))
+    return sums

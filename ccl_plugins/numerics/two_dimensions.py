@@ -16,17 +16,17 @@ def project(features: Tensor, method: Projection = "tsne") -> Tensor:
     if method == "pca":
         from sklearn.decomposition import PCA
 
-        found = PCA(2, svd_solver="full").fit_transform(given)
+        places = PCA(2, svd_solver="full").fit_transform(given)
     elif method == "tsne":
         from sklearn.manifold import TSNE
 
         perplexity = min(30.0, (len(given) - 1) / 3)
-        found = TSNE(
+        places = TSNE(
             init="pca", metric="cosine", perplexity=perplexity, random_state=0
         ).fit_transform(given.astype("float32"))
     else:
-        found = _umap(given)
-    return torch.from_numpy(found)
+        places = _umap(given)
+    return torch.from_numpy(places)
 
 
 def _umap(given: Any) -> Any:

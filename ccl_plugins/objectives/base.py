@@ -230,19 +230,19 @@ class ContrastiveObjective(nn.Module):
         missing = prepared.samples.missing[prepared.rows]
         return values.masked_fill(missing, 0), weights.masked_fill(missing, 0)
 
-    def _shaped(self, found: Any, n: int) -> tuple[Tensor, Tensor]:
+    def _shaped(self, terms: Any, n: int) -> tuple[Tensor, Tensor]:
         """What ``terms`` returned, if it is values and weights of n anchors; reads shapes alone."""
-        several = isinstance(found, tuple)
+        several = isinstance(terms, tuple)
         shapes = [
             tuple(x.shape) if isinstance(x, Tensor) else f"a {type(x).__name__}"
-            for x in (found if several else ())
+            for x in (terms if several else ())
         ]
         if len(shapes) == 2 and shapes[0] == shapes[1] and shapes[0][1:] == (n,):
-            values, weights = found
+            values, weights = terms
             return values, weights
         raise ValueError(
             f"{type(self).__name__}.terms must return values and weights, both (rows, {n}) for {n} anchors,"
-            f" not {' and '.join(map(str, shapes)) if several else f'a {type(found).__name__}'}"
+            f" not {' and '.join(map(str, shapes)) if several else f'a {type(terms).__name__}'}"
         )
 
     def _prepared(self, pairs: Pairs) -> Pairs:

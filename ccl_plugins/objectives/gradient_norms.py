@@ -54,14 +54,16 @@ def gradient_norms(losses: Sequence[Tensor], pairs: Pairs) -> list[Tensor]:
             'balance="gradient" takes gradients within the loss, which is not compiled'
         )
     edges = [*dict.fromkeys(origins(meeting_point(pairs)))]
-    found = [_gradients(loss, edges) for loss in losses]
-    if not found[0]:
+    gradients = [_gradients(loss, edges) for loss in losses]
+    if not gradients[0]:
         raise ValueError(
             'balance = "gradient" finds no gradient of the base by the features that guides read: the'
             " projections must be made of these features"
         )
     zero = losses[0].detach() * 0
-    total = torch.stack([sum((g.to(zero).square().sum() for g in each), zero) for each in found])
+    total = torch.stack(
+        [sum((g.to(zero).square().sum() for g in each), zero) for each in gradients]
+    )
     return list((gather(total[None]).sum(0) if pairs.processes > 1 else total).sqrt())
 
 
@@ -74,8 +76,8 @@ def meeting_point(pairs: Pairs) -> Tensor:
 def _gradients(loss: Tensor, edges: list[Any]) -> list[Tensor]:
     if not loss.requires_grad:
         return []
-    found = torch.autograd.grad(loss, edges, retain_graph=True, allow_unused=True)
-    return [gradient for gradient in found if gradient is not None]
+    gradients = torch.autograd.grad(loss, edges, retain_graph=True, allow_unused=True)
+    return [gradient for gradient in gradients if gradient is not None]
 
 
 def origins(x: Tensor) -> Iterator[GradientEdge]:

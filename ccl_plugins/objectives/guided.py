@@ -136,19 +136,19 @@ class Guided(Mixture):
     def statistics(self) -> dict[str, Any]:
         """The statistics that objectives ask a queue to keep, if they read it."""
         unread = [part.objective for part in self._guides() if part.at == "features"]
-        found = super().statistics()
+        statistics = super().statistics()
         for each in unread:
             for name in getattr(each, "statistics", dict)():
-                found.pop(name, None)
-        return found
+                statistics.pop(name, None)
+        return statistics
 
     def scalars(self) -> dict[str, Tensor]:
         """Each part's loss, a head's quality, and the numbers that change, as ``"<part>/<number>"``."""
-        found = {f"{name}/loss": loss for name, loss in zip(self.parts, self.losses, strict=True)}
+        numbers = {f"{name}/loss": loss for name, loss in zip(self.parts, self.losses, strict=True)}
         if self.balance is not None:
             names = [name for name in self.parts if name != "base"]
-            found |= {f"{n}/factor": f for n, f in zip(names, self.factors, strict=True)}
-        return {**found, **super().scalars()}
+            numbers |= {f"{n}/factor": f for n, f in zip(names, self.factors, strict=True)}
+        return {**numbers, **super().scalars()}
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """The rows of all parts; on one process their weighted mean is the loss."""
@@ -198,19 +198,19 @@ class Guided(Mixture):
         if not self._is_balanced(pairs):
             return weights
         base, *norms = gradient_norms(losses, pairs)
-        found = [
+        balanced = [
             weight * torch.where(norm > 0, base / norm.clamp_min(torch.finfo(norm.dtype).tiny), 0)
             for weight, norm in zip(weights[1:], norms, strict=True)
         ]
-        return [weights[0], *found]
+        return [weights[0], *balanced]
 
     @torch.no_grad()
     def _observe(self, pairs: Pairs, losses: Sequence[Tensor], factors: Sequence[Any]) -> None:
         """Keep the losses of all processes and the factors, for `scalars`."""
-        found = torch.stack([each.detach().to(self.losses.dtype) for each in losses])
-        self.losses.copy_(gather(found[None]).mean(0) if pairs.processes > 1 else found)
+        values = torch.stack([each.detach().to(self.losses.dtype) for each in losses])
+        self.losses.copy_(gather(values[None]).mean(0) if pairs.processes > 1 else values)
         if isinstance(factors[-1], Tensor) and self.balance is not None:
-            self.factors.copy_(torch.stack([each.to(found.dtype) for each in factors[1:]]))
+            self.factors.copy_(torch.stack([each.to(values.dtype) for each in factors[1:]]))
 
 
 class GuidePart(Part):

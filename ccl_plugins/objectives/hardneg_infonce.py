@@ -55,5 +55,5 @@ class HardNegInfoNCE(InfoNCE):
         sims = torch.cat([masked(*b) for b in pairs.negatives(i, j, self.within_view, where)], 1)
         hardest = sims.topk(min(self.nearest, sims.shape[1])).values
         own = pairs.own_sim(i, j) / self.temperature
-        found = (hardest[:, 0] > EMPTY / 2).to(own.dtype)
-        return softplus(logsumexp(hardest / self.temperature) - own), found
+        has_negatives = (hardest[:, 0] > EMPTY / 2).to(own.dtype)
+        return softplus(logsumexp(hardest / self.temperature) - own), has_negatives

@@ -73,16 +73,16 @@ class HSIC(ContrastiveObjective):
         """The estimate, the same for every sample."""
         # With partners, the views after the first show images of other values.
         views = range(len(pairs.anchors) if pairs.samples.partner is None else 1)
-        found: list[Tensor] = []
+        estimates: list[Tensor] = []
         for i in views:
-            if not found or pairs.samples.condition[self.on].ndim == 3:
+            if not estimates or pairs.samples.condition[self.on].ndim == 3:
                 centered = self.centered(pairs, i)
             x = pairs.anchors[i]
             if pairs.samples.missing is not None:
                 x = x.masked_fill(pairs.samples.missing[:, None], 0)
             similar = compared(self.embedding_kernel, x, pairs.samples.missing)
-            found.append((similar * centered).sum())
-        values = torch.stack(found).mean().expand(1, pairs.anchors.shape[1])
+            estimates.append((similar * centered).sum())
+        values = torch.stack(estimates).mean().expand(1, pairs.anchors.shape[1])
         return values, torch.ones_like(values)
 
     @torch.no_grad()

@@ -143,21 +143,21 @@ def _values(
 def _refuse_non_finite(what: str, x: Tensor, ignore: bool = False) -> None:
     if not torch.compiler.is_compiling():
         entries = x.detach().reshape(len(x), -1)
-        found = entries.isinf() if ignore else ~entries.isfinite()
-        _refuse_rows(f"{what} holds {'inf' if ignore else 'NaN or inf'}", found)
+        wrong = entries.isinf() if ignore else ~entries.isfinite()
+        _refuse_rows(f"{what} holds {'inf' if ignore else 'NaN or inf'}", wrong)
 
 
 def _refuse_rows(what: str, entries: Tensor, way_out: str = "") -> None:
     """Raise an error that lists the rows of (b, ·) with an entry of True; this waits for the device."""
-    if (found := entries.any(1)).any():
-        raise ValueError(f"{what} in {count(found, 'rows')}{way_out}")
+    if (wrong := entries.any(1)).any():
+        raise ValueError(f"{what} in {count(wrong, 'rows')}{way_out}")
 
 
-def count(found: Tensor, what: str) -> str:
+def count(flags: Tensor, what: str) -> str:
     """How many of the entries (b,) are True, and the numbers of the first eight, for messages."""
-    numbers = found.nonzero().flatten().tolist()
+    numbers = flags.nonzero().flatten().tolist()
     more = "..." if len(numbers) > 8 else ""
-    return f"{len(numbers)} of {len(found)} {what}: {numbers[:8]}{more}"
+    return f"{len(numbers)} of {len(flags)} {what}: {numbers[:8]}{more}"
 
 
 def _list(wanted: Wanted) -> str:

@@ -119,10 +119,8 @@ class Mixture(ContrastiveObjective):
 
     def statistics(self) -> dict[str, Statistic]:
         """The statistics that the objectives ask a queue to keep."""
-        found: dict[str, Statistic] = {}
-        for statistics in self._declared("statistics"):
-            found |= statistics()
-        return found
+        declared = [statistics() for statistics in self._declared("statistics")]
+        return {name: each for statistics in declared for name, each in statistics.items()}
 
     def progress(self, step: int, total: int) -> None:
         """Set the scheduled numbers of weights and objectives to their values at a step."""
@@ -133,12 +131,12 @@ class Mixture(ContrastiveObjective):
 
     def scalars(self) -> dict[str, Tensor]:
         """The current values of the numbers that change, as ``"<objective>/<number>"``."""
-        found: dict[str, Tensor] = {}
+        numbers: dict[str, Tensor] = {}
         for name, part in self.parts.items():
             scalars = {key: number().detach() for key, number in changing(part).items()}
             scalars |= trait(part.objective, "scalars")()
-            found |= {f"{name}/{key}": value for key, value in scalars.items()}
-        return found
+            numbers |= {f"{name}/{key}": value for key, value in scalars.items()}
+        return numbers
 
     def loss(self, pairs: Pairs) -> Tensor:
         """The weighted sum of the objectives' losses."""

@@ -122,8 +122,10 @@ class SoftInfoNCE(ContrastiveObjective):
             torch.cat(parts, 1) for parts in zip(*sims, strict=True)
         )
         targets = masked(targets, positives)
-        found = (targets.amax(1) > EMPTY / 2).to(logits.dtype)
+        has_positives = (targets.amax(1) > EMPTY / 2).to(logits.dtype)
         logits = logits / self.temperature
         log_all = logsumexp(masked(logits, compared))
         # No term is below 0, as the difference of the log-sum and a mean of logits may be by rounding.
-        return (targets.softmax(1) * (log_all[:, None] - logits)).sum(1) * found, found
+        return (targets.softmax(1) * (log_all[:, None] - logits)).sum(
+            1
+        ) * has_positives, has_positives

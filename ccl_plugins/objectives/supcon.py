@@ -119,9 +119,9 @@ def log_share(
     else:
         scale = 1 / temperature
     sims, keep, chosen = zip(*blocks, strict=True)
-    found = torch.stack([mask.any(1) for mask in chosen]).any(0)
+    has_positives = torch.stack([mask.any(1) for mask in chosen]).any(0)
     values = _LogShare.apply(scale, len(sims), *sims, *keep, *chosen, *links(sims))  # type: ignore[no-untyped-call]  # torch's
-    return torch.where(found, values, 0), found.to(values.dtype)
+    return torch.where(has_positives, values, 0), has_positives.to(values.dtype)
 
 
 def own_share(
@@ -143,8 +143,8 @@ def own_share(
         gaps = (total[:, None] + margin - logits).masked_fill(~mine, 0)
         sums.append((softplus(gaps) * mine).sum(1))
     mean = torch.stack(sums).sum(0) / number.clamp_min(1)
-    found = (number > 0).to(mean.dtype)
-    return mean - margin * found, found
+    has_positives = (number > 0).to(mean.dtype)
+    return mean - margin * has_positives, has_positives
 
 
 class _LogShare(torch.autograd.Function):
@@ -178,10 +178,10 @@ class _LogShare(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         share, *saved = ctx.saved_tensors
         k, scale = ctx.k, ctx.scale
-        found, chosen, linked = saved[:k], saved[k : 2 * k], saved[2 * k :]
+        gradients, chosen, linked = saved[:k], saved[k : 2 * k], saved[2 * k :]
         if asked_for_graph():
             means = [mask * share[:, None] for mask in chosen]
-            shares = [each / scale + mean for each, mean in zip(found, means, strict=True)]
+            shares = [each / scale + mean for each, mean in zip(gradients, means, strict=True)]
             tiny = torch.finfo(grad.dtype).tiny
             logits = torch.cat(
                 [
@@ -192,6 +192,6 @@ class _LogShare(torch.autograd.Function):
                 1,
             )
             parts = logits.softmax(1).split([mean.shape[1] for mean in means], 1)
-            found = [(part - mean) * scale for part, mean in zip(parts, means, strict=True)]
+            gradients = [(part - mean) * scale for part, mean in zip(parts, means, strict=True)]
         others = [None] * (2 * k + len(linked))
-        return None, None, *[each * grad[:, None] for each in found], *others
+        return None, None, *[each * grad[:, None] for each in gradients], *others

@@ -84,18 +84,18 @@ class SameCondition(Uniform):
         few = count < self.batch_size
         if self.small == "repeat" or not few.any():
             return count
-        found = (
+        small = (
             f"{few.sum()} of {len(count)} values of the condition, {count[few].sum()} of {self.size}"
             f" samples, have fewer samples than a batch of {self.batch_size}"
         )
         if self.small == "error":
             raise ValueError(
-                f"{found} (the smallest {count.min()}): take a batch_size of at most {count.min()}, fewer"
+                f"{small} (the smallest {count.min()}): take a batch_size of at most {count.min()}, fewer"
                 " values, small='repeat' or small='leave_out'"
             )
         if few.all():
-            raise ValueError(f"{found}: with small='leave_out' none is left; take smaller batches")
-        warnings.warn(f"{found} and are left out of training by same_condition", stacklevel=3)
+            raise ValueError(f"{small}: with small='leave_out' none is left; take smaller batches")
+        warnings.warn(f"{small} and are left out of training by same_condition", stacklevel=3)
         return np.where(few, 0, count)
 
     def _share(self, epoch: int) -> np.ndarray:
