@@ -64,6 +64,7 @@ PARTS: dict[str, list[str]] = {
     "kernels": [f"{OURS}/kernels", f"{OURS}/numerics/test_kernel_functions.py", LAWS, MEANING],
     "methods": [f"{OURS}/methods", LAWS, MEANING],
     "samplers": [f"{OURS}/samplers", LAWS, MEANING],
+    "drawing": [f"{OURS}/samplers"],
     "registry": ["tests/registry"],
 }
 """The tests of each part; of the conformance kit's, those of the part's own kind.
