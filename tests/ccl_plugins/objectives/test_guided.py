@@ -360,6 +360,19 @@ def test_balanced_guides_have_their_weight_times_the_base_s_gradient_at_the_feat
     torch.testing.assert_close(scalars["digit/factor"], factors[1])
 
 
+def test_balance_does_not_amplify_the_rounding_errors_of_a_guide_that_is_constant():
+    """HSIC with one class is 0 whatever the features are; its gradient is of rounding errors."""
+    objective = guided({"on": "digit", "keep": False, "by": HSIC()}, balance="gradient")
+    anchors, _ = leaves()
+    reached = anchors @ torch.ones(D, F).double()
+    one = dict.fromkeys(("digit",), torch.zeros(N, dtype=torch.long))
+    pairs = pairs_of(normalize(reached, dim=-1)[..., :D], reached)
+    pairs = replace(pairs, samples=replace(pairs.samples, condition=one))
+    found, base = objective.loss(pairs), InfoNCE(0.2).loss(pairs)
+    assert objective.factors.max() <= torch.finfo(torch.float64).eps ** -0.5
+    assert_same(gradients(found, anchors)[0], gradients(base, anchors)[0])
+
+
 def test_the_balance_of_a_base_that_features_do_not_reach_is_refused():
     objective = guided({"on": "digit", "keep": True, "by": Classification()}, balance="gradient")
     anchors, features = leaves()
