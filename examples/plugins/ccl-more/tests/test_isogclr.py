@@ -155,3 +155,13 @@ def test_two_processes_hold_the_temperatures_of_one():
 def test_settings_out_of_range_are_refused(params, words):
     with pytest.raises(ValueError, match=f"^{words}"):
         build(**params)
+
+
+@pytest.mark.parametrize("objective", [SogCLR(12), ISogCLR(12)], ids=["sogclr", "isogclr"])
+def test_gradients_of_gradients_are_refused(views, objective):
+    """The averages are held constant."""
+    view = views[0].clone().requires_grad_()
+    loss = objective.double()(view, *views[1:], index=torch.arange(7))
+    (gradient,) = torch.autograd.grad(loss, view, create_graph=True)
+    with pytest.raises(RuntimeError, match="stops_gradient = True"):
+        torch.autograd.grad(gradient.square().sum(), view)
