@@ -50,6 +50,7 @@ class DecoupledUniformity(ContrastiveObjective):
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """The same value for every sample."""
+        self.refuse_draws(pairs)
         centroids, missing = pairs.anchors.mean(0), pairs.samples.missing
         present = None if missing is None else ~missing[pairs.rows]
         if self.kernel is not None:
@@ -59,6 +60,8 @@ class DecoupledUniformity(ContrastiveObjective):
         different = ~torch.eye(len(centroids), dtype=torch.bool, device=centroids.device)
         if present is not None:
             different = different & present & present[:, None]
+        if pairs.negative is not None:
+            different = different & pairs.negative[:, pairs.rows]
         logits = -self.precision * squared_distance(centroids, centroids)
         count = different.sum(dtype=logits.dtype)
         value = logsumexp(masked(logits, different).flatten()) - count.clamp_min(1).log()

@@ -82,7 +82,7 @@ class GCA(ContrastiveObjective):
         nobody = torch.zeros_like(pairs.counted())
         for i in range(len(pairs.anchor_views)):
             candidates = Candidates(pairs, i)
-            keep = candidates.with_own(pairs.counted())
+            keep = candidates.with_own(pairs.counted(pairs.negative))
             own = candidates.with_own(nobody)
             logits.append(masked(candidates.sims() / self.temperature, keep))
             if self.kernel is None:
