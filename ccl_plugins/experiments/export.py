@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,8 +50,10 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
             `torch.export` cannot follow.
     """
     from ccl_plugins.arguments import one_of
+    from ccl_plugins.experiments.layout import EXPORTED
+    from ccl_plugins.files.atomic import replacing
     from ccl_plugins.files.lock import owning
-    from ccl_plugins.files.sums import SUMS, write_sums
+    from ccl_plugins.files.sums import write_sums
     from ccl_plugins.files.tensors import write_tensors
 
     backbone = run.backbone
@@ -64,15 +67,13 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
     target = Path(folder).expanduser() if folder is not None else run.layout.exports[format]
     # Copies, since safetensors refuses tensors that share memory.
     state = {name: tensor.clone() for name, tensor in _inner(backbone).state_dict().items()}
-    with owning(run.path if folder is None else target):
-        (target / SUMS).unlink(missing_ok=True)  # of files that are replaced
-        (target / PROGRAM).unlink(missing_ok=True)
-        write_tensors(target / WEIGHTS, state, {})
-        write_json(target / CONFIG, config)
+    with owning(run.path if folder is None else target), replacing(target, EXPORTED) as staged:
+        write_tensors(staged / WEIGHTS, state, {})
+        write_json(staged / CONFIG, config)
         if program is not None:
-            _write_program(target / PROGRAM, program)
-        _write_readme(target / README, run, config, format)
-        write_sums(target, (WEIGHTS, CONFIG) if program is None else (WEIGHTS, CONFIG, PROGRAM))
+            (staged / PROGRAM).write_bytes(program)
+        (staged / README).write_text(_readme(run, config, format), "utf-8")
+        write_sums(staged, (WEIGHTS, CONFIG) if program is None else (WEIGHTS, CONFIG, PROGRAM))
     return target
 
 
@@ -95,13 +96,13 @@ def _inner(backbone: Any) -> Any:
     return backbone.model if isinstance(backbone, Timm) else backbone
 
 
-def _program(run: Run, shape: Sequence[int]) -> Any:
+def _program(run: Run, shape: Sequence[int]) -> bytes:
     """A run's backbone as a program for batches of any size of images of a shape."""
     import torch
 
     backbone = copy.deepcopy(run.backbone).cpu().eval()
     try:
-        return torch.export.export(
+        program = torch.export.export(
             backbone,
             (torch.zeros(2, *shape),),
             dynamic_shapes=({0: torch.export.Dim("n", min=1)},),
@@ -111,16 +112,9 @@ def _program(run: Run, shape: Sequence[int]) -> Any:
             f"torch.export cannot follow the backbone {run.recorded.choices['backbone']!r}:"
             f" {str(error).strip().partition(chr(10))[0]}"
         ) from error
-
-
-def _write_program(path: Path, program: Any) -> None:
-    import torch
-
-    from ccl_plugins.files.atomic import atomic_write
-
-    # Opened here, since torch asks for a name that ends in .pt2.
-    with atomic_write(path) as temporary, temporary.open("wb") as file:
-        torch.export.save(program, file)
+    written = io.BytesIO()  # writing to a full disk, torch would end the process
+    torch.export.save(program, written)
+    return written.getvalue()
 
 
 def _torch_config(run: Run) -> dict[str, Any]:
@@ -165,9 +159,7 @@ model = torch.export.load("backbone.pt2").module()  # in evaluation mode""",
 PREPARED = ", of pixels in [0, 1], less the mean, divided by std, as in config.json"
 
 
-def _write_readme(path: Path, run: Run, config: Mapping[str, Any], format: str) -> None:
-    from ccl_plugins.files.atomic import atomic_write
-
+def _readme(run: Run, config: Mapping[str, Any], format: str) -> str:
     images = config.get("pretrained_cfg", config)
     shape = ", ".join(map(str, images.get("input_size", (3, 224, 224))))
     after = {
@@ -176,7 +168,7 @@ def _write_readme(path: Path, run: Run, config: Mapping[str, Any], format: str) 
         "torch": "`backbone.pt2` is fixed in evaluation mode. `model.safetensors` has the weights, to train"
         " them further.",
     }[format]
-    text = f"""\
+    return f"""\
 # A backbone trained with ccl-plugins
 
 Its features (n, {config["num_features"]}) of images, without the heads of its training; in this folder:
@@ -191,8 +183,6 @@ with torch.no_grad():
 
 {after}
 """
-    with atomic_write(path) as temporary:
-        temporary.write_text(text, "utf-8")
 
 
 def _config(backbone: Any, run: Run) -> dict[str, Any]:

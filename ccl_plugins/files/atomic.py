@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,6 +42,43 @@ def atomic_write(path: Path) -> Iterator[Path]:
         reason = f"{error.strerror or error}: could not be written, and its old content is whole"
         raise OSError(error.errno, reason, str(path)) from error
     sync_folder(path.parent)
+
+
+@contextmanager
+def replacing(folder: Path, names: Sequence[str]) -> Iterator[Path]:
+    """Yield a temporary folder, and move its files into ``folder`` once all of them are on the disk.
+
+    If writing fails, or the process is killed, ``folder`` keeps its files.  A process that is killed while
+    files are moved leaves the last of them missing, as checksums of the others.
+
+    Args:
+        folder: The folder; it is created.
+        names: The names of all files that may be written; those that are not are deleted in ``folder``.
+
+    Raises:
+        OSError: If the files cannot be written, as on a full disk; the error names ``folder``.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    *others, last = names
+    try:
+        delete_abandoned(folder)
+        with _private_folder(folder / "files") as staged:
+            yield staged
+            for name in names:
+                if (staged / name).exists():
+                    with (staged / name).open("rb+") as file:
+                        os.fsync(file.fileno())
+            (folder / last).unlink(missing_ok=True)
+            for name in (*others, last):
+                if (staged / name).exists():
+                    os.replace(staged / name, folder / name)
+                else:
+                    (folder / name).unlink(missing_ok=True)
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)
+        reason = f"{why}: could not be written, and its old files are whole"
+        raise OSError(error.errno, reason, str(folder)) from error
+    sync_folder(folder)
 
 
 def sync_folder(folder: Path) -> None:

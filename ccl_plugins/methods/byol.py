@@ -44,3 +44,7 @@ class BYOL(PredictingMethod):
         projector = mlp_head(inputs, hidden, dim, 2, last_norm="none")
         predictor = mlp_head(dim, hidden, dim, 2, last_norm="none")
         super().__init__(backbone, projector, predictor, momentum)
+
+    def momentum_after(self, step: int, total: int) -> float:
+        """The momentum of this step: unlike MoCo v3, BYOL moves its encoder at a step's end."""
+        return super().momentum_after(step - 1, total)

@@ -26,7 +26,8 @@ class Dual(nn.Module):
 
     The pipeline's backbone is the tower of the images.  Each tower has a head into the space that all
     share.  Every view is compared with every other in the batch, whatever their modalities: with one view
-    of the image and one of the text, ``infonce(temperature={learn = true, start = 0.07})`` is CLIP's loss.
+    of the image and one of the text, CLIP's loss is ``infonce`` with
+    ``temperature = {learn = true, start = 0.07, lowest = 0.01}``.
     Features are those of the images alone, so evaluators, monitors and exports see the image tower.
 
     The views are of several modalities: ``transform = {image = "simclr", text = "tokens"}``.

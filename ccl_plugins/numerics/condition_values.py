@@ -90,7 +90,7 @@ def fill_missing(values: Tensor, missing: Tensor) -> Tensor:
     present = missing.byte().argsort(stable=True)  # the present samples first
     chosen = present[place % (~missing).sum().clamp_min(1)]
     filled = values.index_select(sample, torch.where(missing, chosen, place))
-    return torch.where(missing.all(), 0, filled)
+    return filled.masked_fill(missing.all(), 0)
 
 
 def replace_invalid(values: Tensor, valid: Tensor, first: int) -> Tensor:

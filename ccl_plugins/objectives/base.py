@@ -27,7 +27,7 @@ from ccl_plugins.objectives.inputs import (
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, changing, progress
 from ccl_plugins.pairs.pairs import Pairs, in_batch
 from ccl_plugins.pairs.samples import Samples
-from ccl_plugins.protocols import VALUE_TYPES, Kernel, ValueType
+from ccl_plugins.protocols import VALUE_TYPES, Kernel, ValueType, trait
 
 Exclude: TypeAlias = tuple[Kernel, Scalar] | tuple[Kernel, Scalar, str]
 """Likely false negatives: a kernel, a threshold and the name of the condition that the kernel reads.
@@ -273,7 +273,10 @@ class ContrastiveObjective(nn.Module):
         share = 1
         if pairs.processes > 1 and self.distributed == "mean":
             total, share = gather(total[None]).sum(), pairs.processes
-        return (values * weights).sum() * share / total.clamp_min(torch.finfo(total.dtype).tiny)
+        mean = (values * weights).sum() * share / total.clamp_min(torch.finfo(total.dtype).tiny)
+        if not torch.compiler.is_compiling() and trait(self, "stops_gradient"):
+            mean = _DifferentiableOnce.apply(mean)
+        return mean
 
     def forward(
         self,
@@ -360,6 +363,34 @@ class ContrastiveObjective(nn.Module):
     def undefined_hint(self) -> str:
         """The end of the error message for an undefined loss: a setting that avoids it."""
         return ""
+
+
+class _DifferentiableOnce(torch.autograd.Function):
+    """A loss that holds a factor constant; its second derivative, which would lack a part, is refused."""
+
+    @staticmethod
+    def forward(ctx: Any, loss: Tensor) -> Tensor:
+        ctx.save_for_backward(loss)
+        return loss.view_as(loss)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        if torch.is_grad_enabled():  # for a second derivative
+            grad = _Refused.apply(grad, *ctx.saved_tensors)
+        return grad
+
+
+class _Refused(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, grad: Tensor, loss: Tensor) -> Tensor:
+        return grad.view_as(grad)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        raise RuntimeError(
+            "this loss has stops_gradient = True: it holds a factor constant, and the gradient of its"
+            " gradient would silently lack a part"
+        )
 
 
 def stack_rows(rows: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:

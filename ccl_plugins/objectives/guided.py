@@ -198,8 +198,11 @@ class Guided(Mixture):
         if not self._is_balanced(pairs):
             return weights
         base, *norms = gradient_norms(losses, pairs)
+        # A guide that is constant has a gradient of rounding errors, which must stay small.
+        info = torch.finfo(base.dtype)
+        least = (base * info.eps**0.5).clamp_min(info.tiny)
         balanced = [
-            weight * torch.where(norm > 0, base / norm.clamp_min(torch.finfo(norm.dtype).tiny), 0)
+            weight * base / torch.maximum(norm, least)
             for weight, norm in zip(weights[1:], norms, strict=True)
         ]
         return [weights[0], *balanced]

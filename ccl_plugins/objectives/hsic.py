@@ -51,8 +51,8 @@ class HSIC(ContrastiveObjective):
     reads_queue = False
     hides = True
     measures_dependence = True
-    stops_gradient = True
-    """Through the median."""
+    stops_gradient: bool
+    """Whether the similarity of embeddings may have a median as its scale, which is held constant."""
 
     def __init__(
         self,
@@ -66,6 +66,7 @@ class HSIC(ContrastiveObjective):
         super().__init__(gather_distributed=gather_distributed)
         self.kernel = kernel
         self.embedding_kernel = embedding_kernel
+        self.stops_gradient = not isinstance(getattr(embedding_kernel, "scale", None), float | int)
         self.estimator = one_of("estimator", estimator, ("unbiased", "biased"))
         self.on = on
 

@@ -123,7 +123,8 @@ def _values(
             f"{key} must have one row per sample, (b,) or (b, c) with b = {views.shape[1]},"
             f" not {tuple(z.shape)}"
         )
-    z = z.long() if z.dtype in UNSIGNED else z  # 2^63 and more become negative
+    if z.dtype in UNSIGNED or (z.ndim == 1 and not z.dtype.is_floating_point):
+        z = z.long()  # 2^63 and more become negative; a byte would hold -1 as 255
     if value_type_of(z) not in accepted:
         raise TypeError(
             f"{name} needs a {' or '.join(accepted)} condition, but {key} is {value_type_of(z)}"
@@ -131,7 +132,7 @@ def _values(
         )
     if z.dtype.is_floating_point:
         _refuse_non_finite(key, z, ignore)
-    elif not torch.compiler.is_compiling():
+    elif z.dtype not in (torch.bool, torch.uint8) and not torch.compiler.is_compiling():
         way_out = (
             '; ids begin at 0, and -1 means a missing value: missing="ignore" leaves these out'
         )

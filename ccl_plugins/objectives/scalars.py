@@ -2,7 +2,8 @@
 
 A constructor parameter of type `Scalar` takes a number or a table that describes how it changes:
 ``{schedule = "cosine", start = 0.5, end = 0.1}``, over training from start to end, or with ``period = 400``
-to the end and back again every 400 epochs; or ``{learn = true, start = 0.07}``.
+to the end and back again every 400 epochs; or ``{learn = true, start = 0.07}``, and with ``lowest = 0.01``
+never below that, as CLIP's, whose scale 1 / temperature is at most 100.
 """
 
 from __future__ import annotations
@@ -81,15 +82,26 @@ class Scheduled(nn.Module):
 
 
 class Learned(nn.Module):
-    """A number above 0 whose logarithm is learned."""
+    """A number above 0 whose logarithm is learned.
 
-    def __init__(self, start: float) -> None:
+    Args:
+        start: The first value.
+        lowest: The least value; the gradient is that of the number without a bound.  None: any above 0.
+    """
+
+    def __init__(self, start: float, lowest: float | None = None) -> None:
         super().__init__()
         self.log = nn.Parameter(torch.tensor(float(start)).log())
+        self.lowest = -math.inf if lowest is None else math.log(lowest)
 
     def forward(self) -> Tensor:
         """The current value, 0-d, with gradient."""
-        return self.log.exp()
+        return (self.log + (self.log.clamp_min(self.lowest) - self.log).detach()).exp()
+
+    @torch.no_grad()
+    def progress(self, step: int, total: int) -> None:
+        """Put a number that the last step took below its bound back."""
+        self.log.clamp_(min=self.lowest)
 
 
 def read_scalar(
@@ -113,11 +125,16 @@ def read_scalar(
                 if period is not None:
                     period = positive(f"{name}.period", _number(f"{name}.period", period))
                 return Scheduled(schedule, start, end, period)
-        case {"learn": bool() as learn, "start": start, **rest} if not rest:
+        case {"learn": bool() as learn, "start": start, **rest} if rest.keys() <= {"lowest"}:
             start = check(f"{name}.start", _number(f"{name}.start", start))
+            least = rest.get("lowest")
+            if least is not None and not 0 < _number(f"{name}.lowest", least) <= start:
+                raise ValueError(
+                    f"{name}.lowest must be above 0 and at most the start, {start!r}, not {least!r}"
+                )
             if learn and not learnable:
                 raise ValueError(f"{name} cannot be learned: give a number or a schedule")
-            return Learned(start) if learn else start
+            return Learned(start, least) if learn else start
     raise TypeError(
         f'{name} must be a number, {{schedule = "linear" or "cosine", start = ..., end = ...'
         f"{', period = EPOCHS' if 'period' in given else ''}}}"
@@ -190,8 +207,7 @@ def changing(objective: nn.Module) -> dict[str, Scheduled | Learned]:
 def progress(objective: nn.Module, step: int, total: int) -> None:
     """As `ContrastiveObjective.progress`, for any module with scheduled numbers of its own."""
     for scalar in changing(objective).values():
-        if isinstance(scalar, Scheduled):
-            scalar.progress(step, total)
+        scalar.progress(step, total)
 
 
 def count_epochs(objective: nn.Module, steps_per_epoch: float) -> None:

@@ -130,8 +130,8 @@ _DECLARED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         ),
         "stops_gradient": (
             False,
-            "Read by the conformance kit. True if the gradient deliberately differs from the derivative of"
-            " the value.",
+            "Read by the conformance kit, and by `ContrastiveObjective.loss`, which then refuses second"
+            " derivatives. True if the gradient deliberately differs from the derivative of the value.",
         ),
         "adversarial": (
             False,

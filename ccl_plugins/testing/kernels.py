@@ -81,6 +81,38 @@ def check_is_symmetric(subject: Subject) -> None:
         require_equal(kernel(a, b), kernel(b, a).T, f"for {name}")
 
 
+def check_a_pair_depends_on_no_other(subject: Subject) -> None:
+    """The value of a pair must not depend on the other rows: a kernel compares two samples.
+
+    A kernel whose scale is a median over the batch breaks this on purpose.
+    """
+    kernel = _build(subject)
+    for name, (a, b) in values(kernel).items():
+        part = kernel(a[:3], b[:2])
+        require_equal(
+            part, kernel(a, b)[: len(part), : part.shape[1]], f"for {name}, of fewer rows"
+        )
+
+
+def check_reads_every_condition_it_names(subject: Subject) -> None:
+    """Of a kernel that names several conditions, another order of one's values must change the matrix."""
+    kernel = _build(subject)
+    if not isinstance(kernel, Joint):
+        return
+    some = torch.arange(12) % 5  # values that some rows share
+    given = {name: z[some] for name, z in conditions(kernel.kernel, 5).items()}
+    before = kernel(*2 * (kernel.pack(given),))
+    for name, z in given.items():
+        moved = kernel.pack({**given, name: z[_other_order(len(z))]})
+        require(
+            not torch.equal(kernel(moved, moved), before), f"the condition {name!r} is not read"
+        )
+
+
+def _other_order(n: int) -> Tensor:
+    return torch.randperm(n, generator=torch.Generator().manual_seed(7))
+
+
 def check_is_of_values_alone(subject: Subject) -> None:
     """``k(a, a)`` must equal ``k(a, a.clone())``: keep the diagonal even if ``b is a``."""
     kernel = _build(subject)
@@ -96,8 +128,11 @@ def check_is_positive_definite_if_it_says_so(subject: Subject) -> None:
     kernel = _build(subject)
     if not kernel.positive_definite:
         return
-    for name, (a, b) in values(kernel).items():
-        both = torch.cat([a, b])
+    given = {name: torch.cat(pair) for name, pair in values(kernel).items()}
+    if "vectors" in given:  # so near to each other that small eigenvalues show
+        for width in (1, 2):
+            given[f"points of {width} numbers"] = normal(256, width, seed=2, dtype=torch.float64)
+    for name, both in given.items():
         gram = kernel(both, both).double()
         least = float(torch.linalg.eigvalsh(gram)[0] / gram.diagonal().abs().max().clamp_min(1e-30))
         require(

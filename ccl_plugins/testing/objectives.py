@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, get_args
-from unittest import SkipTest
+from unittest import SkipTest, mock
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from ccl_plugins.objectives import ContrastiveObjective, Mixture
 from ccl_plugins.objectives.base import own_terms
@@ -322,3 +325,146 @@ def check_reads_a_queue_if_it_says_so(subject: Subject) -> None:
 def _queue_loss(filled: int, rest: float, objective: Any, batch: RawBatch) -> Tensor:
     loss: Tensor = objective.loss(queue_pairs(objective, batch, filled, rest))
     return loss
+
+
+def check_reads_the_conditions_it_declares(subject: Subject) -> None:
+    """Other values of a condition that it declares must change the loss."""
+    objective, batch = prepared(subject)
+    if not batch.condition:
+        return
+    _training_step(objective, batch, 0, 2)  # what it learns of classes is then there
+    given = [batch, _with_shared_values(objective, batch)]
+    before = [loss_of(objective, each) for each in given]
+    for name in batch.condition:
+        found = f"with the values of {name!r} in three other orders the loss is the same"
+        changed = (
+            _differ(loss_of(objective, replace(each, condition={**each.condition, name: z})), loss)
+            for each, loss in zip(given, before, strict=True)
+            for z in _in_other_orders(each.condition[name])
+        )
+        require(any(changed), found)
+
+
+def check_reads_the_conditions_of_a_queue(subject: Subject) -> None:
+    """Other values of a queue's conditions must change the loss, if it reads queues and conditions."""
+    objective, _ = prepared(subject)
+    if not trait(objective, "reads_queue"):
+        return
+    if isinstance(objective, Mixture):
+        raise SkipTest("those of its objectives that read a queue need not read a condition")
+    pairs = queue_pairs(
+        objective, raw_batch(objective, n=6, views=max(objective.min_views, 2)), 6, 0.0
+    )
+    queue = pairs.queue
+    assert queue is not None
+    for name, z in queue.condition.items():
+        moved = [
+            replace(pairs, queue=replace(queue, condition={**queue.condition, name: each}))
+            for each in _in_other_orders(z)
+        ]
+        found = f"with the queue's values of {name!r} in three other orders the loss is the same"
+        require(
+            any(_differ(_loss(objective, each), _loss(objective, pairs)) for each in moved), found
+        )
+
+
+def _with_shared_values(objective: Any, batch: RawBatch) -> RawBatch:
+    if hasattr(objective, "EXAMPLE_CONDITION"):
+        return batch
+    return replace(batch, condition=batch.rows(torch.arange(batch.views.shape[1]) % 3).condition)
+
+
+def _in_other_orders(z: Tensor) -> list[Tensor]:
+    sample = 1 if z.ndim == 3 else 0
+    orders = [
+        torch.randperm(z.shape[sample], generator=torch.Generator().manual_seed(i))
+        for i in range(3)
+    ]
+    return [z.index_select(sample, order) for order in orders]
+
+
+def _differ(x: Tensor, y: Tensor) -> bool:
+    return not torch.allclose(x, y, rtol=1e-9, atol=1e-12)
+
+
+@torch.no_grad()
+def _loss(objective: Any, pairs: Any) -> Tensor:
+    with seeded():
+        loss: Tensor = objective.loss(pairs)
+    return loss
+
+
+def check_takes_the_negatives_that_it_is_given(subject: Subject) -> None:
+    """Fewer negatives, as a mask or by ``exclude``, and draws must change the loss or be refused.
+
+    Read the negatives of ``pairs``.  A loss that reads no queue may have none.
+    """
+    objective, batch = prepared(subject, n=6)
+    if not trait(objective, "reads_queue"):
+        return
+    pairs = pairs_of(objective, _with_shared_values(objective, batch))
+    before = _loss(objective, pairs)
+    n = batch.views.shape[1]
+    some = torch.rand(n, n, generator=torch.Generator().manual_seed(0)) < 0.5
+    drawn = (torch.arange(n)[:, None] + torch.tensor([1, 2])) % n
+    given = {"negative": replace(pairs, negative=some), "draws": replace(pairs, draws=drawn)}
+    for name, other in given.items():
+        try:
+            changed = _differ(_loss(objective, other), before)
+        except (ValueError, RuntimeError):
+            continue  # it refuses them, or their shapes do
+        require(changed, f"with pairs.{name} the loss is the same")
+
+
+def check_memory_grows_with_the_square_of_the_batch(subject: Subject) -> None:
+    """With twice as many samples, the largest tensor must be four times as large at most."""
+    objective, _ = prepared(subject)
+    if hasattr(objective, "EXAMPLE_BATCH"):
+        raise SkipTest("its EXAMPLE_BATCH says how many samples it takes")
+    largest = []
+    for n in (12, 24):
+        batch = raw_batch(objective, n)
+        with _Largest() as seen:
+            value_and_gradient(loss_of, objective, batch)
+        largest.append(seen.numbers)
+    found = f"the largest tensor has {largest[0]} numbers for 12 samples, and {largest[1]} for 24"
+    require(largest[1] <= 4.5 * largest[0], found)
+
+
+class _Largest(TorchDispatchMode):
+    """Notes the most numbers of a tensor that an operation returns."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        results = func(*args, **(kwargs or {}))
+        for each in tree_leaves(results):
+            if isinstance(each, Tensor) and each.layout == torch.strided:
+                self.numbers = max(self.numbers, each.untyped_storage().nbytes() // each.itemsize)
+        return results
+
+
+def check_keeps_the_type_and_device_of_embeddings(subject: Subject) -> None:
+    """The loss of float32 embeddings must be float32, on any device, without a value read on the host.
+
+    This runs on the device ``meta``, where a constant made on the CPU and a value that is read are errors.
+    """
+    objective, batch = prepared(subject, dtype=torch.float32)
+    require(loss_of(objective, batch).dtype == torch.float32, "the loss is not float32")
+    if not trait(objective, "compiles"):
+        raise SkipTest("compiles = False declares a loss that reads values")
+    far = objective.to("meta")
+    moved = replace(
+        batch,
+        views=batch.views.to("meta").requires_grad_(),
+        condition={name: z.to("meta") for name, z in batch.condition.items()},
+        extras={name: x.to("meta") for name, x in batch.extras.items()},
+    )
+    pairs = pairs_of(far, moved)
+    index = torch.arange(batch.views.shape[1], device="meta")
+    of_no_device = contextlib.nullcontext()  # torch has no autocast for meta
+    with mock.patch.object(torch, "autocast", return_value=of_no_device):
+        loss = far.loss(replace(pairs, samples=replace(pairs.samples, index=index)))
+    require(loss.device.type == "meta", f"the loss is on the device {loss.device}")
+    if loss.requires_grad:
+        loss.backward()

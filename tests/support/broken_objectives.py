@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from ccl_plugins.objectives import FairInfoNCE, InfoNCE
+from ccl_plugins.objectives import FairInfoNCE, InfoNCE, SupCon
 
 
 class Sound(InfoNCE):
@@ -171,21 +171,79 @@ class CountsAll(FairInfoNCE):
         return values * pairs.keys.shape[1], weights
 
 
+class Blind(FairInfoNCE):
+    """Declares a condition and does not read it."""
+
+    def terms(self, pairs):
+        return super().terms(pairs.with_condition(self.on, lambda z: torch.zeros_like(z[self.on])))
+
+
+class BlindInQueue(SupCon):
+    """Takes the queue's keys for samples of other classes."""
+
+    def terms(self, pairs):
+        if pairs.queue is not None:
+            other = torch.full_like(pairs.queue.condition[self.on], 9)
+            pairs = replace(pairs, queue=replace(pairs.queue, condition={self.on: other}))
+        return super().terms(pairs)
+
+
+class Greedy(Sound):
+    """Has all other samples as negatives, whatever it is given."""
+
+    def terms(self, pairs):
+        return super().terms(replace(pairs, negative=None, draws=None))
+
+
+class Cubic(Sound):
+    """Compares every three samples."""
+
+    def terms(self, pairs):
+        values, weights = super().terms(pairs)
+        sims = pairs.sim(0, 1)
+        return values + 0.1 * (sims[:, :, None] * sims[:, None]).mean(), weights
+
+
+class Wide(Sound):
+    """Computes and answers in float64."""
+
+    def terms(self, pairs):
+        values, weights = super().terms(pairs)
+        return values.double(), weights.double()
+
+
+class OnTheHost(Sound):
+    """Has a constant on the CPU, wherever the embeddings are."""
+
+    def terms(self, pairs):
+        values, weights = super().terms(pairs)
+        return values * torch.ones(values.shape[1]), weights
+
+
 BROKEN = {
+    Blind: {"reads_the_conditions_it_declares", "reads_the_conditions_of_a_queue"},
+    BlindInQueue: {"reads_the_conditions_of_a_queue"},
+    Greedy: {"takes_the_negatives_that_it_is_given"},
+    Cubic: {"memory_grows_with_the_square_of_the_batch"},
+    Wide: {"keeps_the_type_and_device_of_embeddings"},
+    OnTheHost: {"keeps_the_type_and_device_of_embeddings"},
     Sound: set(),
     Centerd: set(),
     Undeclared: {"declares_what_it_reads"},
     NoMean: {"terms_average_to_the_loss"},
     OneSided: {"gradient_reaches_every_view"},
     WrongGradient: {"gradient_is_that_of_the_value"},
-    FirstCountsMore: {"order_of_samples_does_not_matter"},
+    FirstCountsMore: {
+        "order_of_samples_does_not_matter",
+        "keeps_the_type_and_device_of_embeddings",
+    },
     Counting: {"loss_changes_nothing"},
     Stumbling: {"goes_through_a_step", "a_resumed_run_goes_on_as_it_would_have"},
     Forgetful: {"a_resumed_run_goes_on_as_it_would_have"},
     CalledOtherwise: {"is_called_on_embeddings"},
     LowPrecision: {"half_precision_is_computed_in_float32"},
     LocalCount: {"two_processes_equal_one"},
-    Looking: {"compiles_without_graph_breaks"},
+    Looking: {"compiles_without_graph_breaks", "keeps_the_type_and_device_of_embeddings"},
     RootOfNothing: {"degenerate_batches_are_finite_or_refused"},
     CountsAll: {"samples_without_a_value_are_left_out"},
     Deaf: {"reads_a_queue_if_it_says_so"},

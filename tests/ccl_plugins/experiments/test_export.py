@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -233,3 +234,21 @@ def test_an_export_of_another_format_leaves_no_file_of_the_first(tmp_path):
 def test_another_format_is_a_mistake_in_the_call(run, capsys):
     assert main(["export", str(run.path), "--format", "onnx"]) == 2
     assert "format must be one of 'timm', 'torch', not 'onnx'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("format", ["timm", "torch"])
+def test_an_export_that_cannot_be_written_leaves_the_old_one_whole(run, tmp_path, format):
+    export(run, tmp_path, format=format)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir() if file.is_file()}
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(
+        resource.RLIMIT_FSIZE, (3000, hard)
+    )  # bytes of a file, as a disk that is full
+    try:
+        with pytest.raises(OSError, match="could not be written, and its old files are whole"):
+            export(run, tmp_path, format=format)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert before == {file.name: file.read_bytes() for file in tmp_path.iterdir() if file.is_file()}
+    export(run, tmp_path, format="torch" if format == "timm" else "timm")
+    assert (tmp_path / "backbone.pt2").exists() == (format == "timm")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 
 import pytest
 import torch
@@ -233,3 +234,14 @@ def test_views_go_through_simclr_together_or_one_by_one():
 def test_a_bottleneck_is_a_whole_number(size):
     with pytest.raises((TypeError, ValueError), match="bottleneck must be"):
         SimSiam(12, 8, size, backbone=Backbone())
+
+
+def test_byol_moves_its_encoder_after_step_k_with_the_momentum_of_step_k():
+    """The paper's ``1 - (1 - τ) (cos(π k / K) + 1) / 2``, k from 0."""
+    _, byol, _ = twins("byol")
+    tau, total = byol.momentum, 10
+    expected = [1 - (1 - tau) * (math.cos(math.pi * k / total) + 1) / 2 for k in range(total)]
+    assert [byol.momentum_after(k, total) for k in range(total)] == pytest.approx(
+        expected, abs=1e-12
+    )
+    assert byol.momentum_after(0, total) == tau

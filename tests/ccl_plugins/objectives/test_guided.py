@@ -360,6 +360,25 @@ def test_balanced_guides_have_their_weight_times_the_base_s_gradient_at_the_feat
     torch.testing.assert_close(scalars["digit/factor"], factors[1])
 
 
+class Rounding(ClInfoNCE):
+    """A constant up to rounding errors, as unbiased HSIC of one class may be."""
+
+    def terms(self, pairs):
+        values, weights = super().terms(pairs)
+        return 1e-17 * values, weights
+
+
+def test_balance_does_not_amplify_the_rounding_errors_of_a_guide_that_is_constant():
+    way = {"on": "digit", "keep": True, "by": Rounding(on="digit")}
+    objective = guided(way, balance="gradient")
+    anchors, _ = leaves()
+    reached = anchors @ torch.ones(D, F).double()
+    pairs = pairs_of(normalize(reached, dim=-1)[..., :D], reached)
+    found, base = objective.loss(pairs), InfoNCE(0.2).loss(pairs)
+    assert objective.factors.max() <= torch.finfo(torch.float64).eps ** -0.5
+    assert_same(gradients(found, anchors)[0], gradients(base, anchors)[0])
+
+
 def test_the_balance_of_a_base_that_features_do_not_reach_is_refused():
     objective = guided({"on": "digit", "keep": True, "by": Classification()}, balance="gradient")
     anchors, features = leaves()

@@ -203,8 +203,17 @@ def test_columns_of_truth_values_are_attributes_and_a_single_one_is_class_ids(dt
     columns = (Z > 0.5).to(dtype)
     found = FAIR(X, Y, condition=columns)
     torch.testing.assert_close(found, FAIR(X, Y, condition=columns.float()))
+    torch.testing.assert_close(FAIR(X, Y, condition=columns, missing="ignore"), found)
     ids = columns[:, 0]
-    torch.testing.assert_close(FAIR(X, Y, condition=ids), FAIR(X, Y, condition=ids.long()))
+    expected = FAIR(X, Y, condition=ids.long())
+    torch.testing.assert_close(FAIR(X, Y, condition=ids), expected)
+    torch.testing.assert_close(FAIR(X, Y, condition=ids, missing="ignore"), expected)
+
+
+def test_255_of_a_byte_is_a_class_and_no_missing_value():
+    ids = torch.tensor([255, 1, 1, 255, 2, 2], dtype=torch.uint8)
+    expected = SupCon()(X, Y, condition=ids.long())
+    torch.testing.assert_close(SupCon()(X, Y, condition=ids, missing="ignore"), expected)
 
 
 class OnFeatures(InfoNCE):

@@ -116,6 +116,20 @@ def test_a_learned_temperature_is_a_parameter_that_stays_above_0():
     assert objective.scalars()["temperature"] == parameter.exp()
 
 
+def test_a_learned_temperature_does_not_fall_below_its_bound_and_rises_from_it():
+    objective = InfoNCE({"learn": True, "start": 0.02, "lowest": 0.01})
+    (parameter,) = objective.parameters()
+    with torch.no_grad():
+        parameter.fill_(math.log(0.001))  # as a step that is too long
+    torch.testing.assert_close(objective.temperature.detach(), torch.tensor(0.01))
+    assert torch.autograd.grad(objective.temperature, parameter)[0] > 0
+    objective.progress(1, 10)
+    torch.testing.assert_close(parameter.detach().exp(), torch.tensor(0.01))
+    for bound in (0, 0.03):
+        with pytest.raises(ValueError, match=f"at most the start, 0.02, not {bound}"):
+            InfoNCE({"learn": True, "start": 0.02, "lowest": bound})
+
+
 def test_the_gradient_of_a_learned_temperature_is_that_of_the_loss():
     (x, y), _ = random_batch()
     objective = InfoNCE({"learn": True, "start": 0.3}).double()

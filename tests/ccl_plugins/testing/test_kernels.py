@@ -105,8 +105,40 @@ class SeveralAskew(Several):
         return super().__call__(a, b) + squared_norm(a["age"])[:, None]
 
 
+class SeveralOfOne(Several):
+    """Names two conditions and reads one."""
+
+    def __call__(self, a, b):
+        return inner(a["age"], b["age"])
+
+
+class OfTheBatch(Sound):
+    """Has a scale that depends on the other rows."""
+
+    one_hot = False
+
+    def __call__(self, a, b):
+        return inner(a, b) / len(b)
+
+
+class NearlyDefinite(Sound):
+    """Positive definite on few points, and not on many that lie close together."""
+
+    positive_definite, one_hot = True, False
+
+    def __call__(self, a, b):
+        x, y = as_vectors(a), as_vectors(b)
+        if not x.is_floating_point():
+            return inner(x, y)
+        far = (x[:, None] - y).square().sum(-1)
+        return torch.exp(-(far**1.05))
+
+
 BROKEN |= {
     Several: set(),
+    SeveralOfOne: {"reads_every_condition_it_names"},
+    OfTheBatch: {"a_pair_depends_on_no_other", "is_symmetric"},
+    NearlyDefinite: {"is_positive_definite_if_it_says_so"},
     SeveralAskew: {"is_symmetric", "is_positive_definite_if_it_says_so"},
 }
 

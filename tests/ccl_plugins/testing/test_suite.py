@@ -35,9 +35,11 @@ class Ring(RBF):
 class Askew(Ring):
     """A ring that leans."""
 
+    positive_definite = one_hot = False
+
     def __call__(self, a, b):
         gram = super().__call__(a, b)
-        return gram + 0.5 * (len(a) < len(b))
+        return gram + 0.5 * (a.reshape(len(a), -1)[:, :1] > 0.5)
 
 
 class FromFile(Ring):

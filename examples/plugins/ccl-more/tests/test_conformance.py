@@ -8,6 +8,7 @@ SETTINGS = {
         "across views": {"kernel": "laplacian", "within_view": False},
     },
     "dhel": {"kernel": {"kernel": "rbf"}},
+    "decoupled_uniformity": {"kernel": {"kernel": "rbf"}},
     "fair_kl": {"over the batch": {"over": "batch"}},
     "fare": {"buckets": {"buckets": 4, "own": False}},
     "fscl": {"group normalization": {"group_normalization": True}},

@@ -203,3 +203,16 @@ def test_iterations_keep_no_matrix_for_the_gradient(views):
         kept.append(len(held))
         loss.backward()
     assert kept[0] == kept[1]
+
+
+@pytest.mark.parametrize("temperature", [0.05, 0.5])
+@pytest.mark.parametrize("params", [{}, {"row_penalty": None, "kernel": RBF(scale=0.7)}])
+def test_gradients_of_gradients_are_those_of_the_value(views, temperature, params):
+    objective = GCA(temperature, iterations=3, **params)
+    few = [view[:4].clone().requires_grad_() for view in views[:2]]
+
+    def loss(*views):
+        return objective(*views, condition=Z[:4] if "kernel" in params else None)
+
+    assert torch.autograd.gradcheck(loss, few, fast_mode=True, atol=1e-5)
+    assert torch.autograd.gradgradcheck(loss, few, fast_mode=True, atol=1e-4, rtol=1e-3)

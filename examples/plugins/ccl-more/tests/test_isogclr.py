@@ -36,13 +36,16 @@ def slow_step(views, index, state, queue=()):
             scores += [unit[a][i] @ key / tau for key in queue]
             g[a, b] = sum(s.exp() for s in scores) / len(scores)
             slope[a, b] = float(sum(s.exp() * s for s in scores).detach()) / len(scores)
-        mean = float(sum(g.values()).detach()) / len(g)
-        u[k] = mean if k not in u else (1 - GAMMA) * u[k] + GAMMA * mean
+        now = {
+            views: each if k not in u else (1 - GAMMA) * u[k] + GAMMA * each
+            for views, each in ((v, float(e.detach())) for v, e in g.items())
+        }
+        u[k], gradient = sum(now.values()) / len(now), 0.0
         for a, b in cross:
             own = unit[a][i] @ unit[b][i]
-            value += (tau * math.log(u[k]) + tau * RHO - own).detach()
-            surrogate += tau * g[a, b] / u[k] - own
-        gradient = math.log(u[k]) + RHO - sum(slope.values()) / len(slope) / u[k]
+            value += (tau * math.log(now[a, b]) + tau * RHO - own).detach()
+            surrogate += tau * g[a, b] / now[a, b] - own
+            gradient += (math.log(now[a, b]) + RHO - slope[a, b] / now[a, b]) / len(cross)
         nu[k] = (1 - BETA) * nu.get(k, 0.0) + BETA * gradient
         taus[k] = min(max(tau - RATE * nu[k], LOWEST), HIGHEST)
     gradient = torch.autograd.grad(surrogate / (n * len(cross)), leaves)
@@ -107,9 +110,13 @@ def test_float32_is_within_rounding_of_float64(views):
         wide.after_step()
 
 
-def test_without_steps_it_is_sogclr_with_a_constant(views):
+class OfEachView(SogCLR):
+    each_view = True
+
+
+def test_without_steps_it_is_sogclr_of_each_view_with_a_constant(views):
     for index in (None, torch.arange(7)):
-        expected = SogCLR(12, TAU, GAMMA).double()(*views, index=index) + TAU * RHO
+        expected = OfEachView(12, TAU, GAMMA).double()(*views, index=index) + TAU * RHO
         torch.testing.assert_close(build()(*views, index=index), expected)
 
 
@@ -148,3 +155,13 @@ def test_two_processes_hold_the_temperatures_of_one():
 def test_settings_out_of_range_are_refused(params, words):
     with pytest.raises(ValueError, match=f"^{words}"):
         build(**params)
+
+
+@pytest.mark.parametrize("objective", [SogCLR(12), ISogCLR(12)], ids=["sogclr", "isogclr"])
+def test_gradients_of_gradients_are_refused(views, objective):
+    """The averages are held constant."""
+    view = views[0].clone().requires_grad_()
+    loss = objective.double()(view, *views[1:], index=torch.arange(7))
+    (gradient,) = torch.autograd.grad(loss, view, create_graph=True)
+    with pytest.raises(RuntimeError, match="stops_gradient = True"):
+        torch.autograd.grad(gradient.square().sum(), view)

@@ -60,11 +60,20 @@ def test_fscl(views, units, agree, place, plus):
                 exp(a, x) for x, j in others if label[j] != LABEL[i] and group[j] == GROUP[i]
             ]
             if negatives:
-                mine = sum(label[j] == LABEL[i] and group[j] == GROUP[i] for _, j in others)
-                total = sum(-(p / sum(negatives)).log() for p in positives)
-                weights.append(1 / (mine.double() + 1) if plus else 1)
-                losses.append(weights[-1] * total / (mine if plus else len(positives)))
+                each = [-(p / sum(negatives)).log() for p in positives]
+                if plus:
+                    of = [j for _, j in others if label[j] == LABEL[i]]
+                    total = sum(x / peers(rows, j) for x, j in zip(each, of, strict=True))
+                    weights.append(1 / (peers(rows, i) + 1))
+                else:
+                    total, _ = sum(each) / len(each), weights.append(1)
+                losses.append(weights[-1] * total)
         return sum(losses) / sum(weights)
+
+    def peers(rows, j):
+        """The other keys of a sample's class and group, as the authors' code counts them."""
+        every = [k for _, k, _ in rows] + [k for _, k in queue]
+        return sum(bool(label[k] == label[j] and group[k] == group[j]) for k in every) - 1
 
     objective = FSCL(TAU, group_normalization=plus)
     agree(objective, loop, views, lambda *given: call(*given, **EVERY))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
+import torch
 from ccl_plugins.arguments import non_negative, positive
-from ccl_plugins.numerics import EMPTY, conditional_operator, logsumexp, squared_distance
+from ccl_plugins.numerics import conditional_operator, logsumexp, masked, squared_distance
 from ccl_plugins.objectives import ContrastiveObjective, Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import VALUE_TYPES, Kernel, ValueType
@@ -51,10 +50,20 @@ class DecoupledUniformity(ContrastiveObjective):
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """The same value for every sample."""
-        centroids, n = pairs.anchors.mean(0), pairs.anchors.shape[1]
+        self.refuse_draws(pairs)
+        centroids, missing = pairs.anchors.mean(0), pairs.samples.missing
+        present = None if missing is None else ~missing[pairs.rows]
         if self.kernel is not None:
             z = pairs.samples.condition_of(self.on)[pairs.rows]
-            centroids = conditional_operator(self.kernel, z, self.ridge).to(centroids) @ centroids
+            operator = conditional_operator(self.kernel, z, self.ridge, valid=present)
+            centroids = operator.to(centroids) @ centroids
+        different = ~torch.eye(len(centroids), dtype=torch.bool, device=centroids.device)
+        if present is not None:
+            different = different & present & present[:, None]
+        if pairs.negative is not None:
+            different = different & pairs.negative[:, pairs.rows]
         logits = -self.precision * squared_distance(centroids, centroids)
-        value = logsumexp(logits.fill_diagonal_(EMPTY).flatten()) - math.log(n * (n - 1))
-        return value.expand(1, n), logits.new_ones(1, n)
+        count = different.sum(dtype=logits.dtype)
+        value = logsumexp(masked(logits, different).flatten()) - count.clamp_min(1).log()
+        counted = different.any(1).to(logits.dtype)
+        return value.where(count > 0, 0).expand(1, len(centroids)), counted[None]

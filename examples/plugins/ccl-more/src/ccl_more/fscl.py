@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import torch
 from ccl_plugins.numerics import logsumexp, masked
 from ccl_plugins.objectives import Exclude, Scalar
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import ValueType
 from torch import Tensor
+from torch.nn import functional
 
 from ccl_more.supervised import Candidates, Supervised, mean_over
 
@@ -21,10 +23,10 @@ class FSCL(Supervised):
     other classes with the anchor's sensitive attribute.  Anchors without positives or without negatives
     get weight 0.
 
-    With ``group_normalization`` (FSCL+), the sum over P is divided by the number P_g of positives of the
-    anchor's own group, and the weight of the anchor is ``1 / (P_g + 1)``, so that all groups of a class
-    count alike.  This is taken from the authors' code; its constant factor is chosen so that the weights
-    sum to 1.
+    With ``group_normalization`` (FSCL+), each positive p is divided by ``P_g(p)``, the number of other
+    keys of its class and group, instead of ``|P|``, and an anchor a has the weight ``1 / (P_g(a) + 1)``,
+    so that all groups of a class count alike.  This is what the authors' code computes, but for its
+    constant factor, in place of which the weights sum to 1, and for anchors without negatives.
 
     Args:
         group_normalization: Whether groups count alike (FSCL+).
@@ -62,10 +64,27 @@ class FSCL(Supervised):
         negatives = candidates.columns(pairs.counted(pairs.negative) & other)
         counted = positives.any(1) & negatives.any(1)
         logits = candidates.sims() / self.temperature
-        value = logsumexp(masked(logits, negatives)) - mean_over(positives, logits)
+        total = logsumexp(masked(logits, negatives))
         if self.group_normalization:
-            mine = candidates.with_own(alike & same_group).sum(1).to(value.dtype)
-            counted = counted & (mine > 0)
-            value = value * positives.sum(1) / mine.clamp_min(1)
-            return value.where(counted, 0), counted / (mine + 1)
+            alone = (
+                pairs.within(candidates.i) is not None
+            )  # an anchor is a key that it is not compared with
+            peers = peers_of(pairs, label, group).to(logits.dtype) - int(alone)
+            share = positives / candidates.columns(peers).clamp_min(1)
+            value = total * share.sum(1) - (share * logits).sum(1)
+            return value.where(counted, 0), counted / (peers[pairs.rows] + 1)
+        value = total - mean_over(positives, logits)
         return value.where(counted, 0), counted
+
+
+def peers_of(pairs: Pairs, label: Tensor, group: Tensor) -> Tensor:
+    """(m + q,) the number of keys, in all views and the queue, of each sample's class and group."""
+    ids = label * (group.amax() + 1) + group
+    keys = torch.ones_like(ids)
+    keys[: pairs.keys.shape[1]] = len(pairs.key_views)
+    if (valid := pairs.valid()) is not None:
+        keys = keys * valid
+    ordered, order = ids.sort()
+    until = functional.pad(keys[order].cumsum(0), (1, 0))
+    first, last = torch.searchsorted(ordered, ids), torch.searchsorted(ordered, ids, right=True)
+    return until[last] - until[first]

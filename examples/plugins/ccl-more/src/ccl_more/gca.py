@@ -82,7 +82,7 @@ class GCA(ContrastiveObjective):
         nobody = torch.zeros_like(pairs.counted())
         for i in range(len(pairs.anchor_views)):
             candidates = Candidates(pairs, i)
-            keep = candidates.with_own(pairs.counted())
+            keep = candidates.with_own(pairs.counted(pairs.negative))
             own = candidates.with_own(nobody)
             logits.append(masked(candidates.sims() / self.temperature, keep))
             if self.kernel is None:
@@ -128,7 +128,7 @@ def log_product(log_k: Tensor, log_x: Tensor, dim: int) -> Tensor:
         dim: 1 for columns, 0 for rows.
     """
     result: Tensor = _LogProduct.apply(log_k, log_x, dim)
-    return result
+    return result.squeeze(dim)
 
 
 class _LogProduct(torch.autograd.Function):
@@ -139,10 +139,10 @@ class _LogProduct(torch.autograd.Function):
         total = (log_k + log_x).logsumexp(dim, keepdim=True)
         ctx.dim = dim
         ctx.save_for_backward(log_k, log_x, total)
-        return total.squeeze(dim)
+        return total  # saved as it is returned, so that a second derivative goes through it
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         log_k, log_x, total = ctx.saved_tensors
-        slope = (log_k + log_x - total).exp() * grad.unsqueeze(ctx.dim)
+        slope = (log_k + log_x - total).exp() * grad
         return slope, slope.sum_to_size(log_x.shape), None

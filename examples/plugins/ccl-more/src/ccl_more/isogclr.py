@@ -21,8 +21,9 @@ class ISogCLR(SogCLR):
     ``ν_i ← (1 - β) ν_i + β (log u_i + ρ - (1 / u_i) mean( exp(s / τ_i) s / τ_i ))``, averaged over pairs
     of views: the gradient by τ_i.  Without dataset indices, temperatures stay as they are.
 
-    As in the authors' code for images, exponents are s / τ and not (s - s_ii') / τ, which differs only
-    where u is averaged over steps; their bound of the gradient by τ, 3, is left out.
+    As in the authors' code for images, each view has a u_i of its own, from the average of both of the
+    step before, and exponents are s / τ and not (s - s_ii') / τ, which differs only where u is averaged
+    over steps.  Their bound of the gradient by τ, 3, is left out.
 
     Args:
         size: Number of training samples, 1 or more.
@@ -41,6 +42,7 @@ class ISogCLR(SogCLR):
     """
 
     temperatures: Tensor
+    each_view = True
     momenta: Tensor
     new_temperatures: Tensor
     new_momenta: Tensor

@@ -44,7 +44,8 @@ class RankNContrast(Supervised):
 
     def row(self, pairs: Pairs, candidates: Candidates) -> tuple[Tensor, Tensor]:
         """One value per anchor."""
-        keep, z = candidates.with_own(pairs.counted()), as_vectors(pairs.everyone(self.on))
+        keep = candidates.with_own(pairs.counted(pairs.negative))
+        z = as_vectors(pairs.everyone(self.on))
         gaps = candidates.columns(torch.cdist(z[pairs.rows], z, p=1)).masked_fill(~keep, -1)
         far, order = gaps.sort(1, descending=True)
         logits = masked(candidates.distances() / -self.temperature, keep).gather(1, order)

@@ -22,7 +22,8 @@ class SogCLR(ContrastiveObjective):
 
     ``τ log u_i - s_ii'`` with the gradient ``τ ∇g_i / u_i - ∇s_ii'``.  g_i is the mean of ``exp(s / τ)``
     over the negatives, which are the other samples' keys of both views and the queue; u_i is the moving
-    average of g_i.
+    average of g_i, averaged over views as in the paper.  Their code has one average for each view within
+    a step, and stores the sum of both.
 
     Args:
         size: Number of training samples, 1 or more.
@@ -36,6 +37,8 @@ class SogCLR(ContrastiveObjective):
 
     EXAMPLE: ClassVar[dict[str, Any]] = {"size": 24}
     within_view = stops_gradient = True
+    each_view = False
+    """Whether each pair of views has a moving average of its own within a step."""
 
     def __init__(
         self,
@@ -47,7 +50,7 @@ class SogCLR(ContrastiveObjective):
     ) -> None:
         super().__init__(gather_distributed=gather_distributed)
         self.temperature = positive("temperature", temperature)
-        self.averages = MovingAverages(size, gamma)
+        self.averages = MovingAverages(size, gamma, self.each_view)
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per anchor and pair of views."""

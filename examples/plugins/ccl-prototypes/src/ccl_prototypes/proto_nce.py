@@ -66,6 +66,9 @@ class ProtoNCE(InfoNCE):
         "condition/sizes_8": torch.arange(8),
         "condition/distances_8": torch.linspace(0.1, 0.8, 8),
     }
+    EXPECTED_FAILURES: ClassVar[Mapping[str, str]] = {
+        "reads_the_conditions_of_a_queue": "clusters have prototypes; a queue's keys are of instances"
+    }
     weight = ScalarAttribute(non_negative)
 
     def __init__(
