@@ -325,21 +325,29 @@ def _queue_loss(filled: int, rest: float, objective: Any, batch: RawBatch) -> Te
 
 
 def check_reads_the_conditions_it_declares(subject: Subject) -> None:
-    """Other values of a condition that it declares must change the loss."""
+    """Other values of a condition that it declares must change the loss or a gradient."""
     objective, batch = prepared(subject)
     if not batch.condition:
         return
     _training_step(objective, batch, 0, 2)  # what it learns of classes is then there
+    trait(objective, "progress")(1, 2)  # and numbers that begin with 0 have grown
     given = [batch, _with_shared_values(objective, batch)]
-    before = [loss_of(objective, each) for each in given]
+    before = [_loss_and_gradients(objective, each) for each in given]
     for name in batch.condition:
-        found = f"with the values of {name!r} in three other orders the loss is the same"
+        found = f"with the values of {name!r} in three other orders loss and gradients are the same"
         changed = (
-            _differ(loss_of(objective, replace(each, condition={**each.condition, name: z})), loss)
-            for each, loss in zip(given, before, strict=True)
+            any(map(_differ, _loss_and_gradients(objective, other), earlier))
+            for each, earlier in zip(given, before, strict=True)
             for z in _in_other_orders(each.condition[name])
+            for other in [replace(each, condition={**each.condition, name: z})]
         )
         require(any(changed), found)
+
+
+def _loss_and_gradients(objective: Any, batch: RawBatch) -> list[Tensor]:
+    with seeded():
+        loss, gradients = on_each_rank(lambda: objective, batch)
+    return [loss, *gradients]
 
 
 def check_reads_the_conditions_of_a_queue(subject: Subject) -> None:
@@ -366,9 +374,13 @@ def check_reads_the_conditions_of_a_queue(subject: Subject) -> None:
 
 
 def _with_shared_values(objective: Any, batch: RawBatch) -> RawBatch:
+    """The batch with three values of each condition, in another order for each."""
     if hasattr(objective, "EXAMPLE_CONDITION"):
         return batch
-    return replace(batch, condition=batch.rows(torch.arange(batch.views.shape[1]) % 3).condition)
+    row, given = torch.arange(batch.views.shape[1]), {}
+    for i, (name, z) in enumerate(conditions(objective, 27).items()):
+        given[name] = z[row // 2**i % 3 * 13].to(batch.condition[name].dtype)
+    return replace(batch, condition=given)
 
 
 def _in_other_orders(z: Tensor) -> list[Tensor]:

@@ -42,8 +42,9 @@ def train(name, out):
         method=ccl.method("simclr", hidden=16, dim=8),
         objective=ccl.objective(name, **params),
         conditions=conditions,
+        evaluate=[],
     )
-    return pipeline.fit(epochs=1, batch_size=BATCH, seed=0, out=out, progress=False)
+    return pipeline.fit(epochs=1, batch_size=BATCH, workers=0, seed=0, out=out, progress=False)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -18,7 +18,7 @@ def short(path, **settings):
     record["evaluate"] = [{"use": "knn"}]
     for condition in record["conditions"].values():
         condition["warmup"] = 1
-    return ccl.Pipeline.from_dict(record).with_settings(epochs=2, **settings)
+    return ccl.Pipeline.from_dict(record).with_settings(epochs=2, workers=0, **settings)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
