@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,6 +15,9 @@ from ccl_plugins.testing.two_ranks import on_two_ranks
 
 # Test processes share the cores, and torch's threads would fight for them.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# The libraries are a million objects that stay: to look for garbage among them takes time.
+gc.set_threshold(50_000, 10, 50)
 
 
 @pytest.fixture(scope="session")

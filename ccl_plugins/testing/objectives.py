@@ -219,16 +219,27 @@ def _prepared_alone(subject: Subject) -> Any:
 
 
 def check_compiles_without_graph_breaks(subject: Subject) -> None:
-    """``loss(pairs)`` must compile to one graph: no branch, no ``.item()``; or ``compiles`` is False."""
+    """``loss(pairs)`` must compile to one graph, once for all steps; or ``compiles`` is False.
+
+    It has no branch and no ``.item()``, and numbers that change from step to step are tensors.
+    """
     objective, batch = prepared(subject)
     if not trait(objective, "compiles"):
         raise SkipTest("compiles = False declares a loss that cannot be compiled")
+    graphs = []
 
-    pairs = pairs_of(objective, batch)
+    def as_it_is(graph: torch.fx.GraphModule, _: list[Tensor]) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
     torch.compiler.reset()
-    with seeded():
-        found = torch.compile(objective.loss, fullgraph=True, backend="eager")(pairs)
-    require_equal(found, loss_of(objective, batch), "compiled and in eager mode")
+    compiled = torch.compile(objective.loss, fullgraph=True, backend=as_it_is)
+    for step in range(3):
+        trait(objective, "progress")(step, 3)
+        with seeded():
+            found = compiled(pairs_of(objective, batch))
+        require_equal(found, loss_of(objective, batch), "compiled and in eager mode")
+    require(len(graphs) == 1, f"it was compiled {len(graphs)} times in three steps")
 
 
 def check_degenerate_batches_are_finite_or_refused(subject: Subject) -> None:

@@ -15,7 +15,6 @@ import pytest
 import torch
 from support import every_objective as every
 from support.every_objective import Case, random_batch
-from torch._dynamo.testing import CompileCounter
 
 from ccl_plugins.testing.objective_batches import (
     RawBatch,
@@ -60,18 +59,6 @@ def test_two_ranks_equal_one_process_in_value_and_all_gradients(two_processes, c
     expected = on_each_rank(case.build, whole)
     for found in two_processes(on_each_rank, case.build, whole):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
-
-
-@each_of_both
-def test_compiles_once_without_graph_breaks(case):
-    torch.compiler.reset()
-    (views, condition), objective, counter = random_batch(case), case.build(), CompileCounter()
-    compiled = torch.compile(objective, fullgraph=True, backend=counter)
-    for step in range(3):
-        objective.progress(step, 3)
-        expected = call(objective, views, condition)
-        torch.testing.assert_close(call(compiled, views, condition), expected)
-    assert counter.frame_count == 1
 
 
 @each_of_other_values

@@ -119,7 +119,7 @@ def test_a_batch_in_which_all_values_are_missing_has_a_loss_and_a_gradient_of_ze
     assert gradient.abs().max() < ROUNDING
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if not case.variant], ids=str)
+@pytest.mark.parametrize("case", [case for case in CASES if not case.variant][::3], ids=str)
 def test_leaving_samples_out_compiles_without_graph_breaks(case):
     objective, batch = case.build(), batch_of(case).without_values(LOST)
 

@@ -56,7 +56,7 @@ class TSC(WithClasses):
     step: Tensor
     targets: Tensor
     means: Tensor
-    found: Tensor | None
+    found: Tensor
     target_of: Tensor
 
     def __init__(
@@ -86,7 +86,7 @@ class TSC(WithClasses):
         """Create targets and averages."""
         temperature = float(torch.as_tensor(self.temperature).detach())
         self.targets = uniform_targets(len(counts), sizes.embedding, temperature)
-        self.means = torch.zeros_like(self.targets)
+        self.means, self.found = torch.zeros_like(self.targets), torch.zeros_like(self.targets)
         self.target_of = torch.arange(len(counts))
 
     def progress(self, step: int, total: int) -> None:
@@ -118,16 +118,12 @@ class TSC(WithClasses):
         member = ids == torch.arange(self.classes, device=ids.device)[:, None]
         if pairs.samples.missing is not None:
             member = member & ~pairs.samples.missing
-        if self.found is None:
-            self.found = torch.zeros_like(self.means)
         keys = pairs.keys.detach().mean(0)
         self.found.copy_(normalize(member.to(keys.dtype) @ keys, dim=1))
 
     @torch.no_grad()
     def after_step(self) -> None:
         """Move the averages, and match classes and targets if it is time."""
-        if self.found is None:
-            return  # no loss was computed
         seen = self.found.any(1, keepdim=True)
         kept = torch.where(self.means.any(1, keepdim=True), self.momentum, 0.0)
         moved = normalize(kept * self.means + (1 - kept) * self.found, dim=1)
