@@ -37,7 +37,7 @@ TOLD = ["name", "version", "state", "reason", "seconds", "printed", "modules", "
 
 
 @dataclass(frozen=True)
-class Finding:
+class Note:
     """A problem or a remark about a plug-in."""
 
     plugin: str
@@ -55,14 +55,14 @@ class Report:
         plugins: Every plug-in with its state.
         failures: Failed imports, with tracebacks.
         problems: Missing modules and unmet requirements, found without importing.
-        remarks: Findings that break nothing.
+        remarks: Notes of what breaks nothing.
         libraries: The versions of libraries.
     """
 
     plugins: tuple[engine.Plugin, ...]
     failures: tuple[engine.Failure, ...]
-    problems: tuple[Finding, ...]
-    remarks: tuple[Finding, ...]
+    problems: tuple[Note, ...]
+    remarks: tuple[Note, ...]
     libraries: dict[str, str]
 
     @property
@@ -117,22 +117,20 @@ def examine(registry: engine.Registry, *, load: bool = False) -> Report:
     )
 
 
-def _incomplete(registry: engine.Registry) -> Iterator[Finding]:
+def _incomplete(registry: engine.Registry) -> Iterator[Note]:
     """Components without their module, and metadata that belongs to no plug-in."""
     sources = engine.Sources()
     for spec in registry.specs():
         missing = "" if spec.plugin == engine.LOCAL else sources.missing_module(spec.target)
         if missing:
             again = engine.pip_install(spec.plugin, options="--force-reinstall")
-            yield Finding(
-                spec.plugin, f"{spec.kind} {spec.name} is offered, and {missing}: {again}"
-            )
+            yield Note(spec.plugin, f"{spec.kind} {spec.name} is offered, and {missing}: {again}")
     for each in registry.remnants:
         name = each.name or "a plug-in without a name"
-        yield Finding(name, f"{each.reason}: remove or reinstall {each.folder}")
+        yield Note(name, f"{each.reason}: remove or reinstall {each.folder}")
 
 
-def _unmet(registry: engine.Registry) -> Iterator[Finding]:
+def _unmet(registry: engine.Registry) -> Iterator[Note]:
     """Unmet requirements of plug-ins and libraries."""
     from packaging.markers import UndefinedEnvironmentName
     from packaging.requirements import InvalidRequirement, Requirement
@@ -143,49 +141,49 @@ def _unmet(registry: engine.Registry) -> Iterator[Finding]:
         try:
             lines = (metadata.requires(name) or ()) if _version(name) else ()
         except UnicodeDecodeError as error:  # named among the failures; what it needs is unknown
-            yield Finding(name, f"its requirements cannot be read ({engine.one_line(error)})")
+            yield Note(name, f"its requirements cannot be read ({engine.one_line(error)})")
             continue
         for line in lines:
             try:
                 wanted = Requirement(line)
                 applies = not wanted.marker or wanted.marker.evaluate({"extra": ""})
             except (InvalidRequirement, UndefinedEnvironmentName, InvalidVersion):
-                yield Finding(name, f"it needs {engine.represented(line)}, which is no requirement")
+                yield Note(name, f"it needs {engine.represented(line)}, which is no requirement")
                 continue
             version, needs = _version(wanted.name), f"{wanted.name}{wanted.specifier}"
             if not applies:
                 continue
             if not version:
-                yield Finding(name, f"it needs {wanted}, which is not installed")
+                yield Note(name, f"it needs {wanted}, which is not installed")
             elif not wanted.specifier.contains(version, prereleases=True):
-                yield Finding(name, f"it needs {needs}, and {version} is installed")
+                yield Note(name, f"it needs {needs}, and {version} is installed")
 
 
-def _names(registry: engine.Registry) -> Iterator[Finding]:
+def _names(registry: engine.Registry) -> Iterator[Note]:
     """Components that need a qualified name."""
     for spec in registry.specs():
         others = rivals(registry, spec)
         if others:
             who = "a built-in" if registry.host in others else f"offered by {', '.join(others)} too"
-            yield Finding(spec.plugin, f"{spec.kind} {spec.name} is {who}: say {spec.id}")
+            yield Note(spec.plugin, f"{spec.kind} {spec.name} is {who}: say {spec.id}")
 
 
-def _side_effects(registry: engine.Registry) -> Iterator[Finding]:
+def _side_effects(registry: engine.Registry) -> Iterator[Note]:
     """Second copies of plug-ins, and side effects of importing their hooks."""
     for plugin in registry.plugins:
         name, copies = plugin.name, ", ".join(plugin.copies)
         if copies:
-            yield Finding(name, f"installed more than once, the first counts: {copies}")
+            yield Note(name, f"installed more than once, the first counts: {copies}")
         if plugin.seconds > SLOW:
             seconds = f"{plugin.seconds:.1f} s"
-            yield Finding(name, f"its hooks took {seconds}, and every command waits for them")
+            yield Note(name, f"its hooks took {seconds}, and every command waits for them")
         if heavy := ", ".join(sorted({*HEAVY} & {*plugin.modules})):
             advice = "import it in the hook that needs it"
-            yield Finding(name, f"its hooks module imports {heavy} at its top: {advice}")
+            yield Note(name, f"its hooks module imports {heavy} at its top: {advice}")
         if plugin.changes:
-            yield Finding(name, f"reading its hooks changed {', '.join(plugin.changes)}")
+            yield Note(name, f"reading its hooks changed {', '.join(plugin.changes)}")
         if printed := plugin.printed.strip():
-            yield Finding(name, f"its hooks module prints when imported: {printed!r}")
+            yield Note(name, f"its hooks module prints when imported: {printed!r}")
 
 
 def _version(distribution: str) -> str:

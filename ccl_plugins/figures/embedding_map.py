@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from ccl_plugins.arguments import one_of
 from ccl_plugins.figures.samples import (
-    Variable,
+    Values,
     features,
     known_variables,
     same_data,
@@ -106,7 +106,7 @@ class EmbeddingMap:
 
 def _rows(
     runs: Mapping[str, Run], by: Sequence[str] | None
-) -> tuple[str, dict[str, dict[str, Variable]]]:
+) -> tuple[str, dict[str, dict[str, Values]]]:
     """The split, and for each row the variable of each run: its own, or else that of the first run.
 
     The test split is taken if all variables are known there.
@@ -127,7 +127,7 @@ def _variables(
     wanted: Iterable[str],
     by_default: bool,
     split: str,
-) -> dict[str, dict[str, Variable]]:
+) -> dict[str, dict[str, Values]]:
     rows = {}
     for shown in wanted:
         own = {}
@@ -152,7 +152,7 @@ def _variables(
     return rows
 
 
-def _scatter(panel: Any, points: Tensor, by: Variable, drawn: Tensor, many: bool) -> Any:
+def _scatter(panel: Any, points: Tensor, by: Values, drawn: Tensor, many: bool) -> Any:
     """Draw the points; return them if their colors need a scale."""
     options = {
         "s": 13 if len(points) <= 500 else 6,
@@ -181,9 +181,7 @@ def _scatter(panel: Any, points: Tensor, by: Variable, drawn: Tensor, many: bool
     return None
 
 
-def _name_classes(
-    panel: Any, points: Tensor, ids: Tensor, classes: list[int], by: Variable
-) -> None:
+def _name_classes(panel: Any, points: Tensor, ids: Tensor, classes: list[int], by: Values) -> None:
     """Write a class's name amid its samples, where these lie together."""
     from matplotlib.patheffects import withStroke
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.figures.reading import Reader, known_rows, readers
-from ccl_plugins.figures.samples import Variable
+from ccl_plugins.figures.samples import Values
 from ccl_plugins.figures.style import NUMBERS, class_colors, figure, short, styled
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Matrices:
         drawn: Title and matrix of each, and the values at the ends of its colors; None: its own.
     """
 
-    variables: Sequence[Variable]
+    variables: Sequence[Values]
     rows: Tensor
     drawn: Sequence[tuple[str, Tensor, tuple[float, float] | None]]
 
@@ -189,7 +189,7 @@ def _limits(objective: Any, weights: Tensor) -> tuple[float, float]:
     return low, high if high > low else low + 1.0
 
 
-def _values_beside(panel: Any, z: Variable, rows: Tensor, place: int = 0) -> None:
+def _values_beside(panel: Any, z: Values, rows: Tensor, place: int = 0) -> None:
     """Draw the values as colored bars above and to the left of a matrix, at a place from it on."""
     colors, away = value_colors(z, rows), 0.045 * place
     top = panel.inset_axes((0, 1.015 + away, 1, 0.035))
@@ -201,7 +201,7 @@ def _values_beside(panel: Any, z: Variable, rows: Tensor, place: int = 0) -> Non
         each.spines[:].set_visible(False)
 
 
-def value_colors(z: Variable, rows: Tensor) -> Any:
+def value_colors(z: Values, rows: Tensor) -> Any:
     """(n, 4) a color for each value of Z at these rows."""
     import matplotlib
     from matplotlib.colors import Normalize, to_rgba_array

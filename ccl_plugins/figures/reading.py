@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.figures.samples import Variable, column_of, conditions_of, some, variable
+from ccl_plugins.figures.samples import Values, column_of, conditions_of, some, variable
 from ccl_plugins.protocols import DoesNotApply
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ class Reader:
         scale = getattr(self.kernel, "scale", None)
         return type(self.kernel).__name__ + ("" if scale is None else f", scale {scale}")
 
-    def variables(self, run: Run) -> list[Variable]:
+    def variables(self, run: Run) -> list[Values]:
         """What is known of the conditions."""
         return [variable(run, name) for name in self.names]
 
-    def values(self, variables: Sequence[Variable], rows: Tensor) -> Any:
+    def values(self, variables: Sequence[Values], rows: Tensor) -> Any:
         """What the kernel takes of some samples: values, or those of several conditions by name."""
         values = [each.values[rows] for each in variables]
         return values[0] if len(values) == 1 else dict(zip(self.names, values, strict=True))
@@ -83,7 +83,7 @@ def readers(runs: Mapping[str, Run], condition: str | None = None) -> dict[str, 
     return found
 
 
-def known_rows(variables: Sequence[Variable], most: int) -> Tensor:
+def known_rows(variables: Sequence[Values], most: int) -> Tensor:
     """The places of at most so many samples that have a value of all variables.
 
     Raises:

@@ -23,8 +23,8 @@ LARGE = 20000
 
 
 @dataclass(frozen=True, eq=False)
-class Variable:
-    """A variable of the samples of a split.
+class Values:
+    """The values of a column or condition of a split, by which its samples are drawn.
 
     Args:
         name: The metadata column or condition.
@@ -112,7 +112,7 @@ def column_of(condition: Any) -> str | None:
     return None
 
 
-def variable(run: Run, name: str, split: str = "train") -> Variable:
+def variable(run: Run, name: str, split: str = "train") -> Values:
     """A metadata column or a condition of a run, for all samples of a split.
 
     Raises:
@@ -129,7 +129,7 @@ def variable(run: Run, name: str, split: str = "train") -> Variable:
                 raise DoesNotApply(f"condition {name!r} is known of training samples only")
             if condition.refresh == "batch":
                 raise DoesNotApply(f"condition {name!r} is computed in every step and has no table")
-            return Variable(name, run.condition_tables()[name].values, condition.value_type)
+            return Values(name, run.condition_tables()[name].values, condition.value_type)
         name = column
     if name not in schema:
         listed = ", ".join(map(repr, dict.fromkeys([*schema, *conditions])))
@@ -137,7 +137,7 @@ def variable(run: Run, name: str, split: str = "train") -> Variable:
     data = run.splits[SPLITS[split]]
     values = tensor_columns({name: data.metadata[name]})[name]
     words = getattr(data, "vocabulary", {}).get(name, ())
-    return Variable(name, values, schema[name], words)
+    return Values(name, values, schema[name], words)
 
 
 def same_data(runs: Mapping[str, Run]) -> None:

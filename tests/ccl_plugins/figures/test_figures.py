@@ -30,7 +30,7 @@ from ccl_plugins.figures import (
 from ccl_plugins.figures.anchor import derivatives, weights
 from ccl_plugins.figures.kernel_matrix import in_order
 from ccl_plugins.figures.reading import known_rows, reader
-from ccl_plugins.figures.samples import Variable, features, some
+from ccl_plugins.figures.samples import Values, features, some
 from ccl_plugins.figures.similarity import binned
 from ccl_plugins.information import information
 from ccl_plugins.kernels import RBF, Delta
@@ -295,7 +295,7 @@ def test_a_map_by_umap_is_the_same_each_time():
 
 def test_a_line_is_the_first_principal_component_without_a_random_sign():
     z = torch.randn(20, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor([5.0, 1, 1])
-    line = Variable("z", z, "continuous").line()
+    line = Values("z", z, "continuous").line()
     assert torch.corrcoef(torch.stack([line, z[:, 0].double()]))[0, 1] > 0.99
 
 
@@ -460,9 +460,9 @@ def test_a_constant_condition_is_named():
     for values in (torch.ones(9, 2), torch.zeros(9, dtype=torch.long)):
         value_type = "continuous" if values.is_floating_point() else "categorical"
         with pytest.raises(DoesNotApply, match="condition 'age' has one value in all of 9 samples"):
-            known_rows([Variable("age", values, value_type)], 20)
+            known_rows([Values("age", values, value_type)], 20)
     with pytest.raises(DoesNotApply, match="condition 'age' is known of 0 samples only"):
-        known_rows([Variable("age", torch.full((9,), torch.nan), "continuous")], 20)
+        known_rows([Values("age", torch.full((9,), torch.nan), "continuous")], 20)
 
 
 def test_of_a_large_split_only_what_is_drawn_is_encoded(runs, monkeypatch):
