@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.cli.commands import Command, Failed, argument, reporting_mistakes
+from ccl_plugins.cli.commands import Command, Failed, Mistake, argument, reporting_mistakes
 from ccl_plugins.cli.tables import TextTable
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def _run(options: argparse.Namespace) -> int:
     from ccl_plugins.experiments.overrides import parse
     from ccl_plugins.experiments.sweep import Sweep
     from ccl_plugins.experiments.train import RunInterrupted
+    from ccl_plugins.training.same_data import OtherData
 
     with reporting_mistakes():
         sweep = Sweep.from_toml(options.file, [parse(text) for text in options.set])
@@ -52,6 +53,8 @@ def _run(options: argparse.Namespace) -> int:
             _wait(sweep, options)
     except (RunInterrupted, KeyboardInterrupt) as error:
         stopped = error
+    except OtherData as error:
+        raise Mistake(f"{options.file}: {error}") from error
     cells = sweeps.cells_of(sweep)
     files = sweeps.write_results(sweep, cells)
     if stopped is None and any(each.state == "done" for each in cells):

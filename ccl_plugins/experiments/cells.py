@@ -18,15 +18,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ccl_plugins.experiments.changes import differences
+from ccl_plugins.experiments.changes import DATA
 from ccl_plugins.experiments.pipeline import Pipeline, Run
 from ccl_plugins.experiments.record import read_json, write_json
 from ccl_plugins.experiments.results import settings_of
 from ccl_plugins.experiments.sweep import NAME, Range, Sweep, named, text_of
 from ccl_plugins.experiments.train import RunInterrupted, check, prepare, train
 from ccl_plugins.files.atomic import atomic_write
+from ccl_plugins.files.fingerprints import other_data
 from ccl_plugins.files.lock import FolderInUse, owning
+from ccl_plugins.files.records import differences
 from ccl_plugins.kinds import registry
+from ccl_plugins.training.same_data import OtherData
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -255,6 +258,7 @@ def work(
 
     Raises:
         RunInterrupted: If training was stopped; the cell goes on when the sweep is resumed.
+        OtherData: If the data is not that of the cells before.
     """
     state = _optuna().trial.TrialState
     while True:
@@ -267,7 +271,7 @@ def work(
             pruning = _pruning(trial, sweep.prune)
             try:
                 value = _run_cell(sweep, sweep.out / "cells" / name, cell, pruning, progress)
-            except (RunInterrupted, KeyboardInterrupt):
+            except (RunInterrupted, KeyboardInterrupt, OtherData):
                 raise
             # The cell's components may raise anything; the other cells do not depend on it.
             except BaseException as error:
@@ -307,6 +311,7 @@ def _run_cell(
     """Train and measure a cell, from its last checkpoint; the metric on the validation part."""
     pipeline = Pipeline.from_dict(sweep.configuration(cell))
     prepared = prepare(check(pipeline, folder, resume=True), callbacks)
+    _refuse_other_data(sweep, prepared.record)
 
     def before(untrained: Mapping[str, Any]) -> None:
         _of(untrained, sweep.metric)  # what no evaluator gives is told before the training
@@ -316,6 +321,19 @@ def _run_cell(
     found = run.validate()
     run.evaluate()
     return _of(found, sweep.metric)
+
+
+def _refuse_other_data(sweep: Sweep, record: Mapping[str, Any]) -> None:
+    """Refuse data that another cell with the same data set did not have."""
+    for file in sorted(sweep.out.glob("cells/*/pipeline.json")):
+        other = read_json(file)
+        if other.get("dataset") != record["dataset"]:
+            continue
+        if found := other_data(other.get(DATA, {}), record[DATA]):
+            raise OtherData(
+                f"the data is not that of cell {file.parent.name}: {'; '.join(found)}. The cells of a sweep"
+                " are compared on one data set: bring that back, or begin a sweep in another folder"
+            )
 
 
 def _of(metrics: Mapping[str, T], name: str) -> T:

@@ -1,10 +1,12 @@
-"""The differences between two records of a run, and which of them a resume allows."""
+"""Which differences between two records of a run a resume allows."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
+
+from ccl_plugins.files.records import differences
 
 FREE = {
     "fit.workers",
@@ -20,14 +22,8 @@ FREE = {
 FREE_TABLES = ("callbacks", "loggers", "monitor", "plugins")
 """Tables of a record that may change too: what watches a run does not change what is trained."""
 
-
-def differences(saved: Any, now: Any, place: str = "") -> Iterator[str]:
-    """The places in which two records differ, as ``place: saved -> now``."""
-    if isinstance(saved, Mapping) and isinstance(now, Mapping):
-        for key in dict.fromkeys([*saved, *now]):
-            yield from differences(saved.get(key), now.get(key), f"{place}.{key}".lstrip("."))
-    elif saved != now:
-        yield f"{place}: {json.dumps(saved)} -> {json.dumps(now)}"
+DATA = "data"
+"""The table of what identifies the data, which is compared by itself."""
 
 
 def other_run(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -42,6 +38,6 @@ def other_run(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
             before, _, after = values.partition(" -> ")
             if not (before.isdecimal() and after.isdecimal() and int(after) >= int(before)):
                 refused.append(f"{difference} (there may be more epochs, not fewer)")
-        elif place not in FREE and place.partition(".")[0] not in FREE_TABLES:
+        elif place not in FREE and place.partition(".")[0] not in (*FREE_TABLES, DATA):
             refused.append(difference)
     return refused

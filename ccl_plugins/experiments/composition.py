@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ccl_plugins._engine import engine
 from ccl_plugins.experiments import modalities, requirements
+from ccl_plugins.experiments.changes import DATA
 from ccl_plugins.experiments.overrides import override
 from ccl_plugins.experiments.record import plugins_of
 from ccl_plugins.kinds import registry
@@ -225,7 +226,9 @@ class Composition:
         where = where or "pipeline"
         if not isinstance(data, Mapping):
             raise engine.InvalidConfig(f"{where}: must be a table, not {engine.represented(data)}")
-        tables = {k: v for k, v in data.items() if k not in ("schema", "versions", "callbacks")}
+        tables = {
+            k: v for k, v in data.items() if k not in ("schema", "versions", "callbacks", DATA)
+        }
         engine.known_keys(tables, TABLES, where)
         check_schema(data, where)
         # A record says all that was trained; monitors and loggers change nothing of it.

@@ -376,8 +376,17 @@ class Run:
 
     @cached_property
     def splits(self) -> tuple[Any, Any]:
-        """The training and the test split."""
-        return self.dataset("train"), self.dataset("test")
+        """The training and the test split.
+
+        Raises:
+            OtherData: If they are not those that the run was trained and measured on.
+        """
+        from ccl_plugins.training.same_data import require_data_of
+
+        found = {split: self.dataset(split) for split in SPLITS}
+        workers = self.record["fit"]["workers"]
+        require_data_of(self.record, found, self.transform, workers, str(self.path))
+        return found["train"], found["test"]
 
     def features(self, split: str, device: str | torch.device | None = None) -> Frozen:
         """Backbone features of a split, un-augmented, with its metadata; computed once and then kept.

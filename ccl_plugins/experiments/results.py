@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.experiments.changes import FREE, FREE_TABLES
+from ccl_plugins.experiments.changes import DATA, FREE, FREE_TABLES
 
 if TYPE_CHECKING:
     from ccl_plugins.experiments.pipeline import Run
@@ -214,7 +214,11 @@ def _row(
 
 
 def _comparable(first: Sequence[Result], group: Sequence[Result], metric: str) -> bool:
-    same = first[0].record.get("dataset") == group[0].record.get("dataset")
+    one, other = first[0].record, group[0].record
+    data, its = data_of(one), data_of(other)
+    same = one.get("dataset") == other.get("dataset") and all(
+        data[split] == its[split] for split in data.keys() & its.keys()
+    )
     return same and not first[0].state and bool(values_of(first, metric))
 
 
@@ -284,7 +288,12 @@ def _configuration(record: Mapping[str, Any]) -> str:
         if name != "seed" and f"fit.{name}" not in FREE
     }
     rest = {name: value for name, value in record.items() if name not in ("fit", *FREE_TABLES)}
-    return json.dumps({**rest, "fit": fit}, sort_keys=True)
+    return json.dumps({**rest, "fit": fit, DATA: data_of(record)}, sort_keys=True)
+
+
+def data_of(record: Mapping[str, Any]) -> dict[str, str]:
+    """A few digits for each split of a run, which are others for other data."""
+    return {split: each["digest"][:8] for split, each in record.get(DATA, {}).items()}
 
 
 def name_of(group: Iterable[Result]) -> str:
@@ -341,7 +350,7 @@ def stem_of(name: str) -> str:
 
 def differing(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The settings in which records differ, seeds aside, with the value of each record."""
-    flat = [dict(_flat(record)) for record in records]
+    flat = [dict(_flat({**each, DATA: data_of(each)})) for each in records]
     places = dict.fromkeys(place for each in flat for place in each)
     rows = []
     for place in places:

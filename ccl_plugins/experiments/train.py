@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.experiments.changes import other_run
+from ccl_plugins.experiments.changes import DATA, other_run
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.experiments.measure import freeze, measure, read_projections
@@ -88,8 +88,7 @@ class Prepared:
         checked: The pipeline and its folder.
         parts: The built parts.
         splits: The training split and, for the evaluators, the test split; without them None.
-        record: The record of the run, as plain data.
-        fingerprint: What identifies the training split.
+        record: The record of the run, as plain data; its ``"data"`` identifies both splits.
         callbacks: Lightning callbacks.
         logger: Lightning loggers, True for those of the pipeline, or False.
         plugin_loggers: Loggers of plug-ins.
@@ -100,7 +99,6 @@ class Prepared:
     parts: Parts
     splits: tuple[Any, Any]
     record: Mapping[str, Any]
-    fingerprint: Mapping[str, Any]
     callbacks: list[Any]
     logger: Any = True
     plugin_loggers: Sequence[Any] = ()
@@ -229,13 +227,17 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
         check_columns(parts.transform, split)
         if len(split):
             widths(parts, split, pipeline.settings)  # transform and networks may not take such data
-        data = fingerprint(split, pipeline.settings.workers, parts.transform)
+        record[DATA] = {
+            name: fingerprint(each, pipeline.settings.workers, parts.transform)
+            for name, each in (("train", split), ("test", test))
+            if each is not None
+        }
         # The data of other processes is compared with the first one's when they are joined.
         if checked.point is not None and is_first():
-            refuse_other_data(checked.point, data, parts, split, pipeline.settings.seed)
+            refuse_other_data(checked.point, record[DATA], parts, split, pipeline.settings.seed)
     offered = [] if loggers is False else offered
     symptoms = [each for _, given in looking for each in given]
-    return Prepared(checked, parts, (split, test), record, data, listed, loggers, offered, symptoms)
+    return Prepared(checked, parts, (split, test), record, listed, loggers, offered, symptoms)
 
 
 def rehearse(prepared: Prepared) -> None:
@@ -300,7 +302,6 @@ def train(
             prepared.splits[0],
             pipeline.settings,
             prepared.record,
-            prepared.fingerprint,
             folder=layout.folder,
             checkpoints=layout.checkpoints,
             weights=layout.weights,

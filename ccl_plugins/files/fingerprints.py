@@ -14,8 +14,8 @@ from torch import Tensor
 SAMPLED = 256
 """The number of images that are read from a split that does not have them in memory."""
 
-MOST_IN_MEMORY = 1 << 28
-"""The most bytes of images in memory that are read; of more, evenly spaced images."""
+MOST_IN_MEMORY = 1 << 32
+"""The most bytes of images in memory that are read, about a GiB per second; of more, evenly spaced ones."""
 
 MOST_IN_FILE = 1 << 20
 """The most bytes of a file that are read."""
@@ -33,8 +33,9 @@ def of_split(split: Any) -> str:
     """The SHA-256 that identifies the images of a split, in their order.
 
     It is what the split's method ``fingerprint`` returns, if it has one.  Else it covers every pixel of a
-    split in memory (``images``); path, size and time of change of every file of a split in files
-    (``paths``, or ``samples`` as in torchvision); and 256 evenly spaced images of any other.
+    split in memory (``images``); path, size and times of change of every file of a split in files
+    (``paths``, or ``samples`` as in torchvision), of which the system sets one itself; and 256 evenly
+    spaced images of any other.
     """
     if hasattr(split, "fingerprint"):
         return str(split.fingerprint())
@@ -46,9 +47,8 @@ def of_split(split: Any) -> str:
     if paths is not None:
         for path in paths:
             found = os.stat(path)
-            digest.update(
-                f"{path}\0{found.st_size}\0{found.st_mtime_ns}\0".encode(errors="surrogateescape")
-            )
+            times = f"{found.st_mtime_ns}\0{found.st_ctime_ns}"
+            digest.update(f"{path}\0{found.st_size}\0{times}\0".encode(errors="surrogateescape"))
         return digest.hexdigest()
     for i in _evenly_spaced(len(split), SAMPLED):
         _add(digest, str(i), _pixels(split[i][0]))
@@ -59,9 +59,9 @@ def of_data(split: Any, read: Callable[[list[int]], list[str]]) -> dict[str, Any
     """What identifies the data of a split wherever it lies, as plain data for `differences`.
 
     That is the number of samples, the types and values of all columns, texts too, and images: all that are
-    in memory (evenly spaced ones above 256 MiB); the sizes of all files and the bytes of 256 evenly spaced
-    ones; or 256 evenly spaced images of any other split.  Images that differ each time they are read are
-    left out.
+    in memory (evenly spaced ones above 4 GiB); the sizes of all files and the bytes of 256 evenly spaced
+    ones, with the times at which all were written; or 256 evenly spaced images of any other split.  Images
+    that differ each time they are read are left out.
 
     Args:
         split: A torch Dataset with ``metadata``.
@@ -74,7 +74,11 @@ def of_data(split: Any, read: Callable[[list[int]], list[str]]) -> dict[str, Any
     columns |= {
         name: ("texts", _of_texts(each)) for name, each in getattr(split, "texts", {}).items()
     }
-    return {"samples": len(split), "columns": columns, "images": _of_images(split, read)}
+    found = {"samples": len(split), "columns": columns, "images": _of_images(split, read)}
+    paths = None if hasattr(split, "fingerprint") else paths_of(split)
+    if paths is not None and os.path.isfile(paths[0]):
+        found["written"] = _written(paths)
+    return found
 
 
 def of_image(image: Any) -> str:
@@ -84,7 +88,10 @@ def of_image(image: Any) -> str:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """How data differ from those of an earlier `of_data`, in words; empty where they are the same."""
+    """How data differ from those of an earlier `of_data`, in words; empty where they are the same.
+
+    Files of equal sizes that were written since are others if only some were: a copy writes all.
+    """
     columns, others = now["columns"], before["columns"]
     found = [f"there is no column {name!r}" for name in others if name not in columns]
     found += [f"column {name!r} is new" for name in columns if name not in others]
@@ -98,24 +105,57 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
             found.append(f"column {name!r} has other values")
     # Images without a fingerprint are not compared.
     if now["images"] != before["images"] and now["images"] and before["images"]:
-        found.append("images differ")
+        return [*found, "images differ"]
+    if now["samples"] > SAMPLED and "written" in now and "written" in before:
+        first, last, _ = now["written"]
+        if first <= before["written"][1] < last:
+            found.append("some image files were written since, and others were not")
     return found
+
+
+def doubt(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """What could not be compared of data without `differences`, in words; empty where all was."""
+    if now["samples"] <= SAMPLED or before.get("written") == now.get("written"):
+        return ""
+    return (
+        f"image files have other times than before, as those of a copy have: all {now['samples']} sizes and"
+        f" {SAMPLED} contents are the same, and the other contents are not known"
+    )
+
+
+def other_data(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The `differences` of those splits, by name, that both have."""
+    return [
+        f"{split} split: {each}"
+        for split in now
+        if split in before
+        for each in differences(before[split], now[split])
+    ]
+
+
+def doubts(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The `doubt` of those splits, by name, that both have."""
+    found = {split: doubt(before[split], now[split]) for split in now if split in before}
+    return [f"{split} split: {each}" for split, each in found.items() if each]
+
+
+def _written(paths: Iterable[str]) -> list[Any]:
+    """When the first and the last of some files were written, and the SHA-256 of all times."""
+    times = [_stat(path, "st_mtime_ns") for path in paths]
+    return [min(times), max(times), hashlib.sha256(repr(times).encode()).hexdigest()]
 
 
 def _of_images(split: Any, read: Callable[[list[int]], list[str]]) -> str:
     if hasattr(split, "fingerprint"):
         return str(split.fingerprint())
-    for name in ("images", "vectors", "samples"):
-        held = getattr(split, name, None)
-        if isinstance(held, Tensor) and held.ndim > 1 and len(held) == len(split):
-            bytes_each = max(1, held[:1].nbytes)
-            rows = _evenly_spaced(len(held), max(1, MOST_IN_MEMORY // bytes_each))
-            return of_tensors({"images": held if len(rows) == len(held) else held[rows]})
+    if (held := _in_memory(split)) is not None:
+        rows = _evenly_spaced(len(held), max(1, MOST_IN_MEMORY // max(1, held[:1].nbytes)))
+        return of_tensors({"images": held if len(rows) == len(held) else held[rows]})
     digest = hashlib.sha256()
     sampled = _evenly_spaced(len(split), SAMPLED)
     paths = paths_of(split)
     if paths is not None and os.path.isfile(paths[0]):
-        digest.update(",".join(map(_size, paths)).encode())
+        digest.update(",".join(str(_stat(path, "st_size")) for path in paths).encode())
         for i in sampled:
             digest.update(_head(paths[i]))
         return digest.hexdigest()
@@ -125,6 +165,18 @@ def _of_images(split: Any, read: Callable[[list[int]], list[str]]) -> str:
         return ""
     digest.update(",".join(found).encode())
     return digest.hexdigest()
+
+
+def _in_memory(split: Any) -> Tensor | None:
+    """(N, ...) all images of a split, or of the Dataset in it, if it holds them as one array."""
+    inner = getattr(split, "samples", None)
+    for owner, name in ((split, "images"), (split, "vectors"), (split, "samples"), (inner, "data")):
+        held = getattr(owner, name, None)
+        if isinstance(held, np.ndarray) and held.dtype.kind in "biuf":
+            held = torch.from_numpy(np.ascontiguousarray(held))
+        if isinstance(held, Tensor) and held.ndim > 1 and len(held) == len(split):
+            return held
+    return None
 
 
 def _of_column(column: Any, words: Any) -> tuple[str, str]:
@@ -168,11 +220,12 @@ def _evenly_spaced(size: int, most: int) -> list[int]:
     return torch.linspace(0, size - 1, min(most, size), dtype=torch.float64).long().tolist()
 
 
-def _size(path: str) -> str:
+def _stat(path: str, name: str) -> int:
+    """A number that the system knows of a file; 0 without it, which the data set names when it reads it."""
     try:
-        return str(os.stat(path).st_size)
-    except OSError:  # named by the data set when it is read
-        return ""
+        return int(getattr(os.stat(path), name))
+    except OSError:
+        return 0
 
 
 def _head(path: str) -> bytes:

@@ -177,7 +177,6 @@ class Checkpointing(Checkpoint):
             "consumed": pl_module.consumed.batches,
             "total": pl_module.total_steps,
             "tables": pl_module.tables.state_dict(),
-            "fingerprint": pl_module.fingerprint,
             "generators": states,
             "settings": pl_module.settings.to_dict(),
             "record": self.record,

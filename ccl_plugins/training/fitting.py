@@ -42,7 +42,6 @@ def fit(
     split: Any,
     settings: FitSettings,
     record: Mapping[str, Any],
-    fingerprint: Mapping[str, Any],
     *,
     folder: Path,
     checkpoints: Path,
@@ -60,8 +59,8 @@ def fit(
         parts: The built parts; their weights are changed in place.
         split: The training split of their data set.
         settings: How to train.
-        record: The record of the run, as plain data; kept in every checkpoint.
-        fingerprint: What identifies the split, from `fingerprint`; kept in every checkpoint.
+        record: The record of the run, as plain data, whose ``"data"`` is the `fingerprint` of each split;
+            kept in every checkpoint.
         folder: The run's folder, which exists.
         checkpoints: The folder for checkpoints.
         weights: The file for the final weights.
@@ -72,7 +71,7 @@ def fit(
 
     Raises:
         CannotBegin: If a ValueError is raised before the first step, while the conditions' tables are
-            fitted and the sampler is made; on several processes, if they see different data.
+            fitted and the sampler is made; on several processes, if they are not of one run.
         NonFiniteLoss: If the loss becomes NaN or infinite, naming step, samples and last checkpoint.
         NonFiniteWeights: If weights to be written are NaN or infinite, naming step and last checkpoint.
     """
@@ -89,7 +88,7 @@ def fit(
     losses = LossLog(settings.log_every, settings.batch_size)
     with until_begun(losses), Interrupt() as interrupt, quiet():
         seed_everything(settings.seed)
-        module = TrainingModule(parts, split, settings, fingerprint, resume)
+        module = TrainingModule(parts, split, settings, record, resume)
         writer = Checkpointing(checkpoints, settings, record, interrupt, losses)
         listed = [*callbacks, writer]
         trainer = make_trainer(settings, folder, losses, listed, progress, loggers)

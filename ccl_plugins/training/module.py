@@ -43,7 +43,7 @@ class TrainingModule(LightningModule):
         parts: The pipeline's parts.
         split: The training split.
         settings: The run's settings.
-        fingerprint: What identifies the split; processes with another one are refused.
+        record: The record of the run; processes with another one are refused.
         resume: The checkpoint to continue from; its tables are not fitted again.
     """
 
@@ -52,7 +52,7 @@ class TrainingModule(LightningModule):
         parts: Parts,
         split: Any,
         settings: FitSettings,
-        fingerprint: Mapping[str, Any],
+        record: Mapping[str, Any],
         resume: ResumePoint | None,
     ) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class TrainingModule(LightningModule):
         self.parts = parts
         self.split = split
         self.settings = settings
-        self.fingerprint = fingerprint
+        self.record = record
         self.tables = Tables(parts.conditions, len(split), settings.seed)
         self.consumed = Consumed()
         self._generators: Sequence[Mapping[str, Any]] = ()
@@ -96,9 +96,9 @@ class TrainingModule(LightningModule):
     def setup(self, stage: str) -> None:
         """Fit the conditions, then create the objective's parameters that depend on sizes.
 
-        Processes that see different data are refused first.
+        Processes of another run, or that see other data, are refused first.
         """
-        ranks.require_same_data(self.fingerprint)
+        ranks.require_same_run(self.record)
         self._refresh(0)
         # Samples that are left out, or have no value, may have classes that no trained sample has.
         tables = {name: self.tables.known(name) for name in self.tables}

@@ -11,7 +11,9 @@ from lightly.utils.dist import world_size as world_size
 from torch import Tensor
 from torch import distributed as dist
 
-from ccl_plugins.files.fingerprints import differences
+from ccl_plugins.files.checkpoints import versions
+from ccl_plugins.files.fingerprints import other_data
+from ccl_plugins.files.records import differences
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.protocols import Table
 
@@ -72,8 +74,8 @@ def require_equal(count: int) -> None:
         )
 
 
-def require_same_data(fingerprint: Mapping[str, Any]) -> None:
-    """Refuse processes that see other data than the first one.
+def require_same_run(record: Mapping[str, Any]) -> None:
+    """Refuse processes of another run than the first one: of other data, settings, components or versions.
 
     Raises:
         ValueError: The same on all processes, naming the first that differs and what differs.
@@ -81,10 +83,16 @@ def require_same_data(fingerprint: Mapping[str, Any]) -> None:
     if world_size() == 1:
         return
     everyones: list[Any] = [None] * world_size()
-    dist.all_gather_object(everyones, dict(fingerprint))
-    for number, each in enumerate(everyones):
-        if found := differences(everyones[0], each):
+    dist.all_gather_object(everyones, (record.get("data", {}), {**record, "data": versions()}))
+    (data, rest), *_ = everyones
+    for number, (its_data, its_rest) in enumerate(everyones):
+        if found := other_data(data, its_data):
             raise ValueError(f"process {number} sees other data than process 0: {'; '.join(found)}")
+        if found := [*differences(rest, its_rest)]:
+            raise ValueError(
+                f"process {number} is of another run than process 0: {'; '.join(found)}: start all with"
+                " one configuration"
+            )
 
 
 def chunk(size: int) -> range:

@@ -19,11 +19,10 @@ class ResumePoint:
     Args:
         path: The checkpoint's file.
         step: Optimizer steps taken until then.
-        record: The record of the run, as plain data.
+        record: The record of the run, as plain data; its ``"data"`` identifies the data.
         consumed: Global batches consumed until then.
         tables: The state of the conditions' tables.
         generators: The states of the random generators of each process.
-        fingerprint: What identifies the run's data.
     """
 
     path: Path
@@ -32,7 +31,6 @@ class ResumePoint:
     consumed: int
     tables: Mapping[str, Any]
     generators: Sequence[Mapping[str, Any]]
-    fingerprint: Mapping[str, Any]
 
     @classmethod
     def newest(cls, folder: Path) -> ResumePoint:
@@ -49,6 +47,6 @@ class ResumePoint:
 
         path, saved = newest(folder)
         state = saved[OURS]
-        names = ("consumed", "tables", "generators", "fingerprint")
+        names = ("consumed", "tables", "generators")
         record = json.loads(state["record"])
         return cls(path, saved["global_step"], record, **{name: state[name] for name in names})

@@ -1,14 +1,17 @@
-"""The same data when a run is resumed: what identifies it, and a refusal of other data."""
+"""The same data when a run is resumed or measured: what identifies it, and a refusal of other data."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.files.fingerprints import differences, of_data, of_image
+from ccl_plugins.files.fingerprints import doubts, of_data, of_image, other_data
 from ccl_plugins.protocols import Table, Transform, trait
 from ccl_plugins.training.loader import read_batch
 from ccl_plugins.training.parts import Parts
@@ -22,16 +25,16 @@ NEAR = 1e-3
 
 
 class OtherData(ValueError):
-    """The data is not that of the run that is to be resumed."""
+    """The data is not that of the run that is to be resumed or measured."""
 
 
 def fingerprint(
     split: Any, workers: int | None = None, transform: Transform | None = None
 ) -> dict[str, Any]:
-    """What identifies a training split; see `ccl_plugins.files.fingerprints.of_data`.
+    """What identifies a split; see `ccl_plugins.files.fingerprints.of_data`.
 
     Args:
-        split: The training split.
+        split: The split.
         workers: As in `FitSettings`.
         transform: What reads the columns of texts; a tokenizer in a file is a column of its own.
     """
@@ -44,6 +47,8 @@ def fingerprint(
     for name, each in by_modality(transform).items() if transform is not None else ():
         if (tokenizer := trait(each, "fingerprint")()) is not None:
             found["columns"][f"tokens of {name}"] = ("tokens", tokenizer)
+    known = {name: each for name, each in found.items() if name != "written"}
+    found["digest"] = hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
     return found
 
 
@@ -69,9 +74,14 @@ def refuse_other_data(
 
     Raises:
         OtherData: With every difference.
+
+    Warns:
+        UserWarning: If images in files may be others, but need not be.
     """
-    found = differences(point.fingerprint, now)
+    before = point.record.get("data", {})
+    found = other_data(before, now)
     if not found:
+        warn_of_doubts(before, now)
         again = Tables(parts.conditions, len(split), seed).once(split)
         found = [
             f"condition {name!r} has another table"
@@ -83,6 +93,44 @@ def refuse_other_data(
             f"the data is not that of the run: {'; '.join(found)}. A run is resumed with the data that"
             " it began with; --overwrite (overwrite=True) or another output folder begins anew"
         )
+
+
+def require_data_of(
+    record: Mapping[str, Any],
+    splits: Mapping[str, Any],
+    transform: Transform,
+    workers: int | None,
+    where: str,
+) -> None:
+    """Refuse splits that are not those of a run.
+
+    Args:
+        record: The run's record; splits that it does not identify are not compared.
+        splits: The splits by name.
+        transform: The run's.
+        workers: As in `FitSettings`.
+        where: The run, for the message.
+
+    Raises:
+        OtherData: With every difference.
+
+    Warns:
+        UserWarning: If images in files may be others, but need not be.
+    """
+    before = record.get("data", {})
+    now = {k: fingerprint(split, workers, transform) for k, split in splits.items() if k in before}
+    if found := other_data(before, now):
+        raise OtherData(
+            f"the data is not that of the run in {where}: {'; '.join(found)}. Its stored numbers are of"
+            " other data: bring that back, or train a run on this"
+        )
+    warn_of_doubts(before, now)
+
+
+def warn_of_doubts(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Say what of the data may be other than it was, if anything may."""
+    for each in doubts(before, now):
+        warnings.warn(f"whether the data is that of the run is not certain: {each}", stacklevel=3)
 
 
 def _is_same(table: Table, saved: Mapping[str, Any]) -> bool:

@@ -171,6 +171,27 @@ def fail_on_first() -> str:
     return ""
 
 
+def train_with_other_settings(change: dict[str, Any], versions: str, folder: str) -> str:
+    """The error on each rank if the second has other settings, or another version, than the first."""
+
+    def run() -> str:
+        parts = make_parts(method=make_method("simclr"), objective=InfoNCE(), conditions={})
+        given: dict[str, Any] = {"epochs": 1, "batch_size": 8, "workers": 0, "devices": 2}
+        settings = FitSettings(**{**given, **(change if rank() else {})})
+        record = {
+            "objective": {"use": "objective:ccl-plugins/infonce"},
+            "versions": {"ccl-plugins": versions if rank() else "1.0"},
+            "fit": settings.to_dict(),
+        }
+        try:
+            fit(parts, settings, Path(folder), record, progress=False)
+        except CannotBegin as error:
+            return str(error)
+        return "nothing"
+
+    return as_rank(run)
+
+
 def train_on_other_data(change: str, folder: str) -> str:
     """The error on each rank if the second has other data than the first."""
 

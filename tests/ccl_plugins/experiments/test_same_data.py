@@ -15,6 +15,7 @@ from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_dat
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
 from ccl_plugins.datasets.annotated import InMemory
+from ccl_plugins.experiments.results import compare, configurations, differing, result_of
 from ccl_plugins.training import OtherData
 
 
@@ -59,6 +60,47 @@ def test_a_resume_with_other_data_is_refused_before_anything_is_written(
     assert content(tmp_path / "runs") == before
     save_file(rows(), "train.safetensors")
     assert main(["train", "a.toml", "--quiet", "--resume", "--epochs", "2"]) == 0
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_other_data_of_either_split_is_refused_by_a_resume_and_by_all_that_reads_it(
+    in_a_folder_with_data, tmp_path, capsys, split
+):
+    for name in ("train", "test"):
+        save_file(rows(), f"{name}.safetensors")
+    (tmp_path / "a.toml").write_text(TOML)
+    assert main(["train", "a.toml", "--quiet"]) == 0
+    before = content(tmp_path / "runs")
+    save_file(rows(features=rows()["features"].flip(0)), f"{split}.safetensors")
+    for words in (
+        ["train", "a.toml", "--quiet", "--resume", "--epochs", "2"],
+        ["evaluate", "runs/a"],
+        ["embed", "runs/a", "a.parquet"],
+    ):
+        capsys.readouterr()
+        assert main(words) == 2, words
+        assert f"{split} split: images differ" in capsys.readouterr().err
+    run = ccl.load("runs/a")
+    for read in (run.evaluate, run.validate, lambda: run.features("train")):
+        with pytest.raises(OtherData, match=f"{split} split: images differ"):
+            read()
+    assert run.encode(torch.zeros(2, 4)).shape == (2, 8)
+    assert content(tmp_path / "runs") == before
+
+
+def test_runs_on_other_data_are_no_seeds_of_one_configuration_and_are_not_compared(
+    in_a_folder_with_data, tmp_path
+):
+    (tmp_path / "a.toml").write_text(TOML)
+    for seed in (0, 1):
+        save_file(rows(features=rows()["features"] + seed), "train.safetensors")
+        words = ["train", "a.toml", "--quiet", "--seed", str(seed), "--out", f"runs/{seed}"]
+        assert main(words) == 0
+    results = [result_of(ccl.load(f"runs/{seed}/a")) for seed in (0, 1)]
+    assert len(configurations(results)) == 2
+    assert {row["test"] is None for row in compare(results)} == {True}
+    places = [row["setting"] for row in differing([each.record for each in results])]
+    assert places == ["data.train"]
 
 
 class Digits:

@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 from support.small_pipeline import TOML
 from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_data
 
@@ -94,6 +96,27 @@ def test_a_grid_trains_every_cell_into_a_folder_of_its_own(capsys):
     assert "cell 000 (of 4): objective.temperature=0.1 fit.seed=0" in printed.err
     assert "4 of 4 cells done" in printed.out
     assert "objective.temperature=0.5 " in printed.out
+
+
+def test_a_sweep_whose_data_is_swapped_between_cells_ends_and_goes_on_with_the_former(capsys):
+    write(GRID)
+    former = Path("test.safetensors").read_bytes()
+    finish = sweeps._run_cell
+
+    def swap(sweep, folder, cell, *rest):
+        if folder.name == "002":
+            columns = {"label": torch.arange(8) % 2, "age": torch.linspace(0, 1, 8)}
+            save_file({"features": torch.ones(8, 4), **columns}, "test.safetensors")
+        return finish(sweep, folder, cell, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sweeps, "_run_cell", swap)
+        assert run() != 0
+    error = capsys.readouterr().err
+    assert "the data is not that of cell 000: test split: images differ" in error
+    Path("test.safetensors").write_bytes(former)
+    assert run("--resume") == 0
+    assert {row["state"] for row in table()} == {"done"}
 
 
 def test_both_files_of_results_hold_the_same(capsys):

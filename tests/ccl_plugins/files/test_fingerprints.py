@@ -10,7 +10,15 @@ import pytest
 import torch
 
 from ccl_plugins.files import fingerprints
-from ccl_plugins.files.fingerprints import differences, of_data, of_image, of_split, of_tensors
+from ccl_plugins.files.fingerprints import (
+    differences,
+    doubt,
+    of_data,
+    of_image,
+    of_split,
+    of_tensors,
+    other_data,
+)
 
 
 class Listed:
@@ -66,7 +74,9 @@ def test_files_are_known_by_path_size_and_time(tmp_path):
     first = of_split(Listed(paths))
     assert of_split(Listed(paths)) == first
     assert of_split(Listed(paths[::-1])) != first
-    os.utime(paths[0], ns=(1, 1))
+    with open(paths[0], "w") as file:
+        file.write("y")
+    os.utime(paths[0], ns=(0, 0))  # as rsync --archive leaves a file that it replaced
     assert of_split(Listed(paths)) != first
 
 
@@ -176,6 +186,39 @@ def test_copied_files_are_the_same_data_and_changed_ones_are_not(tmp_path):
         (tmp_path / "b" / name).write_text(text)
         assert differences(first, data_of(split("b"))) == ["images differ"]
         (tmp_path / "b" / name).write_text(before)
+
+
+def test_files_of_equal_size_written_since_are_other_data_unless_all_were(tmp_path, monkeypatch):
+    monkeypatch.setattr(fingerprints, "SAMPLED", 2)  # the first and the last are read
+    split = Listed([str(tmp_path / f"{i}.raw") for i in range(8)])
+    split.metadata = {"label": torch.zeros(8)}
+    for i, path in enumerate(split.paths):
+        Path(path).write_bytes(b"some")
+        os.utime(path, (10 + i, 10 + i))
+    first = data_of(split)
+    assert doubt(first, data_of(split)) == ""
+    Path(split.paths[4]).write_bytes(b"else")
+    found = data_of(split)
+    assert differences(first, found) == ["some image files were written since, and others were not"]
+    for path in split.paths:
+        os.utime(path, (30, 30))
+    copied = data_of(split)
+    assert differences(first, copied) == []
+    assert doubt(first, copied).endswith("the other contents are not known")
+    assert other_data({"train": first}, {"train": found, "test": found})[0].startswith(
+        "train split"
+    )
+
+
+def test_a_dataset_that_holds_its_images_as_one_array_is_compared_whole():
+    """As torchvision's hold them."""
+    inner = Other(IMAGES)
+    inner.data = IMAGES.numpy().copy()
+    split = Rows(IMAGES, age=AGES)
+    split.samples = inner
+    first = data_of(split)
+    inner.data[1] += 1  # which no sample of 256 among 400 need have
+    assert differences(first, data_of(split)) == ["images differ"]
 
 
 def test_images_that_are_never_the_same_are_not_compared():

@@ -68,6 +68,24 @@ def test_a_condition_that_fails_on_one_rank_stops_all(two_processes: Any) -> Non
 
 
 @pytest.mark.parametrize(
+    ("change", "version", "words"),
+    [
+        ({"seed": 1}, "1.0", "fit.seed: 0 -> 1"),
+        ({"epochs": 2}, "1.0", "fit.epochs: 1 -> 2"),
+        ({"accumulate": 2}, "1.0", "fit.accumulate: 1 -> 2"),
+        ({}, "1.1", 'versions.ccl-plugins: "1.0" -> "1.1"'),
+    ],
+)
+def test_ranks_of_another_run_are_told_at_the_start(
+    two_processes: Any, tmp_path: Path, change: dict[str, Any], version: str, words: str
+) -> None:
+    both = two_processes(training_ranks.train_with_other_settings, change, version, str(tmp_path))
+    begin = f"process 1 is of another run than process 0: {words}: start all"
+    assert [each.startswith(begin) for each in both] == [True, True], both
+    assert not (tmp_path / "checkpoints").exists()
+
+
+@pytest.mark.parametrize(
     ("change", "words"),
     [
         ("samples", "12 samples, not 20"),
@@ -79,5 +97,5 @@ def test_ranks_that_see_different_data_are_told_at_the_start(
     two_processes: Any, tmp_path: Path, change: str, words: str
 ) -> None:
     both = two_processes(training_ranks.train_on_other_data, change, str(tmp_path))
-    assert both == [f"process 1 sees other data than process 0: {words}"] * 2
+    assert both == [f"process 1 sees other data than process 0: train split: {words}"] * 2
     assert not (tmp_path / "checkpoints").exists()
