@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -72,6 +73,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             notes = getattr(error, "__notes__", ())
             print("; ".join(["ccl: interrupted", *notes]), file=sys.stderr)
         return 130
+    except SystemExit as error:  # of a component: its 0 must not pass for success
+        if registry().strict:
+            raise
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        end = f"{engine.shown(place.filename)}:{place.lineno} ends the program"
+        print(f"ccl: {end} ({engine.one_line(error)})", file=sys.stderr)
+        return 1
     except (engine.RegistryError, Mistake, OSError) as error:
         if registry().strict:
             raise

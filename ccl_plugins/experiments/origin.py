@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ccl_plugins._engine import engine
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.record import nested
 from ccl_plugins.experiments.recorded import Recorded
@@ -15,9 +16,17 @@ from ccl_plugins.experiments.recorded import Recorded
 
 @contextmanager
 def naming(pipeline: Composition | Recorded) -> Iterator[None]:
-    """Add a note with the component's kind and name to an error that a component raises."""
+    """Add a note with the component's kind and name to an error that a component raises.
+
+    Raises:
+        PluginFailed: For a component that ends the program, whose status would pass for the run's.
+    """
     try:
         yield
+    except SystemExit as error:
+        choice = origin(error, pipeline)
+        who = f"{choice.kind} {choice.spec.id}" if choice else "a component"
+        raise engine.PluginFailed(f"{who} ends the program ({engine.one_line(error)})") from error
     except Exception as error:
         if choice := origin(error, pipeline):
             note = f"raised by {choice.kind} {choice.spec.id}"
