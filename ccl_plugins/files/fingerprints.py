@@ -72,7 +72,7 @@ def of_data(split: Any, read: Callable[[list[int]], list[str]]) -> dict[str, Any
         str(name): _of_column(column, words.get(name)) for name, column in split.metadata.items()
     }
     columns |= {
-        name: ("texts", _of_texts(each)) for name, each in getattr(split, "texts", {}).items()
+        name: ["texts", _of_texts(each)] for name, each in getattr(split, "texts", {}).items()
     }
     found = {"samples": len(split), "columns": columns, "images": _of_images(split, read)}
     paths = None if hasattr(split, "fingerprint") else paths_of(split)
@@ -179,7 +179,7 @@ def _in_memory(split: Any) -> Tensor | None:
     return None
 
 
-def _of_column(column: Any, words: Any) -> tuple[str, str]:
+def _of_column(column: Any, words: Any) -> list[str]:
     """A column's type, and the SHA-256 of its values, of the words of its ids too."""
     try:
         values = _as_array(column)
@@ -188,7 +188,7 @@ def _of_column(column: Any, words: Any) -> tuple[str, str]:
     if values.dtype.kind not in "biufU":
         values = np.asarray(list(map(repr, values.tolist())))
     kind = "words" if values.dtype.kind == "U" else str(values.dtype.newbyteorder("="))
-    return kind, _of_array(values, repr(words))
+    return [kind, _of_array(values, repr(words))]
 
 
 def _of_texts(texts: Iterable[str]) -> str:

@@ -46,7 +46,7 @@ def fingerprint(
     found = of_data(split, read)
     for name, each in by_modality(transform).items() if transform is not None else ():
         if (tokenizer := trait(each, "fingerprint")()) is not None:
-            found["columns"][f"tokens of {name}"] = ("tokens", tokenizer)
+            found["columns"][f"tokens of {name}"] = ["tokens", tokenizer]
     known = {name: each for name, each in found.items() if name != "written"}
     found["digest"] = hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
     return found
