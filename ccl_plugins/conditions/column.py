@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -12,6 +13,9 @@ from ccl_plugins.files.tables import choose
 from ccl_plugins.metadata.columns import tensor_columns
 from ccl_plugins.metadata.values import check_policy
 from ccl_plugins.protocols import VALUE_TYPES, Dataset, Missing, Refresh, Table, ValueType
+
+MANY = 20
+"""Different whole numbers above which they may be no classes."""
 
 
 class Column:
@@ -24,7 +28,8 @@ class Column:
         name: The column.
         standardize: Whether to scale each entry of a continuous column to mean 0 and standard deviation 1
             over the training set; a constant entry becomes 0.
-        value_type: What the column holds; None reads it from the data set's schema.
+        value_type: What the column holds; None reads it from the data set's schema, which takes whole
+            numbers for class ids: of more than 20 different ones a warning says so.
         missing: What to do with samples without a value (-1, NaN, an empty word): ``"error"``,
             ``"own"`` (a positive of its own views only), ``"ignore"`` (left out of the objectives that
             read this condition) or ``"drop"`` (left out of training).
@@ -46,6 +51,7 @@ class Column:
         *,
         dataset: Dataset | None = None,
     ) -> None:
+        given = value_type is not None
         if value_type is None:
             if dataset is None:
                 raise ValueError(
@@ -57,6 +63,7 @@ class Column:
             raise ValueError(
                 f"column {name!r} is {value_type}; only a continuous one is standardized"
             )
+        self._chosen = given
         self.name = self.column = name
         self.standardize = standardize
         self.value_type: ValueType = value_type
@@ -65,9 +72,24 @@ class Column:
     def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
         """The column's values on the training split."""
         values = tensor_columns(choose(split.metadata, [self.name], "the data set"))[self.name]
+        if not self._chosen:
+            self._warn_of_numbers(values, getattr(split, "vocabulary", {}))
         if not self.standardize:
             return values
         from sklearn.preprocessing import StandardScaler
 
         rows = values.double().reshape(len(values), -1).numpy()
         return torch.from_numpy(StandardScaler().fit_transform(rows)).float().reshape(values.shape)
+
+    def _warn_of_numbers(self, values: Tensor, vocabulary: Mapping[str, Any]) -> None:
+        """Warn of whole numbers taken for class ids that may be numbers, as ages are."""
+        if values.is_floating_point() or values.ndim != 1 or self.name in ("label", *vocabulary):
+            return
+        count = len(values[values >= 0].unique())
+        if count > MANY:
+            warnings.warn(
+                f"column {self.name!r} has {count} different whole numbers, which are taken for class ids"
+                ' without an order: value_type = "continuous" of the condition makes numbers of them,'
+                ' "categorical" says that they are classes',
+                stacklevel=3,
+            )

@@ -42,13 +42,14 @@ class Laplacian(OneHotKernel):
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         """(n, m) similarities in (0, 1]."""
-        return self._distance(a, b).div(-resolve(self.scale, self._distance, b)).exp_()
+        return self.distances(a, b).div(-resolve(self.scale, self.distances, b)).exp_()
 
     def _radial(self, square: Tensor) -> Tensor:
         """The kernel's values at squared distances of any shape."""
         return square.sqrt().div_(-self.scale).exp_()  # type: ignore[operator]  # a number: see __init__
 
-    def _distance(self, a: Tensor, b: Tensor) -> Tensor:
+    def distances(self, a: Tensor, b: Tensor) -> Tensor:
+        """(n, m) distances, which the scale divides."""
         x, y = as_vectors(a), as_vectors(b)
         if self.norm == 2:  # the square root has no gradient at 0
             square = squared_distance(a, b)

@@ -36,7 +36,11 @@ class RBF(OneHotKernel):
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         """(n, m) similarities in (0, 1]."""
-        return squared_distance(a, b).div_(-resolve(self.scale, squared_distance, b)).exp_()
+        return self.distances(a, b).div_(-resolve(self.scale, self.distances, b)).exp_()
+
+    def distances(self, a: Tensor, b: Tensor) -> Tensor:
+        """(n, m) squared distances, which the scale divides."""
+        return squared_distance(a, b)
 
     def _radial(self, square: Tensor) -> Tensor:
         """The kernel's values at squared distances of any shape."""

@@ -6,6 +6,8 @@ values are None, NaN or an empty word; encoded they are -1 among class ids and N
 
 from __future__ import annotations
 
+import unicodedata
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -121,7 +123,23 @@ def _encode_words(
             raise ValueError(f"column {name!r} holds words in one split and numbers in the other")
     words = [c if isinstance(c, list) else [None] * len(c) for c in columns]
     vocabulary = sorted({word for column in words for word in column if word})
+    _warn_of_near_duplicates(name, vocabulary)
     return [factorize(column, vocabulary) for column in words], vocabulary
+
+
+def _warn_of_near_duplicates(name: str, vocabulary: Sequence[str]) -> None:
+    """Warn of words that differ in case, blanks or the form of letters alone."""
+    alike: dict[str, list[str]] = {}
+    for word in vocabulary:
+        letters = unicodedata.normalize("NFKC", word).casefold()
+        alike.setdefault(" ".join(letters.split()), []).append(word)
+    if several := [words for words in alike.values() if len(words) > 1]:
+        warnings.warn(
+            f"column {name!r} has words that differ in case, blanks or the form of letters alone and are"
+            f" different classes, as {' and '.join(map(repr, several[0]))}; {len(several)} such groups in"
+            " all",
+            stacklevel=4,
+        )
 
 
 def _read(name: str, values: Any) -> Any:

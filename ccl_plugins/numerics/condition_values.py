@@ -54,13 +54,15 @@ def squared_norm(a: Tensor) -> Tensor:
 def squared_distance(a: Tensor, b: Tensor) -> Tensor:
     """Squared Euclidean distances (n, m) of condition values; 0 or 2 for class ids.
 
-    Computed as ``|a|² + |b|² - 2ab`` after centering, so that the error is relative to the spread of
-    the values and not to their distance from 0 (colors in 0..255, say).  Results within rounding error
-    of 0 are exactly 0, and so is the diagonal where ``a is b``.
+    Exact for one number.  For several computed as ``|a|² + |b|² - 2ab`` after centering, so that the error
+    is relative to the spread of the values and not to their distance from 0 (colors in 0..255, say).
+    Results within rounding error of 0 are exactly 0, and so is the diagonal where ``a is b``.
     """
     x, y = as_vectors(a), as_vectors(b)
     if not x.dtype.is_floating_point:
         return 2 * (1 - inner(x, y))
+    if x.shape[1] == 1:
+        return (x - y.mT).square()
     center = y.mean(0)
     x, y = x - center, y - center
     size = (x * x).sum(1)[:, None] + (y * y).sum(1)

@@ -156,6 +156,11 @@ _DECLARED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
             " which must not increase with the distance. `conditional_pair` uses it to draw partners for"
             " conditions of up to three numbers.",
         ),
+        "distances(a, b)": (
+            None,
+            "Called with condition values. Returns `(n, m)` what its `scale` divides. Where the kernel sees"
+            " nothing, or all as equal, the line names quantiles of them as candidates for the scale.",
+        ),
         "one_hot": (
             False,
             "True if the kernel treats class ids as one-hot vectors: one value for equal ids, another for"

@@ -8,13 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ccl_plugins.numerics.condition_values import squared_distance
 from ccl_plugins.numerics.joint import Joint
 from ccl_plugins.numerics.kernel_functions import conditions_of_kernel, count_of, similarities
-from ccl_plugins.protocols import Table
+from ccl_plugins.protocols import Table, trait
 from ccl_plugins.training.findings import Finding, Findings
 
 SAMPLED_ROWS = 512
 FAINT = 1e-3
+"""The least mean weight of another sample, of a sample's own, that is seen."""
+
+ALIKE = 0.98
+"""The weight, of a sample's own, above which samples of different values count as equal."""
 
 
 def check_kernel(
@@ -42,9 +47,9 @@ def check_kernel(
             of the two samples, and for a negative eigenvalue of a kernel that says it has none.
 
     Warns:
-        UserWarning: If the surviving weight is near 0, and with it any kernel-weighted loss; not for
-            class ids, which few of many samples may share.  Of several conditions, the message names the
-            kernel whose weight is.
+        UserWarning: If a quarter of the samples see almost no other; not for class ids, which few of many
+            samples may share.  If samples of different values are all seen as nearly equal.  Of several
+            conditions, the message names the kernel of one.
     """
     values: Any = (
         table.values if isinstance(table, Table) else {k: t.values for k, t in table.items()}
@@ -73,7 +78,7 @@ def check_kernel(
         if getattr(kernel, "positive_definite", False):
             _refuse_negative(found.double(), type(kernel).__name__, name)
         surviving, neighbors = torch.stack(describe_kernel(found)).tolist()
-        for finding in what_vanishes(step, kernel, values, name, surviving):
+        for finding in what_is_off(step, kernel, values, name, found):
             (findings or Findings()).say(finding, stacklevel=3)
     return {"surviving_weight": surviving, "effective_neighbors": neighbors}
 
@@ -89,32 +94,92 @@ def _shown(values: Any, row: int) -> Any:
     return {name: z[row].tolist() for name, z in values.items()}
 
 
-def what_vanishes(
-    step: int, kernel: Any, values: Any, name: str, surviving: float
-) -> Iterator[Finding]:
-    """A finding if the weight that a kernel gives to other samples is near 0, for numbers.
+def what_is_off(step: int, kernel: Any, values: Any, name: str, found: Tensor) -> Iterator[Finding]:
+    """A finding if a kernel sees almost nothing of numbers, or any two different values as nearly equal.
 
     Args:
         step: Optimizer steps taken.
         kernel: The kernel.
         values: (r, c) or (r,) values of its condition, or of its conditions by name.
         name: The condition's name, or that of all of them together.
-        surviving: The surviving weight on these values.
+        found: (r, r) the kernel of these values with themselves.
     """
     if isinstance(values, Tensor):
-        if surviving < FAINT and values.is_floating_point():
-            yield _faint(step, kernel, name, surviving)
+        yield from _off(step, kernel, values, name, found)
         return
-    faint = []
+    parts = []
     for on, inner, place in kernels_within(kernel):
-        if not values[on].is_floating_point():
-            continue
-        alone = float(describe_kernel(similarities(inner, values[on], values[on]))[0])
-        if alone < FAINT:
-            faint.append(on)
-            yield _faint(step, inner, on, alone, place)
-    if surviving < FAINT and not faint and all(z.is_floating_point() for z in values.values()):
-        yield _faint(step, kernel, name, surviving)
+        z = values[on]
+        parts += _off(step, inner, z, on, similarities(inner, z, z), place)
+    yield from parts
+    numbers = all(z.is_floating_point() for z in values.values())
+    if not parts and numbers and (weight := _of_most(found)) < FAINT:
+        yield _faint(step, kernel, name, weight)
+
+
+def _off(
+    step: int,
+    kernel: Any,
+    z: Tensor,
+    name: str,
+    found: Tensor,
+    place: str = "objective.kernel",
+) -> Iterator[Finding]:
+    candidates = _candidates(kernel, z)
+    if trait(kernel, "distances") and not z.is_floating_point() and z.ndim == 1 and z.max() > 1:
+        yield Finding(
+            "a-kernel-of-numbers-reads-class-ids",
+            step,
+            f"{type(kernel).__name__} reads class ids of condition {name!r}, of which any two different"
+            ' ones are equally far: value_type = "continuous" of the condition makes numbers of whole'
+            f' numbers, and {place} = "delta" says that ids are equal or not',
+            about=name,
+            explains=False,
+        )
+    # Few of many samples may share a class id.
+    if z.is_floating_point() and (weight := _of_most(found)) < FAINT:
+        yield _faint(step, kernel, name, weight, place, candidates)
+    elif (weight := _of_different(found, z)) > ALIKE:
+        yield Finding(
+            "a-kernel-sees-all-as-equal",
+            step,
+            f"{_with_scale(kernel)} sees all samples as equal on condition {name!r}: of samples with"
+            f" different values, 95 % have at least {weight:.4f} of a sample's weight with itself, so the"
+            f" objective is hardly conditioned; take {_remedy(kernel, place, candidates)}",
+            about=name,
+        )
+
+
+def _of_most(found: Tensor) -> float:
+    """The mean weight of another sample, of a sample's own, that three quarters of the samples exceed.
+
+    The mean over all would hide it behind values that many share, as a constant in place of missing ones.
+    """
+    others = found.double().abs().fill_diagonal_(0).sum(1) / (len(found) - 1)
+    return float(others.quantile(0.25) / _own(found))
+
+
+def _of_different(found: Tensor, z: Tensor) -> float:
+    """The weight, of a sample's own, that 95 % of the pairs of different values exceed; 0 without any."""
+    weights = found.double().abs()[squared_distance(z, z) > torch.finfo(torch.float32).tiny]
+    return float(weights.quantile(0.05) / _own(found)) if len(weights) else 0.0
+
+
+def _own(found: Tensor) -> Tensor:
+    return found.diagonal().double().mean().clamp_min(1e-300)
+
+
+def _candidates(kernel: Any, z: Tensor) -> str:
+    """Quantiles of what the kernel's scale divides, over different numbers, in words."""
+    distances = trait(kernel, "distances")
+    if distances is None or not z.is_floating_point():
+        return ""
+    off = distances(z, z).double().flatten()
+    off = off[off > torch.finfo(torch.float32).tiny ** 0.5]
+    if not len(off):
+        return ""
+    low, middle, high = off.quantile(torch.tensor([0.1, 0.5, 0.9]).to(off)).tolist()
+    return f"{low:.3g}, {middle:.3g} or {high:.3g} (10, 50 and 90 % of what it divides)"
 
 
 def kernels_within(kernel: Any, place: str = "objective.kernel") -> Iterator[tuple[str, Any, str]]:
@@ -139,21 +204,34 @@ def _refuse_negative(found: Tensor, kind: str, name: str) -> None:
 
 
 def _faint(
-    step: int, kernel: Any, name: str, surviving: float, place: str = "objective.kernel"
+    step: int,
+    kernel: Any,
+    name: str,
+    weight: float,
+    place: str = "objective.kernel",
+    candidates: str = "",
 ) -> Finding:
-    scale = getattr(kernel, "scale", None)
-    if scale is None:
-        given, remedy = "", 'a kernel of distances, as rbf with scale = "median"'
-    else:
-        given, remedy = f" with scale {scale!r}", f'another {place}.scale, as "median"'
     return Finding(
         "a-kernel-sees-almost-nothing",
         step,
-        f"{type(kernel).__name__}{given} sees almost nothing on condition {name!r}: the mean weight"
-        f" between two samples is {surviving:.2g} of a sample's with itself, so the objective hardly"
-        f" compares them; take {remedy}",
+        f"{_with_scale(kernel)} sees almost nothing on condition {name!r}: for a quarter of the samples the"
+        f" mean weight of another one is at most {weight:.2g} of their own, so the objective hardly"
+        f" compares them; take {_remedy(kernel, place, candidates)}",
         about=name,
     )
+
+
+def _with_scale(kernel: Any) -> str:
+    scale = getattr(kernel, "scale", None)
+    return (
+        type(kernel).__name__ if scale is None else f"{type(kernel).__name__} with scale {scale!r}"
+    )
+
+
+def _remedy(kernel: Any, place: str, candidates: str) -> str:
+    if getattr(kernel, "scale", None) is None:
+        return 'a kernel of distances, as rbf with scale = "median"'
+    return f'another {place}.scale, as "median"{", " if candidates else ""}{candidates}'
 
 
 def describe_kernel(kernel: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,7 +3,7 @@
 from ccl_plugins.watching.symptoms.batches_of_one_class import BatchesOfOneClass
 from ccl_plugins.watching.symptoms.collapse import Collapse
 from ccl_plugins.watching.symptoms.conditions import UnfitCondition
-from ccl_plugins.watching.symptoms.kernel import FaintKernel
+from ccl_plugins.watching.symptoms.kernel import BlindKernel
 from ccl_plugins.watching.symptoms.keys import OldKeys
 from ccl_plugins.watching.symptoms.line import Line
 from ccl_plugins.watching.symptoms.rising_loss import RisingLoss
@@ -15,7 +15,7 @@ SYMPTOMS: tuple[type[Symptom], ...] = (
     WrongTemperature,
     UnfitCondition,
     OldKeys,
-    FaintKernel,
+    BlindKernel,
     BatchesOfOneClass,
     Collapse,
     Line,

@@ -1,4 +1,4 @@
-"""A kernel that sees almost nothing in a condition that is computed in every step."""
+"""A kernel that tells samples badly apart by a condition that is computed in every step."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from ccl_plugins.numerics.kernel_functions import similarities
 from ccl_plugins.training.findings import Finding
 from ccl_plugins.training.kernel_check import (
     SAMPLED_ROWS,
-    describe_kernel,
     kernels_read,
     take,
     together,
     values_read,
-    what_vanishes,
+    what_is_off,
 )
 from ccl_plugins.watching.symptoms.symptom import Observation, Symptom
 
 
-class FaintKernel(Symptom):
-    """A kernel gives other samples almost no weight; where tables are fitted, training looks itself."""
+class BlindKernel(Symptom):
+    """A kernel sees almost nothing, or all as equal; where tables are fitted, training looks itself."""
 
     def look(self, seen: Observation) -> Iterator[Finding]:
         """Look at the first batch, and at one when the run should have learned."""
@@ -39,5 +38,5 @@ class FaintKernel(Symptom):
                 continue
             read = values_read(values, names)
             with torch.no_grad():
-                surviving = float(describe_kernel(similarities(kernel, read, read))[0])
-                yield from what_vanishes(seen.step, kernel, read, together(names), surviving)
+                found = similarities(kernel, read, read)
+                yield from what_is_off(seen.step, kernel, read, together(names), found)

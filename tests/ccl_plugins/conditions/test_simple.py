@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 
@@ -36,6 +38,32 @@ def test_label_and_instance_are_class_ids():
 def test_a_column_s_measure_comes_from_the_schema():
     assert Column("height", dataset=Dataset()).value_type == "continuous"
     torch.testing.assert_close(fit(Column("height", dataset=Dataset())), torch.tensor([1.0, 2, 6]))
+
+
+class Ages(Split):
+    metadata = {"label": torch.arange(60) % 50, "age": 20 + torch.arange(60) % 40}  # noqa: RUF012
+
+    vocabulary = {}  # noqa: RUF012
+
+    def __len__(self):
+        return 60
+
+    def schema(self):
+        return dict.fromkeys(self.metadata, "categorical")
+
+
+def test_many_whole_numbers_taken_for_class_ids_are_named_with_what_changes_it():
+    with pytest.warns(
+        UserWarning, match="'age' has 40 different whole numbers.*\"continuous\" of the"
+    ):
+        Column("age", dataset=Ages()).fit(Ages(), None, None)
+    words = Ages()
+    words.vocabulary = {"age": [*"abc"]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Column("age", value_type="categorical", dataset=Ages()).fit(Ages(), None, None)
+        Column("age", dataset=Ages()).fit(words, None, None)
+        Column("label", dataset=Ages()).fit(Ages(), None, None)
 
 
 def test_a_standardized_column_has_mean_0_and_deviation_1():

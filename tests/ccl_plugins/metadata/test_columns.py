@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,15 @@ def test_words_get_the_same_ids_in_both_splits():
     encoded = encode({"bird": ["wren", "owl"]}, {"bird": ["owl", "crow"]})
     assert encoded.vocabulary == {"bird": ["crow", "owl", "wren"]}
     assert [t["bird"].tolist() for t in encoded.tables] == [[2, 1], [1, 0]]
+
+
+def test_words_that_differ_in_case_blanks_or_form_alone_are_named():
+    with pytest.warns(UserWarning, match="column 'site' .*'Bonn' and 'bonn'; 2 such groups"):
+        found = encode({"site": ["Köln", "Köln ", "Bonn", "bonn", "K\u006f\u0308ln", "Ulm"]})
+    assert len(found.vocabulary["site"]) == 6
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encode({"site": ["Köln", "Koln", "Bonn"]})
 
 
 @pytest.mark.parametrize(

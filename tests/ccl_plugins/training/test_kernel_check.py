@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import warnings
 
 import pytest
@@ -26,11 +27,44 @@ def test_a_kernel_that_sees_nothing_is_warned_about() -> None:
     ):
         found = check_kernel(Gaussian(0.01), table, "z")
     assert found["surviving_weight"] < 1e-3
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        found = check_kernel(Gaussian(1e9), table, "z")
+
+
+AGES = 20 + 60 * torch.rand(700, generator=torch.Generator().manual_seed(0))
+
+
+def test_a_kernel_that_sees_all_as_equal_is_warned_about_with_scales_that_do_not() -> None:
+    with pytest.warns(
+        UserWarning, match="RBF with scale 1000000.0 sees all samples as equal"
+    ) as said:
+        found = check_kernel(RBF(1e6), Table(AGES), "age")
     torch.testing.assert_close(found["surviving_weight"], 1.0, rtol=1e-3, atol=0)
     torch.testing.assert_close(found["effective_neighbors"], 511.0, rtol=1e-3, atol=0)
+    named = str(said[0].message).partition('"median", ')[2].partition(" (10, 50")[0]
+    candidates = re.split(", | or ", named)
+    assert len(candidates) == 3, said[0].message
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for scale in candidates:
+            check_kernel(RBF(float(scale)), Table(AGES), "age")
+        check_kernel(RBF("median"), Table(AGES), "age")
+    with pytest.warns(UserWarning, match="sees all samples as equal on condition 'class'"):
+        check_kernel(RBF(1e6), Table(torch.arange(700) % 5), "class")
+
+
+def test_a_constant_in_place_of_missing_values_does_not_hide_a_narrow_kernel() -> None:
+    filled = torch.where(torch.arange(700) % 3 == 0, 0.0, AGES)
+    found = describe_kernel(RBF(1e-4)(filled[:512], filled[:512]))
+    assert float(found[0]) > 0.1
+    with pytest.warns(UserWarning, match="for a quarter of the samples the mean weight"):
+        check_kernel(RBF(1e-4), Table(filled), "age")
+
+
+def test_equal_values_alone_are_no_fault_of_the_kernel() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_kernel(RBF(1.0), Table(torch.ones(700)), "z")
+        check_kernel(Delta(), Table(torch.zeros(700).long()), "z")
+        check_kernel(RBF("median"), Table((torch.arange(700) % 2).float()), "z")
 
 
 def test_classes_of_one_sample_are_not_warned_about() -> None:
@@ -87,3 +121,14 @@ def test_a_joint_kernel_of_many_classes_is_not_warned_about() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_kernel(Product(on={"species": Delta(), "age": RBF("median")}), tables, "both")
+
+
+def test_a_kernel_of_numbers_on_class_ids_is_named() -> None:
+    with pytest.warns(
+        UserWarning, match="RBF reads class ids of condition 'grade'.*\"continuous\""
+    ):
+        check_kernel(RBF(1.0), Table(torch.arange(700) % 5), "grade")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_kernel(Delta(), Table(torch.arange(700) % 5), "grade")
+        check_kernel(RBF(1.0), Table(torch.arange(700) % 2), "two classes")

@@ -183,6 +183,22 @@ CASES: dict[str, tuple[Callable[[], ccl.Pipeline], str, str]] = {
         "a-kernel-sees-almost-nothing",
         'take another objective.kernel.scale, as "median"',
     ),
+    "a kernel that is too wide": (
+        lambda: compose(
+            objective=ccl.objective("fair_cclk", kernel=ccl.kernel("rbf", scale=1e6)),
+            condition=ccl.condition("column", name="color"),
+        ),
+        "a-kernel-sees-all-as-equal",
+        'take another objective.kernel.scale, as "median"',
+    ),
+    "a kernel of numbers on class ids": (
+        lambda: compose(
+            objective=ccl.objective("fair_cclk", kernel=ccl.kernel("rbf", scale=1.0)),
+            condition="label",
+        ),
+        "a-kernel-of-numbers-reads-class-ids",
+        'objective.kernel = "delta"',
+    ),
     "a narrow kernel on the batch": (
         lambda: compose(
             objective=ccl.objective("hardneg_cclk", kernel=ccl.kernel("rbf", scale=1e-9)),
