@@ -34,8 +34,9 @@ class Events(TensorBoardLogger):
 
     @rank_zero_only
     def save(self) -> None:
-        """Flush the events to disk."""
-        self.experiment.flush()
+        """Flush the events to disk, if there are any: a writer begins a file and a thread."""
+        if self._experiment is not None:
+            self.experiment.flush()
 
     @rank_zero_only
     def log_evaluation(self, metrics: Mapping[str, float], step: int) -> None:

@@ -6,7 +6,7 @@ import csv
 import json
 import math
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,13 @@ class History(Logger):
             rows.writerows((step or 0, name, repr(float(value))) for name, value in metrics.items())
 
     @rank_zero_only
+    def log_evaluation(self, metrics: Mapping[str, float], step: int) -> None:
+        """Write what was measured at a step, in place of what was measured before at this step."""
+        self._begin()
+        kept = [row for row in rows_until(self.file) if row[0] != step or row[1] not in metrics]
+        self._write([*kept, *((step, name, repr(float(x))) for name, x in metrics.items())])
+
+    @rank_zero_only
     def log_hyperparams(self, params: dict[str, Any] | Namespace, *_: Any, **__: Any) -> None:
         """Write the hyperparameters."""
         values = vars(params) if isinstance(params, Namespace) else params
@@ -65,17 +72,19 @@ class History(Logger):
         """Write the head of a new file, or cut what comes after the step to resume from."""
         if self._begun:
             return
-        kept = [] if self._done is None else rows_until(self.file, self._done)
         self.file.parent.mkdir(parents=True, exist_ok=True)
+        self._write([] if self._done is None else rows_until(self.file, self._done))
+        self._begun = True
+
+    def _write(self, rows: Iterable[tuple[int, str, str]]) -> None:
         with (
             atomic_write(self.file) as temporary,
             temporary.open("w", encoding="utf-8", newline="") as out,
         ):
-            csv.writer(out).writerows([COLUMNS, *kept])
-        self._begun = True
+            csv.writer(out).writerows([COLUMNS, *rows])
 
 
-def rows_until(file: Path, step: int) -> list[tuple[int, str, str]]:
+def rows_until(file: Path, step: float = math.inf) -> list[tuple[int, str, str]]:
     """The rows of a file up to a step, without one that a killed run did not finish."""
     if not file.is_file():
         return []

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import sys
+import threading
 import warnings
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,19 @@ def test_the_csv_file_has_what_tensorboard_has(tmp_path):
     for name, points in board.items():
         torch.testing.assert_close(points, table[name], rtol=1e-6, atol=0)
     assert [step for step, _ in table["evaluation/knn/top1"]] == [0, 4]
+
+
+def test_measuring_again_adds_no_row_no_file_and_no_thread(tmp_path):
+    run = compose("tensorboard", "csv").fit(out=tmp_path / "run", progress=False)
+    run.evaluate()
+    before = len(list(run.path.iterdir())), threading.active_count(), history(run)
+    for _ in range(2):
+        run.evaluate()
+    assert (len(list(run.path.iterdir())), threading.active_count(), history(run)) == before
+    again = compose("tensorboard", "csv").fit(out=run.path, progress=False, resume=True)
+    again.evaluate()
+    places = [(step, name) for step, name, _ in history(run)]
+    assert len(places) == len({*places})
 
 
 def test_rows_after_the_step_of_a_resume_are_cut(tmp_path):
