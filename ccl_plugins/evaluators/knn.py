@@ -65,9 +65,6 @@ def nearest(x: Tensor, bank: Tensor, ids: Tensor, k: int, temperature: float) ->
         k: Neighbors, at most N.
         temperature: Of the votes.
     """
-    # Late, since this package of lightly imports Lightning.
-    from lightly.utils.benchmarking.knn import knn_predict
-
     known, index = ids.unique(return_inverse=True)
     unit = functional.normalize(bank, dim=1)
     if (bank != bank[0]).any() and ((unit - unit[0]).abs() < 1e-12).all():
@@ -76,11 +73,11 @@ def nearest(x: Tensor, bank: Tensor, ids: Tensor, k: int, temperature: float) ->
             f"all features have the same direction, since feature {feature} is {bank[0, feature]:.3g} in"
             " every row and hides the others: neighbors by cosine say nothing; scale the features"
         )
-    bank = unit.T
-    # lightly's votes take n * k * classes numbers: parts of n fit into memory.
-    part = max(1, 2**25 // (k * len(known)))
-    predicted = [
-        knn_predict(rows, bank, index, len(known), knn_k=k, knn_t=temperature)[:, 0]
-        for rows in functional.normalize(x, dim=1).split(part)
-    ]
+    # Similarities take n * N numbers, and the scores of classes, of which there are N at most, no more.
+    # lightly's ``knn_predict`` gives the same, with n * k numbers for each class.
+    predicted = []
+    for rows in functional.normalize(x, dim=1).split(max(1, 2**25 // len(bank))):
+        sims, near = (rows @ unit.T).topk(k)
+        scores = sims.new_zeros(len(rows), len(known))
+        predicted.append(scores.scatter_add_(1, index[near], (sims / temperature).exp()).argmax(1))
     return known[torch.cat(predicted)]

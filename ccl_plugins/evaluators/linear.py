@@ -26,6 +26,9 @@ Reg = float | Literal["validation"] | None
 DEFAULT = 1e-3
 """The default weight of the penalty, relative to the mean variance of the features."""
 
+MOST = 2**35
+"""The most bytes of a score for each training sample and class."""
+
 PENALTIES = [10.0**power for power in range(1, -7, -1)]
 """Weights of the penalty that are compared, relative to the mean variance of the features."""
 
@@ -93,6 +96,7 @@ class LinearProbe:
         """``linear/top1``, and ``linear/balanced`` if it is asked for."""
         known, known_ids = with_classes(train, self.column)
         x, ids = with_classes(test, self.column)
+        _refuse_too_many(known, known_ids, self.column)
         if self.solver == "least_squares":
             classes, index = known_ids.unique(return_inverse=True)
             weight, bias = least_squares(known, one_hot(index).double())
@@ -102,6 +106,17 @@ class LinearProbe:
         measures = [top1, balanced_accuracy] if self.balanced else [top1]
         by = "a linear classifier"
         return [each("linear", self.column, predicted, ids, by) for each in measures]
+
+
+def _refuse_too_many(x: Tensor, ids: Tensor, column: str) -> None:
+    """Refuse samples and classes whose scores would not fit into memory."""
+    classes = len(ids.unique())
+    if (size := 8 * len(x) * classes) > MOST:
+        raise ValueError(
+            f"a linear probe of the {classes} classes of {column!r} on {len(x)} samples needs"
+            f" {size / 2**30:.0f} GiB: measure knn, which needs no more with more classes, or another"
+            " column"
+        )
 
 
 def checked_reg(reg: Any, way: str = "validation") -> Any:

@@ -141,6 +141,30 @@ def test_knn_equals_the_stored_predictions():
     torch.testing.assert_close(number(100 * metrics["knn/top1"]), number(case["expected_paper"]))
 
 
+@pytest.mark.parametrize(("classes", "k"), [(10, 50), (300, 20)])
+def test_knn_equals_that_of_lightly(classes, k):
+    from lightly.utils.benchmarking.knn import knn_predict
+
+    draw = torch.Generator().manual_seed(0)
+    bank, x = (torch.randn(n, 16, generator=draw, dtype=torch.float64) for n in (400, 90))
+    ids = torch.arange(400) % classes
+    unit = torch.nn.functional.normalize(bank, dim=1)
+    rows = torch.nn.functional.normalize(x, dim=1)
+    expected = knn_predict(rows, unit.T, ids, classes, knn_k=k, knn_t=0.07)[:, 0]
+    torch.testing.assert_close(nearest(x, bank, ids, k, 0.07), expected)
+
+
+def test_a_hundred_thousand_classes_are_measured_or_refused_with_the_cure():
+    many = torch.arange(100_000)
+    bank = torch.randn(len(many), 8, generator=torch.Generator().manual_seed(0))
+    frozen = Frozen(bank, {"label": many})
+    test = Frozen(bank[:50], {"label": many[:50]})
+    assert values(KNN(k=5)(frozen, test)) == {"knn/top1": 1.0}
+    for solver in ("lbfgs", "least_squares"):
+        with pytest.raises(ValueError, match="100000 classes of 'label' .* 75 GiB: measure knn"):
+            LinearProbe(solver=solver)(frozen, test)
+
+
 def test_knn_votes_fit_into_float64_at_its_least_temperature():
     train, test = blobs(seed=0), blobs(seed=1)
     nearest_one = values(KNN(k=1)(train, test))
