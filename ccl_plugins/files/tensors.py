@@ -16,6 +16,9 @@ from ccl_plugins.files.fingerprints import of_tensors
 
 CHECKSUM = "sha256"
 
+MOST_COPIED = 1 << 33
+"""The most bytes of a file that are copied into memory; a larger one stays mapped."""
+
 
 class DamagedFile(ValueError):
     """A file of tensors that is truncated, changed, or of another format."""
@@ -46,6 +49,9 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors of a safetensors file, on the CPU, and its metadata.
 
+    They are copies: of a file that stays mapped, of more than 8 GiB, a change shows in them, and where it
+    is truncated the system ends the process.
+
     Raises:
         FileNotFoundError: If there is no such file.
         DamagedFile: If it cannot be read, or its checksum is not that of its tensors.
@@ -53,6 +59,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     with _opened(path) as file:
         metadata = dict(file.metadata() or {})
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  no dict
+        if path.stat().st_size <= MOST_COPIED:
+            tensors = {name: tensor.clone() for name, tensor in tensors.items()}
     # Files of other programs have no checksum.
     if metadata.pop(CHECKSUM, None) not in (None, _checksum(tensors, metadata)):
         raise DamagedFile(f"{path} is damaged: its content does not have its checksum")

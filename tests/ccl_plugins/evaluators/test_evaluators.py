@@ -161,7 +161,7 @@ def test_a_hundred_thousand_classes_are_measured_or_refused_with_the_cure():
     test = Frozen(bank[:50], {"label": many[:50]})
     assert values(KNN(k=5)(frozen, test)) == {"knn/top1": 1.0}
     for solver in ("lbfgs", "least_squares"):
-        with pytest.raises(ValueError, match="100000 classes of 'label' .* 75 GiB: measure knn"):
+        with pytest.raises(ValueError, match=r"100000 classes of 'label' .* 75 GiB: measure knn"):
             LinearProbe(solver=solver)(frozen, test)
 
 

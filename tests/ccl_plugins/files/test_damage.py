@@ -98,3 +98,15 @@ def test_every_wrong_bit_in_a_file_with_a_sum_is_noticed(tmp_path):
         flip(path, whole, bit)
         with pytest.raises(WrongSum, match=r"config\.json is damaged"):
             check_sum(path)
+
+
+def test_a_file_that_is_changed_or_truncated_later_leaves_what_was_read(tmp_path):
+    """Mapped, the change would show, and the truncation end the process with SIGBUS."""
+    path, values = tmp_path / "z.safetensors", torch.arange(10_000.0)
+    write_tensors(path, {"values": values}, {})
+    read, _ = read_tensors(path)
+    with path.open("r+b") as file:
+        file.seek(-64, 2)
+        file.write(b"\xff" * 64)
+        file.truncate(4096)
+    torch.testing.assert_close(read["values"], values, rtol=0, atol=0)
