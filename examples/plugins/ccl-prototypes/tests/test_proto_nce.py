@@ -239,7 +239,7 @@ def test_before_there_are_centroids_it_is_infonce():
     _, ids, extras = table(6, warmup=1)
     x, y = torch.randn(2, 8, 4)
     found = ProtoNCE(6)(x, y, condition=ids[:8], extras=extras)
-    torch.testing.assert_close(found, InfoNCE()(x, y))
+    torch.testing.assert_close(found, InfoNCE(0.2)(x, y))
 
 
 def test_an_anchor_without_negatives_is_still_attracted_to_its_prototype():
@@ -266,7 +266,7 @@ def test_masks_of_a_user_change_the_negatives_of_infonce_alone():
     def losses(negatives):
         pairs = Pairs.from_masks(x, none, negatives, Samples({"condition": ids[:8]}))
         pairs = replace(pairs, samples=replace(pairs.samples, extras=extras))
-        return objective.loss(pairs) - InfoNCE().loss(pairs)
+        return objective.loss(pairs) - InfoNCE(0.2).loss(pairs)
 
     torch.testing.assert_close(losses(some), losses(~none))
 

@@ -57,7 +57,7 @@ class GCA(ContrastiveObjective):
         temperature: Scalar = 0.5,
         *,
         kernel: Kernel | None = None,
-        iterations: int = 5,
+        iterations: int = 10,
         row_penalty: Scalar | None = 1.0,
         column_penalty: Scalar | None = 0.2,
         on: str = "condition",

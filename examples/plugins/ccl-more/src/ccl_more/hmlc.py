@@ -54,7 +54,7 @@ class HMLC(Supervised):
 
     def __init__(
         self,
-        temperature: Scalar = 0.1,
+        temperature: Scalar = 0.07,
         *,
         form: Literal["himulcone", "himulcon", "hicone"] = "himulcone",
         weights: Sequence[float] | None = None,

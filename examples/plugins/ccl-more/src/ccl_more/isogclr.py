@@ -51,13 +51,13 @@ class ISogCLR(SogCLR):
         self,
         size: int,
         temperature: float = 0.1,
-        gamma: float = 0.9,
+        gamma: float = 0.8,
         *,
-        rho: float = 0.3,
-        rate: float = 0.01,
-        beta: float = 0.9,
+        rho: float = 0.4,
+        rate: float = 0.03,
+        beta: float = 0.5,
         lowest: float = 0.05,
-        highest: float = 0.7,
+        highest: float = 1.0,
         gather_distributed: bool = False,
     ) -> None:
         super().__init__(size, temperature, gamma, gather_distributed=gather_distributed)

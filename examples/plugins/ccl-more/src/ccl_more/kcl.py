@@ -47,7 +47,7 @@ class KCL(SupCon):
 
     def __init__(
         self,
-        temperature: Scalar = 0.1,
+        temperature: Scalar = 0.07,
         k: int = 6,
         *,
         on: str = "condition",

@@ -43,7 +43,7 @@ class PaCo(WithClasses):
 
     def __init__(
         self,
-        temperature: Scalar = 0.1,
+        temperature: Scalar = 0.2,
         alpha: Scalar = 0.05,
         *,
         rebalance: bool = True,

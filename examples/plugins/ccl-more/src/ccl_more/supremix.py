@@ -35,7 +35,8 @@ class SupReMix(Supervised):
     Args:
         temperature: τ, above 0.
         share: λ, the anchor's share in hard negatives, from 0 to below 1; None: without them.
-        window: γ, above 0; None: without hard positives.
+        window: γ in the unit of the condition, above 0; None: without hard positives.  The authors' 5 is in
+            years of age; a standardized condition needs less.
         magnify: α, 0 or more: how much more distant values repel.
         on: The name of the condition, one real number.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
@@ -52,10 +53,10 @@ class SupReMix(Supervised):
 
     def __init__(
         self,
-        temperature: Scalar = 0.1,
+        temperature: Scalar = 0.3,
         *,
         share: Scalar | None = 0.2,
-        window: Scalar | None = 1.0,
+        window: Scalar | None = 5.0,
         magnify: Scalar = 1.0,
         on: str = "condition",
         gather_distributed: bool = False,

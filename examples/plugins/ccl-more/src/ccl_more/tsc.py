@@ -61,7 +61,7 @@ class TSC(WithClasses):
 
     def __init__(
         self,
-        temperature: Scalar = 0.1,
+        temperature: Scalar = 0.07,
         k: int = 6,
         target_weight: Scalar = 1.0,
         every: int = 100,

@@ -74,7 +74,7 @@ class ProtoNCE(InfoNCE):
     def __init__(
         self,
         k: int | Sequence[int],
-        temperature: Scalar = 0.1,
+        temperature: Scalar = 0.2,
         weight: Scalar = 1.0,
         alpha: float = 10.0,
         negatives: int | None = None,

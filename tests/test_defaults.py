@@ -1,0 +1,70 @@
+"""The page of defaults has every number of a built-in objective, each as the code has it."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import tomllib
+
+import pytest
+from support.imports import ROOT
+
+from ccl_plugins.kinds import registry
+
+ROWS = [
+    [cell.strip().strip("`") for cell in line.strip("|\n").split("|")]
+    for line in (ROOT / "docs/reference/defaults.md").read_text("utf-8").splitlines()
+    if line.startswith("| `")
+]
+NOT_THEIRS = ("on", "seed")
+
+
+def builtin() -> dict[tuple[str, str], float]:
+    """The numbers of built-in objectives."""
+    found = {}
+    for spec in registry().specs("objective"):
+        if spec.plugin != "ccl-plugins":
+            continue
+        for name, parameter in inspect.signature(spec.load()).parameters.items():
+            if type(parameter.default) in (int, float) and name not in NOT_THEIRS:
+                found[spec.name, name] = float(parameter.default)
+    return found
+
+
+def example(name: str) -> dict[str, float]:
+    """The numbers of an objective of an example plug-in, which need not be installed."""
+    for file in (ROOT / "examples/plugins").glob("*/pyproject.toml"):
+        project = tomllib.loads(file.read_text("utf-8"))["project"]
+        entry = project.get("entry-points", {}).get("ccl_plugins.objective", {}).get(name)
+        if entry:
+            module, _, cls = entry.partition(":")
+            source = file.parent / "src" / f"{module.replace('.', '/')}.py"
+            tree = ast.parse(source.read_text("utf-8"))
+            (found,) = [n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == cls]
+            (init,) = [n for n in found.body if getattr(n, "name", "") == "__init__"]
+            given = init.args
+            plain = given.args[len(given.args) - len(given.defaults) :]
+            pairs = [
+                *zip(plain, given.defaults, strict=True),
+                *zip(given.kwonlyargs, given.kw_defaults, strict=True),
+            ]
+            constants = [(a.arg, d.value) for a, d in pairs if isinstance(d, ast.Constant)]
+            return {a: float(v) for a, v in constants if type(v) in (int, float)}
+    raise AssertionError(f"no example has the objective {name}")
+
+
+def test_every_number_of_a_built_in_objective_is_on_the_page():
+    listed = {(name, parameter) for name, parameter, *_ in ROWS}
+    assert builtin().keys() <= listed
+    assert len(listed) == len(ROWS)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(row[:2]))
+def test_a_default_is_what_the_page_says_with_a_reason_where_it_is_nobody_s(row):
+    name, parameter, here, paper, code, why = row
+    own = builtin()
+    found = own[name, parameter] if (name, parameter) in own else example(name)[parameter]
+    assert float(here) == found
+    theirs = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", f"{paper} {code}")]
+    assert found in theirs or why
