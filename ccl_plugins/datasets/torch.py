@@ -47,7 +47,7 @@ class TorchDataset:
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
         "train": list(_PIXELS),
-        "test": list(_PIXELS),
+        "test": list(255 - _PIXELS),
         "metadata": {"label": [0, 0, 1, 1]},
         "test_metadata": {"label": [0, 0, 1, 1]},
     }

@@ -35,10 +35,11 @@ def fit(
     reverse: bool = False,
     previous: Mapping[str, Table] | None = None,
     embed: Callable[[], Tensor] | None = None,
+    split: Split | None = None,
 ) -> dict[str, Table]:
     """The table of each variable of a condition, for the example split in its order or in reverse."""
     before: Any = previous[""] if previous and "" in previous else previous
-    split = Split(torch.arange(SAMPLES).flip(0) if reverse else None)
+    split = split or Split(torch.arange(SAMPLES).flip(0) if reverse else None)
     with (
         tempfile.TemporaryDirectory(prefix="ccl-check-") as cache,
         mock.patch.dict(os.environ, CCL_CACHE=cache),
@@ -144,6 +145,18 @@ def check_rows_belong_to_samples(subject: Subject) -> None:
 def _same_class(ids: Tensor) -> Tensor:
     """Which samples share a class: (N, N), for a hierarchy (N, N, L), per view (u, N, N, L)."""
     return ids[:, :, None] == ids[:, None] if ids.ndim == 3 else ids[:, None] == ids[None]
+
+
+def check_leaves_the_split_as_it_is(subject: Subject) -> None:
+    """``fit`` must change no image and no metadata: training and evaluators read them next."""
+    condition = subject.build()
+    if condition.refresh == "batch":
+        return
+    split = Split()
+    columns = [*split.metadata]
+    with require_unchanged(lambda: {**split.metadata, "its images": split.images}):
+        fit(condition, split=split)
+    require([*split.metadata] == columns, f"the columns are {[*split.metadata]} now")
 
 
 def check_fits_again_after_itself(subject: Subject) -> None:

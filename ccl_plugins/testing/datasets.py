@@ -107,6 +107,16 @@ def check_an_item_is_always_the_same(subject: Subject) -> None:
     require_same_draws(lambda: _pixels(split[0][0]))
 
 
+def check_the_test_split_is_another(subject: Subject) -> None:
+    """Of the first 64 images, most must not be the same in both splits."""
+    train, test = map(subject.build(), SPLITS)
+    count = min(64, len(train), len(test))
+    same = sum(
+        torch.equal(*(_pixels(split[i][0]) for split in (train, test))) for i in range(count)
+    )
+    require(2 * same <= count, f"{same} of the first {count} test images are the training images")
+
+
 def check_refuses_other_splits(subject: Subject) -> None:
     """A split other than ``"train"`` and ``"test"`` must be a ValueError."""
     try:

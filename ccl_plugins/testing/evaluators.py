@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -122,6 +123,26 @@ def check_measurements_say_what_they_are(subject: Subject) -> None:
             )
         sane = each.direction in (None, "higher", "lower") and each.role is None
         require(sane and math.isfinite(each.chance or 0.0), f"it returned {each}")
+
+
+def check_does_not_learn_from_the_test_split(subject: Subject) -> None:
+    """With the test split's values of a column in another order, most of what is above chance must go.
+
+    What is fitted to the test split keeps its value.  This is for measurements of a column of class ids,
+    with a chance level, of which higher values are better.
+    """
+    evaluator = subject.build()
+    train, test = splits()
+    order = torch.randperm(len(test.features), generator=torch.Generator().manual_seed(0))
+    columns = {name: z[order] for name, z in test.metadata.items()}
+    shuffled = {each.name: each for each in evaluator(train, replace(test, metadata=columns))}
+    for each in evaluator(train, test):
+        if each.column is None or each.direction != "higher" or each.chance is None:
+            continue
+        if train.metadata[each.column].is_floating_point() or each.value < each.chance + 0.2:
+            continue
+        gain, left = each.value - each.chance, shuffled[each.name].value - each.chance
+        require(left <= 0.6 * gain, f"of the gain of {each.name}, {gain:.2g}, {left:.2g} is left")
 
 
 def check_is_deterministic(subject: Subject) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 from lightly.utils import dist
-from torch import Tensor, distributed
+from torch import Tensor, distributed, nn
+from torch.nn.functional import normalize
 
 from ccl_plugins.objectives import InfoNCE, SupCon
 from ccl_plugins.pairs import Pairs, Queue, Samples
@@ -131,6 +132,62 @@ def check_embeds_views(subject: Subject) -> None:
     )
     found = f"for {len(views)} views of {N} images, with f = {f} and d = {d}, it has {shapes}"
     require(right and {*shapes} >= {"features", "projections"}, found)
+
+
+def check_embedding_and_pairing_change_nothing(subject: Subject) -> None:
+    """``embed`` and ``pairs`` must change no weight and no buffer but the statistics of batch norm.
+
+    They are called for conditions and measurements too; ``enqueue`` and ``after_step`` come once in a step.
+    """
+    method = subject.build().train()
+    batch_norms = [m for m in method.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    own = {id(buffer) for each in batch_norms for buffer in each.buffers()}
+
+    def weights() -> list[Tensor]:
+        kept = [x for x in method.buffers() if id(x) not in own]
+        return [x.detach() for x in (*method.parameters(), *kept)]
+
+    pairs_of(method, views_of(method))  # a queue has its buffers from the first pairs on
+    with require_unchanged(weights):
+        pairs_of(method, views_of(method))
+
+
+def check_projects_as_it_embeds(subject: Subject) -> None:
+    """``project(x)`` must give the directions of the projections, or of the keys, that ``embed`` gives.
+
+    A method with a predictor may project before it, as its keys are.
+    """
+    method = subject.build().eval()
+    views = views_of(method)
+    with torch.no_grad():
+        embedded = method.embed(views).normalized()
+        found = normalize(method.project(views[0]), dim=1)
+    # A momentum encoder begins as a copy of the one that is trained.
+    parts = [embedded.projections, *([] if embedded.keys is None else [embedded.keys])]
+    same = any(torch.allclose(part[0], found, rtol=1e-4, atol=1e-5) for part in parts)
+    require(same, "project(x) has other directions than embed((x, y))")
+
+
+def check_a_momentum_encoder_moves_once_in_a_step(subject: Subject) -> None:
+    """``after_step`` must move each frozen weight by ``1 - momentum`` of its way to the trained one.
+
+    This is for methods with the trait ``momentum``.
+    """
+    method = subject.build().train()
+    if trait(method, "momentum") is None:
+        return
+    frozen = [p for p in method.parameters() if not p.requires_grad and p.is_floating_point()]
+    held = [p.detach().clone() for p in frozen]
+    with torch.no_grad():
+        for parameter in method.parameters():
+            if parameter.requires_grad:
+                parameter += 1.0
+        method.after_step(0, 10**6)
+        moves = [float((p - x).max()) for p, x in zip(frozen, held, strict=True)]
+    # Some frozen weights may have no trained one, as fixed position embeddings.
+    most, share = max(moves, default=0.0), 1 - float(method.momentum)
+    found = f"with a momentum of {method.momentum} frozen weights moved by {most:.4g} of their way"
+    require(0.75 * share <= most <= 1.25 * share, found)
 
 
 def check_evaluation_looks_at_each_image_alone(subject: Subject) -> None:

@@ -79,6 +79,23 @@ def check_epochs_and_seeds_differ(subject: Subject) -> None:
         require(not same, f"the {where} 0 and 1 give the same")
 
 
+def check_an_epoch_visits_every_sample_once(subject: Subject) -> None:
+    """The anchors of an epoch must be all samples, each once, but those that fill no last batch.
+
+    A sampler that leaves out samples or repeats them on purpose breaks this, and says why.
+    """
+    size, batch_size = sizes(subject.target)
+    for number in range(2):
+        batches = epoch(subject.build(), number)
+        anchors = torch.cat([batch[:, 0] if batch.ndim == 2 else batch for batch in batches])
+        repeated = len(anchors) - len(anchors.unique())
+        left = size - len(anchors.unique())
+        found = (
+            f"with {given(subject)} {repeated} anchors come again and {left} samples do not come"
+        )
+        require(repeated == 0 and left < batch_size, found)
+
+
 def check_ranks_share_no_sample(subject: Subject) -> None:
     """A batch must hold no anchor twice, and split into parts for two processes."""
     for batch in epoch(subject.build(), 0):

@@ -11,6 +11,9 @@ from ccl_plugins.methods import MoCoV2, SimCLR
 from ccl_plugins.pairs import in_batch, with_keys
 from ccl_plugins.protocols import Embedded
 
+CHANGES = "embedding_and_pairing_change_nothing"
+MOVES = "a_momentum_encoder_moves_once_in_a_step"
+
 
 class Sound(SimCLR):
     """SimCLR."""
@@ -190,11 +193,70 @@ class SimSiam(nn.Module):
         pass
 
 
+class Eager(SoundKeys):
+    """Enqueues when it makes pairs."""
+
+    def pairs(self, embedded, samples):
+        pairs = super().pairs(embedded, samples)
+        super().enqueue(pairs)
+        return pairs
+
+    def enqueue(self, pairs):
+        pass
+
+
+class Tracking(Sound):
+    """Counts in a buffer how often it embeds."""
+
+    def __init__(self, *, backbone: nn.Module) -> None:
+        super().__init__(backbone=backbone)
+        self.register_buffer("count", torch.zeros(()))
+
+    def embed(self, views):
+        self.count += 1
+        return super().embed(views)
+
+
+class OtherHead(Sound):
+    """Projects by another head than it embeds with."""
+
+    def __init__(self, *, backbone: nn.Module) -> None:
+        super().__init__(backbone=backbone)
+        self.other = nn.Linear(8, 8)
+
+    def project(self, x):
+        return self.other(super().project(x))
+
+
+class Twice(SoundKeys):
+    """Updates its momentum encoder twice in a step."""
+
+    def after_step(self, step, total):
+        super().after_step(step, total)
+        super().after_step(step, total)
+
+
+class Never(SoundKeys):
+    """Never updates its momentum encoder."""
+
+    def after_step(self, step, total):
+        pass
+
+
 BROKEN = {
+    Eager: {CHANGES},
+    Tracking: {CHANGES},
+    OtherHead: {"projects_as_it_embeds", "gradient_reaches_every_weight"},
+    Twice: {MOVES},
+    Never: {MOVES},
     Sound: set(),
     SoundKeys: set(),
     Flat: {"embeds_views"},
-    Relative: {"evaluation_looks_at_each_image_alone", "two_processes_equal_one"},
+    Relative: {
+        "evaluation_looks_at_each_image_alone",
+        "projects_as_it_embeds",
+        "two_processes_equal_one",
+    },
     Misplaced: {"own_keys_are_at_own_positions", "two_processes_equal_one"},
     MisplacedKeys: {"own_keys_are_at_own_positions", "two_processes_equal_one"},
     Unused: {"gradient_reaches_every_weight"},

@@ -28,7 +28,7 @@ def mnist(folder: Path) -> Path:
     """Ten digits for each split."""
     folder.mkdir(parents=True, exist_ok=True)
     for stem in STEMS.values():
-        pixels = torch.arange(10 * 28 * 28).reshape(10, 28, 28) % 256
+        pixels = (torch.arange(10 * 28 * 28).reshape(10, 28, 28) + len(stem)) % 256
         write_idx(folder / f"{stem}-images-idx3-ubyte", pixels)
         write_idx(folder / f"{stem}-labels-idx1-ubyte", torch.arange(10))
     return folder

@@ -95,8 +95,17 @@ class Learned(Now):
         return embedded.projections
 
 
+class Marking(Sound):
+    """Writes into the split."""
+
+    def fit(self, split, embed, previous):
+        split.metadata["height"].zero_()
+        return super().fit(split, embed, previous)
+
+
 BROKEN = {
     Sound: set(),
+    Marking: {"leaves_the_split_as_it_is"},
     Now: set(),
     Undeclared: {"declares_refresh_and_value_type"},
     Reading: {"constructor_reads_nothing"},

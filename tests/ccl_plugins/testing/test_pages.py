@@ -37,7 +37,7 @@ class Bootstrap(Uniform):
 
 
 class Photos:
-    """Black images with labels from a file."""
+    """Black or white images with labels from a file."""
 
     def __init__(self, path: str = "labels.txt") -> None:
         self.path = path
@@ -46,7 +46,8 @@ class Photos:
         if split not in ("train", "test"):
             raise ValueError(split)
         label = torch.tensor([int(word) for word in open(self.path).read().split()])
-        return InMemory(torch.zeros(len(label), 3, 8, 8).byte(), label, {"label": label})
+        images = torch.full((len(label), 3, 8, 8), 255 * (split == "test")).byte()
+        return InMemory(images, label, {"label": label})
 
     def schema(self):
         return {"label": "categorical"}
@@ -66,7 +67,10 @@ def test_the_how_to_runs(install_plugin):
         exec(compile(block, str(PAGE), "exec"), names)
     (mark,) = names["test_conformance_but_for_the_bootstrap"].pytestmark
     expected = [parameter for parameter in mark.args[1] if parameter.marks]
-    assert [parameter.id for parameter in expected] == ["sampler/bootstrap-ranks_share_no_sample"]
+    assert {parameter.id for parameter in expected} == {
+        "sampler/bootstrap-ranks_share_no_sample",
+        "sampler/bootstrap-an_epoch_visits_every_sample_once",
+    }
     (mark,) = names["test_conformance_with_files"].pytestmark
     for parameter in mark.args[1]:
         if "bootstrap" not in parameter.id:

@@ -66,6 +66,16 @@ class Replacing(Sound):
             )
 
 
+class Skipping(Sound):
+    """Leaves out a fifth of the samples, and eight come twice."""
+
+    def batches(self, epoch, start=0):
+        drawn = torch.Generator().manual_seed(100 * self.seed + epoch)
+        order = torch.randperm(48, generator=drawn)
+        return iter(torch.cat([order, order[:8]]).split(8)[start:])
+
+
+VISITS = "an_epoch_visits_every_sample_once"
 BROKEN = {
     Sound: set(),
     TooLong: {"an_epoch_is_as_long_as_it_says"},
@@ -73,7 +83,8 @@ BROKEN = {
     Global: {"an_epoch_is_a_function_of_its_number", "start_skips_what_came_before"},
     FromTheStart: {"start_skips_what_came_before"},
     InOrder: {"epochs_and_seeds_differ"},
-    Replacing: {"ranks_share_no_sample"},
+    Replacing: {"ranks_share_no_sample", VISITS},
+    Skipping: {VISITS},
 }
 
 
