@@ -107,7 +107,7 @@ def what_is_off(step: int, kernel: Any, values: Any, name: str, found: Tensor) -
     if isinstance(values, Tensor):
         yield from _off(step, kernel, values, name, found)
         return
-    parts = []
+    parts: list[Finding] = []
     for on, inner, place in kernels_within(kernel):
         z = values[on]
         parts += _off(step, inner, z, on, similarities(inner, z, z), place)
