@@ -103,6 +103,7 @@ def _columns(row: dict[str, Any]) -> dict[str, Any]:
         "n": row["n"] if row["n"] > 1 else None,
         "before": spread(row["before"], row["before_deviation"]),
         "after": spread(row["after"], row["after_deviation"], row["interval"]),
+        "chance": spread(row["chance"]),
         "difference": _difference(row["test"]),
         "state": row["state"],
     }

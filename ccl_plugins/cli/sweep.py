@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ccl_plugins._engine import engine
 from ccl_plugins.cli.commands import Command, Failed, Mistake, argument, reporting_mistakes
 from ccl_plugins.cli.tables import TextTable
 
@@ -73,7 +74,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(engine.shown(line, 2000), file=sys.stderr, flush=True)
 
 
 def _wait(sweep: Sweep, options: argparse.Namespace) -> None:

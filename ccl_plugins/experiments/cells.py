@@ -497,12 +497,18 @@ def write_results(sweep: Sweep, cells: Iterable[Cell]) -> list[Path]:
     ):
         writer = csv.DictWriter(file, columns)
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows({name: _inert(value) for name, value in row.items()} for row in rows)
     # Values of several types, as "median" beside 0.1, are words for Parquet.
     table = {name: _one_type([row[name] for row in rows]) for name in columns}
     with atomic_write(files[1]) as temporary:
         parquet.write_table(pyarrow.table(table), temporary)
     return files
+
+
+def _inert(value: Any) -> Any:
+    """A value that no spreadsheet runs: text that begins as a formula does gets an apostrophe."""
+    formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{value}" if formula else value
 
 
 def _one_type(values: list[Any]) -> list[Any]:

@@ -8,14 +8,13 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from ccl_plugins.arguments import finite, one_of
 from ccl_plugins.numerics.condition_values import fill_missing, missing_samples
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.joint import Joint, of_one_tensor
 from ccl_plugins.numerics.kernel_functions import conditions_of_kernel, similarities
-from ccl_plugins.numerics.precision import at_least_float32
+from ccl_plugins.numerics.precision import at_least_float32, unit
 from ccl_plugins.objectives.inputs import (
     Given,
     Wanted,
@@ -322,7 +321,7 @@ class ContrastiveObjective(nn.Module):
         with torch.autocast(stacked.device.type, enabled=False):
             stacked = at_least_float32(stacked)
             if self.embedding == "sphere":
-                stacked = functional.normalize(stacked, dim=-1)
+                stacked = unit(stacked)
             samples = Samples(
                 values,
                 index,

@@ -12,11 +12,10 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from ccl_plugins.numerics.condition_values import replace_invalid
 from ccl_plugins.numerics.distributed import gather
-from ccl_plugins.numerics.precision import at_least_float32
+from ccl_plugins.numerics.precision import at_least_float32, unit
 from ccl_plugins.pairs.queue import Queue
 from ccl_plugins.pairs.samples import Samples
 
@@ -86,9 +85,9 @@ class Pairs:
 
     def normalized(self) -> Pairs:
         """These pairs with anchors, keys and queue on the unit sphere."""
-        anchors = functional.normalize(self.anchors, dim=-1)
+        anchors = unit(self.anchors)
         shared = self.keys is self.anchors
-        keys = anchors if shared else functional.normalize(self.keys, dim=-1)
+        keys = anchors if shared else unit(self.keys)
         queue = None if self.queue is None else self.queue.normalized()
         return replace(self, anchors=anchors, keys=keys, queue=queue)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from ccl_plugins.numerics.condition_values import missing_samples
+from ccl_plugins.numerics.precision import unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class Queue:
 
     def normalized(self) -> Queue:
         """The keys on the unit sphere."""
-        return replace(self, keys=functional.normalize(self.keys, dim=-1))
+        return replace(self, keys=unit(self.keys))
 
     def known(self, names: Iterable[str]) -> Queue:
         """As this, where places whose sample lacks a value of one of these conditions are not valid."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from ccl_plugins.numerics.precision import at_least_float32
+from ccl_plugins.numerics.precision import at_least_float32, unit
 
 
 @dataclass(frozen=True)
@@ -33,4 +33,4 @@ class Embedded:
 
 
 def _unit(x: Tensor) -> Tensor:
-    return nn.functional.normalize(at_least_float32(x), dim=-1)
+    return unit(at_least_float32(x))

@@ -165,7 +165,7 @@ def test_train_ends_with_one_table_of_all_files(tmp_path, capsys):
     out = str(tmp_path / "runs")
     assert main(["train", *files, "--out", out, "--quiet"]) == 0
     table = capsys.readouterr().out.splitlines()
-    assert table[0].split() == ["METRIC", "RUN", "BEFORE", "AFTER", "DIFFERENCE"]
+    assert table[0].split() == ["METRIC", "RUN", "BEFORE", "AFTER", "CHANCE", "DIFFERENCE"]
     rows = [line.split() for line in table[1:] if f"  {out}/" in line]
     assert {"linear/top1", "color/r2"} <= {row[0] for row in rows}
     one, two = (  # value before, value after and its interval; the second has a difference too

@@ -156,6 +156,15 @@ def test_a_component_is_chosen_before_its_parameters():
     assert pipeline.to_dict()["objective"]["temperature"] == 0.2
 
 
+def test_a_name_that_is_a_formula_or_an_escape_is_text(capsys):
+    text = GRID.replace("[grid]", '[[grid]]\nname = "=HYPERLINK(1) \\u001b[31m"')
+    write(text)
+    run()
+    said = capsys.readouterr()
+    assert "\x1b" not in said.out + said.err
+    assert {row["name"] for row in table()} == {"'=HYPERLINK(1) \x1b[31m"}
+
+
 def test_drawn_numbers_are_shown_with_six_digits():
     cell = {"a.b": 0.4140491086357939, "c": {"use": "x"}, "d": "word", "e": 3}
     assert named(cell) == 'a.b=0.414049 c={"use": "x"} d=word e=3'
