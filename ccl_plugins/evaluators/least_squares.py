@@ -31,11 +31,10 @@ def least_squares(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """
     n, x_mean, y_mean = len(x), x.mean(dim=0), y.mean(dim=0)
     x, y = x - x_mean, y - y_mean
-    values, vectors = torch.linalg.eigh(x.T @ x / n)
-    values = values.clamp_min(0)
+    values, vectors = _directions(x)
     rotated = vectors.T @ (x.T @ y) / n
     energy = rotated.square().sum(dim=1)
-    unit = values.mean().clamp_min(torch.finfo(values.dtype).tiny)
+    unit = (values.sum() / x.shape[1]).clamp_min(torch.finfo(values.dtype).tiny)
     reg = unit * torch.tensor(PENALTIES, dtype=values.dtype)[:, None]
     kept = values + reg
     # Of the residuals: each direction explains b² (λ + 2 reg) / (λ + reg)².
@@ -46,3 +45,15 @@ def least_squares(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     score = torch.where(free < MOST_FREE * n, residuals / (1 - free / n).square(), torch.inf)
     weight = vectors @ (rotated / kept[score.argmin(), :, None])
     return weight, y_mean - x_mean @ weight
+
+
+def _directions(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The eigenvalues (k,) of ``xᵀx / n`` and their vectors (f, k); with n < f without those that are 0."""
+    n, f = x.shape
+    if n >= f:
+        values, vectors = torch.linalg.eigh(x.T @ x / n)
+        return values.clamp_min(0), vectors
+    values, of_rows = torch.linalg.eigh(x @ x.T / n)  # the same values, from fewer numbers
+    some = values > values[-1] * n * torch.finfo(values.dtype).eps
+    values = values[some]
+    return values, x.T @ (of_rows[:, some] / (n * values).sqrt())

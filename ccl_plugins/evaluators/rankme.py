@@ -51,8 +51,10 @@ class RankMe:
         else:
             x = finite_features(test).double()
             x = x - x.mean(dim=0)
-        # The Gram matrix has their squares, and no more numbers than features.
-        singular = torch.linalg.eigvalsh(x.T @ x).clamp_min(0).sqrt()
+        # The Gram matrix has their squares; that of the rows, if they are fewer, all that are not 0.
+        gram = x.T @ x if len(x) >= x.shape[1] else x @ x.T
+        singular = x.new_zeros(x.shape[1])
+        singular[: len(gram)] = torch.linalg.eigvalsh(gram).clamp_min(0).sqrt()
         p = singular / singular.sum().clamp_min(torch.finfo(singular.dtype).tiny) + 1e-7
         return [
             Measurement(

@@ -102,7 +102,7 @@ def test_one_failing_file_of_many_goes_on_and_the_table_comes(capsys):
 @pytest.mark.parametrize(
     ("how", "reason"),
     [
-        ("exit", "failed: SystemExit: a plug-in ends the program"),
+        ("exit", "failed: objective local/fails ends the program (SystemExit: a plug-in"),
         ("nan", "failed: the loss is not finite at step 1"),
     ],
 )

@@ -115,7 +115,7 @@ def test_a_resumed_run_has_the_queue_of_an_unbroken_one(
 ) -> None:
     def parts() -> Parts:
         condition = Embedding("key") if online else Moving()
-        return make(condition, FairCCLK(RBF("median" if online else 1.0)))
+        return make(condition, FairCCLK(RBF("median") if online else Linear()))
 
     whole = run(parts(), tmp_path / "whole").method
     run(parts(), tmp_path / "broken", callbacks=[StopAfter(stop)])
