@@ -108,6 +108,7 @@ class StopAfter(Callback):
             os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.filterwarnings("ignore:.*RBF reads class ids:UserWarning")
 @pytest.mark.parametrize("stop", [2, 5, 7])
 @pytest.mark.parametrize("online", [False, True])
 def test_a_resumed_run_has_the_queue_of_an_unbroken_one(
@@ -115,7 +116,7 @@ def test_a_resumed_run_has_the_queue_of_an_unbroken_one(
 ) -> None:
     def parts() -> Parts:
         condition = Embedding("key") if online else Moving()
-        return make(condition, FairCCLK(RBF("median") if online else Linear()))
+        return make(condition, FairCCLK(RBF("median" if online else 1.0)))
 
     whole = run(parts(), tmp_path / "whole").method
     run(parts(), tmp_path / "broken", callbacks=[StopAfter(stop)])
