@@ -118,6 +118,8 @@ def checks(
             name of yours, as ``{"kernel/ring": {"wide": {"radius": 9}}}``. They stand beside those of the
             example, or in their place; their checks are those of ``"kernel/ring, wide"``.
 
+    An objective that may take a kernel is checked with one as well, as ``"objective/ring, with a kernel"``.
+
     Raises:
         LookupError: For a distribution that is not installed or has no components, for an example or
             variants of an unknown component, and for a component that expects the failure of an unknown
@@ -144,12 +146,26 @@ def checks(
     for name, its_variants in (variants or {}).items():
         plain = subjects[known.index(name)]
         subjects += [replace(plain, variant=each, more=its_variants[each]) for each in its_variants]
+    subjects += [more for plain in subjects if (more := _with_a_kernel(plain))]
     for subject in subjects:
         of_kind = laws(kind_module(subject.kind))
         its = [Check(subject, law) for law in (*laws(every_kind), *of_kind)]
         _check_expected(subject, [each.name for each in its])
         found += its
     return found
+
+
+def _with_a_kernel(plain: Subject) -> Subject | None:
+    """A variant of an objective that takes a kernel and has none by default; None for another component."""
+    if plain.kind != "objective" or plain.chosen or plain.variant or plain.example:
+        return None
+    try:
+        given = inspect.signature(plain.target).parameters.get("kernel")
+    except engine.RegistryError:  # it cannot be imported, as its laws say
+        return None
+    if given is None or given.default is not None or "kernel" in plain.params:
+        return None
+    return replace(plain, variant="with a kernel", more={"kernel": "rbf"})
 
 
 def _check_expected(subject: Subject, names: list[str]) -> None:

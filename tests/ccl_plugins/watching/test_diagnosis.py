@@ -101,6 +101,20 @@ class Strangers(nn.Module):
         return image
 
 
+class Dying(nn.Sequential):
+    """A network whose units die after ten batches, as at a rate that is too high."""
+
+    num_features = 32
+
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(16, 32), nn.ReLU())
+        self.batches = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.batches += self.training
+        return super().forward(x) * (self.batches < 10)
+
+
 class Blocks:
     """Batches of neighbors in the data, which are sorted by class."""
 
@@ -161,9 +175,9 @@ CASES: dict[str, tuple[Callable[[], ccl.Pipeline], str, str]] = {
         "lower fit.optimizer.lr (now 30)",
     ),
     "dead units": (
-        lambda: compose(fit=sgd(1e4)),
+        lambda: compose(backbone=Dying(), fit=sgd(3.0)),
         "the-embeddings-collapse",
-        "lower fit.optimizer.lr (now 10000)",
+        "lower fit.optimizer.lr (now 3)",
     ),
     "nothing that keeps samples apart": (
         lambda: compose(objective=ccl.objective("align_uniform", uniform_weight=0.0)),
