@@ -55,3 +55,8 @@ FIRST = ("test_example_plugins.py", "test_first_plugin.py", "test_new.py")
 
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.name not in FIRST)
+
+
+def pytest_xdist_auto_num_workers():
+    """One process more than cores: many a test waits for a process that it started."""
+    return (os.cpu_count() or 1) + 1

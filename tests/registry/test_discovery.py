@@ -256,7 +256,7 @@ def lines_of_listing(registry):
 @pytest.mark.parametrize("spread", ["one plug-in", "many plug-ins"])
 def test_listing_is_linear_in_the_number_of_components(tmp_path, monkeypatch, spread):
     lines = []
-    for number in (100, 200, 400):
+    for number in (50, 100, 200):
         folder = tmp_path / str(number)
         modules = [
             f"toy_many{number}_{i if spread == 'many plug-ins' else 0}" for i in range(number)
@@ -275,7 +275,8 @@ def test_listing_is_linear_in_the_number_of_components(tmp_path, monkeypatch, sp
             found = new_registry()
             lines.append(lines_of_listing(found))
             assert len(found.specs()) == number
-            assert found.summary(found.specs()[-1]) == "Component 99."
+            last = max(str(i) for i in range(number))  # specs are in the order of their names
+            assert found.summary(found.specs()[-1]) == f"Component {last}."
     first, second = lines[1] - lines[0], lines[2] - lines[1]
     assert second < 2.2 * first, lines
 

@@ -154,7 +154,7 @@ def test_it_trains_on_levels_of(name, tmp_path):
         objective=ccl.objective("hmlc"),
         condition=CONDITIONS[name],
     )
-    pipeline.fit(epochs=1, batch_size=64, seed=0, out=tmp_path / "run", progress=False)
+    pipeline.fit(epochs=1, batch_size=64, workers=0, seed=0, out=tmp_path / "run", progress=False)
     assert type(ccl.load(tmp_path / "run").parts.objective) is HMLC
 
 

@@ -126,10 +126,10 @@ def test_the_example_trains_on_the_captions_of_the_readme(tmp_path, monkeypatch)
     blocks = re.findall(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
     Path("readme.py").write_text("\n".join(blocks), encoding="utf-8")
     pipeline = runpy.run_path("readme.py")["pipeline"]
-    pipeline.fit(epochs=1, batch_size=256, out="object", progress=False)
+    pipeline.fit(epochs=1, batch_size=256, workers=0, out="object", progress=False)
     record = ccl.Pipeline.from_toml(ROOT / "example.toml").to_dict()
     record["dataset"]["test_fraction"] = 0.8
-    pipeline = ccl.Pipeline.from_dict(record).with_settings(epochs=1)
+    pipeline = ccl.Pipeline.from_dict(record).with_settings(epochs=1, workers=0)
     run = pipeline.fit(out="run", progress=False)
     assert 0 < run.evaluate()["linear/top1"] <= 1
 

@@ -125,7 +125,7 @@ def test_the_example_trains(tmp_path):
 def test_its_graph_is_a_condition_by_name_with_momentum_keys_and_not_with_a_queue(tmp_path):
     def compose(method):
         return ccl.Pipeline(
-            dataset=ccl.dataset("color_digits"),
+            dataset=ccl.dataset("color_digits", test_fraction=0.8),
             transform=ccl.transform("simclr", size=32),
             backbone=ccl.backbone("lenet5"),
             method=method,
@@ -133,7 +133,7 @@ def test_its_graph_is_a_condition_by_name_with_momentum_keys_and_not_with_a_queu
             condition=ccl.condition("neighbor_graph", of="backbone", views="each"),
         )
 
-    fit = {"epochs": 1, "batch_size": 256, "out": tmp_path / "run", "progress": False}
+    fit = {"epochs": 1, "batch_size": 256, "workers": 0, "out": tmp_path / "run", "progress": False}
     with pytest.raises(ValueError, match="NeighborGraph, compares samples of one batch alone"):
         compose(ccl.method("moco_v2", hidden=16, dim=8, queue_size=512)).fit(**fit)
     run = compose(ccl.method("moco_v3", hidden=16, dim=8)).fit(**fit)
