@@ -212,6 +212,7 @@ def _train(
     from ccl_plugins.figures.board import show
     from ccl_plugins.training.fitting import CannotBegin
     from ccl_plugins.training.not_finite import NotFinite
+    from ccl_plugins.training.waiting import LostProcess
 
     pipeline: Any = checked.pipeline
     if not quiet and is_first():
@@ -230,7 +231,7 @@ def _train(
     except CannotBegin:
         with reporting_mistakes(job.file):
             raise
-    except NotFinite as error:
+    except (NotFinite, LostProcess) as error:
         raise Failed(str(error)) from error
     if not is_first():
         return Result(job.folder)

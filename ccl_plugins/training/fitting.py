@@ -74,6 +74,7 @@ def fit(
             fitted and the sampler is made; on several processes, if they are not of one run.
         NonFiniteLoss: If the loss becomes NaN or infinite, naming step, samples and last checkpoint.
         NonFiniteWeights: If weights to be written are NaN or infinite, naming step and last checkpoint.
+        LostProcess: If another process ended or does not answer, naming step, host and last checkpoint.
     """
     from ccl_plugins.files.checkpoints import versions, write_checkpoint
     from ccl_plugins.training.checkpointing import Checkpointing, last_good
@@ -84,21 +85,23 @@ def fit(
     from ccl_plugins.training.not_finite import NotFinite
     from ccl_plugins.training.randomness import seed_everything
     from ccl_plugins.training.trainer import make_trainer, quiet
+    from ccl_plugins.training.waiting import LostProcess, Waiting
 
+    waiting = Waiting()
     losses = LossLog(settings.log_every, settings.batch_size)
     with until_begun(losses), Interrupt() as interrupt, quiet():
         seed_everything(settings.seed)
         module = TrainingModule(parts, split, settings, record, resume)
         writer = Checkpointing(checkpoints, settings, record, interrupt, losses)
-        listed = [*callbacks, writer]
+        listed = [*callbacks, writer, waiting]
         trainer = make_trainer(settings, folder, losses, listed, progress, loggers)
         if trainer.strategy.launcher is not None:
             interrupt.kill_launched = trainer.strategy.launcher.kill
         try:
-            with beside_workers(settings, trainer):
+            with beside_workers(settings, trainer), waiting.watching(settings.processes > 1):
                 trainer.fit(module, ckpt_path=str(resume.path) if resume else None)
             writer.check_weights(parts.networks, trainer.global_step)
-        except NotFinite as error:
+        except (NotFinite, LostProcess) as error:
             raise type(error)(f"{error}. {last_good(checkpoints)}") from error
         except SystemExit as error:
             # Lightning ends the whole process at a second Ctrl-C; a notebook should live on.

@@ -21,6 +21,7 @@ from ccl_plugins.training.checkpointing import CheckpointFiles
 from ccl_plugins.training.loss_log import LossLog
 from ccl_plugins.training.progress import Progress
 from ccl_plugins.training.settings import FitSettings
+from ccl_plugins.training.waiting import BOUND
 
 OTHERS = "lightning"
 """The folder in a run's folder where Lightning's own callbacks write, as ``ModelCheckpoint``."""
@@ -72,7 +73,7 @@ def _several_processes() -> DDPStrategy:
     options = inspect.signature(DistributedDataParallel.__init__).parameters
     name = "forward_sync_buffers" if "forward_sync_buffers" in options else "broadcast_buffers"
     passed: dict[str, Any] = {name: False}
-    return DDPStrategy(**passed)
+    return DDPStrategy(**passed, timeout=BOUND)
 
 
 @contextmanager

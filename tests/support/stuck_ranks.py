@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from datetime import timedelta
@@ -39,10 +40,14 @@ def wait_in_a_collective(folder: str) -> None:
 
 
 class SecondSleeps(Callback):
-    """The second rank stops in its third batch; the first one waits for its gradient."""
+    """The second rank stops in its third batch, and leaves its number; the first waits for its gradient."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
 
     def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
         if rank() == 1 and trainer.global_step == 2:
+            self.file.write_text(str(os.getpid()))
             print(WAITING, flush=True)
             while True:
                 time.sleep(300)
@@ -51,8 +56,15 @@ class SecondSleeps(Callback):
 def train_with_a_stuck_rank(folder: str) -> None:
     """Train on two processes that Lightning starts."""
     parts = make_parts(method=make_method("simclr"), objective=InfoNCE())
-    settings = FitSettings(epochs=9, batch_size=4, workers=2, devices=2)
-    fit(parts, settings, Path(folder), {}, callbacks=[SecondSleeps()], progress=False)
+    settings = FitSettings(epochs=9, batch_size=4, workers=2, devices=2, checkpoint_every_steps=1)
+    fit(
+        parts,
+        settings,
+        Path(folder),
+        {},
+        callbacks=[SecondSleeps(Path(folder, "second"))],
+        progress=False,
+    )
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -169,6 +170,27 @@ def test_a_second_interrupt_ends_all_ranks_of_which_one_is_stuck(
         assert time.monotonic() - begun < 10
         assert program.returncode == 130
         assert err.count("Ctrl-C again stops at once") == 1
+        assert not is_any_left(program.pid)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(program.pid, signal.SIGKILL)
+        program.communicate()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_rank_that_is_killed_is_told_in_a_line_with_step_and_checkpoint(tmp_path: Path) -> None:
+    program = start("train_with_a_stuck_rank", tmp_path)
+    try:
+        wait_until_stuck(program)
+        os.kill(int((tmp_path / "second").read_text()), signal.SIGKILL)
+        _, err = program.communicate(timeout=30)
+        assert program.returncode == 1
+        assert re.search(
+            r"LostProcess: process 0 of 2 on \S+ lost another one after step 2: it ended, or did not"
+            r" answer for 60 minutes; its own output says why \(.*\)\. The last good checkpoint is"
+            r" \S+, of step 2",
+            err,
+        )
         assert not is_any_left(program.pid)
     finally:
         with contextlib.suppress(ProcessLookupError):

@@ -1,0 +1,109 @@
+"""What a process says of others that it waits for: one may be stopped, or have ended."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Callback
+from torch import distributed as dist
+
+from ccl_plugins.training import ranks
+
+logger = logging.getLogger(__name__)
+
+BOUND = timedelta(hours=1)
+"""For how long a process waits for another: until one has encoded or clustered a data set, too."""
+
+SIGNS = ("gloo", "Connection closed by peer", "Connection reset by peer", "NCCL")
+"""What errors of communication say that are no `torch.distributed.DistError`."""
+
+
+class LostProcess(RuntimeError):
+    """Another process of the run has ended, or did not answer within `BOUND`."""
+
+
+class Waiting(Callback):
+    """Says when no step has ended for a while, and tells an error of communication by its name.
+
+    Each of several processes says it for itself, since none knows of which other one it waits: the one
+    that says nothing has stopped.
+
+    Args:
+        after: Seconds without a step after which it is said; again after twice as many, and so on.
+    """
+
+    def __init__(self, after: float = 60.0) -> None:
+        self.after = after
+        self._step = 0
+        self._ended = threading.Event()
+        self._since = time.monotonic()
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        """Note the time."""
+        self._step, self._since = trainer.global_step, time.monotonic()
+
+    @contextmanager
+    def watching(self, several: bool) -> Iterator[None]:
+        """Watch the main thread of one of several processes.
+
+        Raises:
+            LostProcess: For an error of communication, with the process, its host and the step.
+        """
+        if not several:
+            yield
+            return
+        self._since = time.monotonic()
+        watcher = threading.Thread(target=self._watch, daemon=True, name="ccl-waiting")
+        watcher.start()
+        try:
+            yield
+        except RuntimeError as error:
+            if not isinstance(error, dist.DistError) and not any(s in str(error) for s in SIGNS):
+                raise
+            reason = " ".join(str(error).split())[:300]
+            raise LostProcess(
+                f"{_who()} lost another one after step {self._step}: it ended, or did not answer for"
+                f" {_minutes()}; its own output says why ({reason})"
+            ) from error
+        finally:
+            self._ended.set()
+            watcher.join()
+
+    def _watch(self) -> None:
+        main = threading.main_thread().ident
+        since, after = self._since, self.after
+        while not self._ended.wait(min(1.0, self.after / 4)):
+            if self._since != since:
+                since, after = self._since, self.after
+            waited = time.monotonic() - since
+            if waited < after:
+                continue
+            after *= 2
+            frame = sys._current_frames().get(main or 0)
+            place = (frame.f_code.co_name, frame.f_globals.get("__name__")) if frame else ("?", "?")
+            logger.warning(
+                "no step has ended for %.0f s, after step %d: %s is in %s of %s. If it waits for another"
+                " process, that one has stopped; after %s this one ends.",
+                waited,
+                self._step,
+                _who(),
+                *place,
+                _minutes(),
+            )
+
+
+def _who() -> str:
+    return f"process {ranks.rank()} of {ranks.world_size()} on {socket.gethostname()}"
+
+
+def _minutes() -> str:
+    return f"{BOUND.total_seconds() / 60:g} minutes"

@@ -1,0 +1,42 @@
+"""A process says that it waits for another one, and tells that this one has ended."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from ccl_plugins.training.waiting import LostProcess, Waiting
+
+
+def test_a_step_that_does_not_end_is_said_again_and_again_less_often(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    waiting = Waiting(after=0.2)
+    with waiting.watching(several=True):
+        time.sleep(1.0)
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 3  # after 0.2, 0.4 and 0.8 s
+    assert said[0].startswith("no step has ended for 0 s, after step 0: process 0 of 1 on ")
+    assert " is in test_a_step_that_does_not_end" in said[0]
+    assert "after 60 minutes this one ends" in said[0]
+
+
+def test_steps_that_end_and_a_process_alone_are_quiet(caplog: pytest.LogCaptureFixture) -> None:
+    class Trainer:
+        global_step = 1
+
+    waiting = Waiting(after=0.2)
+    with waiting.watching(several=True):
+        for _ in range(10):
+            waiting.on_train_batch_end(Trainer())  # type: ignore[arg-type]
+            time.sleep(0.05)
+    with Waiting(after=0.05).watching(several=False):
+        time.sleep(0.2)
+    assert not caplog.records
+
+
+def test_another_error_stays_what_it_is() -> None:
+    with pytest.raises(RuntimeError, match="shape") as caught, Waiting().watching(several=True):
+        raise RuntimeError("a wrong shape")
+    assert not isinstance(caught.value, LostProcess)
