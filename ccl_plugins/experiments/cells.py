@@ -135,11 +135,13 @@ def _study(sweep: Sweep) -> optuna.Study:
     """The study in a sweep's folder."""
     optuna = _optuna()
     from filelock import FileLock
-    from optuna.storages.journal import JournalFileBackend, JournalStorage
+    from optuna.storages.journal import JournalStorage
+
+    from ccl_plugins.experiments.journal import Journal
 
     # Optuna's own locks outlive a process that is killed; in a relative folder they are never broken.
     lock: Any = _Lock(FileLock(sweep.out / "study.lock"))
-    storage = JournalStorage(JournalFileBackend(str(sweep.out / "study.log"), lock))
+    storage = JournalStorage(Journal(str(sweep.out / "study.log"), lock))
     return optuna.create_study(
         study_name="sweep",
         storage=storage,

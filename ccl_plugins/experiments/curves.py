@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ccl_plugins.experiments.layout import Layout
-from ccl_plugins.files.events import EVENTS
+from ccl_plugins.files.events import EVENTS, check_events
+from ccl_plugins.files.sums import check_sum
 
 if TYPE_CHECKING:
     from ccl_plugins.experiments.pipeline import Run
@@ -27,6 +28,7 @@ def curves(run: Run) -> Curves:
 
     Raises:
         FileNotFoundError: If the run has neither events nor ``history.csv``.
+        ValueError: If a file of them is damaged.
     """
     history = Layout(run.path).history
     if any(run.path.glob(f"{EVENTS}*")):
@@ -43,6 +45,9 @@ def curves(run: Run) -> Curves:
 def _from_events(folder: Path) -> Curves:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+    for file in folder.glob(f"{EVENTS}*"):
+        if not check_sum(file):  # a run that is still trained, or was killed
+            check_events(file)
     # 0: all scalars; of other kinds, one.
     sizes = {"scalars": 0, "images": 1, "histograms": 1, "audio": 1, "tensors": 1}
     events = EventAccumulator(str(folder), size_guidance=sizes).Reload()
@@ -55,6 +60,7 @@ def _from_events(folder: Path) -> Curves:
 def _from_csv(file: Path) -> Curves:
     """A row for each number: step, name, value."""
     series: Curves = {}
+    check_sum(file)
     with file.open(encoding="utf-8", newline="") as lines:
         reader = csv.DictReader(lines)
         if missing := {"step", "name", "value"} - {*(reader.fieldnames or ())}:

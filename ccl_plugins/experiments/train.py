@@ -31,7 +31,7 @@ from ccl_plugins.files.lock import owning, refuse_in_use
 from ccl_plugins.kinds import registry
 from ccl_plugins.protocols import Measurement, trait
 from ccl_plugins.watching.logging import check as check_loggers
-from ccl_plugins.watching.logging import contained, log_evaluation, opened
+from ccl_plugins.watching.logging import contained, log_evaluation, opened, seal
 
 if TYPE_CHECKING:
     from ccl_plugins.training.parts import Parts
@@ -312,6 +312,7 @@ def train(
         )
         if is_first():
             write_measurements(layout, costs=costs.to_dict())
+            seal(layout.folder)
     if not result.finished:
         raise RunInterrupted(layout.folder, result.step, result.total)
 

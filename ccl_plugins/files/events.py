@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,3 +26,29 @@ def replacing_events(folder: Path, suffix: str) -> Iterator[Any]:
         else:  # TensorBoard reads by name: after the training's events of the same second
             second, rest = file.name.removeprefix(EVENTS).split(".", 1)
             file.rename(file.with_name(f"{EVENTS}{second}~{rest}"))
+
+
+def check_events(file: Path) -> None:
+    """Compare the records of a file of events with the checksums in it.
+
+    A record that a killed process did not finish is none.
+
+    Raises:
+        ValueError: For a damaged record, which TensorBoard takes for the end of the file.
+    """
+    from tensorboard.summary.writer.record_writer import masked_crc32c
+
+    data, at = memoryview(file.read_bytes()), 0
+    while len(data) - at >= 12:
+        length, check = struct.unpack_from("<QI", data, at)
+        whole = masked_crc32c(bytes(data[at : at + 8])) == check
+        if whole and at + 16 + length > len(data):
+            return
+        if whole:
+            check = struct.unpack_from("<I", data, at + 12 + length)[0]
+            whole = masked_crc32c(bytes(data[at + 12 : at + 12 + length])) == check
+        if not whole:
+            raise ValueError(
+                f"{file} is damaged at byte {at}: its events do not have their checksums"
+            )
+        at += 16 + length

@@ -17,8 +17,16 @@ class WrongSum(ValueError):
 
 
 def write_sums(folder: Path, names: Iterable[str]) -> None:
-    """Write the checksums of files in a folder to its ``SHA256SUMS``, atomically."""
-    _write_lines(folder / SUMS, [f"{_sum(folder / name)}  {name}" for name in names])
+    """Write checksums of files to their folder's ``SHA256SUMS``, beside those of others, atomically."""
+    names = [*names]
+    lines = [f"{_sum(folder / name)}  {name}" for name in names]
+    _write_lines(folder / SUMS, [*_but(folder, names), *lines])
+
+
+def forget_sums(folder: Path, names: Iterable[str]) -> None:
+    """Delete the checksums of files that are about to change."""
+    if (others := _but(folder, names)) != _lines(folder / SUMS):
+        _write_lines(folder / SUMS, others)
 
 
 @contextmanager
@@ -27,17 +35,13 @@ def summed(file: Path) -> Iterator[None]:
 
     The old checksum is deleted first, so that a process which is killed leaves no wrong one.
     """
-    sums = file.parent / SUMS
-    lines = _lines(sums)
-    others = [line for line in lines if line.partition("  ")[2] != file.name]
-    if others != lines:
-        _write_lines(sums, others)
+    forget_sums(file.parent, [file.name])
     yield
-    _write_lines(sums, [*others, f"{_sum(file)}  {file.name}"])
+    write_sums(file.parent, [file.name])
 
 
-def check_sum(file: Path) -> None:
-    """Compare a file with its checksum, if the ``SHA256SUMS`` beside it has one.
+def check_sum(file: Path) -> bool:
+    """Compare a file with its checksum; False if the ``SHA256SUMS`` beside it has none.
 
     Raises:
         WrongSum: If they differ, naming the file.
@@ -47,6 +51,15 @@ def check_sum(file: Path) -> None:
         digest, _, name = line.partition("  ")
         if name == file.name and digest != _sum(file):
             raise WrongSum(f"{file} is damaged: it does not have its checksum in {sums.name}")
+        if name == file.name:
+            return True
+    return False
+
+
+def _but(folder: Path, names: Iterable[str]) -> list[str]:
+    """The lines of other files than these."""
+    names = {*names}
+    return [each for each in _lines(folder / SUMS) if each.partition("  ")[2] not in names]
 
 
 def _lines(sums: Path) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from ccl_plugins.figures.series import MOST
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint, versions
 from ccl_plugins.protocols import trait
 from ccl_plugins.report.answers import Compared
+from ccl_plugins.training.findings import read_findings
 
 if TYPE_CHECKING:
     from ccl_plugins.experiments.pipeline import Run
@@ -158,10 +158,7 @@ def _curves(run: Run) -> Curves:
 
 def _diagnosed(file: Path) -> list[str]:
     """The lines of a run's findings, with the step at which each was seen first."""
-    if not file.is_file():
-        return []
     try:
-        found = json.loads(file.read_text("utf-8"))
-        return [f"{each['line']} (step {each['step']})" for each in found]
-    except (ValueError, TypeError, KeyError):
-        return [f"{file} is damaged: what was found while training is not known"]
+        return [f"{each.line} (step {each.step})" for each in read_findings(file)]
+    except ValueError as error:
+        return [f"{error}: what was found while training is not known"]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from ccl_plugins.files.sums import check_sum
 from ccl_plugins.training import ranks
 
 PAGE = "docs/how-to/when-it-does-not-learn.md"
@@ -60,3 +63,18 @@ class Findings:
         if self.listener is not None:
             self.listener(finding)
         warnings.warn(str(finding), stacklevel=stacklevel + 1)
+
+
+def read_findings(file: Path) -> list[Finding]:
+    """The findings in a file; none if there is no such file.
+
+    Raises:
+        ValueError: If the file is damaged, naming it.
+    """
+    if not file.is_file():
+        return []
+    check_sum(file)
+    try:
+        return [Finding(**each) for each in json.loads(file.read_text(encoding="utf-8"))]
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{file} is damaged: it holds no findings") from error

@@ -22,11 +22,12 @@ from pytorch_lightning.callbacks import Callback
 from torch import Tensor
 
 from ccl_plugins.files.atomic import atomic_write
+from ccl_plugins.files.sums import summed
 from ccl_plugins.objectives.scalars import Scheduled, changing
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import trait
 from ccl_plugins.training import ranks
-from ccl_plugins.training.findings import Finding, Findings
+from ccl_plugins.training.findings import Finding, Findings, read_findings
 from ccl_plugins.training.loss_log import LossLog
 from ccl_plugins.watching.chance import Scale, detached, scale_of
 from ccl_plugins.watching.embeddings import Embeddings, describe
@@ -53,6 +54,9 @@ class Diagnosis(Callback):
         self._seen: Mapping[str, float] = {}
         self._pairs: Pairs | None = None
         self._weights: list[tuple[Tensor, Tensor]] = []
+        """Some of the weights, and copies of what they were before the first step."""
+        self._first: list[Tensor] = []
+        """The copies of a run that is resumed."""
         self._epochs: dict[str, int] = {}
         """When the tables were fitted that have been looked at."""
         self._recent: deque[float] = deque(maxlen=2)
@@ -60,8 +64,12 @@ class Diagnosis(Callback):
 
     def setup(self, trainer: pl.Trainer, pl_module: Any, stage: str) -> None:
         """Read what was found before a resume, and listen to what the training itself finds."""
-        found = _read(self.file)
         self._findings = pl_module.findings
+        try:
+            found = read_findings(self.file)
+        except ValueError as error:
+            warnings.warn(f"{error}; what was found before may be said again", stacklevel=2)
+            found = []
         self._findings.found[:0] = found
         self._findings.known |= {(each.name, each.about) for each in found}
         self._findings.listener = self._write
@@ -71,7 +79,9 @@ class Diagnosis(Callback):
         callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]
         self._losses = next(each for each in callbacks if isinstance(each, LossLog))
         self._seen = self._losses.latest
-        self._weights = _sample(pl_module.method)
+        weights = _sample(pl_module.method)
+        first = self._first or [_leading(each).clone() for each in weights]
+        self._weights = [(w, was.to(w.device)) for w, was in zip(weights, first, strict=True)]
         if ranks.rank() == 0:
             self._write()
         settings, values = [*zip(*_temperatures(pl_module.objective), strict=True)] or [(), ()]
@@ -109,6 +119,7 @@ class Diagnosis(Callback):
         return {
             "start": None if self._start is None else asdict(self._start),
             "recent": list(self._recent),
+            "weights": [was for _, was in self._weights],
             "symptoms": {_name(each): each.state_dict() for each in self.symptoms},
         }
 
@@ -118,6 +129,7 @@ class Diagnosis(Callback):
             scale = Scale(**start["scale"]) if start["scale"] else None
             self._start = Start(Embeddings(**start["embeddings"]), start["loss"], scale)
         self._recent.extend(state_dict["recent"])
+        self._first = state_dict["weights"]
         for each in self.symptoms:
             each.load_state_dict(state_dict["symptoms"].get(_name(each), {}))
 
@@ -193,7 +205,7 @@ class Diagnosis(Callback):
     def _moved(self) -> float:
         """How far the weights are from where they were, in parts of their norm."""
         with torch.no_grad():
-            far = [(now.flatten()[: len(was)] - was).square().sum() for now, was in self._weights]
+            far = [(_leading(now) - was).square().sum() for now, was in self._weights]
             size = [was.square().sum() for _, was in self._weights]
             if not far:
                 return 1.0
@@ -204,7 +216,7 @@ class Diagnosis(Callback):
         rows = [asdict(each) for each in self._findings.found]
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_write(self.file) as temporary:
+            with summed(self.file), atomic_write(self.file) as temporary:
                 temporary.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
         except OSError as error:  # the run is worth more than what is said of it
             warnings.warn(f"{self.file} cannot be written: {error}", stacklevel=2)
@@ -252,22 +264,16 @@ def _temperatures(objective: Any) -> Iterator[tuple[str, Any]]:
             yield setting, value
 
 
-def _sample(method: Any) -> list[tuple[Tensor, Tensor]]:
-    """Some of the trained weights, and copies of their first values."""
+def _sample(method: Any) -> list[Tensor]:
+    """Some of the trained weights."""
     trained = [p for p in method.parameters() if p.requires_grad and p.ndim > 1]
-    chosen = trained[:: max(1, len(trained) // 32)]
-    return [(p, p.detach().flatten()[:1024].clone()) for p in chosen]
+    return trained[:: max(1, len(trained) // 32)]
+
+
+def _leading(weight: Tensor) -> Tensor:
+    """The first of its numbers."""
+    return weight.detach().flatten()[:1024]
 
 
 def _name(symptom: Symptom) -> str:
     return f"{type(symptom).__module__}.{type(symptom).__qualname__}"
-
-
-def _read(file: Path) -> list[Finding]:
-    """The findings in a file; none if there is no such file."""
-    if not file.is_file():
-        return []
-    try:
-        return [Finding(**each) for each in json.loads(file.read_text(encoding="utf-8"))]
-    except (ValueError, TypeError):  # damaged: the lines are said again
-        return []

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.messages import printable
+from ccl_plugins.files.sums import WrongSum, check_sum, forget_sums, write_sums
 from ccl_plugins.protocols import trait
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def opened(loggers: Mapping[str, Any], folder: Path, done: int | None) -> list[L
         Lightning's loggers of those that could be opened; a warning names each other.
     """
     _note_files(folder, [name for each in loggers.values() for name in trait(each, "files")])
+    unseal(folder)
     made = []
     for name, logger in loggers.items():
         try:
@@ -108,6 +110,31 @@ def log_again(
     log_evaluation(made, metrics, step)
     for logger in made:
         logger.finalize("success")
+    seal(folder)
+
+
+def seal(folder: Path) -> None:
+    """Write the checksums of what the loggers of the run in a folder left there."""
+    write_sums(folder, [each.name for each in _logged(folder)])
+
+
+def unseal(folder: Path) -> None:
+    """Delete the checksums of what loggers left, before they write more.
+
+    Warns:
+        UserWarning: For a file that does not have its checksum; it is continued as it is.
+    """
+    for file in _logged(folder):
+        try:
+            check_sum(file)
+        except WrongSum as error:
+            warnings.warn(f"{error}; it is continued as it is", stacklevel=3)
+    forget_sums(folder, [each.name for each in _logged(folder)])
+
+
+def _logged(folder: Path) -> list[Path]:
+    found = {file for name in _files(folder) for file in folder.glob(name)}
+    return sorted(file for file in found if file.is_file())
 
 
 def delete_files(folder: Path) -> None:

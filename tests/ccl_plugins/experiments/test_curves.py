@@ -9,6 +9,7 @@ import torch
 
 import ccl_plugins as ccl
 from ccl_plugins.experiments.curves import curves
+from ccl_plugins.watching.logging import seal, unseal
 
 TOML = """
 dataset = "color_digits"
@@ -16,6 +17,7 @@ backbone = "lenet5"
 method = {use = "simclr", hidden = 16, dim = 8}
 transform = {use = "simclr", size = 32, flip = 0.0, jitter = 0.0, gray = 0.0, blur = 0.0}
 conditions = {color = {use = "column", name = "color"}, groups = {use = "clusters", k = 3}}
+loggers = ["tensorboard", "csv"]
 [objective]
 use = "mixture"
 objectives = [
@@ -51,8 +53,10 @@ def test_the_curves_of_a_run_have_every_scalar_by_name(run):
 
 def test_curves_come_from_the_csv_file_where_there_are_no_events(run, tmp_path):
     shutil.copytree(run.path, out := tmp_path / "run")
+    unseal(out)
     for events in out.glob("events.out.tfevents*"):
         events.unlink()
+    (out / "history.csv").unlink()
     with pytest.raises(
         FileNotFoundError, match=r"run has no curves: neither TensorBoard events nor"
     ):
@@ -67,6 +71,28 @@ def test_curves_come_from_the_csv_file_where_there_are_no_events(run, tmp_path):
     (out / "history.csv").write_text("step,name,value\n1,loss,much\n")
     with pytest.raises(ValueError, match=r"history.csv, line 2: could not convert .*'much'"):
         curves(ccl.load(out))
+
+
+@pytest.mark.parametrize("kept", ["events.out.tfevents*", "history.csv"])
+def test_a_wrong_bit_in_what_a_run_logged_is_named(run, tmp_path, kept):
+    shutil.copytree(run.path, out := tmp_path / "run")
+    files = {*out.glob("events.out.tfevents*"), out / "history.csv"}
+    chosen = sorted(out.glob(kept))
+    for other in files - {*chosen}:
+        other.unlink()
+    for path in chosen:
+        whole = bytearray(path.read_bytes())
+        whole[len(whole) // 2] ^= 1
+        path.write_bytes(whole)
+        with pytest.raises(ValueError, match=rf"{path.name} is damaged"):
+            curves(ccl.load(out))
+        with pytest.warns(UserWarning, match=rf"{path.name} is damaged.*as it is"):
+            unseal(out)  # a run that goes on
+        whole[len(whole) // 2] ^= 1
+        path.write_bytes(whole)
+        assert "loss" in curves(ccl.load(out))
+        seal(out)
+    assert curves(ccl.load(out)).keys() == curves(run).keys()
 
 
 def test_the_tables_of_a_run_are_those_of_its_newest_checkpoint(run, tmp_path):

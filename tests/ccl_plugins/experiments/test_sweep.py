@@ -119,6 +119,23 @@ def test_a_sweep_whose_data_is_swapped_between_cells_ends_and_goes_on_with_the_f
     assert {row["state"] for row in table()} == {"done"}
 
 
+def test_a_wrong_bit_in_the_study_of_a_sweep_is_named(capsys):
+    write(GRID, ("[0.1, 0.5]", "[0.1]"), ("[0, 1]", "[0]"))
+    assert run() == 0
+    file = Path("out/study.log")
+    whole = file.read_bytes()
+    draw = random.Random(0)
+    for bit in draw.sample(range(8 * whole.rindex(b"{")), 60):
+        content = bytearray(whole)
+        content[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(content)
+        capsys.readouterr()
+        assert run("--resume") == 2
+        assert re.search(r"study\.log is damaged near line \d+", capsys.readouterr().err)
+    file.write_bytes(whole)
+    assert run("--resume") == 0
+
+
 def test_both_files_of_results_hold_the_same(capsys):
     from pyarrow import parquet
 

@@ -21,6 +21,7 @@ from ccl_plugins.experiments.curves import curves
 from ccl_plugins.files.fingerprints import of_tensors
 from ccl_plugins.loggers import services
 from ccl_plugins.loggers.history import rows_until
+from ccl_plugins.watching.logging import unseal
 
 
 def compose(*loggers: Any, **settings: Any) -> ccl.Pipeline:
@@ -145,6 +146,7 @@ def test_rows_after_the_step_of_a_resume_are_cut(tmp_path):
     """A run is killed after step 3, and its last checkpoint is of step 2."""
     whole = compose("csv").fit(out=tmp_path / "whole", progress=False)
     run = compose("csv", epochs=1).fit(out=tmp_path / "run", progress=False)
+    unseal(run.path)  # as while it trains
     with run.layout.history.open("a") as out:
         out.write("3,loss,99.0\n3,lr,0.003\n3,images_per_sec")
     run = compose("csv").fit(out=tmp_path / "run", resume=True, progress=False)

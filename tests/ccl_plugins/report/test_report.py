@@ -20,6 +20,7 @@ from ccl_plugins.cli import main
 from ccl_plugins.experiments.as_toml import as_toml
 from ccl_plugins.experiments.results import Result, labels_of, spread
 from ccl_plugins.figures import embedding_map, figure
+from ccl_plugins.files.sums import summed
 from ccl_plugins.kinds import registry
 from ccl_plugins.protocols import DoesNotApply, Measurement
 from ccl_plugins.report import pictures, write_report
@@ -304,11 +305,12 @@ def test_what_looked_wrong_while_training_is_in_the_report(folder, tmp_path):
     ]
     line = {"name": "x", "step": 12, "line": "the loss is at chance: raise <lr>", "about": ""}
     for copy in copies:
-        (copy / "diagnosis.json").write_text(json.dumps([line]))
+        with summed(copy / "diagnosis.json"):
+            (copy / "diagnosis.json").write_text(json.dumps([line]))
     text = texts(write_report([ccl.load(copy) for copy in copies], tmp_path / "report.html"))
     assert "plain, seed 0, 1 : the loss is at chance: raise <lr> (step 12)" in text
     assert "something looked wrong: see How training went" in text
-    (copies[0] / "diagnosis.json").write_text("[{")
+    (copies[0] / "diagnosis.json").write_text(json.dumps([{**line, "step": 13}]))
     text = texts(write_report([ccl.load(copy) for copy in copies], tmp_path / "report.html"))
     assert "diagnosis.json is damaged" in text
 

@@ -20,10 +20,12 @@ from ccl_plugins.kinds import registry
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import HCL, AlignUniform, ClInfoNCE, InfoNCE, SupCon
 from ccl_plugins.pairs import Samples, in_batch
+from ccl_plugins.training.findings import read_findings
 from ccl_plugins.watching import Finding, Observation, Symptom
 from ccl_plugins.watching.chance import scale_of
 from ccl_plugins.watching.diagnosis import Diagnosis
 from ccl_plugins.watching.embeddings import Embeddings, describe
+from ccl_plugins.watching.symptoms.collapse import Collapse
 from ccl_plugins.watching.symptoms.rising_loss import rise
 
 ROOT = Path(__file__).parents[3]
@@ -458,6 +460,21 @@ def test_what_was_said_before_a_resume_is_not_said_again(tmp_path):
     assert len(lines(tmp_path / "run", make(2), overwrite=True)) == 1
 
 
+def test_wrong_findings_of_an_interrupted_run_are_named_and_found_again(tmp_path):
+    def make(epochs: int) -> ccl.Pipeline:
+        return compose(objective=ccl.objective("infonce", temperature=9.0), fit={"epochs": epochs})
+
+    (line,) = lines(tmp_path / "run", make(1))
+    file = tmp_path / "run" / "diagnosis.json"
+    file.write_text(file.read_text().replace("temperature", "temperaturf"))
+    with pytest.warns(UserWarning, match="damaged") as caught:
+        make(2).fit(out=tmp_path / "run", resume=True, logger=False, progress=False)
+    damaged, again = (str(each.message) for each in caught)
+    assert re.search(r"diagnosis\.json is damaged.*may be said again", damaged)
+    assert again == line.replace("step 0:", "step 8:")
+    assert [str(each) for each in read_findings(file)] == [again]
+
+
 def test_a_resumed_run_compares_with_the_start_of_the_first(tmp_path):
     def make(epochs: int) -> ccl.Pipeline:
         return compose(fit={"epochs": epochs, "schedule": {"use": "constant"}, **sgd(1e-9)})
@@ -465,6 +482,18 @@ def test_a_resumed_run_compares_with_the_start_of_the_first(tmp_path):
     assert lines(tmp_path / "run", make(2)) == []
     (line,) = lines(tmp_path / "run", make(6), resume=True)
     assert "raise fit.optimizer.lr" in line
+
+
+def test_after_a_resume_weights_are_compared_with_those_before_the_first_step(
+    tmp_path, monkeypatch
+):
+    found: list[float] = []
+    monkeypatch.setattr(Collapse, "look", lambda self, seen: found.append(seen.moved()) or ())
+    for epochs in (3, 4):
+        fit = {"epochs": epochs, "schedule": {"use": "constant"}, **sgd(0.1)}
+        compose(fit=fit).fit(out=tmp_path / "run", resume=True, logger=False, progress=False)
+    assert found == sorted(found)
+    assert len(found) > 5
 
 
 class Counts(Symptom):
