@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils import data
 
+from ccl_plugins.metadata.groups import groups_of
+
 
 class Annotated(data.Dataset[tuple[Any, int]]):
     """Samples with a table of metadata.
@@ -18,13 +20,15 @@ class Annotated(data.Dataset[tuple[Any, int]]):
         metadata: Columns with one row per sample, always with ``label``, class ids.
         vocabulary: For columns of words, the word of each id.
         texts: Columns of texts, such as captions, with one string per sample.
+        group: The column whose equal values belong together, as the images of one patient: such samples
+            are held out for validation together, and intervals are over groups.
 
     Attributes:
         skipped: Samples of the source that were left out, as they could not be read.
 
     Raises:
         ValueError: If a number of rows is wrong, ``label`` is missing, a column is both metadata and texts,
-            or a sample has no text in a column of texts, naming the first.
+            a sample has no text in a column of texts, naming the first, or no group.
     """
 
     def __init__(
@@ -33,6 +37,7 @@ class Annotated(data.Dataset[tuple[Any, int]]):
         metadata: Mapping[str, Any],
         vocabulary: Mapping[str, list[str]] | None = None,
         texts: Mapping[str, Sequence[str]] | None = None,
+        group: str | None = None,
     ) -> None:
         if "label" not in metadata:
             raise ValueError(f"metadata must have a column 'label', not only {sorted(metadata)}")
@@ -48,6 +53,8 @@ class Annotated(data.Dataset[tuple[Any, int]]):
         self.texts = {name: as_texts(name, column) for name, column in (texts or {}).items()}
         self.targets: Tensor = self.metadata["label"]
         self.skipped: list[Any] = []
+        self.group = group
+        groups_of(self)
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -85,8 +92,10 @@ def as_texts(name: str, column: Sequence[Any], place: str = "texts") -> list[str
     return list(column)
 
 
-def rows_of(split: Any, rows: Sequence[int]) -> tuple[dict[str, Any], Any, dict[str, Any]]:
-    """The metadata, the vocabulary and the texts of some rows of a split, as `Annotated` takes them."""
+def rows_of(
+    split: Any, rows: Sequence[int]
+) -> tuple[dict[str, Any], Any, dict[str, Any], str | None]:
+    """Metadata, vocabulary, texts and group of some rows of a split, as `Annotated` takes them."""
 
     def take(columns: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -98,6 +107,7 @@ def rows_of(split: Any, rows: Sequence[int]) -> tuple[dict[str, Any], Any, dict[
         take(split.metadata),
         getattr(split, "vocabulary", None),
         take(getattr(split, "texts", {})),
+        getattr(split, "group", None),
     )
 
 

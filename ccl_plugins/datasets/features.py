@@ -15,6 +15,7 @@ from ccl_plugins.datasets.splitting import SPLITS, check_fraction, check_split, 
 from ccl_plugins.files.arrays import as_numbers, read_npy
 from ccl_plugins.files.tensors import read_tensors
 from ccl_plugins.metadata.columns import Encoded, encode
+from ccl_plugins.metadata.groups import groups_of
 from ccl_plugins.protocols import ValueType
 
 
@@ -33,6 +34,8 @@ class Features:
         seed: Of that choice.
         standardize: Whether to scale each feature to mean 0 and standard deviation 1 over the training
             split; a constant one becomes 0.
+        group: The column of samples that belong together, as ``"patient_id"``: they come into one split,
+            are held out for validation together, and intervals are over groups.
         value_types: Value types of columns whose values do not show them.  By default words, whole numbers
             and truth values are ``"categorical"``, 0 and 1 side by side ``"multi_label"``, other numbers
             ``"continuous"``.
@@ -59,6 +62,7 @@ class Features:
         seed: int = 0,
         standardize: bool = False,
         value_types: Mapping[str, ValueType] | None = None,
+        group: str | None = None,
     ) -> None:
         if (test is None) == (test_fraction is None):
             raise ValueError(
@@ -70,6 +74,7 @@ class Features:
         self.seed = seed
         self.standardize = standardize
         self.value_types = dict(value_types or {})
+        self.group = group
 
     def __call__(self, split: str) -> Annotated:
         """The ``"train"`` or ``"test"`` split."""
@@ -95,12 +100,13 @@ class Features:
         if len(set(widths)) > 1:
             raise ValueError(f"train has {widths[0]} features, test {widths[1]}")
         splits = [
-            Annotated(each, columns, self._encoded.vocabulary)
+            Annotated(each, columns, self._encoded.vocabulary, group=self.group)
             for each, columns in zip(vectors, self._encoded.tables, strict=True)
         ]
         if self.test_fraction is not None:
             (whole,) = splits
-            held = hold_out(whole.targets, self.test_fraction, self.seed).values()
+            groups = groups_of(whole)
+            held = hold_out(whole.targets, self.test_fraction, self.seed, groups).values()
             splits = [Annotated(vectors[0][rows], *rows_of(whole, rows.tolist())) for rows in held]
         if self.standardize:
             from sklearn.preprocessing import StandardScaler

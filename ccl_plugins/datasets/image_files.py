@@ -17,6 +17,7 @@ from ccl_plugins.arguments import one_of
 from ccl_plugins.datasets.annotated import Annotated, rows_of
 from ccl_plugins.datasets.splitting import check_fraction, check_split, hold_out
 from ccl_plugins.metadata.columns import Encoded
+from ccl_plugins.metadata.groups import groups_of
 
 Mode = Literal["RGB", "L"]
 OnError = Literal["error", "skip"]
@@ -45,6 +46,7 @@ class ImageFiles(Annotated):
 
     Args:
         paths: N files.
+        group: As `Annotated` takes it.
         mode: ``"RGB"``, or ``"L"`` for gray images of one channel; images are converted.
         source: The table or folder that lists the images, for messages.
 
@@ -59,11 +61,12 @@ class ImageFiles(Annotated):
         metadata: Mapping[str, Tensor],
         vocabulary: Mapping[str, list[str]],
         texts: Mapping[str, Sequence[str]] | None = None,
+        group: str | None = None,
         *,
         mode: Mode,
         source: str,
     ) -> None:
-        super().__init__(paths, metadata, vocabulary, texts)
+        super().__init__(paths, metadata, vocabulary, texts, group)
         self.paths = list(paths)
         self.mode: Mode = mode
         self.source = source
@@ -99,28 +102,29 @@ class ImageFiles(Annotated):
                     f' {len(self)} are missing; on_error="skip" leaves them out)'
                 )
             return self
-        with ThreadPoolExecutor() as pool:  # Pillow decodes without the interpreter's lock
-            read = pool.map(self._reason, self.paths)
-            reasons = list(waiting(f"read the images of {self.source}", read, len(self)))
-        skipped = [
-            Skipped(row, path, reason)
-            for row, path, reason in zip(self.rows, self.paths, reasons, strict=True)
-            if reason
-        ]
-        if not skipped:
+        if not (skipped := self.unreadable()):
             return self
         first = "; ".join(f"{s.path} (row {s.row}): {s.reason}" for s in skipped[:NAMED])
         more = f"; and {len(skipped) - NAMED} more" if len(skipped) > NAMED else ""
         message = (
             f"{len(skipped)} of {len(self)} images of {self.source} cannot be read: {first}{more}"
         )
-        kept = [i for i, reason in enumerate(reasons) if not reason]
+        left_out = {each.row for each in skipped}
+        kept = [i for i, row in enumerate(self.rows) if row not in left_out]
         if not kept:
             raise UnreadableImage(message)
         warnings.warn(f"{message}; they are left out, and listed in .skipped", stacklevel=3)
         found = self.select(kept)
         found.skipped = skipped
         return found
+
+    def unreadable(self) -> list[Skipped]:
+        """The images that cannot be read; all are decoded."""
+        with ThreadPoolExecutor() as pool:  # Pillow decodes without the interpreter's lock
+            read = pool.map(self._reason, self.paths)
+            reasons = waiting(f"read the images of {self.source}", read, len(self))
+            each = zip(self.rows, self.paths, reasons, strict=True)
+            return [Skipped(row, path, reason) for row, path, reason in each if reason]
 
     def select(self, rows: Sequence[int]) -> ImageFiles:
         """The images of some rows."""
@@ -153,6 +157,8 @@ class ImageFileDataset:
         seed: Of that choice.
         mode: ``"RGB"``, or ``"L"`` for gray images of one channel; images are converted, and turned
             upright as the orientation in their EXIF data says.
+        group: The column of samples that belong together, as ``"patient_id"``: they come into one split,
+            are held out for validation together, and intervals are over groups.
         on_error: What to do with images that are missing, unreadable or truncated: ``"error"``: an error,
             before training for missing ones, else when one is read.  ``"skip"``: every image is decoded
             once before training; those that cannot be are left out with a warning, and listed in the
@@ -166,6 +172,7 @@ class ImageFileDataset:
         seed: int,
         mode: Mode,
         on_error: OnError,
+        group: str | None = None,
     ) -> None:
         check_fraction(test_fraction, seed)
         one_of("mode", mode, get_args(Mode))
@@ -175,6 +182,7 @@ class ImageFileDataset:
         self.seed = seed
         self.mode: Mode = mode
         self.on_error: OnError = on_error
+        self.group = group
 
     def __call__(self, split: str) -> ImageFiles:
         """The ``"train"`` or ``"test"`` split."""
@@ -186,11 +194,12 @@ class ImageFileDataset:
             encoded.tables[place],
             encoded.vocabulary,
             self._texts(place),
+            self.group,
             mode=self.mode,
             source=str(self.sources[place]),
         )
         if len(self.sources) == 1:
-            files = files.select(self._rows(split, files.targets))
+            files = files.select(self._rows(split, files))
         return files.checked(self.on_error)
 
     def _read(self) -> tuple[list[list[str]], Encoded]:
@@ -201,9 +210,10 @@ class ImageFileDataset:
         """The texts of the images in the source of this place among `sources`, by column."""
         return {}
 
-    def _rows(self, split: str, label: Tensor) -> list[int]:
+    def _rows(self, split: str, files: ImageFiles) -> list[int]:
         """The rows of a split in the source of both."""
-        return hold_out(label, self.test_fraction or 0.0, self.seed)[split].tolist()
+        fraction, groups = self.test_fraction or 0.0, groups_of(files)
+        return hold_out(files.targets, fraction, self.seed, groups)[split].tolist()
 
 
 def waiting(what: str, files: Iterable[Any] | None = None, total: int | None = None) -> Any:

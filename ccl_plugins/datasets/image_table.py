@@ -8,10 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from torch import Tensor
-
 from ccl_plugins.datasets.annotated import as_texts
-from ccl_plugins.datasets.image_files import ImageFileDataset, Mode, OnError
+from ccl_plugins.datasets.image_files import ImageFileDataset, ImageFiles, Mode, OnError
 from ccl_plugins.files.tables import Columns, choose, read_table
 from ccl_plugins.metadata.columns import Encoded, encode
 from ccl_plugins.protocols import ValueType
@@ -65,6 +63,7 @@ class ImageTable(ImageFileDataset):
         mode: Mode = "RGB",
         on_error: OnError = "error",
         text: Sequence[str] = (),
+        group: str | None = None,
     ) -> None:
         given = {"split": split, "test": test, "test_fraction": test_fraction}
         if sum(value is not None for value in given.values()) != 1:
@@ -73,7 +72,7 @@ class ImageTable(ImageFileDataset):
                 f" {given}"
             )
         tables = [Path(each).expanduser() for each in (path, test) if each is not None]
-        super().__init__(tables, test_fraction, seed, mode, on_error)
+        super().__init__(tables, test_fraction, seed, mode, on_error, group)
         self.image = image
         self.label = label
         self.root = tables[0].parent if root is None else Path(root).expanduser()
@@ -135,9 +134,9 @@ class ImageTable(ImageFileDataset):
             )
         return {"label": table[self.label], **chosen}
 
-    def _rows(self, split: str, label: Tensor) -> list[int]:
+    def _rows(self, split: str, files: ImageFiles) -> list[int]:
         if self.split is None:
-            return super()._rows(split, label)
+            return super()._rows(split, files)
         (path,), (table,) = self.sources, self._tables
         values = choose(table, [self.split], str(path))[self.split]
         rows = [row for row, value in enumerate(values) if value == split]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 from torch import Tensor, arange, tensor
 
 from ccl_plugins.arguments import one_of
@@ -22,19 +24,25 @@ def check_fraction(test_fraction: float | None, seed: int) -> None:
         raise ValueError(f"seed must lie in 0 to 2**32 - 1, not {seed!r}")
 
 
-def hold_out(label: Tensor, test_fraction: float, seed: int) -> dict[str, Tensor]:
+def hold_out(
+    label: Tensor, test_fraction: float, seed: int, groups: Tensor | None = None
+) -> dict[str, Tensor]:
     """Rows of ``"train"`` and ``"test"``, in order; each class has the same share in both.
 
     Args:
         label: (N,) class ids.
         test_fraction: The part of each class that is for testing, between 0 and 1.
         seed: Of the choice.
+        groups: (N,) ids of samples that belong together and come into one split.  The shares are then as
+            near as whole groups allow.
 
     Raises:
         ValueError: For a class of a single sample, and if a split would get no sample of some class.
     """
     from sklearn.model_selection import train_test_split
 
+    if groups is not None:
+        return _hold_out_groups(label, test_fraction, seed, groups)
     ids, counts = label.unique(return_counts=True)
     if (counts < 2).any():
         single = ids[counts < 2][0].item()
@@ -49,3 +57,34 @@ def hold_out(label: Tensor, test_fraction: float, seed: int) -> dict[str, Tensor
         random_state=seed,
     )
     return {split: tensor(sorted(each)) for split, each in zip(SPLITS, rows, strict=True)}
+
+
+FOLDS = 20
+"""The parts into which groups are dealt, of which some are for testing."""
+
+
+def _hold_out_groups(
+    label: Tensor, test_fraction: float, seed: int, groups: Tensor
+) -> dict[str, Tensor]:
+    from sklearn.model_selection import StratifiedGroupKFold
+
+    count = len(groups.unique())
+    if count < 2:
+        raise ValueError(f"there is {count} group, which cannot be both in train and in test")
+    folds = min(FOLDS, count, int(label.unique(return_counts=True)[1].max()))
+    dealt = StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
+    with warnings.catch_warnings():  # a class may have fewer samples than there are parts
+        warnings.filterwarnings("ignore", message="The least populated class", category=UserWarning)
+        parts = [part for _, part in dealt.split(label, label, groups)]
+    wanted = min(max(round(test_fraction * folds), 1), folds - 1)
+    test = tensor(sorted(row for part in parts[:wanted] for row in part.tolist()))
+    held = arange(len(label)).new_zeros(len(label)).bool()
+    held[test] = True
+    rows = {"train": (~held).nonzero().flatten(), "test": test}
+    for split, chosen in rows.items():
+        if len(lacking := sorted({*label.tolist()} - {*label[chosen].tolist()})):
+            raise ValueError(
+                f"{split} would have no sample of class {lacking[0]}, whose samples are in few groups:"
+                " give another seed, or name the test samples instead of giving test_fraction"
+            )
+    return rows

@@ -38,6 +38,8 @@ class TorchDataset:
         label: The key of the label in items that are dictionaries.
         text: Columns of the metadata, or keys of items that are dictionaries, that are texts, such as
             captions, and no metadata.
+        group: The column of samples that belong together, as ``"patient_id"``: they are held out for
+            validation together, and intervals are over groups.
 
     Raises:
         TypeError: For a Dataset without length, and for items that are dictionaries without ``image``.
@@ -62,6 +64,7 @@ class TorchDataset:
         image: str | None = None,
         label: str | None = None,
         text: Sequence[str] = (),
+        group: str | None = None,
     ) -> None:
         if image is None and label is not None:
             raise ValueError(
@@ -87,7 +90,7 @@ class TorchDataset:
         self.value_types = encoded.schema
         parts = zip(SPLITS, (train, test), encoded.tables, texts, strict=True)
         self.splits = {
-            split: Annotated(samples, columns, encoded.vocabulary, its)
+            split: Annotated(samples, columns, encoded.vocabulary, its, group)
             for split, samples, columns, its in parts
         }
 

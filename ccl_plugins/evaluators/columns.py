@@ -118,6 +118,12 @@ def rows_with_classes(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
 
 def with_bits(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
     """Features (n, f) in float64 and bits (n, c) of the samples with all bits of a multi-label column."""
+    rows, bits = rows_with_bits(frozen, column)
+    return frozen.features[rows].double(), bits
+
+
+def rows_with_bits(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
+    """Rows (n,) and bits (n, c) of the samples with all bits of a multi-label column."""
     values = _column(frozen, column)
     known = (values == 0) | (values == 1) | missing_entries(values, "multi_label")
     if values.ndim != 2 or not known.all():
@@ -126,7 +132,12 @@ def with_bits(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
             " and 1, (N, c); use 'linear' for classes and 'regression' for numbers"
         )
     rows = _present(column, values, "multi_label")
-    return frozen.features[rows].double(), values[rows].bool()
+    return rows, values[rows].bool()
+
+
+def groups_at(frozen: Frozen, rows: Tensor) -> Tensor | None:
+    """(n,) the groups of the samples in these rows (n,); None if samples do not belong together."""
+    return None if frozen.groups is None else frozen.groups[rows]
 
 
 def with_numbers(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:

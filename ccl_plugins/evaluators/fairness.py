@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import whole
-from ccl_plugins.evaluators.columns import rows_with_classes, several, the, with_classes
+from ccl_plugins.evaluators.columns import groups_at, rows_with_classes, several, the, with_classes
 from ccl_plugins.evaluators.intervals import estimate, tally
 from ccl_plugins.evaluators.linear import Reg, checked_reg, fit_probe
 from ccl_plugins.protocols import Direction, Frozen, Measurement, UndefinedMetric
@@ -78,7 +78,9 @@ class Fairness:
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``fairness-group/worst_group``, ..."""
-        fit = fit_probe(*with_classes(train, self.target), self.reg, self.max_iter, self.target)
+        rows, target = rows_with_classes(train, self.target)
+        given = (self.reg, self.max_iter, self.target, groups_at(train, rows))
+        fit = fit_probe(train.features[rows].double(), target, *given)
         for column in self.columns:
             test = test.take(rows_with_classes(test, column)[0])
         group = several(

@@ -30,13 +30,30 @@ def without_intervals() -> Iterator[None]:
         _WANTED.reset(token)
 
 
+_GROUPS: ContextVar[Tensor | None] = ContextVar("groups", default=None)
+
+
+@contextmanager
+def over_groups(groups: Tensor | None) -> Iterator[None]:
+    """Intervals that are computed inside are over groups of the measured samples, given by ids (n,).
+
+    Where other samples are measured than these n, as a part of them, no interval is given: one over samples
+    would be too narrow.  None: intervals are over samples.
+    """
+    token = _GROUPS.set(groups)
+    try:
+        yield
+    finally:
+        _GROUPS.reset(token)
+
+
 class Estimate(TypedDict):
     """What the samples say of a number: ``Measurement("knn/top1", **estimate, sentence=...)``.
 
     Args:
         value: The number.
-        interval: The ends of its 95 % interval over the measured samples, the lower one first; None: it
-            was not asked for.
+        interval: The ends of its 95 % interval over the measured samples, or their groups, the lower one
+            first; None: it was not asked for, or is not known.
         samples: How many samples were measured.
     """
 
@@ -56,7 +73,8 @@ def estimate(
 ) -> Estimate:
     """A number with its 95 % interval, by 1000 draws from a generator that is the same in every call.
 
-    The interval is widened to the number where that lies outside, as the largest of several differences
+    Inside of `over_groups`, whole groups are drawn, and the samples of a draw count as n together.  The
+    interval is widened to the number where that lies outside, as the largest of several differences
     may: draws make each of them larger more often than smaller.
 
     Args:
@@ -71,17 +89,26 @@ def estimate(
 
     Source:
         Efron and Tibshirani, An Introduction to the Bootstrap (1993), section 13.3: the percentile
-        interval.
+        interval.  Field and Welsh, Bootstrapping clustered data (2007), section 3: whole groups.
     """
     value = statistic(torch.ones(1, n, dtype=torch.float64)).item()
-    if not _WANTED.get():
+    groups = _GROUPS.get()
+    if not _WANTED.get() or (groups is not None and len(groups) != n):
         return Estimate(value=value, interval=None, samples=n)
+    units, place = n, None
+    if groups is not None:
+        place = groups.unique(return_inverse=True)[1]
+        units = int(place.max()) + 1
     generator = torch.Generator().manual_seed(0)
     drawn = []
     for first in range(0, DRAWS, part := max(1, 2**20 // max(n, width))):
-        rows = torch.randint(n, (min(part, DRAWS - first), n), generator=generator)
+        rows = torch.randint(units, (min(part, DRAWS - first), units), generator=generator)
         counts = torch.zeros(rows.shape, dtype=torch.float64)
-        drawn.append(statistic(counts.scatter_add_(1, rows, torch.ones_like(counts))))
+        counts.scatter_add_(1, rows, torch.ones_like(counts))
+        if place is not None:
+            counts = counts[:, place]
+            counts *= n / counts.sum(1, keepdim=True)
+        drawn.append(statistic(counts))
     draws = torch.cat(drawn)
     if centered:
         draws += value - draws.nanmean()

@@ -12,7 +12,16 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from ccl_plugins.arguments import one_of, positive, whole
-from ccl_plugins.evaluators.columns import held, named, several, top1, variance, with_classes
+from ccl_plugins.evaluators.columns import (
+    groups_at,
+    held,
+    named,
+    rows_with_classes,
+    several,
+    top1,
+    variance,
+    with_classes,
+)
 from ccl_plugins.evaluators.intervals import estimate, tally
 from ccl_plugins.evaluators.least_squares import least_squares
 from ccl_plugins.metadata.validation import validation_rows
@@ -94,7 +103,8 @@ class LinearProbe:
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``linear/top1``, and ``linear/balanced`` if it is asked for."""
-        known, known_ids = with_classes(train, self.column)
+        rows, known_ids = rows_with_classes(train, self.column)
+        known = train.features[rows].double()
         x, ids = with_classes(test, self.column)
         _refuse_too_many(known, known_ids, self.column)
         if self.solver == "least_squares":
@@ -102,7 +112,8 @@ class LinearProbe:
             weight, bias = least_squares(known, one_hot(index).double())
             predicted = classes[(x @ weight + bias).argmax(dim=1)]
         else:
-            predicted = fit_probe(known, known_ids, self.reg, self.max_iter, self.column).predict(x)
+            given = (self.reg, self.max_iter, self.column, groups_at(train, rows))
+            predicted = fit_probe(known, known_ids, *given).predict(x)
         measures = [top1, balanced_accuracy] if self.balanced else [top1]
         by = "a linear classifier"
         return [each("linear", self.column, predicted, ids, by) for each in measures]
@@ -128,11 +139,16 @@ def checked_reg(reg: Any, way: str = "validation") -> Any:
     return positive("reg", reg)
 
 
-def fit_probe(x: Tensor, ids: Tensor, reg: Reg, max_iter: int, column: str) -> SoftmaxRegression:
-    """A linear classifier of ids (n,) by features (n, f) in float64, as `LinearProbe` fits it."""
+def fit_probe(
+    x: Tensor, ids: Tensor, reg: Reg, max_iter: int, column: str, groups: Tensor | None = None
+) -> SoftmaxRegression:
+    """A linear classifier of ids (n,) by features (n, f) in float64, as `LinearProbe` fits it.
+
+    Samples of one of the ``groups`` (n,) are held out together where a penalty is chosen.
+    """
     unit = variance(x)
     if reg == "validation":
-        rows, held_out = validation_rows(len(x))
+        rows, held_out = validation_rows(len(x), groups)
 
         def right(penalty: float) -> int:
             fit = softmax_regression(x[rows], ids[rows], reg=penalty * unit, max_iter=max_iter)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import whole
-from ccl_plugins.evaluators.columns import held, the, with_bits
+from ccl_plugins.evaluators.columns import groups_at, held, rows_with_bits, the, with_bits
 from ccl_plugins.evaluators.intervals import Estimate, estimate
 from ccl_plugins.evaluators.linear import Reg, checked_reg, fit_probe
 from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
@@ -53,7 +53,8 @@ class MultiLabel:
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``attributes/map`` and ``attributes/balanced``."""
-        x, known = with_bits(train, self.column)
+        rows, known = rows_with_bits(train, self.column)
+        x, groups = train.features[rows].double(), groups_at(train, rows)
         x_test, bits = with_bits(test, self.column)
         if known.shape[1] != bits.shape[1]:
             raise ValueError(
@@ -75,7 +76,7 @@ class MultiLabel:
                 self.column,
             )
         fits = [
-            fit_probe(x, known[:, i].long(), self.reg, self.max_iter, f"{self.column}[{i}]")
+            fit_probe(x, known[:, i].long(), self.reg, self.max_iter, f"{self.column}[{i}]", groups)
             for i in places
         ]
         scores = torch.stack([fit.logits(x_test).diff(dim=1)[:, 0] for fit in fits], dim=1)

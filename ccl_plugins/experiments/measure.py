@@ -7,11 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from ccl_plugins._engine import engine
+from ccl_plugins.evaluators.intervals import over_groups
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.origin import naming
 from ccl_plugins.experiments.recorded import Recorded
 from ccl_plugins.metadata.validation import validation_rows
+from ccl_plugins.metadata.values import missing_rows
 from ccl_plugins.protocols import Frozen, Measurement, Role, UndefinedMetric, trait
 
 
@@ -76,7 +80,10 @@ def measure(
         own = zip(pipeline.evaluators, pipeline.built_evaluators, strict=True)
         for choice, evaluator in own if evaluators is None else evaluators:
             try:
-                found = _checked(evaluator, evaluator(train, test))
+                known, seen = _with_values(evaluator, train), _with_values(evaluator, test)
+                measured_of = known if getattr(evaluator, "split", "test") == "train" else seen
+                with over_groups(measured_of.groups):
+                    found = _checked(evaluator, evaluator(known, seen))
             except UndefinedMetric as error:
                 warnings.warn(f"the evaluator {choice!r} is left out: {error}", stacklevel=2)
                 continue
@@ -91,9 +98,22 @@ def measure(
     return measured
 
 
+def _with_values(evaluator: Any, frozen: Frozen) -> Frozen:
+    """The samples with a value in all columns that an evaluator reads, where samples belong to groups."""
+    if frozen.groups is None:
+        return frozen
+    kept = torch.ones(len(frozen.groups), dtype=torch.bool)
+    for name in trait(evaluator, "columns"):
+        if (values := frozen.metadata.get(name)) is not None:
+            kept &= ~missing_rows(
+                values, "continuous" if values.is_floating_point() else "categorical"
+            )
+    return frozen if kept.all() or not kept.any() else frozen.take(kept.nonzero().flatten())
+
+
 def held_out(train: Frozen) -> tuple[Frozen, Frozen]:
     """A training split in two: for training, and for validation."""
-    rows, held = validation_rows(len(train.features))
+    rows, held = validation_rows(len(train.features), train.groups)
     return train.take(rows), train.take(held)
 
 

@@ -198,6 +198,7 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
             installed or lack an option.
         OtherData: If the run to be resumed began with other data.
     """
+    from ccl_plugins.metadata.groups import check_apart
     from ccl_plugins.training.first_use import check_columns
     from ccl_plugins.training.randomness import seed_everything
     from ccl_plugins.training.same_data import fingerprint, refuse_other_data
@@ -225,6 +226,8 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
         split = parts.dataset("train")
         test = parts.dataset("test") if pipeline.built_evaluators else None
         check_columns(parts.transform, split)
+        if test is not None:
+            check_apart(split, test)
         if len(split):
             widths(parts, split, pipeline.settings)  # transform and networks may not take such data
         record[DATA] = {

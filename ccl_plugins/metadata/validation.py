@@ -10,7 +10,7 @@ EVERY = 10
 """One of so many training samples is for validation."""
 
 
-def validation_rows(n: int) -> tuple[Tensor, Tensor]:
+def validation_rows(n: int, groups: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Rows for training and for validation, in order: every tenth of the rows shuffled in a fixed way.
 
     The shuffle depends on n alone, so all evaluators and runs on a data set hold out the same samples.
@@ -18,14 +18,20 @@ def validation_rows(n: int) -> tuple[Tensor, Tensor]:
 
     Args:
         n: Samples of the training split, 2 or more.
+        groups: (n,) ids of samples that belong together; every tenth of the groups is held out.
 
     Raises:
-        ValueError: For fewer.
+        ValueError: For fewer samples, or groups.
     """
+    what = "samples"
+    if groups is not None:
+        _, index = groups.unique(return_inverse=True)
+        n, what = int(index.max()) + 1 if n else 0, "groups of samples"
     if n < 2:
-        raise ValueError(f"a validation part needs two training samples or more, there are {n}")
+        raise ValueError(f"a validation part needs two training {what} or more, there are {n}")
     # The stream of RandomState is the same in every version of numpy.
     held = np.zeros(n, dtype=bool)
     held[np.random.RandomState(0).permutation(n)[::EVERY]] = True
     mask = torch.from_numpy(held)
+    mask = mask if groups is None else mask[index]
     return (~mask).nonzero().flatten(), mask.nonzero().flatten()

@@ -16,7 +16,8 @@ class Dataset(Protocol):
 
         Splits are ``"train"`` and ``"test"``.  Columns of words come as class ids, the same in both; their
         ``vocabulary`` has the words, by column.  Texts, such as captions, stand beside the metadata: the
-        split's ``texts`` has a string per sample, by column.
+        split's ``texts`` has a string per sample, by column.  A split's ``group`` names the column of
+        samples that belong together, as those of one patient.
 
         Raises:
             ValueError: For another split.

@@ -98,6 +98,7 @@ class Frozen:
         vocabulary: For columns of words, the word of each class id.
         projections: (u, N, d) float32 projections of u augmented views, of unit length, on the CPU; None
             unless an evaluator declares that it reads them.
+        groups: (N,) ids of samples that belong together, as those of one patient; None if none do.
     """
 
     features: Tensor
@@ -106,6 +107,7 @@ class Frozen:
     towers: Towers | None = None
     vocabulary: Mapping[str, Sequence[str]] = field(default_factory=dict)
     projections: Tensor | None = None
+    groups: Tensor | None = None
 
     def take(self, rows: Tensor) -> Frozen:
         """The samples of these rows (k,)."""
@@ -116,6 +118,7 @@ class Frozen:
             images=self.images and replace(self.images, rows=self.images.rows[rows]),
             towers=self.towers and self.towers.take(rows),
             projections=None if self.projections is None else self.projections[:, rows],
+            groups=None if self.groups is None else self.groups[rows],
         )
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ccl_plugins.metadata.columns import tensor_columns
+from ccl_plugins.metadata.groups import groups_of
 from ccl_plugins.protocols import Frozen, Images, Towers, Transform, trait
 from ccl_plugins.training import ranks
 from ccl_plugins.training.loader import Items, collate
@@ -55,6 +56,7 @@ def frozen_features(
         projections=_projections(method, split, transform, batch_size, workers)
         if projections
         else None,
+        groups=groups_of(split),
     )
 
 

@@ -90,16 +90,17 @@ class Bank:
         self._count += count
 
 
-def roles(size: int, passes: float) -> tuple[Tensor, Tensor]:
+def roles(size: int, passes: float, groups: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """(size,) which samples are written to a bank, and (size,) which of a split are held out.
 
     Those that are held out are the split's validation part.  So many are written that the bank is filled
-    nine tenths in ``passes`` of the data, 1 or a part of 1.
+    nine tenths in ``passes`` of the data, 1 or a part of 1.  Samples of one of the ``groups``
+    (size,) are held out together.
     """
     written, held = (torch.zeros(size, dtype=torch.bool) for _ in range(2))
     if size < 2:
         return written, held
-    fit, out = validation_rows(size)
+    fit, out = validation_rows(size, groups)
     held[out] = True
     for rows, room in ((fit, FIT), (out, HELD)):
         order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))

@@ -18,6 +18,7 @@ from torch.nn.functional import normalize
 
 from ccl_plugins.evaluators.intervals import without_intervals
 from ccl_plugins.information.plane import points
+from ccl_plugins.metadata.groups import groups_of
 from ccl_plugins.metadata.values import missing_rows
 from ccl_plugins.protocols import Evaluator, Frozen, trait
 from ccl_plugins.training import ranks
@@ -94,7 +95,8 @@ class Monitor(Callback):
         steps = self.settings.every_steps or self._length
         self._most = min(-(-SAMPLES // settings.batch_size), self._length, steps * self._accumulate)
         self._counted = min(-(-BATCH_SAMPLES // settings.batch_size), self._most)
-        written, self._held = roles(size, self._most * settings.batch_size / size)
+        passes = self._most * settings.batch_size / size
+        written, self._held = roles(size, passes, groups_of(module.split))
         self._written = written.to(module.device)
         self._load(module.device)
 

@@ -197,3 +197,12 @@ def test_a_missing_text_is_named_by_split_and_row():
         TorchDataset(own, own, table, holes, text=["caption"])
     with pytest.raises(ValueError, match="train has no column 'title'; it has label, caption"):
         TorchDataset(own, own, table, table, text=["title"])
+
+
+def test_samples_that_belong_together_are_named_by_their_column():
+    own = TensorDataset(IMAGES)
+    table = {"label": [0, 1, 0, 1], "patient": ["a", "a", "b", "b"]}
+    dataset = TorchDataset(own, own, table, table, group="patient")
+    assert dataset("test").group == "patient"
+    with pytest.raises(ValueError, match="no column 'subject'"):
+        TorchDataset(own, own, table, table, group="subject")
