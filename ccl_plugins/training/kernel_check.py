@@ -125,7 +125,7 @@ def _off(
     found: Tensor,
     place: str = "objective.kernel",
 ) -> Iterator[Finding]:
-    candidates = _candidates(kernel, z)
+    candidates = scales_of(kernel, z)
     if trait(kernel, "distances") and not z.is_floating_point() and z.ndim == 1 and z.max() > 1:
         yield Finding(
             "a-kernel-of-numbers-reads-class-ids",
@@ -169,7 +169,7 @@ def _own(found: Tensor) -> Tensor:
     return found.diagonal().double().mean().clamp_min(1e-300)
 
 
-def _candidates(kernel: Any, z: Tensor) -> str:
+def scales_of(kernel: Any, z: Tensor) -> str:
     """Quantiles of what the kernel's scale divides, over different numbers, in words."""
     distances = trait(kernel, "distances")
     if distances is None or not z.is_floating_point():

@@ -24,7 +24,7 @@ def rehearse(parts: Parts, split: Any, settings: FitSettings) -> None:
     tables = Tables(parts.conditions, len(split), settings.seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        tables.tables = tables.once(split)
+        tables.keep_once(split)
     if all(c.refresh == "batch" or name in tables for name, c in parts.conditions.items()):
         sampler = EpochSampler(parts, tables, settings)
         Batches(sampler, Consumed(), settings.batch_size, 0, settings.processes)

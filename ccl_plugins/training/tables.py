@@ -108,6 +108,11 @@ class Tables:
         ]
         return tuple(name for name in ignoring if self._has_gaps.get(name, True))
 
+    def keep_once(self, split: Any) -> None:
+        """Fit and keep the tables that are fitted once and from the split alone."""
+        for name, table in self.once(split).items():
+            self._hold(name, table, 0)
+
     def once(self, split: Any) -> dict[str, Table]:
         """The tables that are fitted once and from the split alone, fitted now; nothing is kept."""
         static = {

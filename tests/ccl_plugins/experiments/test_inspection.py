@@ -1,0 +1,122 @@
+"""What `ccl inspect` finds in data before anything is trained."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+import ccl_plugins as ccl
+from ccl_plugins.cli import main
+from ccl_plugins.experiments.inspection import inspect
+
+SITES = ["Köln", "Köln ", "Bonn"]
+
+
+def write(folder: Path, count: int = 60, damaged: bool = False) -> Path:
+    """A table of images, half of which are for training, with a condition that goes with the label."""
+    draw = random.Random(0)
+    rows = ["image,label,part,site,scanner,patient_id,age"]
+    for i in range(count):
+        Image.new("RGB", (16, 16), (4 * i, 9, 9)).save(folder / f"{i}.png")
+        label, part = i % 2, "train" if i < count * 2 // 3 else "test"
+        scanner = label if draw.random() < 0.95 else 1 - label
+        patient = i % 20
+        age = "" if i == 3 else f"{40 + 10 * label + draw.random()}"
+        rows.append(f"{i}.png,{label},{part},{SITES[i % 3]},{scanner},p{patient},{age}")
+    if damaged:
+        (folder / "5.png").write_bytes((folder / "5.png").read_bytes()[:40])
+    (folder / "images.csv").write_text("\n".join(rows) + "\n", "utf-8")
+    (folder / "run.toml").write_text(TOML, "utf-8")
+    return folder / "run.toml"
+
+
+TOML = """
+dataset = {use = "table", path = "images.csv", split = "part"}
+backbone = "lenet5"
+method = {use = "simclr", hidden = 8, dim = 4}
+transform = {use = "simclr", size = 32}
+objective = {use = "fair_cclk", kernel = {use = "rbf", scale = 0.1}}
+condition = {use = "column", name = "age"}
+evaluate = ["knn"]
+fit = {epochs = 2, batch_size = 8, workers = 0}
+"""
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return write(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_columns_sizes_and_association_are_told_and_what_a_step_costs(file, capsys):
+    text = TOML.replace('name = "age"', 'name = "age", missing = "ignore"')
+    file.write_text(text.replace('"fair_cclk"', '"weaklysup_cclk"'))
+    assert main(["inspect", str(file), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    rows = {row["column"]: row for row in found["columns"]}
+    assert found["samples"] == {"train": 40, "test": 20}
+    assert rows["label"]["least"] == 20
+    assert rows["label"]["chance"] == 0.5
+    assert rows["site"]["values"] == 3
+    assert rows["age"]["missing"] == 1
+    assert rows["age"]["of label"] > 0.9
+    assert rows["scanner"]["of label"] == pytest.approx(0.6, abs=0.4)
+    notes = "\n".join(found["notes"])
+    assert "'Köln' and 'Köln '" in notes
+    assert "'patient_id' looks like a group" in notes
+    assert "the condition 'age' and the label go together" in notes
+    assert "RBF on 'condition'" in notes or "on condition 'condition'" in notes
+    assert found["step"]["seconds"] > 0
+    assert found["step"]["hours"] == pytest.approx(found["step"]["seconds"] * 10 / 3600)
+    assert found["step"]["gigabytes"] > 0.1
+    assert sorted(each.name for each in Path().iterdir() if each.suffix != ".png") == [
+        "images.csv",
+        "run.toml",
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_an_image_that_cannot_be_read_is_named_with_its_cure(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    file = write(tmp_path, damaged=True)
+    file.write_text(TOML.replace('"age"', '"scanner"').replace('"fair_cclk"', '"weaklysup_cclk"'))
+    assert main(["inspect", str(file)]) == 0
+    out = capsys.readouterr().out
+    assert "1 of 40 images of train cannot be read" in out
+    assert "5.png" in out
+    assert 'on_error = "skip"' in out
+    assert "a step takes" not in out
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_what_would_keep_it_from_training_is_a_mistake(file, capsys):
+    for right, wrong, message in (
+        ("batch_size = 8", "batch_size = 64", "64"),
+        ("size = 32", "size = 4", "32, 32"),
+        ('name = "site"', 'name = "size"', "'size'"),
+        ('name = "site"', 'name = "age"', "condition 'condition' has missing"),
+    ):
+        delta = TOML.replace('"age"', '"site"').replace('{use = "rbf", scale = 0.1}', '"delta"')
+        file.write_text(delta.replace(right, wrong, 1))
+        assert main(["inspect", str(file), "--quick"]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_what_is_healthy_has_a_line_for_its_kernel_alone():
+    pipeline = ccl.Pipeline(
+        dataset="color_digits",
+        backbone="lenet5",
+        method=ccl.method("simclr", hidden=8, dim=4),
+        transform=ccl.transform("simclr", size=32),
+        objective=ccl.objective("fair_cclk", kernel=ccl.kernel("rbf", scale="median")),
+        condition=ccl.condition("column", name="color"),
+    )
+    found = inspect(pipeline, quick=True)
+    assert not found.step
+    (note,) = found.notes
+    assert "sensible scales are" in note
