@@ -263,9 +263,7 @@ def test_a_fraction_is_of_whole_groups(tmp_path):
     path = write(tmp_path, "\n".join(["image,label,patient", *rows]))
     for i in range(80):
         write_image(tmp_path / f"{i}.png")
-    dataset = open_table(
-        path, label="label", image="image", split=None, test_fraction=0.2, group="patient"
-    )
+    dataset = ImageTable(path, test_fraction=0.2, group="patient")
     train, test = dataset("train"), dataset("test")
     assert (len(train), len(test)) == (64, 16)
     assert train.group == test.group == "patient"
