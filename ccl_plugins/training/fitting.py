@@ -97,8 +97,13 @@ def fit(
         trainer = make_trainer(settings, folder, losses, listed, progress, loggers)
         if trainer.strategy.launcher is not None:
             interrupt.kill_launched = trainer.strategy.launcher.kill
+
+        def launched() -> Any:
+            return getattr(trainer.strategy.launcher, "procs", ())
+
         try:
-            with beside_workers(settings, trainer), waiting.watching(settings.processes > 1):
+            several = waiting.watching(settings.processes > 1, launched)
+            with beside_workers(settings, trainer), several:
                 trainer.fit(module, ckpt_path=str(resume.path) if resume else None)
             writer.check_weights(parts.networks, trainer.global_step)
         except NotFinite as error:

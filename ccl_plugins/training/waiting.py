@@ -7,9 +7,10 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytorch_lightning as pl
@@ -54,8 +55,14 @@ class Waiting(Callback):
         self._step, self._since = trainer.global_step, time.monotonic()
 
     @contextmanager
-    def watching(self, several: bool) -> Iterator[None]:
-        """Watch the main thread of one of several processes.
+    def watching(
+        self, several: bool, launched: Callable[[], Iterable[Any]] = tuple
+    ) -> Iterator[None]:
+        """Watch the main thread of one of several processes, and those that it launched.
+
+        Args:
+            several: Whether there are others.
+            launched: Gives the `subprocess.Popen` of each.
 
         Raises:
             LostProcess: For an error of communication, with the process, its host and the step.
@@ -64,7 +71,8 @@ class Waiting(Callback):
             yield
             return
         self._since = time.monotonic()
-        watcher = threading.Thread(target=self._watch, daemon=True, name="ccl-waiting")
+        watch = partial(self._watch, launched)
+        watcher = threading.Thread(target=watch, daemon=True, name="ccl-waiting")
         watcher.start()
         try:
             yield
@@ -84,10 +92,22 @@ class Waiting(Callback):
             self._ended.set()
             watcher.join()
 
-    def _watch(self) -> None:
+    def _watch(self, launched: Callable[[], Iterable[Any]]) -> None:
+        told: set[int] = set()
         main = threading.main_thread().ident
         since, after = self._since, self.after
         while not self._ended.wait(min(1.0, self.after / 4)):
+            for process in launched():
+                if process.pid not in told and process.poll():
+                    told.add(process.pid)
+                    logger.error(
+                        "process %d, launched by %s, ended with status %d after step %d. %s",
+                        process.pid,
+                        _who(),
+                        process.returncode,
+                        self._step,
+                        self.last_good(),
+                    )
             if self._since != since:
                 since, after = self._since, self.after
             waited = time.monotonic() - since

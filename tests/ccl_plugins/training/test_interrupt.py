@@ -189,9 +189,10 @@ def test_a_rank_that_is_killed_is_told_in_a_line_with_step_and_checkpoint(tmp_pa
             -signal.SIGKILL,
         )  # Lightning ends all ranks after some seconds
         assert re.search(
-            r"process 0 of 2 on \S+ lost another one after step 2: it ended, or did not"
-            r" answer for 60 minutes; its own output says why \(.*\)\. The last good checkpoint is"
-            r" \S+, of step 2",
+            r"process \d+, launched by process 0 of 2 on \S+, ended with status -9 after step 2\. The last"
+            r" good checkpoint is \S+, of step 2"
+            r"|process 0 of 2 on \S+ lost another one after step 2: it ended, or did not answer for 60"
+            r" minutes; its own output says why \(.*\)\. The last good checkpoint is \S+, of step 2",
             err,
         )
         assert not is_any_left(program.pid)

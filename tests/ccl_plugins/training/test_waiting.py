@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -40,3 +42,16 @@ def test_another_error_stays_what_it_is() -> None:
     with pytest.raises(RuntimeError, match="shape") as caught, Waiting().watching(several=True):
         raise RuntimeError("a wrong shape")
     assert not isinstance(caught.value, LostProcess)
+
+
+def test_a_launched_process_that_ends_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    waiting = Waiting(lambda: "The last good checkpoint is x", after=0.4)
+    fine, failed = (subprocess.Popen([sys.executable, "-c", f"exit({n})"]) for n in (0, 3))
+    with waiting.watching(True, lambda: [fine, failed]):
+        time.sleep(0.3)
+        assert failed.wait(10) == 3
+        waiting._since = time.monotonic()
+        time.sleep(0.3)
+    (line,) = (record.getMessage() for record in caplog.records if "ended" in record.getMessage())
+    assert line.startswith(f"process {failed.pid}, launched by process 0 of 1 on ")
+    assert line.endswith("ended with status 3 after step 0. The last good checkpoint is x")
