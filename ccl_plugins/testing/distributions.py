@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
+from typing import Any
 
+from ccl_plugins._engine import engine
 from ccl_plugins.kinds import HEAVY, registry
 from ccl_plugins.testing.assertions import require
 from ccl_plugins.testing.subject import Distribution
@@ -52,3 +55,48 @@ def check_hides_no_built_in(distribution: Distribution) -> None:
     built_in = {(s.kind, s.name) for s in found.specs() if s.plugin == found.host}
     same = [f"{s.kind}/{s.name}" for s in distribution.specs if (s.kind, s.name) in built_in]
     require(not same, f"built-ins have the names of {', '.join(same)}")
+
+
+def check_hooks_answer_for_a_plain_pipeline(distribution: Distribution) -> None:
+    """Hooks must take a pipeline that has nothing of the plug-in and no options for it.
+
+    It is composed and not rejected; callbacks, loggers and symptoms are offered without an error, each of
+    its class.  A hook runs for every pipeline of whoever installs the plug-in.
+    """
+    from pytorch_lightning import Callback
+    from pytorch_lightning.loggers import Logger
+
+    from ccl_plugins.experiments.pipeline import Pipeline
+    from ccl_plugins.watching import Symptom
+
+    found, name = registry(), distribution.name
+    known = len(found.failures)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            pipeline = Pipeline(**PLAIN)
+        except engine.RegistryError as error:
+            raise AssertionError(f"a plain pipeline cannot be composed: {error}") from error
+        for hook, cls in (
+            ("ccl_callbacks", Callback),
+            ("ccl_loggers", Logger),
+            ("ccl_symptoms", Symptom),
+        ):
+            answers = [
+                a for who, a in found.call(hook, pipeline=pipeline, options={}) if who == name
+            ]
+            reasons = [each.reason for each in found.failures[known:] if each.plugin == name]
+            require(not reasons, str(reasons))
+            for answer in answers:
+                right = isinstance(answer, list | tuple) and all(isinstance(x, cls) for x in answer)
+                require(right, f"{hook} must return a list of {cls.__name__}, not {answer!r:.80}")
+
+
+PLAIN: dict[str, Any] = {
+    "dataset": "color_digits",
+    "backbone": "lenet5",
+    "method": "simclr",
+    "transform": {"use": "noise"},
+    "objective": "infonce",
+}
+"""A pipeline of built-in components."""

@@ -13,6 +13,13 @@ class Ring:
     """A ring."""
 '''
 
+HOOK = """
+from ccl_plugins import hookimpl
+
+@hookimpl
+def ccl_callbacks(pipeline):
+"""
+
 BROKEN = {
     "sound": ({"ccl_plugins.kernel": {"ring": "ring:Ring"}}, {}, set()),
     "half failed": (
@@ -24,6 +31,29 @@ BROKEN = {
         {"ccl_plugins.kernel": {"ring": "ring:Ring"}, "ccl_plugins.hooks": {"ring": "hooks"}},
         {"hooks.py": "import torch"},
         {"is_listed_without_imports"},
+    ),
+    "a hook that raises": (
+        {"ccl_plugins.kernel": {"ring": "ring:Ring"}, "ccl_plugins.hooks": {"ring": "raising"}},
+        {"raising.py": f"{HOOK}    return [pipeline.nothing]"},
+        {"hooks_answer_for_a_plain_pipeline"},
+    ),
+    "a hook that answers wrongly": (
+        {"ccl_plugins.kernel": {"ring": "ring:Ring"}, "ccl_plugins.hooks": {"ring": "wrong"}},
+        {"wrong.py": f"{HOOK}    return [pipeline]"},
+        {"hooks_answer_for_a_plain_pipeline"},
+    ),
+    "a hook that rejects every pipeline": (
+        {"ccl_plugins.kernel": {"ring": "ring:Ring"}, "ccl_plugins.hooks": {"ring": "rejecting"}},
+        {
+            "rejecting.py": HOOK.replace("ccl_callbacks", "ccl_pipeline_composed")
+            + "    raise ValueError"
+        },
+        {"hooks_answer_for_a_plain_pipeline"},
+    ),
+    "a hook that is right": (
+        {"ccl_plugins.kernel": {"ring": "ring:Ring"}, "ccl_plugins.hooks": {"ring": "right"}},
+        {"right.py": f"{HOOK}    from pytorch_lightning import Callback\n    return [Callback()]"},
+        set(),
     ),
     "of a built-in's name": (
         {"ccl_plugins.kernel": {"rbf": "ring:Ring"}},
