@@ -31,7 +31,11 @@ class Collapse(Symptom):
             return
         if seen.moved() < UNMOVED and not narrowed:
             return  # it has always been so, and the loss says why it stays so
-        if scale is None or scale.distinguishes:
+        if scale is None:
+            remedy = (
+                f"lower fit.optimizer.lr (now {seen.rate:g}), or take an objective with negatives"
+            )
+        elif scale.distinguishes:
             remedy = f"lower fit.optimizer.lr (now {seen.rate:g})"
         else:
             remedy = (
