@@ -46,6 +46,10 @@ def _run(options: argparse.Namespace) -> int:
             sweeps.begin(sweep, resume=options.resume)
         except ImportError as error:
             raise ValueError(str(error)) from error
+    with reporting_mistakes(options.file):
+        notes = [] if sweep.validation else [*sweep.associated()]
+    for note in notes:
+        _tell(note)
     stopped: BaseException | None = None
     try:
         if options.jobs == 1 and options.launcher == "local":
@@ -64,7 +68,7 @@ def _run(options: argparse.Namespace) -> int:
 
         done = [Run(sweep.out / "cells" / each.name) for each in cells if each.state == "done"]
         files.append(write_report(done, sweep.out / "report.html"))
-    print(_table(sweep, cells, files))
+    print(_table(sweep, cells, files, notes))
     if isinstance(stopped, RunInterrupted):
         print("ccl: stopped; --resume goes on with this sweep", file=sys.stderr)
         return 130
@@ -107,14 +111,21 @@ def _wait(sweep: Sweep, options: argparse.Namespace) -> None:
         raise Failed(f"no process could work: {' '.join(str(reasons[0]).split())}")
 
 
-def _table(sweep: Sweep, cells: Sequence[Cell], files: Sequence[Any]) -> TextTable:
+def _table(
+    sweep: Sweep, cells: Sequence[Cell], files: Sequence[Any], notes: Sequence[str]
+) -> TextTable:
     """The configurations, the best first."""
     from ccl_plugins.experiments.cells import configurations
     from ccl_plugins.experiments.results import spread
 
     done = sum(each.state == "done" for each in cells)
+    own = "the test split of the sweep's validation data"
+    part = "a part of the training split" if sweep.validation is None else own
+    sizes = {each.samples for each in cells if each.samples}
+    of = f" of {', '.join(map(str, sorted(sizes)))} samples" if sizes else ""
     notes = [
-        f"{sweep.metric}: validation is a part of the training split, by which the rows are ordered",
+        f"{sweep.metric}: the rows are ordered by validation, {part}{of}",
+        *notes,
         f"{done} of {len(cells)} cells done; written to {', '.join(map(str, files))}",
     ]
 
@@ -124,8 +135,13 @@ def _table(sweep: Sweep, cells: Sequence[Cell], files: Sequence[Any]) -> TextTab
         return {
             "values": row["label"] or "(one configuration)",
             "n": row["done"] if row["cells"] > 1 else None,
-            **{k: spread(row[k], row[f"{k}_deviation"]) for k in ("before", "validation", "test")},
-            "state": row["state"],
+            "before": spread(row["before"], row["before_deviation"]),
+            "validation": spread(row["validation"], row["validation_deviation"], row["interval"]),
+            "test": spread(row["test"], row["test_deviation"]),
+            **{name: row["bounded"].get(name) for name in sweep.subject_to},
+            "state": "; ".join(
+                filter(None, (row["state"], "beyond a bound" if row["excess"] else ""))
+            ),
         }
 
     return TextTable(rows, notes, columns)

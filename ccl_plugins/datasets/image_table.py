@@ -23,7 +23,7 @@ class ImageTable(ImageFileDataset):
     ``"categorical"``, other numbers ``"continuous"``; an empty cell is missing.  Columns of a Parquet
     file that hold neither words nor numbers (times, bytes, structs) are left out.  ``blocks`` puts
     columns side by side into one column of vectors, which is ``"multi_label"`` if they hold 0 and 1; a
-    column of vectors in a Parquet file needs no block.
+    column of vectors in a Parquet file needs no block.  In a block, yes and no are 1 and 0.
 
     Args:
         path: The table, ``.csv`` or ``.parquet``.
@@ -37,6 +37,9 @@ class ImageTable(ImageFileDataset):
             ``{"attributes": ["has_*"]}``, in the table's order.
         value_types: The value type of columns whose values do not show it.
         text: Columns of texts, such as captions, which a text tower reads; every row must have one.
+        sep: What separates the cells of a CSV file; None: a comma, or where the first line has none, a
+            semicolon or a tab.
+        encoding: That of a CSV file, as ``"cp1252"``.
 
     Raises:
         ValueError: If a parameter is out of its range, or not exactly one of ``split``, ``test`` and
@@ -64,6 +67,8 @@ class ImageTable(ImageFileDataset):
         on_error: OnError = "error",
         text: Sequence[str] = (),
         group: str | None = None,
+        sep: str | None = None,
+        encoding: str = "utf-8",
     ) -> None:
         given = {"split": split, "test": test, "test_fraction": test_fraction}
         if sum(value is not None for value in given.values()) != 1:
@@ -81,6 +86,7 @@ class ImageTable(ImageFileDataset):
         self.blocks = dict(blocks or {})
         self.value_types = dict(value_types or {})
         self.text = list(text)
+        self.csv: dict[str, Any] = {"sep": sep, "encoding": encoding}
         if both := sorted({*self.text} & {image, label, split, *(columns or ())} - {None}):
             raise ValueError(f"the column {both[0]!r} cannot be text and be read as another thing")
 
@@ -110,7 +116,7 @@ class ImageTable(ImageFileDataset):
         ]
         words += [self.label] if self.value_types.get("label") == "categorical" else []
         words += self.text
-        tables = [read_table(path, [self.image, *words]) for path in self.sources]
+        tables = [read_table(path, [self.image, *words], **self.csv) for path in self.sources]
         for path, table in zip(self.sources, tables, strict=True):
             _check_rows(path, table, self.image, self.label)
             choose(table, self.text, str(path))
@@ -190,11 +196,17 @@ def _choose_columns(
 
 
 def _side_by_side(block: str, names: Sequence[str], table: Mapping[str, Any]) -> list[Any]:
-    """The rows of several columns of numbers."""
+    """The rows of several columns of numbers, or of words for 1 and 0."""
+    columns = []
     for name in names:
-        word = next((cell for cell in table[name] if isinstance(cell, str)), None)
+        cells = [_BITS.get(c.lower(), c) if isinstance(c, str) else c for c in table[name]]
+        word = next((cell for cell in cells if isinstance(cell, str)), None)
         if word is not None:
             raise ValueError(
                 f"block {block!r} is made of numbers, and column {name!r} has {word!r}"
             )
-    return [list(row) for row in zip(*(table[name] for name in names), strict=True)]
+        columns.append(cells)
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+_BITS = {"yes": 1, "no": 0, "true": 1, "false": 0}

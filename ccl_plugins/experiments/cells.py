@@ -272,7 +272,10 @@ def work(
             tell(f"cell {name} (of {sweep.size}): {named(cell)}")
             pruning = _pruning(trial, sweep.prune)
             try:
-                value = _run_cell(sweep, sweep.out / "cells" / name, cell, pruning, progress)
+                found = _run_cell(sweep, sweep.out / "cells" / name, cell, pruning, progress)
+                value = _of(found, sweep.metric)
+                if sweep.subject_to:  # 0 and less are within the bounds
+                    trial.set_constraint("subject_to", sweep.excess(found))
             except (RunInterrupted, KeyboardInterrupt, OtherData):
                 raise
             # The cell's components may raise anything; the other cells do not depend on it.
@@ -309,20 +312,21 @@ def load_sweep(out: Path) -> Sweep:
 
 def _run_cell(
     sweep: Sweep, folder: Path, cell: Mapping[str, Any], callbacks: list[Any], progress: bool
-) -> float:
-    """Train and measure a cell, from its last checkpoint; the metric on the validation part."""
+) -> dict[str, float]:
+    """Train and measure a cell, from its last checkpoint; the metrics of the validation part."""
     pipeline = Pipeline.from_dict(sweep.configuration(cell))
     prepared = prepare(check(pipeline, folder, resume=True), callbacks)
     _refuse_other_data(sweep, prepared.record)
 
     def before(untrained: Mapping[str, Any]) -> None:
-        _of(untrained, sweep.metric)  # what no evaluator gives is told before the training
+        for name in (sweep.metric, *sweep.subject_to):
+            _of(untrained, name)  # what no evaluator gives is told before the training
 
     train(prepared, progress=progress, before=before)
     run = Run(folder, pipeline, prepared.splits)
-    found = run.validate()
+    found = run.validate(on=sweep.own_validation)
     run.evaluate()
-    return _of(found, sweep.metric)
+    return found
 
 
 def _refuse_other_data(sweep: Sweep, record: Mapping[str, Any]) -> None:
@@ -426,6 +430,8 @@ class Cell:
         before: The metrics before training.
         validation: The metrics of the validation part of the training split, for choosing.
         test: The metrics of the test split.
+        interval: The interval of the sweep's metric on the validation part; None: not known.
+        samples: How many samples it rests on.
     """
 
     name: str
@@ -434,6 +440,8 @@ class Cell:
     before: Mapping[str, float]
     validation: Mapping[str, float]
     test: Mapping[str, float]
+    interval: tuple[float, float] | None = None
+    samples: int | None = None
 
 
 def cells_of(sweep: Sweep) -> list[Cell]:
@@ -453,9 +461,11 @@ def _cell(sweep: Sweep, name: str, trial: optuna.trial.FrozenTrial) -> Cell:
         return Cell(name, values, state, {}, {}, {})
     run = Run(folder)
     done = state == "done"
-    return Cell(
-        name, values, state, run.before, run.validation if done else {}, run.metrics if done else {}
-    )
+    if not done:
+        return Cell(name, values, state, run.before, {}, {})
+    chosen_by = run.measurements("validation").get(sweep.metric)
+    known = (chosen_by.interval, chosen_by.samples) if chosen_by else (None, None)
+    return Cell(name, values, state, run.before, run.validation, run.metrics, *known)
 
 
 def rows_of(sweep: Sweep, cells: Iterable[Cell]) -> list[dict[str, Any]]:
@@ -525,8 +535,10 @@ def _one_type(values: list[Any]) -> list[Any]:
 def configurations(sweep: Sweep, cells: Iterable[Cell]) -> list[dict[str, Any]]:
     """One row for each configuration, the best by the validation part first.
 
-    Cells that differ in the seed alone are one configuration, with means and standard deviations (n - 1).
-    Its ``label`` is the name of its grid and what tells it from the others of that name.
+    Cells that differ in the seed alone are one configuration, with means and standard deviations (n - 1), a
+    single one with the ``interval`` of its validation metric.  Those within the bounds of ``subject_to``,
+    whose ``excess`` is 0, come before the others.  The ``label`` of a configuration is the name of its grid
+    and what tells it from the others of that name.
     """
     groups: dict[str, list[Cell]] = {}
     for each in cells:
@@ -540,13 +552,23 @@ def configurations(sweep: Sweep, cells: Iterable[Cell]) -> list[dict[str, Any]]:
             found = [m for each in done if (m := getattr(each, kind).get(sweep.metric)) is not None]
             row[kind] = statistics.fmean(found) if found else None
             row[f"{kind}_deviation"] = statistics.stdev(found) if len(found) > 1 else None
+        row["interval"] = done[0].interval if len(done) == 1 else None
+        bounded = {
+            name: statistics.fmean(each.validation.get(name, math.nan) for each in done)
+            for name in (sweep.subject_to if done else ())
+        }
+        row |= {"bounded": bounded, "excess": sweep.excess(bounded) if done else 0.0}
         states = dict.fromkeys(each.state for each in group if each.state != "done")
         rows.append({**row, "state": "; ".join(states)})
     for row, label in zip(rows, labels_of([row["values"] for row in rows]), strict=True):
         row["label"] = label
     sign = -1 if sweep.direction == "maximize" else 1
     return sorted(
-        rows, key=lambda row: math.inf if row["validation"] is None else sign * row["validation"]
+        rows,
+        key=lambda row: (
+            row["excess"],
+            math.inf if row["validation"] is None else sign * row["validation"],
+        ),
     )
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ccl_plugins.information.plane import Point
-    from ccl_plugins.protocols import Frozen, Measurement, Table
+    from ccl_plugins.protocols import Dataset, Frozen, Measurement, Table
     from ccl_plugins.training.parts import Parts
 
 
@@ -280,7 +280,9 @@ class Run:
         """Features of images, un-augmented, in evaluation mode.
 
         Args:
-            images: A batch (n, channels, height, width), or any sequence of images the transform takes.
+            images: A batch (n, channels, height, width), or any sequence of images the transform takes, or
+                of files.  Files and PIL images are converted as the data set converts its own, by default
+                to RGB, so that one with transparency or a palette can be given.
             batch_size: Images per forward pass.
             device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
 
@@ -290,6 +292,7 @@ class Run:
         Raises:
             FileNotFoundError: If the run has no weights yet.
             ValueError: If there are no images, or they are not of the kind the transform takes.
+            OSError: For a file that cannot be read.
         """
         return self._of_images("encode", images, batch_size, device)
 
@@ -352,12 +355,25 @@ class Run:
             for first in range(0, len(images), batch_size):
                 batch = images[first : first + batch_size]
                 if not isinstance(batch, torch.Tensor):
-                    batch = torch.stack([transform.plain(image) for image in batch])
+                    batch = torch.stack([transform.plain(self._image(each)) for each in batch])
                 else:
                     batch = transform.plain(batch)
                 given = batch.to(next(method.parameters()).device)
                 outputs.append(getattr(method, member)(given).cpu())
         return torch.cat(outputs)
+
+    def _image(self, image: Any) -> Any:
+        """An image as the data set gives it, of a file or of a PIL image."""
+        from PIL import Image
+
+        from ccl_plugins.datasets.image_files import read_image
+
+        mode = self.record["dataset"].get("mode")
+        if isinstance(image, str | Path):
+            return read_image(str(image), mode or "RGB")
+        if isinstance(image, Image.Image) and image.mode not in ((mode,) if mode else ("RGB", "L")):
+            return image.convert(mode or "RGB")
+        return image
 
     def _method_on(self, device: str | torch.device | None) -> Any:
         from ccl_plugins.networks.devices import accelerator
@@ -408,10 +424,15 @@ class Run:
     def _frozen(self, split: str, device: str | torch.device | None, projections: bool) -> Frozen:
         frozen = self._features.get(split)
         if frozen is None or (projections and frozen.projections is None):
-            method, data = self._method_on(device), self.splits[SPLITS.index(split)]
-            workers = self.record["fit"]["workers"]
-            (frozen,) = freeze(method, self.recorded, workers, data, projections=projections)
+            frozen = self._features_of(self.splits[SPLITS.index(split)], device, projections)
             self._features[split] = frozen
+        return frozen
+
+    def _features_of(
+        self, split: Any, device: str | torch.device | None, projections: bool
+    ) -> Frozen:
+        method, workers = self._method_on(device), self.record["fit"]["workers"]
+        (frozen,) = freeze(method, self.recorded, workers, split, projections=projections)
         return frozen
 
     def measurements(self, time: Time = "after") -> dict[str, Measurement]:
@@ -476,7 +497,9 @@ class Run:
             )
         return metrics
 
-    def validate(self, device: str | torch.device | None = None) -> dict[str, float]:
+    def validate(
+        self, device: str | torch.device | None = None, on: Dataset | None = None
+    ) -> dict[str, float]:
         """Measure as `evaluate` does, but on a part of the training split; no test sample is measured.
 
         Evaluators are fitted to nine tenths of the training split and measured on the last tenth: every
@@ -486,12 +509,14 @@ class Run:
 
         Args:
             device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
+            on: A data set whose test split is measured instead, with evaluators fitted to the whole
+                training split: own data to choose by, as where label and condition do not go together.
 
         Raises:
             FolderInUse: If another process trains or measures the run.
         """
         with owning(self.path):
-            measured = self._measure(device, validate=True)
+            measured = self._measure(device, validate=True, on=on)
             self._write({"validation": measured})
         return numbers(measured)
 
@@ -527,6 +552,7 @@ class Run:
         device: str | torch.device | None,
         *,
         validate: bool,
+        on: Dataset | None = None,
         evaluators: Sequence[tuple[Any, Any]] | None = None,
     ) -> dict[str, Measurement]:
         if evaluators is None and not self.recorded.built_evaluators:
@@ -534,8 +560,12 @@ class Run:
         built = [e for _, e in evaluators] if evaluators else self.recorded.built_evaluators
         projections = read_projections(built)
         train = self._frozen("train", device, projections and validate)
-        test = None if validate else self._frozen("test", device, projections)
-        train, test = held_out(train) if test is None else (train, test)
+        if on is not None:
+            test = self._features_of(on("test"), device, projections)
+        elif validate:
+            train, test = held_out(train)
+        else:
+            test = self._frozen("test", device, projections)
         return measure(self.recorded, train, test, evaluators=evaluators)
 
     def _write(

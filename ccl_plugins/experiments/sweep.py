@@ -14,6 +14,7 @@ from ccl_plugins._engine import engine
 from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.experiments.composition import TABLES, Composition
 from ccl_plugins.experiments.overrides import dotted, override
+from ccl_plugins.kinds import registry
 
 SEARCH = ("trials", "seed", "prune")
 """What a ``[search]`` table has beside keys of the pipeline."""
@@ -56,6 +57,10 @@ class Sweep:
         prune: The logged value by which a search stops a cell early, as ``"monitor/linear/top1"``, where
             it is worse, in the same direction, than the median of the earlier cells at the same step; None:
             no cell is stopped.
+        subject_to: Bounds of other metrics of the validation part, by name, as
+            ``{"linear-site/top1": {"most": 0.6}}``: cells that keep them come before those that do not.
+        validation: The table of a data set whose test split takes the place of the validation part, None:
+            a part of the training split.
         slurm: Options of submitit for SLURM, as ``{"timeout_min": 600, "slurm_partition": "gpu"}``.
     """
 
@@ -67,6 +72,8 @@ class Sweep:
     trials: int | None = None
     seed: int = 0
     prune: str | None = None
+    subject_to: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    validation: Mapping[str, Any] | None = None
     slurm: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -108,18 +115,47 @@ class Sweep:
         given = {dotted(key): value for key, value in cell.items() if key != NAME}
         return override(self.tables, sorted(given.items(), key=_depth), TABLES)
 
+    def excess(self, metrics: Mapping[str, float]) -> float:
+        """By how much metrics are beyond the bounds of ``subject_to``, in all; 0 within them.
+
+        A metric that is missing is infinitely beyond.
+        """
+        beyond = 0.0
+        for name, bounds in self.subject_to.items():
+            value = metrics.get(name, math.nan)
+            over = max(
+                value - bounds.get("most", math.inf), bounds.get("least", -math.inf) - value, 0
+            )
+            beyond += math.inf if math.isnan(value) else over
+        return beyond
+
+    @property
+    def own_validation(self) -> Any:
+        """The data set whose test split cells are chosen by; None: a part of the training split is."""
+        if self.validation is None:
+            return None
+        return registry().read("dataset", self.validation, where="validation").build()
+
     def check(self) -> None:
         """Compose the pipeline of every cell; of a search, with every value of a list and both ends.
 
         Raises:
-            ValueError: For the first that cannot be composed, with its values.
+            ValueError: For the first that cannot be composed, with its values, and for a wrong data set.
         """
+        _ = self.own_validation
         cells = self.cells if self.trials is None else self._ends()
         for cell in cells:
             try:
                 Composition.from_dict(self.configuration(cell))
             except (engine.RegistryError, ValueError, TypeError) as error:
                 raise type(error)(f"{named(cell)}: {error}") from error
+
+    def associated(self) -> Iterator[str]:
+        """A line for each condition of the first cell that goes together with the label; reads its data."""
+        from ccl_plugins.experiments.inspection import associated
+
+        first = (self.cells if self.trials is None else self._ends())[0]
+        yield from associated(Composition.from_dict(self.configuration(first)))
 
     def _ends(self) -> list[dict[str, Any]]:
         """Cells of a search in which each value of a list, and each end of a range, is met."""
@@ -220,6 +256,8 @@ def _read(
     out, slurm = Path(data["out"]).expanduser(), data.get("slurm", {})
     if not isinstance(slurm, Mapping):
         raise ValueError(f"slurm must be a table of submitit's options, not {slurm!r}")
+    given["subject_to"] = _bounds(data.get("subject_to", {}))
+    given["validation"] = data.get("validation")
     sweep = Sweep(tables, spaces, out, metric, direction, **given, slurm=slurm)
     if kind == "grid":
         seen: list[dict[str, Any]] = []
@@ -230,7 +268,31 @@ def _read(
     return sweep
 
 
-_TABLES = ("base", "out", "metric", "direction", "grid", "search", "slurm")
+_TABLES = (
+    "base",
+    "out",
+    "metric",
+    "direction",
+    "subject_to",
+    "validation",
+    "grid",
+    "search",
+    "slurm",
+)
+
+
+def _bounds(given: Any) -> Mapping[str, Mapping[str, float]]:
+    """The table ``subject_to``, checked."""
+    if not isinstance(given, Mapping):
+        raise ValueError(f"subject_to must be a table of metrics and bounds, not {given!r}")
+    for name, bounds in given.items():
+        right = isinstance(bounds, Mapping) and bounds and bounds.keys() <= {"least", "most"}
+        if not right or not all(type(x) in (int, float) for x in bounds.values()):
+            raise ValueError(
+                f"subject_to: {name!r} must have bounds, as {{most = 0.6}} or {{least = 0.9}}, not"
+                f" {bounds!r}"
+            )
+    return given
 
 
 def _flat(table: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:

@@ -22,32 +22,41 @@ class Columns(dict[str, Any]):
         self.left_out = dict(left_out or {})
 
 
-def read_table(path: str | Path, words: Sequence[str] = ()) -> Columns:
+def read_table(
+    path: str | Path,
+    words: Sequence[str] = (),
+    *,
+    sep: str | None = None,
+    encoding: str = "utf-8",
+) -> Columns:
     """The columns of a table, by name.
 
-    In a CSV file, which is UTF-8, the first line holds the names.  A column of numbers (or of True and
+    In a CSV file the first line holds the names.  A column of numbers (or of True and
     False) is read as such, and an empty cell is None.  A column without a name, as data frames write
     their index, is left out.  So are columns of a Parquet file that hold neither words nor numbers (times,
     bytes, structs, maps, lists of different lengths): a table may have them, as long as nobody reads them.
 
     Args:
-        path: A file that ends in ``.csv`` or ``.parquet``.
+        path: A file that ends in ``.csv``, ``.tsv`` or ``.parquet``.
         words: Columns of a CSV file whose cells are words, though some or all look like numbers.
+        sep: What separates the cells of a CSV file; None: a comma, or where the first line has none, a
+            semicolon or a tab.  Between semicolons, numbers may have a decimal comma.
+        encoding: That of a CSV file, as ``"cp1252"``.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: For another ending, a line with too few or too many cells, two columns of one name,
-            and a column with words among its numbers, naming the line.
+        ValueError: For another ending or an unknown encoding, a line with too few or too many cells, two
+            columns of one name, and a column with words among its numbers, naming the line.
         ImportError: For Parquet, if pyarrow is not installed.
     """
     path = Path(path).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"there is no table {str(path)!r}")
-    if path.suffix == ".csv":
-        return Columns(_read_csv(path, words))
+    if path.suffix in (".csv", ".tsv"):
+        return Columns(_read_csv(path, words, sep, encoding))
     if path.suffix == ".parquet":
         return _read_parquet(path)
-    raise ValueError(f"a table ends in .csv or .parquet, not as {path.name!r}")
+    raise ValueError(f"a table ends in .csv, .tsv or .parquet, not as {path.name!r}")
 
 
 def choose(columns: Mapping[str, Any], names: Sequence[str] | None, place: str) -> dict[str, Any]:
@@ -73,16 +82,34 @@ def choose(columns: Mapping[str, Any], names: Sequence[str] | None, place: str) 
     return {name: columns[name] for name in (columns if names is None else names)}
 
 
-def _read_csv(path: Path, words: Sequence[str]) -> dict[str, list[Any]]:
-    lines, rows = [], []
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, strict=True)
+def _read_csv(
+    path: Path, words: Sequence[str], sep: str | None, encoding: str
+) -> dict[str, list[Any]]:
+    lines: list[int] = []
+    header: list[str] = []
+    rows: list[list[str]] = []
+    if encoding.lower().replace("-", "").replace("_", "") == "utf8":
+        encoding = "utf-8-sig"  # a mark of the order of bytes is none of the first name
+    try:
+        opened = path.open(encoding=encoding, newline="")
+    except LookupError as error:
+        raise ValueError(f"encoding must be one that Python knows, not {encoding!r}") from error
+    with opened as file:
+        reader: Any = csv.reader([])
         try:
+            sep = sep or _separator(file.readline())
+            file.seek(0)
+            reader = csv.reader(file, strict=True, delimiter=sep)
             header = next(reader, [])
             for cells in reader:
                 lines.append(reader.line_num)
                 rows.append(cells)
-        except (csv.Error, UnicodeDecodeError) as error:
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{path}, after line {reader.line_num}: {error}; if it was written in another encoding,"
+                ' give it, as encoding = "cp1252"'
+            ) from error
+        except (csv.Error, TypeError) as error:
             raise ValueError(f"{path}, after line {reader.line_num}: {error}") from error
     while rows and not rows[-1]:  # empty lines at the end
         rows.pop()
@@ -98,18 +125,29 @@ def _read_csv(path: Path, words: Sequence[str]) -> dict[str, list[Any]]:
     return {
         name: [cell or None for cell in cells]
         if name in words
-        else _read_cells(f"{path}: column {name!r}", cells, lines)
+        else _read_cells(
+            f"{path}: column {name!r}", cells, lines, decimal="," if sep == ";" else "."
+        )
         for name, cells in zip(header, columns, strict=True)
         if name
     }
 
 
-def _read_cells(place: str, cells: Sequence[str], lines: Sequence[int]) -> list[Any]:
+def _separator(header: str) -> str:
+    """What separates the names of a first line."""
+    if "," in header:
+        return ","
+    return max(";\t", key=header.count) if {";", "\t"} & {*header} else ","
+
+
+def _read_cells(
+    place: str, cells: Sequence[str], lines: Sequence[int], decimal: str = "."
+) -> list[Any]:
     """Cells as whole numbers, numbers, truth values or words, whichever all of them are."""
     filled = set(cells) - {""}
     if filled and filled <= {"True", "False"}:
         return [None if cell == "" else cell == "True" for cell in cells]
-    numbers = {cell: number for cell in filled if (number := _number(cell)) is not None}
+    numbers = {cell: number for cell in filled if (number := _number(cell, decimal)) is not None}
     if not numbers:
         return [cell or None for cell in cells]
     if len(numbers) < len(filled):
@@ -121,12 +159,14 @@ def _read_cells(place: str, cells: Sequence[str], lines: Sequence[int]) -> list[
             " declare the column categorical"
         )
     if not all(isinstance(number, int) for number in numbers.values()):
-        numbers = {cell: float(cell) for cell in numbers}
+        numbers = {cell: float(number) for cell, number in numbers.items()}
     return [numbers.get(cell) for cell in cells]
 
 
-def _number(cell: str) -> int | float | None:
+def _number(cell: str, decimal: str = ".") -> int | float | None:
     """The number that a cell holds, or None; with "_" it is a word, though Python reads 1_000."""
+    if decimal == "," and "." not in cell:
+        cell = cell.replace(",", ".", 1)
     for read in (int, float):
         try:
             return None if "_" in cell else read(cell)

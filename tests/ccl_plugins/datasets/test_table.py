@@ -268,3 +268,42 @@ def test_a_fraction_is_of_whole_groups(tmp_path):
     assert (len(train), len(test)) == (64, 16)
     assert train.group == test.group == "patient"
     assert not {*train.metadata["patient"].tolist()} & {*test.metadata["patient"].tolist()}
+
+
+@pytest.mark.parametrize(
+    ("text", "given"),
+    [
+        ("image;label;age\na.png;Möwe;3,5\nb.png;Ente;4\n", {}),
+        ("image\tlabel\tage\na.png\tMöwe\t3.5\nb.png\tEnte\t4\n", {}),
+        ("image|label|age\na.png|Möwe|3.5\nb.png|Ente|4\n", {"sep": "|"}),
+        ("image,label,age\na.png,Möwe,3.5\nb.png,Ente,4\n", {"encoding": "cp1252"}),
+    ],
+)
+def test_a_table_is_read_as_it_comes(tmp_path, text, given):
+    file = tmp_path / "birds.csv"
+    file.write_bytes(text.encode(given.get("encoding", "utf-8-sig")))
+    for name in ("a", "b"):
+        write_image(tmp_path / f"{name}.png")
+    split = ImageTable(file, test=file, **given)("train")
+    assert split.vocabulary["label"] == ["Ente", "Möwe"]
+    assert split.metadata["age"].tolist() == [3.5, 4.0]
+
+
+def test_another_encoding_is_an_error_that_says_how_to_give_it(tmp_path):
+    file = tmp_path / "birds.csv"
+    file.write_bytes("image,label\na.png,Möwe\n".encode("cp1252"))
+    with pytest.raises(ValueError, match=r'birds\.csv, after line 0.*encoding = "cp1252"'):
+        ImageTable(file, test=file)("train")
+    with pytest.raises(ValueError, match="encoding must be one that Python knows, not 'cp-none'"):
+        ImageTable(file, test=file, encoding="cp-none")("train")
+    with pytest.raises(ValueError, match=r"birds\.csv, after line 0"):
+        ImageTable(file, test=file, sep="ab")("train")
+
+
+def test_yes_and_no_in_a_block_are_bits(tmp_path):
+    path = write(tmp_path, "image,label,has_tail,has_fin\na.png,0,yes,No\nb.png,1,no,Yes\n")
+    for name in ("a", "b"):
+        write_image(tmp_path / f"{name}.png")
+    dataset = ImageTable(path, test=path, blocks={"parts": ["has_*"]})
+    assert dataset.schema()["parts"] == "multi_label"
+    assert dataset("train").metadata["parts"].tolist() == [[1, 0], [0, 1]]

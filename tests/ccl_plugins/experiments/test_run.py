@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 import torch
+from PIL import Image
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
@@ -253,3 +254,18 @@ def test_a_run_killed_before_its_first_checkpoint_begins_anew(tmp_path, finished
         RunExists, match=r"weights\.pt is of a finished run, which has no checkpoint"
     ):
         finished.pipeline.fit(out=out, resume=True)
+
+
+def test_files_and_images_of_any_mode_are_encoded_as_those_of_the_data_set(finished, tmp_path):
+    pixels = ccl.create("dataset", "color_digits")("test").images[:3]
+    images = [Image.fromarray(each.permute(1, 2, 0).numpy()) for each in pixels]
+    expected = finished.encode(images)
+    assert expected.shape == (3, 84)
+    files = [tmp_path / f"{i}.png" for i in range(3)]
+    for image, file in zip(images, files, strict=True):
+        image.save(file)
+    torch.testing.assert_close(finished.encode(files), expected)
+    torch.testing.assert_close(finished.encode(list(map(str, files))), expected)
+    torch.testing.assert_close(finished.encode([each.convert("RGBA") for each in images]), expected)
+    with pytest.raises(OSError, match="No such file"):
+        finished.encode([tmp_path / "none.png"])

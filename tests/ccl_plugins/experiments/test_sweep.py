@@ -23,6 +23,7 @@ from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_dat
 import ccl_plugins as ccl
 from ccl_plugins._engine import engine
 from ccl_plugins.cli import main
+from ccl_plugins.cli.sweep import _table
 from ccl_plugins.experiments import cells as sweeps
 from ccl_plugins.experiments.cells import SweepExists
 from ccl_plugins.experiments.sweep import Range, Sweep, named
@@ -519,7 +520,7 @@ def test_the_blocks_of_the_how_to_page_can_be_tried():
     first, *others = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     head, _, _ = first.partition("[grid]")
     shutil.copy(EXAMPLES / "color_digits_fair.toml", "color_digits_fair.toml")
-    assert len(others) == 3
+    assert len(others) == 5
     for text in (first, *(text if "[base]" in text else head + text for text in others)):
         Sweep.from_toml(write(text)).check()
 
@@ -578,3 +579,89 @@ def test_grids_that_cannot_be_tried_are_refused(right, wrong, message, capsys):
     write(with_base(GRIDS), (right, wrong))
     assert run() == 2
     assert message in capsys.readouterr().err
+
+
+def test_cells_within_the_bounds_come_first_and_others_are_marked(capsys):
+    """The cell that reads the site best is the worst choice where it must not be read."""
+    write(GRID, ("[grid]", 'subject_to = {"linear-age/top1" = {most = 0.6}}\n[grid]'))
+    sweep = Sweep.from_toml("sweep.toml")
+    assert sweep.excess({"linear-age/top1": 0.5}) == 0
+    assert sweep.excess({"linear-age/top1": 0.75}) == pytest.approx(0.15)
+    assert sweep.excess({}) == float("inf")
+    cells = [
+        sweeps.Cell(
+            str(i),
+            {"objective.temperature": t},
+            "done",
+            {},
+            {"knn/top1": kept, "linear-age/top1": leaked},
+            {"knn/top1": 0.5},
+            (kept - 0.1, kept + 0.1),
+            144,
+        )
+        for i, (t, kept, leaked) in enumerate(
+            [(0.1, 0.97, 0.9), (0.5, 0.80, 0.55), (0.9, 0.85, 0.6)]
+        )
+    ]
+    rows = sweeps.configurations(sweep, cells)
+    assert [row["values"]["objective.temperature"] for row in rows] == [0.9, 0.5, 0.1]
+    assert rows[0]["interval"] == pytest.approx((0.75, 0.95))
+    text = str(_table(sweep, cells, [], []))
+    assert "0.85 (0.75 to 0.95)" in text
+    assert "beyond a bound" in text.splitlines()[3]
+    assert "a part of the training split of 144 samples" in text
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ("3", "subject_to must be a table"),
+        ('{"knn/top1" = 0.5}', "'knn/top1' must have bounds"),
+        ('{"knn/top1" = {above = 0.5}}', "'knn/top1' must have bounds"),
+    ],
+)
+def test_bounds_that_say_nothing_are_refused(bounds, message, capsys):
+    write(GRID, ("[grid]", f"subject_to = {bounds}\n[grid]"))
+    assert run() == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_search_avoids_cells_beyond_the_bounds(capsys):
+    bound = 'subject_to = {"knn/top1" = {least = 2.0}}\n[search]'  # which none can keep
+    write(SEARCH, ("[search]", bound), ("trials = 4", "trials = 2"))
+    assert run() == 0
+    assert capsys.readouterr().out.count("beyond a bound") == 2
+    study = sweeps._study(Sweep.from_toml("sweep.toml"))
+    for trial in study.get_trials():
+        (excess,) = trial.constraints.values()
+        assert excess >= 1.0
+
+
+def test_cells_are_chosen_by_validation_data_of_ones_own(capsys):
+    """Its labels are turned round, so that what is right on the training split is wrong on it."""
+    columns = {"label": 1 - torch.arange(24) % 2, "age": torch.linspace(0, 1, 24)}
+    save_file({"features": torch.randn(24, 4), **columns}, "own.safetensors")
+    own = 'validation = {use = "features", train = "train.safetensors", test = "own.safetensors"}\n[grid]'
+    write(GRID, ("[grid]", own), ("[0.1, 0.5]", "[0.1]"), ("[0, 1]", "[0]"))
+    assert run() == 0
+    assert "the test split of the sweep's validation data of 24 samples" in capsys.readouterr().out
+    cell = ccl.load("out/cells/000")
+    assert cell.measurements("validation")["knn/top1"].samples == 24
+    write(GRID, ("[grid]", own.replace("features", "nothing")), name="wrong.toml")
+    assert main(["sweep", "wrong.toml", "--out", "other"]) == 2
+    assert "nothing" in capsys.readouterr().err
+
+
+def test_a_condition_that_goes_together_with_the_label_is_said_before_a_sweep(capsys):
+    Path("base.toml").write_text(
+        TOML.replace('"infonce"', '"supcon"') + 'condition = {use = "column", name = "site"}\n'
+    )
+    for split, n in (("train", 32), ("test", 8)):
+        ids = torch.arange(n) % 2
+        columns = {"label": ids, "site": ids.clone()}
+        save_file({"features": torch.randn(n, 4), **columns}, f"{split}.safetensors")
+    write(GRID, ("[0.1, 0.5]", "[0.1]"), ("[0, 1]", "[0]"))
+    assert run() == 0
+    out, err = capsys.readouterr()
+    for text in (out, err):
+        assert "the condition 'site' and the label go together (100%)" in text
