@@ -7,8 +7,10 @@ import subprocess
 import sys
 import warnings
 from typing import Any
+from unittest import SkipTest
 
 from ccl_plugins._engine import engine
+from ccl_plugins.hooks import NAME
 from ccl_plugins.kinds import HEAVY, registry
 from ccl_plugins.testing.assertions import require
 from ccl_plugins.testing.subject import Distribution
@@ -63,13 +65,17 @@ def check_hooks_answer_for_a_plain_pipeline(distribution: Distribution) -> None:
     It is composed and not rejected; callbacks, loggers and symptoms are offered without an error, each of
     its class.  A hook runs for every pipeline of whoever installs the plug-in.
     """
+    found, name = registry(), distribution.name
+    (plugin,) = (each for each in found.plugins if each.name == name)
+    if not any(each.group == f"{NAME}.hooks" for each in plugin.entries):
+        raise SkipTest("it has no hooks")
+
     from pytorch_lightning import Callback
     from pytorch_lightning.loggers import Logger
 
     from ccl_plugins.experiments.pipeline import Pipeline
     from ccl_plugins.watching import Symptom
 
-    found, name = registry(), distribution.name
     known = len(found.failures)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

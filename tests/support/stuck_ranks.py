@@ -9,14 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from pytorch_lightning import Callback
-from support.training_fakes import fit, make_parts
-from support.training_ranks import make_method
-
-from ccl_plugins.objectives import InfoNCE
-from ccl_plugins.training import FitSettings
 from ccl_plugins.training.interrupt import Interrupt
-from ccl_plugins.training.ranks import rank
 
 WAITING = "waiting"
 
@@ -39,32 +32,32 @@ def wait_in_a_collective(folder: str) -> None:
         distributed.all_reduce(torch.zeros(1))
 
 
-class SecondSleeps(Callback):
-    """The second rank stops in its third batch, and leaves its number; the first waits for its gradient."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-
-    def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
-        if rank() == 1 and trainer.global_step == 2:
-            self.file.write_text(str(os.getpid()))
-            print(WAITING, flush=True)
-            while True:
-                time.sleep(300)
-
-
 def train_with_a_stuck_rank(folder: str) -> None:
-    """Train on two processes that Lightning starts."""
+    """Train on two processes that Lightning starts.
+
+    The second one stops in its third batch, and leaves its number; the first waits for its gradient.
+    """
+    from pytorch_lightning import Callback
+    from support.training_fakes import fit, make_parts
+    from support.training_ranks import make_method
+
+    from ccl_plugins.objectives import InfoNCE
+    from ccl_plugins.training import FitSettings
+    from ccl_plugins.training.ranks import rank
+
+    class SecondSleeps(Callback):
+        def on_train_batch_start(
+            self, trainer: Any, module: Any, batch: Any, batch_idx: int
+        ) -> None:
+            if rank() == 1 and trainer.global_step == 2:
+                Path(folder, "second").write_text(str(os.getpid()))
+                print(WAITING, flush=True)
+                while True:
+                    time.sleep(300)
+
     parts = make_parts(method=make_method("simclr"), objective=InfoNCE())
     settings = FitSettings(epochs=9, batch_size=4, workers=2, devices=2, checkpoint_every_steps=1)
-    fit(
-        parts,
-        settings,
-        Path(folder),
-        {},
-        callbacks=[SecondSleeps(Path(folder, "second"))],
-        progress=False,
-    )
+    fit(parts, settings, Path(folder), {}, callbacks=[SecondSleeps()], progress=False)
 
 
 if __name__ == "__main__":
