@@ -32,7 +32,8 @@ class Fairness:
     - ``equal_opportunity``: the largest difference of ``P(ŷ = c | y = c, group)`` between two groups.
 
     The differences are taken over all classes c and b; 0 is best.  A class that a group lacks is not
-    compared in this group.
+    compared in this group.  Where the smallest of what is compared has fewer than 10 samples, there is no
+    interval: draws repeat these few, and would make it too narrow.
 
     Split: fitted to the training split, measured on the test split.  Selection: none, or with
     ``reg="validation"`` on a part of the training split.
@@ -102,6 +103,9 @@ class Fairness:
         size = (len(groups), len(classes), len(classes))
         width = math.prod(size)
         cells = (group * size[1] + place[0]) * size[2] + place[1]
+        in_group = group.bincount()
+        in_class = (group * size[1] + place[0]).bincount()
+        in_class = in_class[in_class > 0]
         names = {"group": the(self.column), "target": the(self.target)}
         found = []
         for statistic, (better, words) in STATISTICS.items():
@@ -117,6 +121,11 @@ class Fairness:
                     f" split: {name} is undefined"
                 )
             sentence = f"{words.format(**names)}, of a linear classifier on the test samples"
+            fewest = int(in_class.min() if statistic in OF_CLASSES else in_group.min())
+            if fewest < FEW:  # all right in three of three: each draw of them is all right, too
+                numbers["interval"] = None
+                what = "class in a group" if statistic in OF_CLASSES else "group"
+                sentence += f"; the smallest {what} has {fewest} samples, too few for an interval"
             name = f"fairness-{self.column}/{name}"
             found.append(Measurement(name, **numbers, sentence=sentence, direction=better))
         return found
@@ -168,6 +177,12 @@ def gap(rates: Tensor) -> Tensor:
     found = torch.where(two, high - low, -1.0).amax(1)
     return torch.where(found < 0, torch.nan, found)
 
+
+FEW = 10
+"""Samples of a group, or of a class in a group, below which a rate has no interval."""
+
+OF_CLASSES = (worst_subgroup, equalized_odds, equal_opportunity)
+"""What compares classes in groups, not whole groups."""
 
 LEAST = "the least share of right predictions of {target} "
 BETWEEN = "the largest difference between groups of {group} in how often "

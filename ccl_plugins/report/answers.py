@@ -215,13 +215,21 @@ def _better(configurations: Sequence[Compared], judges: Mapping[str, Measurement
         ]
         doubt = not all(_is_clear(each, len(tests)) for each in tests)
         ahead = ", so it is ahead in both" if least is best and not (doubt or lucky) else ""
-        luck = ", which may be luck" if doubt else ""
+        luck = f" ({_of_all(tests)}{', which may be luck' if doubt else ''})"
         words = f"holds the least of {column}: {_read_at(leak, least.after(leak.name))}{luck}."
         sentences.append((least.label, f"{words} If {column} is sensitive, less is better{ahead}."))
     verdict = (
         f"{best.label} holds most of the label: {'that may be luck' if lucky else 'hardly luck'}"
     )
     return Answer(question, verdict, "unclear" if lucky else "good", sentences)
+
+
+def _of_all(tests: Sequence[Paired]) -> str:
+    """The largest p of several tests, corrected for their number, or why there is none."""
+    if any(each.p is None for each in tests):
+        return next(each.note for each in tests if each.p is None)
+    p = min(1.0, max(each.p or 0.0 for each in tests) * len(tests))
+    return _p(p) + (f" at most, corrected for {len(tests)} comparisons" if len(tests) > 1 else "")
 
 
 def _is_clear(test: Paired, tests: int) -> bool:

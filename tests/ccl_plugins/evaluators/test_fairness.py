@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 import torch
@@ -70,7 +71,7 @@ def by_loops(predicted, y, group, positive=None):
 
 @pytest.mark.parametrize(("classes", "groups", "positive"), [(2, 2, 1), (2, 2, None), (4, 3, None)])
 def test_the_gaps_are_those_of_their_definitions(classes, groups, positive):
-    train, test = (frozen(n, classes, groups, seed=n) for n in (300, 120))
+    train, test = (frozen(n, classes, groups, seed=n) for n in (300, 1200))
     found = by_name(Fairness("group", positive=positive)(train, test))
     y, group = test.metadata["label"], test.metadata["group"]
     expected = by_loops(predictions(train, test), y, group, positive)
@@ -83,9 +84,9 @@ def test_the_gaps_are_those_of_their_definitions(classes, groups, positive):
 
 def test_the_intervals_are_those_of_a_loop_over_draws(monkeypatch):
     monkeypatch.setattr(intervals, "DRAWS", 200)
-    train, test = frozen(300), frozen(90, seed=1)
+    train, test = frozen(300), frozen(200, seed=1)
     y, group, predicted = test.metadata["label"], test.metadata["group"], predictions(train, test)
-    rows = torch.randint(90, (200, 90), generator=torch.Generator().manual_seed(0))
+    rows = torch.randint(200, (200, 200), generator=torch.Generator().manual_seed(0))
     drawn = [by_loops(predicted[r], y[r], group[r]) for r in rows]
     found = by_name(Fairness("group")(train, test))
     ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
@@ -137,3 +138,16 @@ def test_samples_without_a_group_or_a_class_are_left_out():
     test.metadata["group"][:10] = -1
     test.metadata["label"][10:20] = -1
     assert values(Fairness("group")(train, test)) == values(Fairness("group")(train, part))
+
+
+def test_a_gap_of_few_samples_has_no_interval_and_says_why():
+    """Three of three are right in every draw: 0 (0 to 0) would be said of what nobody knows."""
+    train, test = frozen(300), frozen(200, seed=1)
+    group = test.metadata["group"].clone()
+    few = (group == 1).nonzero().flatten()[6:]
+    test = test.take(torch.cat([(group == 0).nonzero().flatten(), few[:6]]))
+    for name, each in by_name(Fairness("group")(train, test)).items():
+        assert each.interval is None, name
+        assert re.search(
+            r"the smallest (group|class in a group) has \d samples, too few", each.sentence
+        )
