@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ def _run(options: argparse.Namespace) -> int:
     from ccl_plugins.figures import save
     from ccl_plugins.figures.offered import draw
     from ccl_plugins.figures.series import first_of_each
+    from ccl_plugins.figures.style import on_paper
     from ccl_plugins.protocols import DoesNotApply
 
     with reporting_mistakes():
@@ -58,7 +60,8 @@ def _run(options: argparse.Namespace) -> int:
                 print(f"{engine.shown(str(file))} ", end="")
 
         try:
-            reason = attempt(name, work, passing=(DoesNotApply,))
+            with on_paper() if options.print else nullcontext():
+                reason = attempt(name, work, passing=(DoesNotApply,))
         except DoesNotApply as error:
             print(f"left out: {engine.shown(str(error), 500)}")
             continue
@@ -115,5 +118,10 @@ COMMAND = Command(
         metavar="NAME",
         help='a figure, or one with options as in a configuration: \'{use = "embedding_map", method ='
         ' "pca"}\'; may be given again (default: every figure on offer)',
+    ),
+    argument(
+        "--print",
+        action="store_true",
+        help="for paper: one or two columns wide, black on white, and a PDF too",
     ),
 )

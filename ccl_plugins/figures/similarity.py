@@ -20,15 +20,19 @@ MOST = 1000
 """Samples whose pairs are compared with the kernel."""
 BINS = 20
 
+FEW = 5
+"""The values of a kernel up to which each has a box in place of a line through bins."""
+
 
 class Similarity:
     """Pairs of samples: how alike they are by a condition Z, and how similar their features are.
 
     Each pair of samples is a point: how similar Z is, and how similar the features are (the cosine,
     after the mean of all features is subtracted).  The line is the mean in 20 bins of equal numbers of
-    pairs, and the band holds the middle 80 % of each.  Where it rises, samples of similar Z have similar
-    features: the features encode Z.  Where it is flat they do not.  Pairs of at most 1000 training
-    samples are drawn.  The kernel is that of the first run that reads the condition through one.
+    pairs, and the band holds the middle 80 % of each; a kernel of few values, as ``delta``, has a box of
+    the middle half for each, with whiskers to the middle 80 %.  Where they rise, samples of similar Z have
+    similar features: the features encode Z.  Where they are flat they do not.  Pairs of at most 1000
+    training samples are drawn.  The kernel is that of the first run that reads the condition through one.
 
     Args:
         condition: The name of the condition, or of its column; None: the first one that a kernel reads.
@@ -100,9 +104,26 @@ def binned(kernel: Tensor, cosine: Tensor, bins: int = BINS) -> Tensor:
 
 
 def _draw_pairs(panel: Any, kernel: Tensor, cosine: Tensor, color: str) -> None:
+    panel.axhline(0, color=TEXT, lw=0.6)
+    values = kernel.unique()
+    if len(values) <= FEW:
+        width = 0.5 * (float(values.diff().min()) if len(values) > 1 else 1.0)
+        panel.boxplot(
+            [cosine[kernel == value].numpy() for value in values],
+            positions=values.tolist(),
+            widths=width,
+            whis=(10, 90),
+            showfliers=False,
+            manage_ticks=False,
+            boxprops={"color": color},
+            medianprops={"color": color},
+            whiskerprops={"color": color},
+            capprops={"color": color},
+        )
+        panel.set_xticks(values.tolist())
+        return
     x, mean, low, high = binned(kernel, cosine).numpy().T
     drawn = some(len(kernel), 3000)
     panel.scatter(kernel[drawn], cosine[drawn], s=2, color=FAINT, alpha=0.25, lw=0, rasterized=True)
     panel.fill_between(x, low, high, color=color, alpha=0.25, lw=0)
     panel.plot(x, mean, color=color, marker="o", ms=3)
-    panel.axhline(0, color=TEXT, lw=0.6)

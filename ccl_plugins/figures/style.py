@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
@@ -76,6 +78,34 @@ _STYLE: dict[str, Any] = {
 }
 
 
+_PAPER: dict[str, Any] = {
+    **dict.fromkeys(("figure.facecolor", "savefig.facecolor", "axes.facecolor"), "white"),
+    **{
+        key: "black"
+        for key, value in _STYLE.items()
+        if value in (TEXT, FAINT) and key != "grid.color"
+    },
+    **{key: value - 1 for key, value in _STYLE.items() if key.endswith("size")},
+    "pdf.fonttype": 42,
+}
+"""What is other on paper: a white ground, black text, and smaller letters for the width of a column."""
+
+COLUMNS = (3.35, 6.9)
+"""The widths of one and of two columns, in inches."""
+
+_ON_PAPER = ContextVar("on_paper", default=False)
+
+
+@contextmanager
+def on_paper() -> Iterator[None]:
+    """Figures that are drawn and saved inside are for print: of one column or of two, on white."""
+    token = _ON_PAPER.set(True)
+    try:
+        yield
+    finally:
+        _ON_PAPER.reset(token)
+
+
 def styled(draw: Callable[P, Any]) -> Callable[P, Any]:
     """Run a function under the style alone, whatever the user's matplotlib settings are."""
 
@@ -88,19 +118,24 @@ def styled(draw: Callable[P, Any]) -> Callable[P, Any]:
             for key, value in matplotlib.rcParamsDefault.items()
             if not key.startswith(("backend", "interactive", "toolbar", "webagg", "date.epoch"))
         }
-        settings |= _STYLE
+        settings |= _STYLE | (_PAPER if _ON_PAPER.get() else {})
+        ticks, labels = settings["xtick.color"], settings["xtick.labelcolor"]
         with matplotlib.rc_context(settings):
             result = draw(*args, **kwargs)
             for axes in getattr(result, "axes", ()):
                 # Ticks are made when they are drawn, perhaps under other settings.
-                axes.tick_params(which="both", color=FAINT, labelcolor=TEXT)
+                axes.tick_params(which="both", color=ticks, labelcolor=labels)
             return result
 
     return drawing
 
 
 def figure(width: float, height: float) -> Figure:
-    """An empty figure of a size in inches, whose layout keeps texts apart."""
+    """An empty figure of a size in inches, whose layout keeps texts apart; on paper, of whole columns."""
+    if _ON_PAPER.get():
+        one, two = COLUMNS
+        column = one if width <= 4 else two
+        width, height = column, height * column / width
     return _shown_in_notebooks()(figsize=(width, height), layout="constrained")
 
 
@@ -133,23 +168,28 @@ def short(title: str, most: int = 24) -> str:
     return title if len(title) <= most else f"{title[:half]}…{title[-half:]}"
 
 
-def save(figure: Figure, path: str | Path) -> tuple[Path, Path]:
+def save(figure: Figure, path: str | Path) -> tuple[Path, ...]:
     """Write a figure as SVG and PNG, transparent; the same bytes for the same figure.
+
+    Inside of `on_paper`, the ground is white, the PNG has 300 dots per inch, and there is a PDF.
 
     Args:
         figure: The figure.
         path: The files without their endings; an ending ``.svg`` or ``.png`` is left out.
 
     Returns:
-        The files ``path.svg`` and ``path.png``.
+        The files ``path.svg`` and ``path.png``, on paper also ``path.pdf``.
 
     Raises:
         OSError: If a file cannot be written, as on a full disk; an older file stays whole.
     """
     path = Path(path).expanduser()
     stem = path.name.removesuffix(".svg").removesuffix(".png")
-    files = path.with_name(f"{stem}.svg"), path.with_name(f"{stem}.png")
-    for file, content in zip(files, (svg(figure).encode(), png(figure)), strict=True):
+    contents = {".svg": svg(figure).encode(), ".png": png(figure)}
+    if _ON_PAPER.get():
+        contents[".pdf"] = _written(figure, "pdf", metadata={"CreationDate": None})
+    files = tuple(path.with_name(f"{stem}{ending}") for ending in contents)
+    for file, content in zip(files, contents.values(), strict=True):
         with atomic_write(file) as temporary:
             temporary.write_bytes(content)
     return files
@@ -164,7 +204,8 @@ def _written(figure: Figure, format: str, **options: Any) -> bytes:
 
 def png(figure: Figure) -> bytes:
     """A figure as PNG."""
-    return _written(figure, "png", dpi=DPI, metadata={"Software": None})
+    dpi = 300 if _ON_PAPER.get() else DPI
+    return _written(figure, "png", dpi=dpi, metadata={"Software": None})
 
 
 def svg(figure: Figure) -> str:

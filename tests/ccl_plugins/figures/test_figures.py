@@ -31,7 +31,8 @@ from ccl_plugins.figures.anchor import derivatives, weights
 from ccl_plugins.figures.kernel_matrix import in_order
 from ccl_plugins.figures.reading import known_rows, reader
 from ccl_plugins.figures.samples import Values, features, some
-from ccl_plugins.figures.similarity import binned
+from ccl_plugins.figures.similarity import _draw_pairs, binned
+from ccl_plugins.figures.style import COLUMNS, on_paper
 from ccl_plugins.information import information
 from ccl_plugins.kernels import RBF, Delta
 from ccl_plugins.numerics import conditional_operator
@@ -508,6 +509,33 @@ def test_a_saved_figure_has_the_same_bytes_each_time(runs, tmp_path):
         tmp_path / "linear.top1.svg",
         tmp_path / "linear.top1.png",
     )
+
+
+def test_on_paper_a_figure_is_a_column_wide_and_black_on_white(runs, tmp_path):
+    with on_paper():
+        one, two = Curves(["loss"])(runs), Similarity("color")(runs)
+        files = save(one, tmp_path / "loss")
+    assert [file.suffix for file in files] == [".svg", ".png", ".pdf"]
+    assert all(file.is_file() for file in files)
+    assert (one.get_figwidth(), two.get_figwidth()) == COLUMNS
+    assert one.get_facecolor() == (1, 1, 1, 1)
+    (axes, *_) = one.axes
+    assert {label.get_color() for label in axes.get_xticklabels()} == {"black"}
+    assert axes.xaxis.label.get_color() == "black"
+    on_screen = Curves(["loss"])(runs)
+    assert on_screen.get_facecolor()[3] == 0
+    assert on_screen.get_figwidth() != one.get_figwidth()
+
+
+def test_pairs_of_a_kernel_of_two_values_have_two_boxes():
+    from matplotlib.figure import Figure
+
+    panel = Figure().subplots()
+    kernel, cosine = torch.tensor([0.0, 0, 0, 1, 1]), torch.tensor([0.1, 0.2, 0.3, 0.7, 0.9])
+    _draw_pairs(panel, kernel.double(), cosine.double(), "black")
+    medians = [line.get_ydata()[0] for line in panel.lines if len({*line.get_ydata()}) == 1]
+    assert {0.2, 0.8} <= {round(float(each), 6) for each in medians}
+    assert [float(tick) for tick in panel.get_xticks()] == [0, 1]
 
 
 def test_a_notebook_shows_a_figure(runs):
