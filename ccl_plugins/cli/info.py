@@ -104,7 +104,7 @@ def describe(registry: engine.Registry, kind: str, name: str) -> Description:
     lines = [f"    {parameter}," for parameter in schema.parameters]
     title = read("name", lambda: _named(target).__name__, spec.name)
     signature = "\n".join([f"{title}(", *lines, ")"]) if lines else f"{title}()"
-    example = read("EXAMPLE", lambda: dict(getattr(target, "EXAMPLE", {})), {})
+    example = read("EXAMPLE", lambda: _example(target), {})
     declares, depends = _declared(registry, spec, target, example, read)
     return Description(
         spec.kind,
@@ -144,6 +144,12 @@ def _place(target: Any) -> str:
         return f"{file}:{inspect.getsourcelines(target)[1]}"
     except (OSError, TypeError):  # defined in a notebook, or not in Python
         return ""
+
+
+def _example(target: Any) -> dict[str, Any]:
+    """The parameters of an example; none of one that writes files first."""
+    given = getattr(target, "EXAMPLE", {})
+    return {} if callable(given) else dict(given)
 
 
 def _declared(

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import warnings
 from typing import Any
-from unittest import SkipTest
 
 from ccl_plugins._engine import engine
 from ccl_plugins.hooks import NAME
@@ -68,7 +67,7 @@ def check_hooks_answer_for_a_plain_pipeline(distribution: Distribution) -> None:
     found, name = registry(), distribution.name
     (plugin,) = (each for each in found.plugins if each.name == name)
     if not any(each.group == f"{NAME}.hooks" for each in plugin.entries):
-        raise SkipTest("it has no hooks")
+        return
 
     from pytorch_lightning import Callback
     from pytorch_lightning.loggers import Logger

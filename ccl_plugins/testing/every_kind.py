@@ -26,6 +26,9 @@ def check_has_a_summary(subject: Subject) -> None:
 def check_is_built_from_its_example(subject: Subject) -> None:
     """The constructor must need only defaults and the parameters in a class attribute ``EXAMPLE``.
 
+    A class that reads files has a static method ``EXAMPLE(folder)``, which writes them into an empty folder
+    and returns the parameters.
+
     It must take no ``*args`` or ``**kwargs``.
     """
     subject.build()

@@ -25,6 +25,9 @@ Variants: TypeAlias = Mapping[str, Mapping[str, Any]]
 class Subject:
     """A component, built with the parameters in its class attribute ``EXAMPLE``.
 
+    That of a class that reads files is a static method: it writes them into the empty folder that it is
+    given, and returns the parameters.
+
     Args:
         spec: The component.
         example: Parameters in place of ``EXAMPLE``.
@@ -73,7 +76,7 @@ class Subject:
         example = self.example
         if example is None:
             example = getattr(self.target, "EXAMPLE", {})
-        elif callable(example):
+        if callable(example):
             self._folder = tempfile.TemporaryDirectory(
                 prefix="ccl-check-"
             )  # deleted with this object

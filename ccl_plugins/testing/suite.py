@@ -63,7 +63,8 @@ class Check:
             no_example = isinstance(self.subject, Subject) and self.subject.example is None
             if isinstance(error, FileNotFoundError) and no_example:
                 raise SkipTest(
-                    f"its EXAMPLE names a file that does not exist ({error}): give"
+                    f"its EXAMPLE names a file that does not exist ({error}): make it a static method that"
+                    " writes files into a folder, or give"
                     f' examples={{"{self.subject}": function of a folder}}'
                 ) from error
             law = (inspect.getdoc(self.law) or self.name).replace("`", "")

@@ -49,6 +49,15 @@ class FromFile(Ring):
         super().__init__(float(open(path).read()))
 
 
+class Written(FromFile):
+    """A ring from a file that its example writes."""
+
+    @staticmethod
+    def EXAMPLE(folder):
+        (folder / "ring.txt").write_text("2.0")
+        return {"path": str(folder / "ring.txt")}
+
+
 class Declared(Askew):
     """A ring that leans on purpose."""
 
@@ -225,6 +234,13 @@ def test_expected_failures_are_strict_and_have_reasons(ring):
     assert "2 xfailed" in found
     assert "test_right[kernel/askew-is_symmetric] - it leans" in found
     assert "[XPASS(strict)] it does not" in found
+
+
+def test_a_component_that_reads_files_writes_those_of_its_example(ring, capsys):
+    ring(written="Written")
+    assert main(["check", "ccl-ring", "--json"]) == 0
+    assert {row["state"] for row in json.loads(capsys.readouterr().out)} == {"passed"}
+    assert main(["info", "kernel", "written"]) == 0
 
 
 def test_the_command_tells_what_failed(ring, capsys):
