@@ -1,8 +1,6 @@
 """The command ``ccl``, as ``python -m ccl_plugins``."""
 
-import sys
-
-from ccl_plugins.cli import main
+from ccl_plugins.cli import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

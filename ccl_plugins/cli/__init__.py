@@ -6,11 +6,14 @@ A command imports what it needs when it runs, so that `ccl list` does not wait f
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import sys
+import threading
+import time
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from ccl_plugins._engine import engine
 from ccl_plugins.cli import (
@@ -87,6 +90,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"ccl: {message(error)}", file=sys.stderr)
         return 2
+
+
+GRACE = 5.0
+"""Seconds that threads of plug-ins have to end once a command is done."""
+
+
+def run() -> NoReturn:
+    """The program ``ccl``: run the command line and end, whatever threads a plug-in left running."""
+    status = main()
+    until = time.monotonic() + GRACE
+    others = [each for each in threading.enumerate() if each is not threading.current_thread()]
+    for each in others:
+        if not each.daemon:
+            each.join(max(0.0, until - time.monotonic()))
+    left = [each.name for each in others if each.is_alive() and not each.daemon]
+    if left:
+        print(f"ccl: threads that did not end are left: {', '.join(left)}", file=sys.stderr)
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def _parser() -> argparse.ArgumentParser:

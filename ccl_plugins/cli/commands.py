@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -80,10 +81,27 @@ def show(options: argparse.Namespace, work: Callable[[], Any]) -> Any:
 
     The standard output has nothing else: what components print meanwhile goes to the standard error.
     """
-    with redirect_stdout(sys.stderr):
+    with redirect_stdout(sys.stderr), _descriptor_redirected():
         result = work()
     print(result.json() if options.json else result)
     return result
+
+
+@contextmanager
+def _descriptor_redirected() -> Iterator[None]:
+    """Send what code of other languages writes to the standard output to the standard error."""
+    sys.stdout.flush()
+    try:
+        kept = os.dup(1)
+    except OSError:  # it is closed
+        yield
+        return
+    try:
+        os.dup2(2, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 @contextmanager

@@ -89,6 +89,16 @@ def test_what_one_prints_stays_out_of_the_output(installed_plugins):
     assert "prints when imported: 'Welcome to ccl-prints!\\nhere is a component'" in text
 
 
+def test_one_that_writes_past_python_and_leaves_a_thread_keeps_nobody_waiting(installed_plugins):
+    done = installed_plugins.ccl("list", "kernel", "--json", plugins="endless")
+    assert "endless" in {row["name"] for row in json.loads(done.stdout)}
+    assert done.stderr.splitlines() == [
+        "Welcome from C!",
+        "ccl: threads that did not end are left: ccl-endless",
+    ]
+    assert done.returncode == 0
+
+
 def test_one_that_imports_torch_to_be_listed_is_told_to_wait(installed_plugins):
     report = doctor(installed_plugins, "eager")
     texts = found(report, "remarks", "ccl-eager")
