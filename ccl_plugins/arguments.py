@@ -21,6 +21,14 @@ def non_negative(name: str, value: float) -> float:
     return _require(math.isfinite(value) and value >= 0, name, "a finite number, 0 or more", value)
 
 
+def zero_or_seen(name: str, value: float) -> float:
+    """0, or a finite number of 1e-12 or more, which float64 still sees beside a similarity of 1."""
+    right = math.isfinite(value) and (value == 0 or value >= 1e-12)
+    return _require(
+        right, name, "0, or 1e-12 or more: beside a similarity of 1 less is lost", value
+    )
+
+
 def below_one(name: str, value: float) -> float:
     """A number from 0 to below 1."""
     return _require(0 <= value < 1, name, "from 0 to below 1", value)

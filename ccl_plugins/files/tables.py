@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,7 @@ def _read_parquet(path: Path) -> Columns:
             f"{path} needs pyarrow, which is not installed: pip install 'ccl-plugins[table]'"
         ) from error
     try:
+        _refuse_too_large(path, parquet.ParquetFile(path).metadata)
         table = parquet.read_table(path)
     except (ArrowException, OSError) as error:
         raise ValueError(f"{path} is no readable Parquet file: {error}") from error
@@ -197,6 +199,28 @@ def _read_parquet(path: Path) -> Columns:
         else:
             found[name] = values
     return Columns(found, left_out)
+
+
+CELL = 64
+"""Bytes that a cell takes in memory, as an object of Python."""
+
+
+def _refuse_too_large(path: Path, about: Any) -> None:
+    """Refuse a Parquet file that memory cannot hold: a small one may hold a value a billion times.
+
+    Raises:
+        ValueError: If its cells would take more than the memory of this machine.
+    """
+    groups = range(about.num_row_groups)
+    need = sum(about.row_group(i).total_byte_size for i in groups)
+    need += CELL * about.num_rows * about.num_columns
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if need > memory:
+        raise ValueError(
+            f"{path} has {about.num_rows} rows and {about.num_columns} columns, which need"
+            f" {need / 2**30:.0f} GiB of memory, and this machine has {memory / 2**30:.0f}: write the rows"
+            " and columns that are needed into a table of their own"
+        )
 
 
 def _read_column(column: Any) -> Any:

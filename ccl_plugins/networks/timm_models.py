@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
@@ -16,6 +17,8 @@ from ccl_plugins.files.sums import check_sum
 
 RESERVED = ("num_classes", "pretrained", "checkpoint_path")
 """Arguments of timm that are no options here, since other parameters set them."""
+
+logger = logging.getLogger(__name__)
 
 HUB = ("hf-hub:", "hf_hub:")
 """How a name begins whose model is described on the Hugging Face Hub."""
@@ -71,6 +74,12 @@ def create(
     if reserved:
         raise ValueError(f"options must not hold {', '.join(reserved)}: other parameters set them")
     head: dict[str, Any] = {} if keep_head else {"num_classes": 0}
+    if name.startswith(HUB):
+        logger.warning(
+            "%s is a model of the Hugging Face Hub: what its cache lacks is downloaded (HF_HUB_OFFLINE=1"
+            " forbids that)",
+            name,
+        )
     try:
         with _hub() if pretrained or name.startswith(HUB) else nullcontext():
             return timm.create_model(name, pretrained=pretrained, **head, **options)

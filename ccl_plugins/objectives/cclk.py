@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.arguments import non_negative, one_of, positive, whole
+from ccl_plugins.arguments import one_of, positive, whole, zero_or_seen
 from ccl_plugins.numerics.condition_values import as_vectors
 from ccl_plugins.numerics.conditional_operator import Columns, conditional_columns
 from ccl_plugins.numerics.gram import ExactFeatures, Statistic
@@ -54,7 +54,7 @@ class CCLK(ContrastiveObjective, ABC):
     Args:
         kernel: A positive definite similarity of condition values: of the condition ``on``, or of
             those that the kernel itself names.
-        ridge: λ of the conditional operator, 0 or more.
+        ridge: λ of the conditional operator, 0, or 1e-12 or more.
         negative_weights: ``"clip"``: weights below 0 count as 0, so that the loss is always defined;
             ``"keep"``: the literal equation, an error where it takes the log of a negative number.
         form: ``"paper"`` or ``"released"``, what the authors' code computes (see
@@ -74,7 +74,7 @@ class CCLK(ContrastiveObjective, ABC):
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"kernel": "rbf"}
     value_types = VALUE_TYPES
     temperature = ScalarAttribute(positive, learnable=True)
-    ridge = ScalarAttribute(non_negative)
+    ridge = ScalarAttribute(zero_or_seen)
 
     def __init__(
         self,

@@ -131,9 +131,14 @@ def _read(path: Path) -> Any:
     if not path.is_file():
         raise FileNotFoundError(f"there is no tokenizer {str(path)!r}")
     text = path.read_text("utf-8")
+    library = _library()
     try:
-        tokenizer = _library().Tokenizer.from_str(text)
-    except Exception as error:  # the library raises no narrower one
+        tokenizer = library.Tokenizer.from_str(text)
+    except (
+        BaseException
+    ) as error:  # the library raises no narrower one, and a panic of Rust is none
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         raise ValueError(
             f"{str(path)!r} is no tokenizer of the library tokenizers: {error}"
         ) from error

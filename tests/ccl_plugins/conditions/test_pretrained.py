@@ -101,6 +101,13 @@ def test_offline_the_first_failure_ends_the_download_with_the_ways_out(no_networ
     assert not constants.HF_HUB_OFFLINE
 
 
+def test_a_model_that_may_be_downloaded_is_said(no_network, caplog):
+    with pytest.raises(FileNotFoundError):
+        Timm("hf-hub:timm/resnet10t.c3_in1k")
+    (said,) = {record.getMessage() for record in caplog.records if "Hub" in record.getMessage()}
+    assert said.startswith("hf-hub:timm/resnet10t.c3_in1k is a model of the Hugging Face Hub")
+
+
 def test_offline_weights_in_the_cache_are_read(no_network):
     no_network(model := timm.create_model("resnet10t"))
     loaded = Timm("resnet10t", pretrained=True).model.state_dict()

@@ -7,6 +7,8 @@ from support.image_samples import truncate, write_image
 from ccl_plugins.conditions import Column
 from ccl_plugins.datasets import ImageTable
 from ccl_plugins.datasets.image_files import UnreadableImage
+from ccl_plugins.files import tables
+from ccl_plugins.files.tables import read_table
 
 TABLE = """image,species,split,has_wing,has_tail,age,closure
 a.png,wren,train,1,0,1.5,Lace up
@@ -307,3 +309,20 @@ def test_yes_and_no_in_a_block_are_bits(tmp_path):
     dataset = ImageTable(path, test=path, blocks={"parts": ["has_*"]})
     assert dataset.schema()["parts"] == "multi_label"
     assert dataset("train").metadata["parts"].tolist() == [[1, 0], [0, 1]]
+
+
+def test_a_small_parquet_file_of_a_billion_cells_is_refused_before_it_is_read(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    rows = pyarrow.table({"image": ["a.png"] * 10**6, "label": [0] * 10**6})
+    with parquet.ParquetWriter(tmp_path / "bomb.parquet", rows.schema) as writer:
+        for _ in range(3):
+            writer.write_table(rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "CELL", 10**6)  # as if there were so many more
+        with pytest.raises(
+            ValueError, match=r"bomb\.parquet has 3000000 rows and 2 columns.* GiB of memory"
+        ):
+            read_table(tmp_path / "bomb.parquet")
+    assert len(read_table(tmp_path / "bomb.parquet")["label"]) == 3 * 10**6

@@ -61,6 +61,7 @@ def nan_at(x, row):
         (lambda: InfoNCE(temperature=0), ValueError, "temperature .* not 0"),
         (lambda: InfoNCE(temperature=float("nan")), ValueError, "temperature .* not nan"),
         (lambda: FairCCLK(RBF(), ridge=-1), ValueError, "ridge .* not -1"),
+        (lambda: FairCCLK(RBF(), ridge=1e-30), ValueError, "ridge .* 1e-12 or more.* not 1e-30"),
         (lambda: RBF(scale=-0.5), ValueError, "scale .* not -0.5"),
         (lambda: FairCCLK(RBF(), negative_weights="drop"), ValueError, "'clip', 'keep'"),
     ],

@@ -69,6 +69,18 @@ def test_files_that_are_no_tokenizers_are_named(tmp_path):
         TokenTransform(path=tmp_path / "bad.json")
 
 
+def test_a_panic_of_rust_in_a_tokenizers_file_is_a_mistake_of_the_file(tmp_path, monkeypatch):
+    PanicException = type("PanicException", (BaseException,), {})
+
+    def panic(text):
+        raise PanicException("index out of bounds")
+
+    (tmp_path / "bad.json").write_text("{}")
+    monkeypatch.setattr("tokenizers.Tokenizer.from_str", panic, raising=True)
+    with pytest.raises(ValueError, match=r"bad.json' is no tokenizer.*index out of bounds"):
+        TokenTransform(path=tmp_path / "bad.json")
+
+
 def test_without_the_package_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from ccl_plugins.arguments import non_negative, positive
+from ccl_plugins.arguments import positive, zero_or_seen
 from ccl_plugins.numerics import conditional_operator, logsumexp, masked, squared_distance
 from ccl_plugins.objectives import ContrastiveObjective, Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
@@ -30,7 +30,7 @@ class DecoupledUniformity(ContrastiveObjective):
 
     distributed = "replicated"
     reads_queue = False
-    precision, ridge = ScalarAttribute(positive), ScalarAttribute(non_negative)
+    precision, ridge = ScalarAttribute(positive), ScalarAttribute(zero_or_seen)
 
     def __init__(
         self,
