@@ -23,7 +23,7 @@ def non_negative(name: str, value: float) -> float:
 
 def zero_or_seen(name: str, value: float) -> float:
     """0, or a finite number of 1e-12 or more, which float64 still sees beside a similarity of 1."""
-    right = math.isfinite(value) and (value == 0 or value >= 1e-12)
+    right = non_negative(name, value) == 0 or value >= 1e-12
     return _require(
         right, name, "0, or 1e-12 or more: beside a similarity of 1 less is lost", value
     )

@@ -49,7 +49,14 @@ _forget_test = pytest.fixture(autouse=True)(_forget)
 """What a test defines with `ccl.local` is forgotten after it."""
 
 
-FIRST = ("test_example_plugins.py", "test_first_plugin.py", "test_new.py")
+FIRST = (
+    "test_example_plugins.py",
+    "test_first_plugin.py",
+    "test_interrupt.py",
+    "test_new.py",
+    "test_pages_as_a_package.py",
+    "test_typing.py",
+)
 """Files with tests that take a minute: last, they would leave one process waiting for the other."""
 
 
