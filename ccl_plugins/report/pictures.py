@@ -37,7 +37,11 @@ def pictures(runs: Mapping[str, Run], first: Mapping[str, Run]) -> dict[str, dic
         runs: The runs by title.
         first: The first run of each configuration.
     """
-    return {registry().short_name(spec): _picture_of(spec, runs, first) for spec in offered()}
+    from tqdm import tqdm  # type: ignore[import-untyped]  # it ships no types
+
+    # A bar on a terminal, if it takes more than two seconds.
+    specs = tqdm([*offered()], "draw", unit=" pictures", delay=2, disable=None, leave=False)
+    return {registry().short_name(spec): _picture_of(spec, runs, first) for spec in specs}
 
 
 def _picture_of(
