@@ -84,9 +84,8 @@ class Waiting(Callback):
                 f"{_who()} lost another one after step {self._step}: it ended, or did not answer for"
                 f" {_minutes()}; its own output says why ({reason}). {self.last_good()}"
             )
-            logger.error(
-                line
-            )  # at once: the launcher may end this process before the error is shown
+            # At once: the launcher may end this process before the error is shown.
+            logger.error(line)
             raise LostProcess(line) from error
         finally:
             self._ended.set()
