@@ -1,4 +1,4 @@
-"""The page of defaults has every number of a built-in objective, each as the code has it."""
+"""The page of defaults has every number of a built-in objective or method, each as the code has it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ NOT_THEIRS = ("on", "seed")
 
 
 def builtin() -> dict[tuple[str, str], float]:
-    """The numbers of built-in objectives."""
+    """The numbers of built-in objectives and methods."""
     found = {}
-    for spec in registry().specs("objective"):
+    for spec in (*registry().specs("objective"), *registry().specs("method")):
         if spec.plugin != "ccl-plugins":
             continue
         for name, parameter in inspect.signature(spec.load()).parameters.items():
@@ -54,7 +54,7 @@ def example(name: str) -> dict[str, float]:
     raise AssertionError(f"no example has the objective {name}")
 
 
-def test_every_number_of_a_built_in_objective_is_on_the_page():
+def test_every_number_of_a_built_in_objective_or_method_is_on_the_page():
     listed = {(name, parameter) for name, parameter, *_ in ROWS}
     assert builtin().keys() <= listed
     assert len(listed) == len(ROWS)
