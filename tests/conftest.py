@@ -64,6 +64,7 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.name not in FIRST)
 
 
+@pytest.hookimpl(optionalhook=True)  # of a plugin that may be missing
 def pytest_xdist_auto_num_workers():
     """One process more than cores: many a test waits for a process that it started."""
     return (os.cpu_count() or 1) + 1
