@@ -69,27 +69,35 @@ class Annotated(data.Dataset[tuple[Any, int]]):
         return image, int(self.targets[index])
 
 
-def as_texts(name: str, column: Sequence[Any], place: str = "texts") -> list[str]:
+def as_texts(
+    name: str, column: Sequence[Any], place: str = "texts", empty: bool = False, cure: str = ""
+) -> list[str]:
     """A column of texts, each of which has a word.
 
     Args:
         name: The column.
         column: A text per row.
         place: Where the column is from, for errors.
+        empty: Whether a text may be empty; it becomes "".
+        cure: What helps against empty texts, for errors.
 
     Raises:
         ValueError: For a value that is no text, or an empty one, naming its row.
     """
+    texts = []
     for row, text in enumerate(column):
-        if isinstance(text, str) and text.strip():
-            continue
         # NaN alone differs from itself.
-        empty = text is None or text != text or isinstance(text, str)
-        found = "is empty" if empty else f"is {text!r} and no text"
-        raise ValueError(
-            f"{place}, row {row} (from 0): {name!r} {found}; every sample must have a text"
+        if text is None or text != text or (isinstance(text, str) and not text.strip()):
+            text = ""
+        wrong = (
+            f"{text!r} and no text" if not isinstance(text, str) else "empty" if not text else ""
         )
-    return list(column)
+        if wrong and not (empty and wrong == "empty"):
+            raise ValueError(
+                f"{place}, row {row} (from 0): {name!r} is {wrong}; every sample must have a text{cure}"
+            )
+        texts.append(text)
+    return texts
 
 
 def rows_of(

@@ -10,7 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from PIL import Image, ImageOps
+import numpy as np
+import torch
+from PIL import Image, ImageOps, ImageSequence
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
@@ -19,7 +21,7 @@ from ccl_plugins.datasets.splitting import check_fraction, check_split, hold_out
 from ccl_plugins.metadata.columns import Encoded
 from ccl_plugins.metadata.groups import groups_of
 
-Mode = Literal["RGB", "L"]
+Mode = Literal["RGB", "L", "all"]
 OnError = Literal["error", "skip"]
 
 OF_THE_SYSTEM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE, errno.EINTR)
@@ -47,7 +49,8 @@ class ImageFiles(Annotated):
     Args:
         paths: N files.
         group: As `Annotated` takes it.
-        mode: ``"RGB"``, or ``"L"`` for gray images of one channel; images are converted.
+        mode: As `ImageFileDataset` takes it.
+        levels: As `ImageFileDataset` takes it.
         source: The table or folder that lists the images, for messages.
 
     Attributes:
@@ -64,22 +67,26 @@ class ImageFiles(Annotated):
         group: str | None = None,
         *,
         mode: Mode,
+        levels: tuple[float, float] | None = None,
         source: str,
     ) -> None:
-        super().__init__(paths, metadata, vocabulary, texts, group)
+        super().__init__(paths, metadata, vocabulary, None, group)
+        # Rows with an empty text are left out by `checked`.
+        self.texts = {name: list(column) for name, column in (texts or {}).items()}
         self.paths = list(paths)
         self.mode: Mode = mode
+        self.levels = levels
         self.source = source
         self.rows = list(range(len(paths)))
 
-    def __getitem__(self, index: int) -> tuple[Image.Image, int]:
+    def __getitem__(self, index: int) -> tuple[Image.Image | Tensor, int]:
         """The image and its target.
 
         Raises:
             UnreadableImage: If it cannot be read, naming file and row.
         """
         try:
-            image = read_image(self.paths[index], self.mode)
+            image = read_image(self.paths[index], self.mode, self.levels)
         except UnreadableImage as error:
             raise UnreadableImage(f"{self._place(index)}: {error}") from error
         return image, int(self.targets[index])
@@ -107,7 +114,7 @@ class ImageFiles(Annotated):
         first = "; ".join(f"{s.path} (row {s.row}): {s.reason}" for s in skipped[:NAMED])
         more = f"; and {len(skipped) - NAMED} more" if len(skipped) > NAMED else ""
         message = (
-            f"{len(skipped)} of {len(self)} images of {self.source} cannot be read: {first}{more}"
+            f"{len(skipped)} of {len(self)} images of {self.source} cannot be used: {first}{more}"
         )
         left_out = {each.row for each in skipped}
         kept = [i for i, row in enumerate(self.rows) if row not in left_out]
@@ -119,9 +126,9 @@ class ImageFiles(Annotated):
         return found
 
     def unreadable(self) -> list[Skipped]:
-        """The images that cannot be read; all are decoded."""
+        """The images that cannot be read or have no text; all are decoded."""
         with ThreadPoolExecutor() as pool:  # Pillow decodes without the interpreter's lock
-            read = pool.map(self._reason, self.paths)
+            read = pool.map(self._reason, range(len(self)))
             reasons = waiting(f"read the images of {self.source}", read, len(self))
             each = zip(self.rows, self.paths, reasons, strict=True)
             return [Skipped(row, path, reason) for row, path, reason in each if reason]
@@ -129,18 +136,23 @@ class ImageFiles(Annotated):
     def select(self, rows: Sequence[int]) -> ImageFiles:
         """The images of some rows."""
         paths = [self.paths[row] for row in rows]
-        found = ImageFiles(paths, *rows_of(self, rows), mode=self.mode, source=self.source)
+        found = ImageFiles(
+            paths, *rows_of(self, rows), mode=self.mode, levels=self.levels, source=self.source
+        )
         found.rows = [self.rows[row] for row in rows]
         return found
 
     def _place(self, index: int) -> str:
         return f"image {self.paths[index]} (row {self.rows[index]} of {self.source}, from 0)"
 
-    def _reason(self, path: str) -> str:
+    def _reason(self, index: int) -> str:
+        path = self.paths[index]
+        if empty := [name for name, column in self.texts.items() if not column[index]]:
+            return f"{empty[0]!r} is empty"
         if os.path.exists(path) and not os.path.isfile(path):
             return "it is no file"  # to read a pipe or a device may take for ever
         try:
-            read_image(path, self.mode)
+            read_image(path, self.mode, self.levels)
         except UnreadableImage as error:
             return str(error)
         return ""
@@ -156,7 +168,11 @@ class ImageFileDataset:
         test_fraction: The part of each class that is kept for testing, between 0 and 1.
         seed: Of that choice.
         mode: ``"RGB"``, or ``"L"`` for gray images of one channel; images are converted, and turned
-            upright as the orientation in their EXIF data says.
+            upright as the orientation in their EXIF data says.  ``"all"``: a tensor (channels, height,
+            width) of all channels of all pages of a file, such as a TIFF of microscopy, or of an array in
+            a ``.npy`` file; the transform's ``mean`` and ``std`` then have as many numbers.
+        levels: The values of pixels that become black and white, as ``[0, 4095]`` for 12 bits; those
+            outside are cut.  Images of more than 8 bits need it; None: the pixels as they are.
         group: The column of samples that belong together, as ``"patient_id"``: they come into one split,
             are held out for validation together, and intervals are over groups.
         on_error: What to do with images that are missing, unreadable or truncated: ``"error"``: an error,
@@ -173,6 +189,7 @@ class ImageFileDataset:
         mode: Mode,
         on_error: OnError,
         group: str | None = None,
+        levels: tuple[float, float] | None = None,
     ) -> None:
         check_fraction(test_fraction, seed)
         one_of("mode", mode, get_args(Mode))
@@ -183,6 +200,11 @@ class ImageFileDataset:
         self.mode: Mode = mode
         self.on_error: OnError = on_error
         self.group = group
+        if levels is not None and not (len(levels) == 2 and levels[0] < levels[1]):
+            raise ValueError(
+                f"levels must be the pixels' values of black and white, as [0, 4095], not {levels!r}"
+            )
+        self.levels = levels
 
     def __call__(self, split: str) -> ImageFiles:
         """The ``"train"`` or ``"test"`` split."""
@@ -196,6 +218,7 @@ class ImageFileDataset:
             self._texts(place),
             self.group,
             mode=self.mode,
+            levels=self.levels,
             source=str(self.sources[place]),
         )
         if len(self.sources) == 1:
@@ -223,21 +246,32 @@ def waiting(what: str, files: Iterable[Any] | None = None, total: int | None = N
     return tqdm(files, what, total, unit=" files", delay=2, disable=None, leave=False)
 
 
-def read_image(path: str, mode: Mode) -> Image.Image:
+def read_image(
+    path: str, mode: Mode, levels: tuple[float, float] | None = None
+) -> Image.Image | Tensor:
     """The decoded image, upright: turned as the orientation in its EXIF data says.
+
+    Args:
+        path: The file.
+        mode: As `ImageFileDataset` takes it.
+        levels: As `ImageFileDataset` takes it.
+
+    Returns:
+        A PIL image of 8 bits, or for ``"all"`` a uint8 tensor (channels, height, width).
 
     Raises:
         UnreadableImage: If it is missing, truncated or another kind of file, or if its pixels have more
-            than 8 bits.
+            than 8 bits and there are no ``levels``.
         OSError: If the system fails, as with too many open files; the image may be fine.
     """
     try:
+        if mode == "all":
+            return torch.from_numpy(_in_8_bits(np.concatenate(_channels(path)), levels))
         with Image.open(path) as image:
-            if image.mode.startswith(("I", "F")):
-                raise UnreadableImage(
-                    f"its pixels, of mode {image.mode}, have more than 8 bits: convert it to 8 bits"
-                )
-            return ImageOps.exif_transpose(image).convert(mode)
+            upright = ImageOps.exif_transpose(image)
+            if levels is not None or upright.mode.startswith(("I", "F")):
+                upright = Image.fromarray(_in_8_bits(_pixels(upright), levels))
+            return upright.convert(mode)
     except (UnreadableImage, MemoryError):
         raise
     except OSError as error:
@@ -249,3 +283,38 @@ def read_image(path: str, mode: Mode) -> Image.Image:
         # Pillow's decoders raise errors of many types for broken files: SyntaxError for PNG, ValueError
         # for TIFF, struct.error for the EXIF data of JPEG.
         raise UnreadableImage(f"{type(error).__name__}: {error}") from error
+
+
+def _channels(path: str) -> list[np.ndarray]:
+    """The pages of a file, each (channels, height, width), with the numbers that it holds."""
+    if path.lower().endswith(".npy"):
+        array = np.load(path, allow_pickle=False)
+        if array.ndim not in (2, 3):
+            raise UnreadableImage(
+                f"an array of shape {array.shape} is no (channels, height, width)"
+            )
+        return [array if array.ndim == 3 else array[None]]
+    with Image.open(path) as image:
+        pages = [_pixels(ImageOps.exif_transpose(page)) for page in ImageSequence.Iterator(image)]
+    return [page[None] if page.ndim == 2 else page.transpose(2, 0, 1) for page in pages]
+
+
+def _pixels(image: Image.Image) -> np.ndarray:
+    """(height, width[, channels]): the values of the pixels, colors in place of a palette's numbers."""
+    if image.mode in ("1", "P"):
+        image = image.convert("L" if image.mode == "1" else "RGB")
+    return np.asarray(image)
+
+
+def _in_8_bits(pixels: np.ndarray, levels: tuple[float, float] | None) -> np.ndarray:
+    """The pixels as uint8: as they are, or with black and white at these levels."""
+    if levels is None:
+        if pixels.dtype != np.uint8:
+            raise UnreadableImage(
+                f"its pixels, {pixels.dtype} from {pixels.min()} to {pixels.max()}, have more than 8 bits:"
+                " say which are black and white, the same for all images, as levels = [0, 65535]"
+            )
+        return np.ascontiguousarray(pixels)
+    black, white = levels
+    shares = (pixels.astype(np.float32) - black) / (white - black)
+    return (255 * shares.clip(0, 1)).round().astype(np.uint8)

@@ -42,23 +42,24 @@ class ImageFolder(ImageFileDataset):
         seed: int = 0,
         mode: Mode = "RGB",
         on_error: OnError = "error",
+        levels: tuple[float, float] | None = None,
     ) -> None:
         root = Path(root).expanduser()
         folders = [root / train, root / test] if test_fraction is None else [root]
-        super().__init__(folders, test_fraction, seed, mode, on_error)
+        super().__init__(folders, test_fraction, seed, mode, on_error, levels=levels)
 
     def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold."""
         return {"label": "categorical"}
 
     def _read(self) -> tuple[list[list[str]], Encoded]:
-        found = [find_images(folder) for folder in self.sources]
+        found = [find_images(folder, self.mode == "all") for folder in self.sources]
         paths = [[path for path, _ in images] for images in found]
         return paths, encode(*({"label": [name for _, name in images]} for images in found))
 
 
-def find_images(folder: Path) -> list[tuple[str, str]]:
-    """The images in a folder of classes with their class names, sorted.
+def find_images(folder: Path, arrays: bool = False) -> list[tuple[str, str]]:
+    """The images in a folder of classes, with ``arrays`` also ``.npy`` files, with class names, sorted.
 
     Unlike torchvision's ImageFolder, it leaves out hidden files, which macOS writes beside images.
 
@@ -75,11 +76,12 @@ def find_images(folder: Path) -> list[tuple[str, str]]:
     if not classes:
         raise FileNotFoundError(f"{str(folder)!r} has no folders, one per class")
     found: dict[str, list[str]] = {each.name: [] for each in classes}
+    endings = (*IMG_EXTENSIONS, ".npy") if arrays else IMG_EXTENSIONS
     with waiting(f"list {folder}") as bar:
         for each in classes:
             for path in _files(str(each)):
                 name = os.path.basename(path)
-                if not name.startswith(".") and name.lower().endswith(IMG_EXTENSIONS):
+                if not name.startswith(".") and name.lower().endswith(endings):
                     found[each.name].append(path)
                 bar.update()
             found[each.name].sort()
@@ -87,7 +89,7 @@ def find_images(folder: Path) -> list[tuple[str, str]]:
     if empty:
         raise FileNotFoundError(
             f"{str(folder)!r} has no images in {', '.join(empty)}; images end in"
-            f" {' '.join(IMG_EXTENSIONS)}"
+            f" {' '.join(endings)}"
         )
     return [(path, name) for name, paths in found.items() for path in paths]
 

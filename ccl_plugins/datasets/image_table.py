@@ -36,7 +36,8 @@ class ImageTable(ImageFileDataset):
         blocks: Columns to put side by side, under the new column's name; names or patterns, as
             ``{"attributes": ["has_*"]}``, in the table's order.
         value_types: The value type of columns whose values do not show it.
-        text: Columns of texts, such as captions, which a text tower reads; every row must have one.
+        text: Columns of texts, such as captions, which a text tower reads; a row without one is handled as
+            an image that cannot be read.
         sep: What separates the cells of a CSV file; None: a comma, or where the first line has none, a
             semicolon or a tab.
         encoding: That of a CSV file, as ``"cp1252"``.
@@ -69,6 +70,7 @@ class ImageTable(ImageFileDataset):
         group: str | None = None,
         sep: str | None = None,
         encoding: str = "utf-8",
+        levels: tuple[float, float] | None = None,
     ) -> None:
         given = {"split": split, "test": test, "test_fraction": test_fraction}
         if sum(value is not None for value in given.values()) != 1:
@@ -77,7 +79,7 @@ class ImageTable(ImageFileDataset):
                 f" {given}"
             )
         tables = [Path(each).expanduser() for each in (path, test) if each is not None]
-        super().__init__(tables, test_fraction, seed, mode, on_error, group)
+        super().__init__(tables, test_fraction, seed, mode, on_error, group, levels)
         self.image = image
         self.label = label
         self.root = tables[0].parent if root is None else Path(root).expanduser()
@@ -100,7 +102,8 @@ class ImageTable(ImageFileDataset):
 
     def _texts(self, place: int) -> Mapping[str, Sequence[str]]:
         path, table = self.sources[place], self._tables[place]
-        return {name: as_texts(name, table[name], str(path)) for name in self.text}
+        skip, cure = self.on_error == "skip", ': on_error="skip" leaves such rows out'
+        return {name: as_texts(name, table[name], str(path), skip, cure) for name in self.text}
 
     def _read(self) -> tuple[list[list[str]], Encoded]:
         paths = [

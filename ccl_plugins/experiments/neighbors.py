@@ -53,7 +53,7 @@ def thumbnail(image: Any) -> tuple[bytes, str] | None:
 
     Args:
         image: A PIL image, or a tensor or array (channels, height, width) or (height, width), uint8 or
-            floats in [0, 1].
+            floats in [0, 1]; of more channels than three, the first three are shown.
     """
     picture = _as_pil(image)
     if picture is None:
@@ -75,13 +75,14 @@ def data_uri(content: bytes, media_type: str) -> str:
 
 def _as_pil(image: Any) -> Any:
     import numpy as np
+    import torch
     from PIL import Image
 
     if isinstance(image, Image.Image):
         return image.convert("RGB")
     pixels = np.asarray(image)
-    if pixels.ndim == 3 and pixels.shape[0] in (1, 3, 4):
-        pixels = pixels[:3].transpose(1, 2, 0)
+    if pixels.ndim == 3 and (isinstance(image, torch.Tensor) or pixels.shape[0] in (1, 3, 4)):
+        pixels = pixels[: 3 if len(pixels) > 2 else 1].transpose(1, 2, 0)
     if pixels.ndim == 3 and pixels.shape[-1] == 1:
         pixels = pixels[..., 0]
     if pixels.ndim not in (2, 3) or (pixels.ndim == 3 and pixels.shape[-1] != 3):

@@ -365,12 +365,16 @@ class Run:
     def _image(self, image: Any) -> Any:
         """An image as the data set gives it, of a file or of a PIL image."""
         from PIL import Image
+        from torchvision.transforms.v2.functional import pil_to_tensor
 
         from ccl_plugins.datasets.image_files import read_image
 
-        mode = self.record["dataset"].get("mode")
+        dataset = self.record["dataset"]
+        mode = dataset.get("mode")
         if isinstance(image, str | Path):
-            return read_image(str(image), mode or "RGB")
+            return read_image(str(image), mode or "RGB", dataset.get("levels"))
+        if mode == "all":
+            return pil_to_tensor(image) if isinstance(image, Image.Image) else image
         if isinstance(image, Image.Image) and image.mode not in ((mode,) if mode else ("RGB", "L")):
             return image.convert(mode or "RGB")
         return image

@@ -291,7 +291,8 @@ def _batch(run: Run, index: int | None) -> tuple[Any, Batch, int]:
 def as_picture(image: Any) -> Any:
     """An image, as PIL or (channels, height, width), as an array (height, width, 3) from 0 to 1.
 
-    One that does not lie in 0 to 1, as a normalized one, is stretched to it.
+    One that does not lie in 0 to 1, as a normalized one, is stretched to it; of more channels than three,
+    the first three are shown.
 
     Raises:
         DoesNotApply: For samples that are no images.
@@ -300,11 +301,12 @@ def as_picture(image: Any) -> Any:
     import torch
 
     if isinstance(image, torch.Tensor):
-        if image.ndim != 3 or image.shape[0] not in (1, 3, 4):
+        if image.ndim != 3:
             raise DoesNotApply(
                 f"the samples are no images: they have shape {tuple(image.shape)} and not (3, h, w)"
             )
-        array = image[:3].permute(1, 2, 0).double().numpy()
+        shown = image[: 3 if len(image) > 2 else 1]
+        array = shown.permute(1, 2, 0).double().numpy()
         if image.dtype == torch.uint8:
             array = array / 255
     elif hasattr(image, "convert"):

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from PIL.Image import Image
 from torch import Tensor
+from torchvision.transforms.v2 import RandomHorizontalFlip
 from torchvision.transforms.v2 import functional as pixels
 
 from ccl_plugins.arguments import positive, whole
@@ -22,7 +23,8 @@ class LightlyTransform:
 
     Images are PIL images of mode RGB or L, or uint8 tensors (channels, height, width) on the CPU; the
     views of both are equal up to rounding by one level in the crop.  A view has as many channels as
-    ``mean``: a gray image is repeated to three, any other difference is an error.
+    ``mean``: a gray image is repeated to three, any other difference is an error.  Images of other than
+    one or three channels can be cropped and flipped alone.
 
     Args:
         transforms: One or more kinds of view: for each, the steps of a lightly transform, from its random
@@ -66,9 +68,12 @@ class LightlyTransform:
         kinds = [[step for step in steps if _probability(step) > 0] for steps in transforms]
         self.steps = [kinds[view % len(kinds)] for view in range(self.count)]
         self.transforms = [partial(self._view, view) for view in range(self.count)]
-        if len(mean) not in (1, 3) and any(len(steps) > 1 for steps in self.steps):
+        self._as_tensors = len(mean) not in (1, 3)
+        more = (step for steps in self.steps for step in steps[1:])
+        if self._as_tensors and not all(isinstance(step, RandomHorizontalFlip) for step in more):
             raise ValueError(
-                f"images of {len(mean)} channels can only be cropped: turn the other steps off"
+                f"images of {len(mean)} channels can be cropped and flipped alone: turn the other steps"
+                " off, with jitter=0, gray=0, blur=0"
             )
         self.mean = torch.tensor(mean)[:, None, None]
         self.std = torch.tensor([positive("std", value) for value in std])[:, None, None]
@@ -98,7 +103,7 @@ class LightlyTransform:
             raise ValueError(f"an image must be (channels, h, w), not {tuple(image.shape)}")
         crop, *rest = self.steps[view]
         image = crop(image)
-        if rest and isinstance(image, Tensor):
+        if rest and isinstance(image, Tensor) and not self._as_tensors:
             # lightly blurs PIL images only, and changing their colors takes half the time.
             image = pixels.to_pil_image(image)
         for step in rest:

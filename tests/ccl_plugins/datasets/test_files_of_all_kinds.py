@@ -82,7 +82,7 @@ def test_what_cannot_be_opened_is_skipped_and_named(tmp_path, kind):
             [("image", "label", "split"), *rows, (bad, "cat", "train"), (names[-1], "dog", "test")]
         )
     table = ImageTable(tmp_path / "images.csv", root=folder, split="split", on_error="skip")
-    with pytest.warns(UserWarning, match=r"1 of 6 images .* cannot be read: .*\(row 5\): "):
+    with pytest.warns(UserWarning, match=r"1 of 6 images .* cannot be used: .*\(row 5\): "):
         split = table("train")
     assert len(split) == 5
     assert [skipped.row for skipped in split.skipped] == [5]

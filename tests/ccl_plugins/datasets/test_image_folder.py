@@ -84,7 +84,7 @@ def test_skip_leaves_out_what_cannot_be_read_and_lists_it(root):
         (2, ["crow", "2.png"]),
         (4, ["owl", "1.png"]),
     ]
-    assert "I;16, have more than 8 bits: convert it to 8 bits" in train.skipped[1].reason
+    assert "uint16 from 3000 to 3000, have more than 8 bits: " in train.skipped[1].reason
     assert train.metadata["label"].tolist() == [0, 1, 1]
     assert train.rows == [1, 3, 5]
     assert [train[i][1] for i in range(3)] == [0, 1, 1]
@@ -132,7 +132,7 @@ def test_what_is_not_there_is_named(root, tmp_path):
     ("wrong", "message"),
     [
         ({"test_fraction": 1.0}, "between 0 and 1, not 1.0"),
-        ({"mode": "HSV"}, "'RGB', 'L', not 'HSV'"),
+        ({"mode": "HSV"}, "'RGB', 'L', 'all', not 'HSV'"),
         ({"on_error": "ignore"}, "'error', 'skip', not 'ignore'"),
         ({"seed": -1}, "seed must lie"),
     ],

@@ -226,15 +226,30 @@ def test_columns_of_text_are_texts_and_no_classes(path, kind):
 def test_texts_stay_with_their_images_when_some_are_skipped(path):
     path.write_text(CAPTIONED)
     (path.parent / "c.png").unlink()
-    with pytest.warns(UserWarning, match="cannot be read"):
+    with pytest.warns(UserWarning, match="cannot be used"):
         train = ImageTable(path, split="split", text=["caption"], on_error="skip")("train")
     assert train.texts == {"caption": ["a wren on a twig", "an owl by night"]}
+
+
+def test_rows_without_a_text_can_be_left_out(path):
+    path.write_text(CAPTIONED.replace('"a crow, in snow"', "  "))
+    dataset = ImageTable(path, split="split", text=["caption"], on_error="skip")
+    with pytest.warns(
+        UserWarning, match=r"1 of 3 images .* cannot be used: .*c.png \(row 2\): 'capt"
+    ):
+        train = dataset("train")
+    assert train.texts == {"caption": ["a wren on a twig", "an owl by night"]}
+    assert [(s.row, s.reason) for s in train.skipped] == [(2, "'caption' is empty")]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('"a crow, in snow"', "", r"birds\.csv, row 2 \(from 0\): 'caption' is empty"),
+        (
+            '"a crow, in snow"',
+            "",
+            r"row 2 \(from 0\): 'caption' is empty; .* on_error=\"skip\" leaves",
+        ),
         ("1984", "  ", r"birds\.csv, row 1 \(from 0\): 'caption' is empty"),
         ("1984", "", r"birds\.csv, row 1 \(from 0\): 'caption' is empty"),
     ],

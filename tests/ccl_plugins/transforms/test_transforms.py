@@ -190,10 +190,13 @@ def test_gray_images_stay_gray_where_the_mean_has_one_channel(settings):
     assert views(pixels.to_pil_image(gray))[0].shape == (1, 32, 32)
 
 
-def test_other_numbers_of_channels_can_be_cropped_only():
+def test_other_numbers_of_channels_can_be_cropped_and_flipped_alone():
     five = {"mean": (0.5,) * 5, "std": (0.5,) * 5}
-    assert SimCLRTransform(size=16, **five, **CROP_ONLY)(image(channels=5))[1].shape == (5, 16, 16)
-    with pytest.raises(ValueError, match="5 channels can only be cropped"):
+    views = SimCLRTransform(size=16, **five, **{**CROP_ONLY, "min_scale": 1.0, "flip": 1.0})
+    given = torch.rand(5, 16, 16).mul(255).byte()
+    for view in views(given):
+        torch.testing.assert_close(view, views.plain(given.flip(-1)))
+    with pytest.raises(ValueError, match="5 channels can be cropped and flipped alone"):
         SimCLRTransform(size=16, **five)
 
 
