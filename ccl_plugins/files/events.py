@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,18 +15,59 @@ EVENTS = "events.out.tfevents."
 
 @contextmanager
 def replacing_events(folder: Path, suffix: str) -> Iterator[Any]:
-    """A writer of TensorBoard events whose file takes the place of those with the same suffix."""
+    """A writer of TensorBoard events whose file takes the place of those with the same suffix.
+
+    Raises:
+        OSError: If they cannot be written; the earlier ones stay.
+    """
     from torch.utils.tensorboard import SummaryWriter
 
+    catch_thread_errors()
     earlier = set(folder.glob(f"{EVENTS}*{suffix}"))
-    with SummaryWriter(str(folder), filename_suffix=suffix) as writer:
-        yield writer
+    try:
+        with SummaryWriter(str(folder), filename_suffix=suffix) as writer:
+            yield writer
+        raise_thread_error()
+    except BaseException:
+        for file in set(folder.glob(f"{EVENTS}*{suffix}")) - earlier:
+            file.unlink()
+        raise
     for file in folder.glob(f"{EVENTS}*{suffix}"):
         if file in earlier:
             file.unlink()
         else:  # TensorBoard reads by name: after the training's events of the same second
             second, rest = file.name.removeprefix(EVENTS).split(".", 1)
             file.rename(file.with_name(f"{EVENTS}{second}~{rest}"))
+
+
+def catch_thread_errors() -> None:
+    """Keep errors of the threads in which TensorBoard writes for `raise_thread_error`.
+
+    Else a thread prints its traceback, and TensorBoard raises the error at the next event, if there is one.
+    """
+    _caught.clear()
+    if threading.excepthook is not _catch:
+        _others.append(threading.excepthook)
+        threading.excepthook = _catch
+
+
+def raise_thread_error() -> None:
+    """Raise the first error that a thread of TensorBoard had."""
+    if _caught:
+        error = _caught[0]
+        _caught.clear()
+        raise error
+
+
+_caught: list[BaseException] = []
+_others: list[Any] = []
+
+
+def _catch(args: Any) -> None:
+    if type(args.thread).__module__.startswith("tensorboard."):
+        _caught.append(args.exc_value)
+    else:
+        _others[-1](args)
 
 
 def check_events(file: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.utilities import rank_zero_only
 
-from ccl_plugins.files.events import replacing_events
+from ccl_plugins.files.events import catch_thread_errors, raise_thread_error, replacing_events
 
 
 class Events(TensorBoardLogger):
@@ -24,6 +24,7 @@ class Events(TensorBoardLogger):
         # The name is that of the folder where Lightning's callbacks write, as ``ModelCheckpoint``.
         super().__init__(folder, name="lightning", version="", default_hp_metric=False, **options)
         self.continues_run = done is not None
+        catch_thread_errors()
 
     @property
     def log_dir(self) -> str:
@@ -31,6 +32,20 @@ class Events(TensorBoardLogger):
         return str(self.save_dir)
 
     root_dir = log_dir
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Write numbers; where the disk is full, Lightning says that it does not take such numbers."""
+        try:
+            super().log_metrics(metrics, step)
+        except ValueError as error:
+            raise error.__cause__ or error from None
+
+    @rank_zero_only
+    def finalize(self, status: str) -> None:
+        """Close the file; raises what its thread could not write."""
+        super().finalize(status)
+        raise_thread_error()
 
     @rank_zero_only
     def save(self) -> None:

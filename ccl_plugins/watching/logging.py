@@ -46,13 +46,16 @@ def check(loggers: Mapping[str, Any]) -> None:
             raise ValueError(f"loggers[{number}]: {error}") from error
 
 
-def opened(loggers: Mapping[str, Any], folder: Path, done: int | None) -> list[Logger]:
+def opened(
+    loggers: Mapping[str, Any], folder: Path, done: int | None, training: bool = True
+) -> list[Logger]:
     """Open the loggers of the run in a folder, on its first process.
 
     Args:
         loggers: The loggers by name.
         folder: The run's folder, which exists.
         done: The step of the checkpoint to resume from: loggers continue what they began; None: a new run.
+        training: Whether files and services are opened now, as Lightning does where errors end a training.
 
     Returns:
         Lightning's loggers of those that could be opened; a warning names each other.
@@ -62,7 +65,10 @@ def opened(loggers: Mapping[str, Any], folder: Path, done: int | None) -> list[L
     made = []
     for name, logger in loggers.items():
         try:
-            made.append(contained(logger.open(folder, done), name))
+            each = logger.open(folder, done)
+            if training:
+                _ = getattr(each, "experiment", None)
+            made.append(contained(each, name))
         except Exception as error:  # a service or a full disk must not keep a run from training
             _warn(name, "cannot be opened", error)
     return made
@@ -106,7 +112,7 @@ def log_again(
         services: Whether those that are not ``on_disk`` are opened again.
     """
     again = {n: each for n, each in loggers.items() if services or trait(each, "on_disk")}
-    made = opened(again, folder, step)
+    made = opened(again, folder, step, training=False)
     log_evaluation(made, metrics, step)
     for logger in made:
         logger.finalize("success")

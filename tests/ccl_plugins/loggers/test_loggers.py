@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ import pytest
 import torch
 from pytorch_lightning.loggers import Logger
 from support.vector_pipeline import ROWS
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import ccl_plugins as ccl
 from ccl_plugins.experiments.curves import curves
+from ccl_plugins.files.events import replacing_events
 from ccl_plugins.files.fingerprints import of_tensors
 from ccl_plugins.loggers import services
 from ccl_plugins.loggers.history import rows_until
@@ -231,6 +234,47 @@ def test_a_full_disk_ends_the_csv_file_and_not_the_training(tmp_path, monkeypatc
     with pytest.warns(UserWarning, match=r"the logger csv failed.*No space left on device"):
         run = compose("csv").fit(out=tmp_path / "run", progress=False)
     assert run.layout.weights.exists()
+
+
+@pytest.fixture
+def full_for_events(monkeypatch):
+    """A disk on which TensorBoard's thread can write so many records."""
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    original, left = RecordWriter.write, [0]
+
+    def full(self, data):
+        if left[0] <= 0:
+            raise OSError(28, "No space left on device")
+        left[0] -= 1
+        return original(self, data)
+
+    monkeypatch.setattr(RecordWriter, "write", full)
+    return left
+
+
+@pytest.mark.parametrize("fits", [2, 5, 8])
+def test_a_full_disk_ends_the_events_and_not_the_training(fits, tmp_path, full_for_events, capfd):
+    full_for_events[0] = fits
+    with pytest.warns(UserWarning, match=r"the logger tensorboard .*No space left on device"):
+        run = compose("tensorboard").fit(out=tmp_path / "run", progress=False)
+    assert run.layout.weights.exists()
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_full_disk_leaves_the_events_that_would_be_replaced(tmp_path, full_for_events, capfd):
+    full_for_events[0] = 100
+    for values in ((1.0,), (2.0, 3.0)):
+        expected = pytest.raises(OSError, match="No space") if len(values) > 1 else nullcontext()
+        with expected, replacing_events(tmp_path, ".evaluation-4") as writer:
+            for number, value in enumerate(values):
+                writer.add_scalar(f"value{number}", value, 4)
+        full_for_events[0] = 2  # the first record, which is no value, and one value
+    written = EventAccumulator(str(tmp_path)).Reload()
+    assert written.Tags()["scalars"] == ["value0"]
+    assert written.Scalars("value0")[0].value == 1
+    assert len([*tmp_path.iterdir()]) == 1
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_loggers_may_change_when_a_run_is_resumed(tmp_path):
