@@ -30,6 +30,10 @@ class FolderInUse(OSError):
     """Another process writes to the folder."""
 
 
+class FolderGone(OSError):
+    """The folder in which a process writes was moved or deleted."""
+
+
 @contextmanager
 def owning(folder: Path) -> Iterator[None]:
     """Hold the lock of a folder, which is created; if nothing is written there, it is deleted again.
@@ -62,6 +66,11 @@ def owning(folder: Path) -> Iterator[None]:
         if is_new:
             with suppress(OSError):  # it has files, or another process waits in it
                 folder.rmdir()
+
+
+def is_owned(folder: Path) -> bool:
+    """Whether a process holds, or died holding, the lock of this very folder."""
+    return (folder / OWNER).exists()
 
 
 def refuse_in_use(folder: Path) -> None:

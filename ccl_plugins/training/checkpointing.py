@@ -21,6 +21,7 @@ from ccl_plugins.files.checkpoints import (
     versions,
     write_checkpoint,
 )
+from ccl_plugins.files.lock import FolderGone, is_owned
 from ccl_plugins.training import ranks
 from ccl_plugins.training.interrupt import Interrupt
 from ccl_plugins.training.loss_log import LossLog
@@ -128,11 +129,13 @@ class Checkpointing(Checkpoint):
         """Whether the run was stopped on request."""
         self._saved = False
         self._step = 0
+        self._owned = False
         self._infinite: set[str] = set()
         """Buffers that hold infinity by design, as those of a smallest value do."""
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Note the buffers that hold infinity before training."""
+        """Note the buffers that hold infinity before training, and whether the run's folder has an owner."""
+        self._owned = trainer.is_global_zero and is_owned(self.folder.parent)
         found = non_finite_weights(pl_module.parts.networks)
         self._infinite = {name for name, is_parameter in found.items() if not is_parameter}
 
@@ -196,6 +199,11 @@ class Checkpointing(Checkpoint):
         self.check_weights(pl_module.parts.networks, self._step)
         for each in trainer.loggers:  # a resumed run logs later steps only
             each.save()
+        if self._owned and not is_owned(self.folder.parent):
+            raise FolderGone(
+                f"the run's folder {self.folder.parent} was moved or deleted while it trains: step"
+                f" {self._step} is not saved; move it back, and resume the run"
+            )
         path = file_of(self.folder, self._step)
         trainer.save_checkpoint(path)
         if trainer.is_global_zero:

@@ -17,7 +17,7 @@ from support.vector_pipeline import make_pipeline
 from ccl_plugins.experiments.pipeline import Run
 from ccl_plugins.experiments.train import RunExists, check, prepare, train
 from ccl_plugins.files.checkpoints import read_checkpoint
-from ccl_plugins.files.lock import LOCK, OWNER, FolderInUse, owning
+from ccl_plugins.files.lock import LOCK, OWNER, FolderGone, FolderInUse, owning
 
 EPOCHS = {"epochs": 30, "keep_last": 1}
 
@@ -108,3 +108,31 @@ def test_a_lock_that_was_left_is_no_run(tmp_path):
     run = make_pipeline().fit(out=tmp_path, progress=False)
     with owning(tmp_path), pytest.raises(FolderInUse, match=f"process {os.getpid()} on"):
         run.evaluate()
+
+
+class Moves(Callback):
+    """Moves the run's folder in the middle of an epoch."""
+
+    def __init__(self, folder: Path, to: Path) -> None:
+        self.folder, self.to = folder, to
+
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        if trainer.global_step == trainer.num_training_batches + 1:
+            self.folder.rename(self.to)
+
+
+@pytest.mark.filterwarnings("ignore:the logger tensorboard failed")
+def test_a_run_whose_folder_is_moved_ends_and_can_be_resumed(tmp_path):
+    out, moved = tmp_path / "run", tmp_path / "moved"
+    with pytest.raises(
+        FolderGone, match=r"run was moved or deleted while it trains: step \d+ is not"
+    ):
+        make_pipeline(epochs=4, checkpoint_every=1).fit(
+            out=out, progress=False, callbacks=[Moves(out, moved)]
+        )
+    assert not (out / "checkpoints").exists()
+    moved.rename(out)
+    run = make_pipeline(epochs=4, checkpoint_every=1).fit(out=out, resume=True, progress=False)
+    whole = make_pipeline(epochs=4).fit(out=tmp_path / "whole", progress=False)
+    weights = [read_checkpoint(each.layout.weights)["method"] for each in (run, whole)]
+    torch.testing.assert_close(*weights, rtol=0, atol=0)
