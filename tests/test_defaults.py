@@ -1,4 +1,4 @@
-"""The page of defaults has every number of a built-in objective or method, each as the code has it."""
+"""The page of defaults has the numbers of components, each as the code has it."""
 
 from __future__ import annotations
 
@@ -12,23 +12,34 @@ from support.imports import ROOT
 
 from ccl_plugins.kinds import registry
 
-ROWS = [
-    [cell.strip().strip("`") for cell in line.strip("|\n").split("|")]
-    for line in (ROOT / "docs/reference/defaults.md").read_text("utf-8").splitlines()
-    if line.startswith("| `")
-]
-NOT_THEIRS = ("on", "seed")
+
+def rows() -> list[list[str]]:
+    """The cells of each row, after the kind that its table's first heading names."""
+    found, kind = [], ""
+    for line in (ROOT / "docs/reference/defaults.md").read_text("utf-8").splitlines():
+        cells = [cell.strip().strip("`") for cell in line.strip("|").split("|")]
+        if line.startswith("| `"):
+            found.append([kind, *cells])
+        elif line.startswith("| "):
+            kind = cells[0].lower()
+    return found
 
 
-def builtin() -> dict[tuple[str, str], float]:
-    """The numbers of built-in objectives and methods."""
+ROWS = rows()
+NOT_THEIRS = ("on", "seed", "count")
+COMPLETE = ("objective", "method", "transform", "kernel")
+
+
+def builtin(*kinds: str) -> dict[tuple[str, str, str], float]:
+    """The numbers of built-in components; those of no paper have no source."""
     found = {}
-    for spec in (*registry().specs("objective"), *registry().specs("method")):
-        if spec.plugin != "ccl-plugins":
+    for spec in (spec for kind in kinds for spec in registry().specs(kind)):
+        cls = spec.load() if spec.plugin == "ccl-plugins" else None
+        if cls is None or (spec.kind == "transform" and "Source:" not in inspect.getdoc(cls)):
             continue
-        for name, parameter in inspect.signature(spec.load()).parameters.items():
+        for name, parameter in inspect.signature(cls).parameters.items():
             if type(parameter.default) in (int, float) and name not in NOT_THEIRS:
-                found[spec.name, name] = float(parameter.default)
+                found[spec.kind, spec.name, name] = float(parameter.default)
     return found
 
 
@@ -54,17 +65,18 @@ def example(name: str) -> dict[str, float]:
     raise AssertionError(f"no example has the objective {name}")
 
 
-def test_every_number_of_a_built_in_objective_or_method_is_on_the_page():
-    listed = {(name, parameter) for name, parameter, *_ in ROWS}
-    assert builtin().keys() <= listed
+def test_every_number_of_a_built_in_component_of_a_paper_is_on_the_page():
+    listed = {tuple(row[:3]) for row in ROWS}
+    assert builtin(*COMPLETE).keys() <= listed
     assert len(listed) == len(ROWS)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(row[:2]))
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(row[:3]))
 def test_a_default_is_what_the_page_says_with_a_reason_where_it_is_nobody_s(row):
-    name, parameter, here, paper, code, why = row
-    own = builtin()
-    found = own[name, parameter] if (name, parameter) in own else example(name)[parameter]
+    kind, name, parameter, here, paper, code, why = row
+    own = builtin(kind)
+    found = own.get((kind, name, parameter), ...)
+    found = example(name)[parameter] if found is ... else found
     assert float(here) == found
     theirs = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", f"{paper} {code}")]
     assert found in theirs or why
