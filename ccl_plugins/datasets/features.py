@@ -13,6 +13,7 @@ from torch import Tensor
 from ccl_plugins.datasets.annotated import Annotated, rows_of
 from ccl_plugins.datasets.splitting import SPLITS, check_fraction, check_split, hold_out
 from ccl_plugins.files.arrays import as_numbers, read_npy
+from ccl_plugins.files.mapped import blocks
 from ccl_plugins.files.tensors import read_tensors
 from ccl_plugins.metadata.columns import Encoded, encode
 from ccl_plugins.metadata.groups import groups_of
@@ -24,7 +25,9 @@ class Features:
 
     For the views ``noise`` and the backbone ``mlp``.  A split is a ``.safetensors`` file or a mapping, with
     ``features``, (N, f), a ``label`` and any other columns.  In a mapping, a column is an array, a
-    tensor, a list, or the path of a ``.npy`` file; a configuration can hold paths but no arrays.
+    tensor, a list, or the path of a ``.npy`` file; a configuration can hold paths but no arrays.  Files of
+    more than 256 MB are not read into memory, unless they must be split or standardized, or hold other
+    numbers than float32.
 
     Args:
         train: The training split.
@@ -141,7 +144,7 @@ def _as_vectors(features: Any) -> Tensor:
     if vectors.ndim != 2 or not vectors.numel():
         raise ValueError(f"features must be (N, f), not of shape {tuple(vectors.shape)}")
     vectors = vectors.float()
-    bad = (~vectors.isfinite()).any(1).nonzero().flatten().tolist()
-    if bad:
+    finite = torch.cat([vectors[rows].isfinite().all(1) for rows in blocks(vectors)])
+    if bad := (~finite).nonzero().flatten().tolist():
         raise ValueError(f"features are not finite in {len(bad)} rows, first in row {bad[0]}")
     return vectors

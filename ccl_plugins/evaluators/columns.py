@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.evaluators.intervals import Estimate, mean
+from ccl_plugins.files.mapped import blocks
 from ccl_plugins.files.tables import choose
 from ccl_plugins.metadata.values import missing_entries, missing_rows
 from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric, ValueType
@@ -175,14 +176,15 @@ def _column(frozen: Frozen, column: str) -> Tensor:
 def finite_features(frozen: Frozen) -> Tensor:
     """The features (N, f) of all samples, checked."""
     x = frozen.features
-    if x.ndim != 2 or len(x) == 0:
+    if x.ndim != 2 or not x.numel():
         raise ValueError(f"features must be (N, f) with N > 0, not of shape {tuple(x.shape)}")
-    rows = (~x.isfinite()).any(dim=1).nonzero()
+    largest = torch.cat([x[rows].abs().amax(1) for rows in blocks(x)])  # NaN for a row with NaN
+    rows = (~largest.isfinite()).nonzero()
     if len(rows):
         raise ValueError(f"features of row {int(rows[0])} are not finite ({len(rows)} rows in all)")
-    large = x.abs() > LARGEST
-    if large.any():
-        row, feature = large.nonzero()[0].tolist()
+    if (largest > LARGEST).any():
+        row = int((largest > LARGEST).nonzero()[0])
+        feature = int((x[row].abs() > LARGEST).nonzero()[0])
         raise ValueError(
             f"feature {feature} of row {row} is {x[row, feature].item():.3g}: beside numbers above"
             f" {LARGEST:g} all others vanish; a network that diverged gives them, or a column that is no"

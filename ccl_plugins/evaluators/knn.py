@@ -7,8 +7,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from ccl_plugins.arguments import whole
-from ccl_plugins.evaluators.columns import top1, with_classes
+from ccl_plugins.evaluators.columns import rows_with_classes, top1, with_classes
 from ccl_plugins.protocols import Frozen, Measurement
+
+ROWS = 1 << 17
+"""Training samples whose features are compared at once."""
+
+NUMBERS = 1 << 25
+"""Similarities that are computed at once."""
 
 
 class KNN:
@@ -46,9 +52,10 @@ class KNN:
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``knn/top1``."""
-        bank, known = with_classes(train, self.column)
-        if self.k > len(bank):
-            raise ValueError(f"k={self.k} neighbors of only {len(bank)} training samples")
+        rows, known = rows_with_classes(train, self.column)
+        if self.k > len(rows):
+            raise ValueError(f"k={self.k} neighbors of only {len(rows)} training samples")
+        bank = train.features if len(rows) == len(train.features) else train.features[rows]
         x, ids = with_classes(test, self.column)
         predicted = nearest(x, bank, known, self.k, self.temperature)
         by = f"a vote of the {self.k} most similar training samples"
@@ -56,7 +63,7 @@ class KNN:
 
 
 def nearest(x: Tensor, bank: Tensor, ids: Tensor, k: int, temperature: float) -> Tensor:
-    """(n,) the class that wins the vote of the k nearest rows of the bank.
+    """(n,) the class that wins the vote of the k nearest rows of the bank, in float64.
 
     Args:
         x: (n, f) features to classify.
@@ -66,18 +73,44 @@ def nearest(x: Tensor, bank: Tensor, ids: Tensor, k: int, temperature: float) ->
         temperature: Of the votes.
     """
     known, index = ids.unique(return_inverse=True)
-    unit = functional.normalize(bank, dim=1)
-    if (bank != bank[0]).any() and ((unit - unit[0]).abs() < 1e-12).all():
+    _refuse_one_direction(bank)
+    queries = functional.normalize(x.double(), dim=1)
+    sims, near = queries.new_empty(len(x), 0), index.new_empty(len(x), 0)
+    for first in range(0, len(bank), ROWS):
+        unit = functional.normalize(bank[first : first + ROWS].double(), dim=1)
+        found = [
+            (part @ unit.T).topk(min(k, len(unit)))
+            for part in queries.split(max(1, NUMBERS // len(unit)))
+        ]
+        sims = torch.cat([sims, torch.cat([values for values, _ in found])], 1)
+        near = torch.cat([near, first + torch.cat([places for _, places in found])], 1)
+        if sims.shape[1] > k:
+            sims, best = sims.topk(k)
+            near = near.gather(1, best)
+    # The scores of classes, of which there are N at most, take no more numbers than similarities.
+    # lightly's ``knn_predict`` gives the same, with n * k numbers for each class.
+    predicted = []
+    for some, places in zip(
+        *(each.split(max(1, NUMBERS // len(bank))) for each in (sims, near)), strict=True
+    ):
+        scores = sims.new_zeros(len(some), len(known))
+        predicted.append(
+            scores.scatter_add_(1, index[places], (some / temperature).exp()).argmax(1)
+        )
+    return known[torch.cat(predicted)]
+
+
+def _refuse_one_direction(bank: Tensor) -> None:
+    """Refuse features (N, f) that differ, but not in their direction."""
+    first, differ = functional.normalize(bank[:1].double(), dim=1), False
+    for rows in bank.split(ROWS):
+        unit = functional.normalize(rows.double(), dim=1)
+        if not ((unit - first).abs() < 1e-12).all():
+            return
+        differ = differ or bool((rows != bank[0]).any())
+    if differ:
         feature = int(bank[0].abs().argmax())
         raise ValueError(
             f"all features have the same direction, since feature {feature} is {bank[0, feature]:.3g} in"
             " every row and hides the others: neighbors by cosine say nothing; scale the features"
         )
-    # Similarities take n * N numbers, and the scores of classes, of which there are N at most, no more.
-    # lightly's ``knn_predict`` gives the same, with n * k numbers for each class.
-    predicted = []
-    for rows in functional.normalize(x, dim=1).split(max(1, 2**25 // len(bank))):
-        sims, near = (rows @ unit.T).topk(k)
-        scores = sims.new_zeros(len(rows), len(known))
-        predicted.append(scores.scatter_add_(1, index[near], (sims / temperature).exp()).argmax(1))
-    return known[torch.cat(predicted)]

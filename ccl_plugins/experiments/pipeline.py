@@ -258,9 +258,11 @@ class Run:
         Raises:
             FileNotFoundError: If the run has a condition with a table and no checkpoint.
             DamagedCheckpoint: If no checkpoint can be read.
+            MissingTable: If a table in a file is not there, or is another one.
         """
         from ccl_plugins.protocols import Table
         from ccl_plugins.training.checkpointing import OURS, by_step, newest
+        from ccl_plugins.training.table_files import tables_of
 
         if not by_step(self.layout.checkpoints):
             conditions = self.recorded.built_conditions
@@ -271,7 +273,7 @@ class Run:
                 f" {', '.join(map(repr, conditions))}"
             )
         _, saved = newest(self.layout.checkpoints)
-        tables = saved[OURS]["tables"]
+        tables = tables_of(saved[OURS]["tables"], self.layout.checkpoints)
         return {name: Table(each["values"], each["extras"]) for name, each in tables.items()}
 
     def encode(

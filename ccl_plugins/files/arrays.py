@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ccl_plugins.files.mapped import is_large, map_npy
 from ccl_plugins.files.tensors import read_tensors
 
 NUMBERS = "biuf"
@@ -33,6 +34,8 @@ def read_array(path: Path) -> Tensor:
 def read_npy(path: str | Path) -> Tensor:
     """The array of a ``.npy`` file; whole numbers as long.
 
+    One of more than 256 MB stays in the file, with the type that it has there.
+
     Raises:
         FileNotFoundError: If there is no such file.
         ValueError: If it is truncated or another kind of file, or holds words or Python objects.
@@ -43,11 +46,14 @@ def read_npy(path: str | Path) -> Tensor:
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     try:
-        array = np.load(path, allow_pickle=False)
+        large = is_large(path.stat().st_size)
+        array = np.load(path, mmap_mode="r" if large else None, allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         raise ValueError(f"{path} is no array of numbers: {error}") from error
     if array.dtype.kind not in NUMBERS:
         raise ValueError(f"{path} is no array of numbers: its values are of type {array.dtype}")
+    if large and (mapped := map_npy(path)) is not None:
+        return mapped
     return from_numpy(array, str(path))
 
 

@@ -17,6 +17,9 @@ from typing import Any
 
 from ccl_plugins.files.atomic import atomic_write
 
+TABLE = "table-"
+"""What the names of files begin with that hold the large tables to which checkpoints refer."""
+
 SEAL = b"sha256:"
 SEAL_SIZE = len(SEAL) + hashlib.sha256().digest_size * 2
 

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ccl_plugins.files.mapped import blocks
+
 SAMPLED = 256
 """The number of images that are read from a split that does not have them in memory."""
 
@@ -50,7 +52,7 @@ def of_split(split: Any) -> str:
             times = f"{found.st_mtime_ns}\0{found.st_ctime_ns}"
             digest.update(f"{path}\0{found.st_size}\0{times}\0".encode(errors="surrogateescape"))
         return digest.hexdigest()
-    for i in _evenly_spaced(len(split), SAMPLED):
+    for i in evenly_spaced(len(split), SAMPLED):
         _add(digest, str(i), _pixels(split[i][0]))
     return digest.hexdigest()
 
@@ -149,10 +151,10 @@ def _of_images(split: Any, read: Callable[[list[int]], list[str]]) -> str:
     if hasattr(split, "fingerprint"):
         return str(split.fingerprint())
     if (held := _in_memory(split)) is not None:
-        rows = _evenly_spaced(len(held), max(1, MOST_IN_MEMORY // max(1, held[:1].nbytes)))
+        rows = evenly_spaced(len(held), max(1, MOST_IN_MEMORY // max(1, held[:1].nbytes)))
         return of_tensors({"images": held if len(rows) == len(held) else held[rows]})
     digest = hashlib.sha256()
-    sampled = _evenly_spaced(len(split), SAMPLED)
+    sampled = evenly_spaced(len(split), SAMPLED)
     paths = paths_of(split)
     if paths is not None and os.path.isfile(paths[0]):
         digest.update(",".join(str(_stat(path, "st_size")) for path in paths).encode())
@@ -180,7 +182,12 @@ def _in_memory(split: Any) -> Tensor | None:
 
 
 def _of_column(column: Any, words: Any) -> list[str]:
-    """A column's type, and the SHA-256 of its values, of the words of its ids too."""
+    """A column's type, and the SHA-256 of its values, of the words of its ids too.
+
+    Of numbers of more than `MOST_IN_MEMORY`, evenly spaced rows.
+    """
+    if isinstance(column, Tensor) and column.nbytes > MOST_IN_MEMORY:
+        column = column[evenly_spaced(len(column), MOST_IN_MEMORY // column[:1].nbytes)]
     try:
         values = _as_array(column)
     except ValueError:  # rows of different lengths
@@ -210,13 +217,16 @@ def _as_array(values: Any) -> np.ndarray[Any, Any]:
 
 
 def _of_array(values: np.ndarray[Any, Any], words: str = "") -> str:
-    native = np.ascontiguousarray(values, values.dtype.newbyteorder("="))
-    digest: Any = hashlib.sha256(f"{words}\0{native.dtype}\0{values.shape}\0".encode())
-    digest.update(native.reshape(-1).view(np.uint8))
+    native = values.dtype.newbyteorder("=")
+    digest: Any = hashlib.sha256(f"{words}\0{native}\0{values.shape}\0".encode())
+    parts = blocks(values) if values.ndim else [...]
+    for rows in parts:
+        digest.update(np.ascontiguousarray(values[rows], native).reshape(-1).view(np.uint8))
     return digest.hexdigest()
 
 
-def _evenly_spaced(size: int, most: int) -> list[int]:
+def evenly_spaced(size: int, most: int) -> list[int]:
+    """At most so many of the numbers below a size, from the first to the last."""
     return torch.linspace(0, size - 1, min(most, size), dtype=torch.float64).long().tolist()
 
 
@@ -238,7 +248,9 @@ def _head(path: str) -> bytes:
 
 def _add(digest: Any, name: str, tensor: Tensor) -> None:
     digest.update(f"{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
-    digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    for rows in blocks(tensor) if tensor.ndim else [...]:
+        part = tensor[rows].detach().cpu().contiguous()
+        digest.update(part.reshape(-1).view(torch.uint8).numpy())
 
 
 def paths_of(split: Any) -> list[str] | None:

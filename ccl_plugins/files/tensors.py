@@ -13,11 +13,9 @@ from torch import Tensor
 
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.fingerprints import of_tensors
+from ccl_plugins.files.mapped import is_large, map_safetensors
 
 CHECKSUM = "sha256"
-
-MOST_COPIED = 1 << 33
-"""The most bytes of a file that are copied into memory; a larger one stays mapped."""
 
 
 class DamagedFile(ValueError):
@@ -49,8 +47,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors of a safetensors file, on the CPU, and its metadata.
 
-    They are copies: of a file that stays mapped, of more than 8 GiB, a change shows in them, and where it
-    is truncated the system ends the process.
+    They are copies; those of more than 256 MB stay in the file, see `ccl_plugins.files.mapped`.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -58,9 +55,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """
     with _opened(path) as file:
         metadata = dict(file.metadata() or {})
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  no dict
-        if path.stat().st_size <= MOST_COPIED:
-            tensors = {name: tensor.clone() for name, tensor in tensors.items()}
+        mapped = map_safetensors(path) if is_large(path.stat().st_size) else None
+        tensors = mapped or {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
     # Files of other programs have no checksum.
     if metadata.pop(CHECKSUM, None) not in (None, _checksum(tensors, metadata)):
         raise DamagedFile(f"{path} is damaged: its content does not have its checksum")

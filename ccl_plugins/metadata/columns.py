@@ -74,11 +74,18 @@ def encode(
             given = [table[name] for table in tables]
             value_type = chosen.get(name) or _value_type_of(columns, given)
             place = f"column {name!r}"
-            columns = [as_value_type(place, c, value_type, c.isnan()) for c in columns]
+            columns = [_typed(place, c, value_type) for c in columns]
         encoded.schema[name] = value_type
         for table, column in zip(encoded.tables, columns, strict=True):
             table[name] = column
     return encoded
+
+
+def _typed(place: str, values: Tensor, value_type: ValueType) -> Tensor:
+    """A column as its value type; numbers that need no change stay where they are."""
+    if value_type == "continuous" and values.dtype == torch.float32:
+        return values
+    return as_value_type(place, values, value_type, values.isnan())
 
 
 def tensor_columns(metadata: Mapping[str, Any]) -> dict[str, Tensor]:

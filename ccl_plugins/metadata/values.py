@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ccl_plugins.arguments import one_of
 from ccl_plugins.files.arrays import real
+from ccl_plugins.files.mapped import blocks
 from ccl_plugins.protocols import VALUE_TYPES, Missing, ValueType
 
 
@@ -43,7 +44,8 @@ def missing_entries(values: Tensor, value_type: ValueType) -> Tensor:
 
 def missing_rows(values: Tensor, value_type: ValueType) -> Tensor:
     """(N,) True at the samples that lack a value of (N,) or (N, c)."""
-    return _any_entry(missing_entries(values, value_type))
+    parts = [_any_entry(missing_entries(values[rows], value_type)) for rows in blocks(values)]
+    return torch.cat(parts)
 
 
 def check_values(
@@ -82,6 +84,29 @@ def check_values(
     one_of(f"the value_type of {place}", value_type, VALUE_TYPES)
     check_policy(missing, value_type)
     values = real(values.detach(), place)
+    if missing != "error" and size and missing_rows(values, value_type).all():
+        raise ValueError(f"{place} is missing in all of its {size} rows")
+    if values.ndim == 1 or value_type == "categorical":  # classes of one's own follow from all rows
+        return _checked(place, values, value_type, missing)
+    found = values
+    for rows in blocks(values):
+        part = values[rows]
+        where = (
+            place if len(part) == size else f"{place}, of the rows {rows.start} to {rows.stop - 1},"
+        )
+        checked = _checked(where, part, value_type, missing, rows.start)
+        if found is values and checked.data_ptr() != part.data_ptr():
+            found = values.new_empty(values.shape, dtype=checked.dtype)
+            found[: rows.start] = values[: rows.start]
+        if found is not values:
+            found[rows] = checked
+    return found
+
+
+def _checked(
+    place: str, values: Tensor, value_type: ValueType, missing: Missing, first: int = 0
+) -> Tensor:
+    """Some rows of a condition's values, from row ``first`` on, as `check_values` gives them."""
     lost = missing_entries(values, value_type)
     if missing == "error":
         remedy = (
@@ -90,20 +115,22 @@ def check_values(
         )
         if value_type == "categorical":
             remedy += " or 'own' (positive with their own views only)"
-        refuse_rows(place, values, lost & values.isnan(), "missing (NaN)", remedy)
-        refuse_rows(place, values, lost, "missing (-1)", remedy)
-    elif len(values) and _any_entry(lost).all():
-        raise ValueError(f"{place} is missing in all of its {size} rows")
+        nan = lost & values.isnan()
+        refuse_rows(place, values, nan, "missing (NaN)", remedy, first)
+        refuse_rows(place, values, lost, "missing (-1)", remedy, first)
     if value_type == "continuous":
-        refuse_rows(place, values, values.isinf(), "infinite", "continuous values must be finite")
+        remedy = "continuous values must be finite"
+        refuse_rows(place, values, values.isinf(), "infinite", remedy, first)
     elif value_type == "categorical":
         negative = (values < 0) & ~lost
         refuse_rows(place, values, negative, "negative", "class ids are 0 or more")
-    found = as_value_type(place, values, value_type, lost)
+    found = as_value_type(place, values, value_type, lost, first)
     return _own_classes(found, lost) if missing == "own" else found
 
 
-def as_value_type(place: str, values: Tensor, value_type: ValueType, missing: Tensor) -> Tensor:
+def as_value_type(
+    place: str, values: Tensor, value_type: ValueType, missing: Tensor, first: int = 0
+) -> Tensor:
     """Class ids as long, -1 where missing; other values as float32, NaN where missing.
 
     Args:
@@ -111,6 +138,7 @@ def as_value_type(place: str, values: Tensor, value_type: ValueType, missing: Te
         values: (N,) or (N, c).
         value_type: Theirs.
         missing: The same shape, bool.
+        first: The number of the first row, for errors.
 
     Raises:
         ValueError: For class ids that are not whole, 0/1 columns with other values, and numbers that
@@ -118,13 +146,16 @@ def as_value_type(place: str, values: Tensor, value_type: ValueType, missing: Te
     """
     if value_type == "continuous":
         found = values.float()
-        large = found.isinf() & values.isfinite()
-        refuse_rows(place, values, large, "too large", "float32 holds numbers below 3.4e38")
+        if values.dtype == torch.float64:
+            large = found.isinf() & values.isfinite()
+            refuse_rows(
+                place, values, large, "too large", "float32 holds numbers below 3.4e38", first
+            )
         return found
     if value_type == "multi_label":
         other = (values != 0) & (values != 1) & ~missing
-        refuse_rows(place, values, other, "other", "multi_label values are 0 or 1")
-        return values.float().masked_fill(missing, torch.nan)
+        refuse_rows(place, values, other, "other", "multi_label values are 0 or 1", first)
+        return values.float().masked_fill(missing, torch.nan) if missing.any() else values.float()
     if values.is_floating_point():
         exact = 2 / torch.finfo(values.dtype).eps
         large = (values.abs() >= exact) & ~missing
@@ -137,7 +168,9 @@ def as_value_type(place: str, values: Tensor, value_type: ValueType, missing: Te
     return values.masked_fill(missing, -1).long()
 
 
-def refuse_rows(place: str, values: Tensor, bad: Tensor, what: str, remedy: str) -> None:
+def refuse_rows(
+    place: str, values: Tensor, bad: Tensor, what: str, remedy: str, first: int = 0
+) -> None:
     """Raise a ValueError that names the first rows with a bad entry, if there are any.
 
     Args:
@@ -146,12 +179,13 @@ def refuse_rows(place: str, values: Tensor, bad: Tensor, what: str, remedy: str)
         bad: The same shape, bool.
         what: The adjective of the bad values.
         remedy: What would be right.
+        first: The number of the first row.
     """
-    rows = _any_entry(bad).nonzero().flatten().tolist()
+    rows = (_any_entry(bad).nonzero().flatten() + first).tolist()
     if rows:
-        first = ", ".join(map(str, rows[:8])) + (", ..." if len(rows) > 8 else "")
+        listed = ", ".join(map(str, rows[:8])) + (", ..." if len(rows) > 8 else "")
         raise ValueError(
-            f"{place} has {what} values in {len(rows)} of {len(values)} rows ({first}), such as"
+            f"{place} has {what} values in {len(rows)} of {len(values)} rows ({listed}), such as"
             f" {values[bad][0].item()!r}: {remedy}"
         )
 

@@ -16,6 +16,7 @@ from torch import distributed as dist
 from torch import nn
 
 from ccl_plugins.files.checkpoints import (
+    TABLE,
     DamagedCheckpoint,
     read_checkpoint,
     versions,
@@ -130,11 +131,13 @@ class Checkpointing(Checkpoint):
         self._saved = False
         self._step = 0
         self._owned = False
+        self._tables: dict[Path, set[str]] = {}
+        """The files of tables that each checkpoint names, of those that were written now."""
         self._infinite: set[str] = set()
         """Buffers that hold infinity by design, as those of a smallest value do."""
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Note the buffers that hold infinity before training, and whether the run's folder has an owner."""
+        """Note the buffers that hold infinity before training, and whether the folder has an owner."""
         self._owned = trainer.is_global_zero and is_owned(self.folder.parent)
         found = non_finite_weights(pl_module.parts.networks)
         self._infinite = {name for name, is_parameter in found.items() if not is_parameter}
@@ -208,4 +211,15 @@ class Checkpointing(Checkpoint):
         trainer.save_checkpoint(path)
         if trainer.is_global_zero:
             leave_newest(self.folder, path, self.settings.keep_last)
+            self._leave_tables(pl_module.tables.files())
         self._saved = True
+
+    def _leave_tables(self, named: set[str]) -> None:
+        """Delete files of tables that no checkpoint names; ``named`` by the one just written."""
+        kept = by_step(self.folder)
+        self._tables[file_of(self.folder, self._step)] = named
+        if self._tables.keys() >= {*kept}:
+            used = set().union(*(self._tables[path] for path in kept))
+            for file in self.folder.glob(f"{TABLE}*.safetensors"):
+                if file.name not in used:
+                    file.unlink()

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ccl_plugins.files.mapped import Reading
 from ccl_plugins.metadata.columns import tensor_columns
 from ccl_plugins.metadata.groups import groups_of
 from ccl_plugins.protocols import Frozen, Images, Towers, Transform, trait
@@ -48,7 +49,7 @@ def frozen_features(
         partial(copy.deepcopy, method.backbone),
     )
     return Frozen(
-        found.float().cpu(),
+        found.float(),
         tensor_columns(split.metadata),
         images,
         _towers(method, found, split, transform, batch_size),
@@ -95,7 +96,8 @@ def _towers(
         return None
     head = method.heads[IMAGE]
     with evaluating(head), torch.no_grad():
-        images = torch.cat([head(piece) for piece in features.split(batch_size)])
+        like = next(head.parameters())
+        images = torch.cat([head(piece.to(like)).cpu() for piece in features.split(batch_size)])
     return Towers(
         functional.normalize(images.float(), dim=1).cpu(),
         partial(embed_texts, method, transform, batch_size=batch_size),
@@ -159,18 +161,31 @@ def _forward(
 ) -> Tensor:
     like = next(method.parameters())
     pieces = list(torch.arange(samples.start, samples.stop).split(batch_size))
+    found: Tensor | None = None
+    first = 0
     with evaluating(method), torch.no_grad():
-        batches = _plain_batches(split, transform, workers, pieces)
-        return torch.cat([function(batch.to(like)) for batch in batches])
+        for batch in _plain_batches(split, transform, workers, pieces):
+            rows = function(batch.to(like)).cpu()
+            if found is None:
+                found = rows.new_empty(len(samples), *rows.shape[1:])
+            found[first : first + len(rows)] = rows
+            first += len(rows)
+    if found is None:
+        raise ValueError("there are no samples to embed")
+    return found
 
 
 def _plain_batches(
     split: Any, transform: Transform, workers: int, pieces: list[Tensor]
 ) -> Iterator[Tensor]:
-    held = getattr(split, "images", getattr(split, "vectors", None))
+    held = getattr(split, "images", None)
+    if held is None and getattr(getattr(split, "samples", None), "ndim", 0) == 2:
+        held = split.samples  # vectors
     if isinstance(held, Tensor) and len(held) == len(split):
+        reading = Reading(held)
         for piece in pieces:
             yield transform.plain(held[piece])
+            reading.after(len(piece))
         return
     yield from torch.utils.data.DataLoader(
         split,

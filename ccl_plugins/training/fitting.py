@@ -91,7 +91,7 @@ def fit(
     losses = LossLog(settings.log_every, settings.batch_size)
     with until_begun(losses), Interrupt() as interrupt, quiet():
         seed_everything(settings.seed)
-        module = TrainingModule(parts, split, settings, record, resume)
+        module = TrainingModule(parts, split, settings, record, resume, checkpoints)
         writer = Checkpointing(checkpoints, settings, record, interrupt, losses)
         listed = [*callbacks, writer, waiting]
         trainer = make_trainer(settings, folder, losses, listed, progress, loggers)

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ccl_plugins.datasets.annotated import dictionary
+from ccl_plugins.files.mapped import Reading
 from ccl_plugins.protocols import Transform, trait
 from ccl_plugins.training.first_use import check_views
 from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
@@ -33,10 +34,13 @@ class Batch(NamedTuple):
     Args:
         views: u tensors (n, channels, height, width), or as other modalities are.
         index: (n,) dataset indices, or (n, 2) if views after the first are of a partner.
+        read: The values of conditions whose tables are in files, by name, (n, ...) or (n, 2, ...);
+            None: they are read in the step.
     """
 
     views: list[Tensor]
     index: Tensor  # type: ignore[assignment]  # hides tuple.index, which a batch does not need
+    read: Mapping[str, Tensor] | None = None
 
 
 class Items(Dataset[Augmented]):
@@ -58,6 +62,7 @@ class Items(Dataset[Augmented]):
             else None
         )
         self.seed = seed
+        self._reading = Reading(split, self.columns)
 
     def __getitem__(self, key: SampleKey) -> Augmented:
         return self.__getitems__([key])[0]
@@ -65,7 +70,9 @@ class Items(Dataset[Augmented]):
     def __getitems__(self, keys: Sequence[SampleKey]) -> list[Augmented]:
         """A whole batch, so that the global generators are saved and restored once."""
         with undisturbed():
-            return [self._draw(*key) for key in keys]
+            drawn = [self._draw(*key) for key in keys]
+        self._reading.after(len(keys))
+        return drawn
 
     def _draw(self, epoch: int, position: int, *indices: int) -> Augmented:
         # Before the images are read, since a data set may draw random numbers too.
@@ -128,8 +135,16 @@ class Loader:
     workers; ``state_dict`` makes it resumable for Lightning.
     """
 
-    def __init__(self, items: Items, batches: Batches, workers: int, pin_memory: bool) -> None:
+    def __init__(
+        self,
+        items: Items,
+        batches: Batches,
+        workers: int,
+        pin_memory: bool,
+        read: Callable[[Tensor], Mapping[str, Tensor]] | None = None,
+    ) -> None:
         self.batches = batches
+        self._read = read
         self._loader: DataLoader[Any] = DataLoader(
             items,
             batch_sampler=batches,
@@ -147,7 +162,8 @@ class Loader:
         return len(self.batches)
 
     def __iter__(self) -> Iterator[Batch]:
-        return iter(self._loader)
+        for batch in self._loader:
+            yield batch if self._read is None else batch._replace(read=self._read(batch.index))
 
     def close(self) -> None:
         """End the workers now, without waiting for the garbage collector."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -45,6 +46,7 @@ class TrainingModule(LightningModule):
         settings: The run's settings.
         record: The record of the run; processes with another one are refused.
         resume: The checkpoint to continue from; its tables are not fitted again.
+        checkpoints: The folder of checkpoints, where large tables are put, too.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class TrainingModule(LightningModule):
         settings: FitSettings,
         record: Mapping[str, Any],
         resume: ResumePoint | None,
+        checkpoints: Path | None = None,
     ) -> None:
         super().__init__()
         self.method = parts.method
@@ -62,7 +65,7 @@ class TrainingModule(LightningModule):
         self.split = split
         self.settings = settings
         self.record = record
-        self.tables = Tables(parts.conditions, len(split), settings.seed)
+        self.tables = Tables(parts.conditions, len(split), settings.seed, checkpoints)
         self.consumed = Consumed()
         self._generators: Sequence[Mapping[str, Any]] = ()
         if resume is not None:
@@ -124,7 +127,8 @@ class TrainingModule(LightningModule):
                 self.trainer.world_size,
             )
             items = Items(self.split, self.parts.transform, settings.seed)
-            self._loader = Loader(items, batches, workers, pin_memory=device == "cuda")
+            pin = device == "cuda"
+            self._loader = Loader(items, batches, workers, pin, self.tables.read)
         return self._loader
 
     def close(self) -> None:
@@ -186,7 +190,7 @@ class TrainingModule(LightningModule):
             view.contiguous(memory_format=torch.channels_last) if view.ndim == 4 else view
             for view in batch.views
         ]
-        return Batch(views, batch.index)
+        return batch._replace(views=views)
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """The loss of a batch."""

@@ -13,15 +13,17 @@ from torch import distributed as dist
 
 from ccl_plugins.files.checkpoints import versions
 from ccl_plugins.files.fingerprints import other_data
+from ccl_plugins.files.mapped import map_at, place_of
 from ccl_plugins.files.records import differences
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.protocols import Table
 
 
 def on_first(fit: Callable[[], dict[str, Table]]) -> dict[str, Table]:
-    """Call ``fit()`` on the first process; return its tables on all.
+    """Call ``fit()`` on the first process; return its tables on all, mapped where they are in files.
 
     Raises:
+        OSError: If a process does not see such a file.
         RuntimeError: On the other processes, if ``fit`` failed on the first.
     """
     if world_size() == 1:
@@ -33,19 +35,23 @@ def on_first(fit: Callable[[], dict[str, Table]]) -> dict[str, Table]:
             for name, table in fit().items():
                 tensors[name, None] = table.values
                 tensors |= {(name, key): extra for key, extra in table.extras.items()}
-            shapes = [[(k, tuple(v.shape), v.dtype) for k, v in tensors.items()]]
+            shapes = [[(k, tuple(v.shape), v.dtype, place_of(v)) for k, v in tensors.items()]]
     finally:
         # After a failure too, with None: the other processes are waiting.
         dist.broadcast_object_list(shapes, src=0, device=_device())
     if shapes[0] is None:
         raise RuntimeError("a condition could not be fitted: the first process says why")
     received: dict[str, dict[str | None, Tensor]] = {}
-    for place, shape, dtype in shapes[0]:
-        here = tensors[place] if tensors else torch.empty(shape, dtype=dtype)
-        near = here.to(_device()).contiguous()
-        dist.broadcast(near, src=0)
-        name, key = place
-        received.setdefault(name, {})[key] = near.cpu()
+    for (name, key), shape, dtype, place in shapes[0]:
+        if place is not None:  # large: each process maps the file
+            path, first = place
+            found = tensors[name, key] if tensors else map_at(path, first, dtype, shape)
+        else:
+            here = tensors[name, key] if tensors else torch.empty(shape, dtype=dtype)
+            near = here.to(_device()).contiguous()
+            dist.broadcast(near, src=0)
+            found = near.cpu()
+        received.setdefault(name, {})[key] = found
     return {name: Table(parts.pop(None), parts) for name, parts in received.items()}  # type: ignore[arg-type]  # None is popped
 
 

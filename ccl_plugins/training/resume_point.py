@@ -39,14 +39,18 @@ class ResumePoint:
         Raises:
             FileNotFoundError: If there is none.
             DamagedCheckpoint: If none can be read.
+            MissingTable: If a condition's table in a file is not there, or is another one.
 
         Warns:
             UserWarning: If a damaged file is passed over for an older one; names the damaged file.
         """
         from ccl_plugins.training.checkpointing import OURS, newest
+        from ccl_plugins.training.table_files import tables_of
 
         path, saved = newest(folder)
         state = saved[OURS]
         names = ("consumed", "tables", "generators")
         record = json.loads(state["record"])
-        return cls(path, saved["global_step"], record, **{name: state[name] for name in names})
+        known = {name: state[name] for name in names}
+        known["tables"] = tables_of(state["tables"], folder)
+        return cls(path, saved["global_step"], record, **known)

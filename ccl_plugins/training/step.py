@@ -34,9 +34,13 @@ def take_step(
     ``first`` step of a run, what the method and the objective return is checked.
     """
     method, objective = parts.method, parts.objective
-    index, partner = batch.index, None
+    index, partner, read = batch.index, None, batch.read
+    partners_read = None
     if index.ndim == 2:
         index, partner = index.unbind(1)
+        if read is not None:
+            partners_read = {name: values[:, 1] for name, values in read.items()}
+            read = {name: values[:, 0] for name, values in read.items()}
     embedded = embed(method, batch.views, micro_batch)
     if first:
         check_embedded(method, embedded, len(batch.views), len(index))
@@ -49,12 +53,12 @@ def take_step(
             embedded = sphere
         # A condition is of the same numbers beside an objective on raw embeddings, in a mixture say.
         samples = Samples(
-            {**tables.look_up(index), **tables.observe(sphere)},
+            {**tables.look_up(index, read), **tables.observe(sphere)},
             index,
             embedded.features,
             tables.extras_on(index.device),
             partner=partner,
-            partner_condition={} if partner is None else tables.look_up(partner),
+            partner_condition={} if partner is None else tables.look_up(partner, partners_read),
             ignored=tables.ignored,
         )
         pairs = method.pairs(embedded, samples)

@@ -6,12 +6,14 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
+from ccl_plugins.files.mapped import Reading, place_of
 from ccl_plugins.metadata.fitted import TableSummary, summarize
 from ccl_plugins.metadata.values import check_policy, check_values, missing_rows
 from ccl_plugins.metadata.variables import one_of_each, source_of, together, variables
@@ -25,6 +27,7 @@ from ccl_plugins.protocols import (
 from ccl_plugins.training import ranks
 from ccl_plugins.training.first_use import check_observed
 from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
+from ccl_plugins.training.table_files import put, reference
 
 
 class Tables:
@@ -38,20 +41,32 @@ class Tables:
         ValueError: For an unknown ``refresh`` or policy for missing values.
     """
 
-    def __init__(self, conditions: Mapping[str, Condition], size: int, seed: int = 0) -> None:
+    def __init__(
+        self,
+        conditions: Mapping[str, Condition],
+        size: int,
+        seed: int = 0,
+        folder: Path | None = None,
+    ) -> None:
         self.conditions: dict[str, Any] = variables(conditions)
         for name, condition in self.conditions.items():
             one_of(f"refresh of condition {name!r}", condition.refresh, get_args(Refresh))
             check_policy(trait(condition, "missing"), condition.value_type)
         self.size = size
         self.seed = seed
+        self.folder = folder
+        """Where the values of large tables are put, which all processes map; None: they stay in memory."""
         self.tables: dict[str, Table] = {}
         self.epochs: dict[str, int] = {}
         self.missing: dict[str, int] = {}
         """How many samples had no value when a condition was fitted; on the first process."""
         self._lost: dict[str, Tensor] = {}
         self._has_gaps: dict[str, bool] = {}
+        self._in_file: dict[str, bool] = {}
+        self._reading = Reading()
         self._on_device: dict[tuple[str, str], Tensor] = {}
+        self._references: dict[str, dict[str, Any] | None] = {}
+        """Where the values of each table are in a file; found when a checkpoint is first written."""
 
     def __getitem__(self, name: str) -> Table:
         if name not in self.tables:
@@ -93,9 +108,15 @@ class Tables:
     def _hold(self, name: str, table: Table, epoch: int) -> None:
         condition = self.conditions[name]
         self.tables[name], self.epochs[name] = table, epoch
-        self._lost[name] = missing_rows(table.values, condition.value_type)
+        if trait(condition, "missing") == "error":  # it has been checked
+            self._lost[name] = torch.zeros(len(table.values), dtype=torch.bool)
+        else:
+            self._lost[name] = missing_rows(table.values, condition.value_type)
         self._has_gaps[name] = bool(self._lost[name].any())
+        self._in_file[name] = place_of(table.values) is not None
+        self._reading = Reading(tuple(each.values for each in self.tables.values()))
         self._on_device.clear()
+        self._references.pop(name, None)
 
     @property
     def ignored(self) -> tuple[str, ...]:
@@ -145,8 +166,11 @@ class Tables:
         with undisturbed(), torch.no_grad():
             seed_cpu(mix(self.seed, epoch, list(self.conditions).index(first)))
             fitted = source.fit(split, given, before)
-        found = zip(names, one_of_each(group, fitted), strict=True)
-        return {name: self._checked(name, each) for name, each in found}
+        found = {}
+        for name, each in zip(names, one_of_each(group, fitted), strict=True):
+            table = self._checked(name, each)
+            found[name] = table if self.folder is None else put(self.folder, name, epoch, table)
+        return found
 
     def _checked(self, name: str, fitted: Any) -> Table:
         condition = self.conditions[name]
@@ -195,8 +219,25 @@ class Tables:
             lost = lost | self._lost[other]
         return _without(self[name], self.left_out() | lost)
 
-    def look_up(self, index: Tensor) -> dict[str, Tensor]:
+    def read(self, index: Tensor) -> dict[str, Tensor]:
+        """The values of a batch of the conditions whose tables are in files.
+
+        Args:
+            index: (n,) or (n, 2) dataset indices on the CPU.
+
+        Raises:
+            ChangedFile: If such a file was changed since the run began.
+        """
+        found = {n: t.values[index] for n, t in self.tables.items() if self._in_file[n]}
+        self._reading.after(index.numel())
+        return found
+
+    def look_up(self, index: Tensor, read: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
         """The values of a batch, by condition, on the device of its dataset indices (n,).
+
+        Args:
+            index: (n,) dataset indices.
+            read: What `read` gives for them; None: it is read now.
 
         Raises:
             RuntimeError: For a condition that is not fitted yet.
@@ -204,9 +245,12 @@ class Tables:
         for name, condition in self.conditions.items():
             if condition.refresh != "batch" and name not in self.tables:
                 raise RuntimeError(self._why_no_table(name))
+        if read is None:
+            near = index.cpu() if any(self._in_file.values()) else index
+            read = {n: values.to(index.device) for n, values in self.read(near).items()}
         return {
-            name: self._on(index.device, name, "", table.values)[index]
-            for name, table in self.tables.items()
+            name: read[name] if name in read else self._on(index.device, name, "", t.values)[index]
+            for name, t in self.tables.items()
         }
 
     def extras_on(self, device: torch.device) -> dict[str, Tensor]:
@@ -239,14 +283,22 @@ class Tables:
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """The tables as plain data and tensors."""
-        return {
-            name: {"values": t.values, "extras": dict(t.extras), "epoch": self.epochs[name]}
-            for name, t in self.tables.items()
-        }
+        """The tables as plain data and tensors; of values in a file, where they are and a fingerprint."""
+        found = {}
+        for name, table in self.tables.items():
+            if name not in self._references:
+                self._references[name] = reference(table.values, self.folder)
+            values = self._references[name] or {"values": table.values}
+            found[name] = {**values, "extras": dict(table.extras), "epoch": self.epochs[name]}
+        return found
+
+    def files(self) -> set[str]:
+        """The names of the files of the run's own folder in which values of tables are."""
+        places = [self._references.get(name) for name in self.tables]
+        return {each["file"] for each in places if each is not None and each["file"][0] != "/"}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the tables from `state_dict`.
+        """Restore the tables from `state_dict`, whose values `table_files.tables_of` has read.
 
         Raises:
             ValueError: For conditions that this run does not have, or another number of samples.

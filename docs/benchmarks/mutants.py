@@ -51,8 +51,13 @@ ROOT = Path(__file__).resolve().parents[2]
 OURS = "tests/ccl_plugins"
 LAWS = f"{OURS}/testing/test_builtins.py"
 MEANING = "tests/test_components.py"
+JOINT = f"{OURS}/objectives/test_joint_kernels.py"
 PARTS: dict[str, list[str]] = {
-    "numerics": [f"{OURS}/numerics"],
+    "numerics": [
+        f"{OURS}/numerics",
+        JOINT,
+        f"{OURS}/figures/test_figures.py",
+    ],
     "pairs": [f"{OURS}/pairs", f"{OURS}/objectives/test_masks.py"],
     "objectives": [
         f"{OURS}/objectives",
@@ -61,7 +66,13 @@ PARTS: dict[str, list[str]] = {
         LAWS,
         MEANING,
     ],
-    "kernels": [f"{OURS}/kernels", f"{OURS}/numerics/test_kernel_functions.py", LAWS, MEANING],
+    "kernels": [
+        f"{OURS}/kernels",
+        f"{OURS}/numerics/test_kernel_functions.py",
+        JOINT,
+        LAWS,
+        MEANING,
+    ],
     "methods": [f"{OURS}/methods", LAWS, MEANING],
     "samplers": [f"{OURS}/samplers", LAWS, MEANING],
     "drawing": [f"{OURS}/samplers"],

@@ -13,10 +13,10 @@ from support.training_fakes import FakeDataset, FakeTransform, fit, make_parts
 from torch import Tensor, nn
 
 from ccl_plugins.backbones import TextTransformer
+from ccl_plugins.files import mapped
 from ccl_plugins.methods import Dual, MoCoV2, SimCLR
 from ccl_plugins.objectives import AlignUniform, InfoNCE
-from ccl_plugins.training import CannotBegin, FitSettings
-from ccl_plugins.training.checkpointing import newest
+from ccl_plugins.training import CannotBegin, FitSettings, ResumePoint
 from ccl_plugins.training.ranks import chunk, gather_rows, on_first, rank
 from ccl_plugins.transforms import Modalities, TokenTransform
 
@@ -80,14 +80,23 @@ def train(
     given = {"epochs": 2, "batch_size": 8, "workers": 0, "devices": devices, **settings}
     losses = Losses()
     fit(parts, FitSettings(**given), Path(folder), {}, callbacks=[losses], progress=False)
-    saved = newest(Path(folder) / "checkpoints")[1]
-    table = saved["ccl_plugins"]["tables"]["condition"]["values"]
+    table = ResumePoint.newest(Path(folder) / "checkpoints").tables["condition"]["values"]
     return parts.method.state_dict(), table, losses.seen
 
 
 def train_as_rank(folder: str, method: str = "simclr", settings: Any = None) -> Any:
     """`train`, with what a launcher tells each process."""
     return as_rank(lambda: train(folder, 2, method, **(settings or {})))
+
+
+def train_with_files(folder: str, method: str = "simclr", settings: Any = None) -> Any:
+    """`train_as_rank` with every table in a file; whether it is in one that this process maps."""
+    before, mapped.LARGE = mapped.LARGE, 0
+    try:
+        found = train_as_rank(folder, method, settings)
+        return *found, mapped.place_of(found[1]) is not None
+    finally:
+        mapped.LARGE = before
 
 
 def as_rank(function: Callable[[], Any]) -> Any:

@@ -41,6 +41,17 @@ def test_two_ranks_train_as_one_process(
     torch.testing.assert_close(both[0], both[1], rtol=0, atol=0)
 
 
+def test_two_ranks_share_a_table_in_a_file(two_processes: Any, tmp_path: Path) -> None:
+    weights, table, losses = two_processes(training_ranks.train_as_rank, str(tmp_path / "memory"))[
+        0
+    ]
+    for *found, in_file in two_processes(training_ranks.train_with_files, str(tmp_path / "files")):
+        torch.testing.assert_close(found, [weights, table, losses], rtol=0, atol=0)
+        assert in_file
+    (file,) = (tmp_path / "files" / "checkpoints").glob("table-*")
+    assert file.name == "table-condition-1.safetensors"
+
+
 def test_ranks_with_unequal_batches_are_refused(two_processes: Any, tmp_path: Path) -> None:
     for message in two_processes(training_ranks.train_unevenly, str(tmp_path)):
         assert "process 0 has 4 samples and process 1 has 3" in message

@@ -1,0 +1,282 @@
+"""Tensors that stay in their file: the system reads the pages that are used, and may drop them again.
+
+A file that changes under a run would change its data, so `Reading` refuses it; pages that were read count
+as memory of the process until `release_pages`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ccl_plugins.files.atomic import atomic_write
+
+LARGE = 1 << 28
+"""Bytes above which tensors stay in their file, or are put into one."""
+
+BLOCK = 1 << 25
+"""Bytes of the blocks in which such tensors are read."""
+
+KEPT = 1 << 27
+"""Bytes of pages that look-ups may leave in memory."""
+
+AROUND = 1 << 16
+"""Bytes that Linux brings into memory around a byte that is read."""
+
+DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+"""The types of tensors in safetensors files that are mapped."""
+
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+
+class ChangedFile(OSError):
+    """A file that tensors are read from was changed, moved or deleted since it was opened."""
+
+
+_open: WeakKeyDictionary[mmap.mmap, tuple[Path, os.stat_result, int]] = WeakKeyDictionary()
+"""Of each file that tensors are mapped from: its path, what the system knew of it, its address."""
+
+DEPTH = 6
+"""How deep tensors may lie in an object, as in a part of a part of a data set."""
+
+
+def map_safetensors(path: Path) -> dict[str, Tensor] | None:
+    """The tensors of a safetensors file, which has been checked to be one; None if it cannot be mapped."""
+    mapped, content = _map(path)
+    start = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(bytes(content[8:start]))
+    header.pop("__metadata__", None)
+    found = {}
+    for name, entry in header.items():
+        dtype, first = DTYPES.get(entry["dtype"]), start + entry["data_offsets"][0]
+        if dtype is None or first % dtype.itemsize:
+            return None
+        found[name] = _tensor(mapped, dtype, entry["shape"], first)
+    return found
+
+
+def map_npy(path: Path) -> Tensor | None:
+    """The array of a ``.npy`` file, which has been checked to be one; None if it cannot be mapped.
+
+    Types that torch lacks, the byte order of another machine and columns one after another cannot be.
+    """
+    with path.open("rb") as file:
+        version = np.lib.format.read_magic(file)
+        read = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}
+        shape, by_column, dtype = read[version[0]](file)
+        first = file.tell()
+    try:
+        known = torch.from_numpy(np.empty(0, dtype)).dtype
+    except (TypeError, ValueError):
+        return None
+    if by_column or known not in NAMES or first % known.itemsize:
+        return None
+    return _tensor(_map(path)[0], known, shape, first)
+
+
+def is_large(size: int) -> bool:
+    """Whether so many bytes stay in a file."""
+    return size > LARGE
+
+
+@contextmanager
+def writing(
+    path: Path, shapes: Mapping[str, tuple[tuple[int, ...], torch.dtype]]
+) -> Iterator[dict[str, Tensor]]:
+    """Tensors of zeros that are written to a safetensors file, which appears when the block ends.
+
+    Args:
+        path: The file; its folder is created.
+        shapes: Shape and type of each tensor.
+
+    Raises:
+        OSError: If the disk is full, before anything is written.
+    """
+    header: dict[str, Any] = {}
+    size = 0
+    for name, (shape, dtype) in shapes.items():
+        length = math.prod(shape) * dtype.itemsize
+        header[name] = {
+            "dtype": NAMES[dtype],
+            "shape": list(shape),
+            "data_offsets": [size, size + length],
+        }
+        size += length
+    words = json.dumps(header).encode()
+    words += b" " * (-len(words) % 64)
+    with atomic_write(path) as temporary:
+        with temporary.open("w+b") as file:
+            # A page for which there is no room would end the process when it is written.
+            os.posix_fallocate(file.fileno(), 0, 8 + len(words) + size)
+            file.write(len(words).to_bytes(8, "little") + words)
+            file.flush()
+            mapped = mmap.mmap(file.fileno(), 0)
+        _open[mapped] = (temporary, os.stat(temporary), 0)
+        try:
+            start = 8 + len(words)
+            yield {
+                name: _tensor(mapped, DTYPES[e["dtype"]], e["shape"], start + e["data_offsets"][0])
+                for name, e in header.items()
+            }
+            mapped.flush()
+        finally:
+            del _open[mapped]
+
+
+class Reading:
+    """The files of the tensors in some objects, while rows are read from them at random.
+
+    Args:
+        owners: Tensors, or objects with tensors among their attributes: a split, a table.
+    """
+
+    def __init__(self, *owners: Any) -> None:
+        tensors = _tensors(owners) if _open else ()
+        files = [mapped for tensor in tensors if (mapped := _file_of(tensor)) is not None]
+        self._files = list(dict.fromkeys(files))
+        self._left = 0
+
+    def check(self) -> None:
+        """Refuse files that changed since they were mapped.
+
+        Raises:
+            ChangedFile: Naming the first.
+        """
+        for path, before, _ in (_open[mapped] for mapped in self._files):
+            try:
+                now = os.stat(path)
+            except OSError as error:
+                raise ChangedFile(_changed(path, f"{error.strerror}")) from error
+            if (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+                what = f"it had {before.st_size} bytes, and has {now.st_size}"
+                raise ChangedFile(_changed(path, what))
+
+    def after(self, rows: int) -> None:
+        """Check the files after so many rows were read, and now and then release their pages.
+
+        Raises:
+            ChangedFile: As `check`.
+        """
+        if not self._files:
+            return
+        self.check()
+        self._left += rows * AROUND
+        if self._left > KEPT:
+            self._left = 0
+            release_pages()
+
+
+def release_pages() -> None:
+    """Drop the pages of all mapped files from this process; the system may still have them."""
+    for mapped in list(_open):
+        mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def place_of(tensor: Tensor) -> tuple[Path, int] | None:
+    """The file that a tensor is mapped from, and its first byte there; None for one in memory."""
+    if tensor.device.type != "cpu" or not tensor.is_contiguous():
+        return None
+    if (mapped := _file_of(tensor)) is None:
+        return None
+    path, _, address = _open[mapped]
+    return path, tensor.data_ptr() - address
+
+
+def map_at(path: Path, first: int, dtype: torch.dtype, shape: Sequence[int]) -> Tensor:
+    """The tensor at a place of a file, as `place_of` gives it.
+
+    Raises:
+        OSError: If there is no such file.
+        ValueError: If it is too small.
+    """
+    mapped, _ = _map(path)
+    if first + math.prod(shape) * dtype.itemsize > len(mapped):
+        raise ValueError(f"it has {len(mapped)} bytes, too few")
+    return _tensor(mapped, dtype, shape, first)
+
+
+def blocks(values: Tensor | np.ndarray[Any, Any]) -> Iterator[slice]:
+    """Slices of the rows of a tensor that together are all of them, one after another.
+
+    A small tensor is one block.  Pages of files are released after each.
+    """
+    step = len(values) if not is_large(values.nbytes) else max(1, BLOCK // values[:1].nbytes)
+    for first in range(0, max(1, len(values)), max(1, step)):
+        yield slice(first, min(first + step, len(values)))
+        if step < len(values):
+            release_pages()
+
+
+def _map(path: Path) -> tuple[mmap.mmap, memoryview]:
+    path = path.resolve()
+    with path.open("rb") as file:
+        found = os.fstat(file.fileno())
+        # Private: torch takes no memory that it may not write.
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    address = torch.frombuffer(mapped, dtype=torch.uint8).data_ptr()
+    _open[mapped] = (path, found, address)
+    return mapped, memoryview(mapped)
+
+
+def _tensor(mapped: mmap.mmap, dtype: torch.dtype, shape: Any, first: int) -> Tensor:
+    count = math.prod(shape)
+    if not count:
+        return torch.empty(tuple(shape), dtype=dtype)
+    return torch.frombuffer(mapped, dtype=dtype, count=count, offset=first).view(tuple(shape))
+
+
+def _file_of(tensor: Tensor) -> mmap.mmap | None:
+    place = tensor.untyped_storage().data_ptr() if tensor.device.type == "cpu" else 0
+    for mapped, (_, _, address) in list(_open.items()):
+        if address <= place < address + len(mapped):
+            return mapped
+    return None
+
+
+def _tensors(owners: Any) -> Iterator[Tensor]:
+    """The strided tensors in some objects, at most `DEPTH` deep."""
+    level, seen = [owners], set[int]()
+    for _ in range(DEPTH):
+        deeper: list[Any] = []
+        for each in level:
+            if id(each) in seen or isinstance(each, str | bytes | type | torch.nn.Module):
+                continue
+            seen.add(id(each))
+            if isinstance(each, Tensor):
+                yield from [each] if each.layout == torch.strided else []
+            elif isinstance(each, tuple):
+                deeper += each
+            else:
+                deeper += (
+                    each if isinstance(each, Mapping) else getattr(each, "__dict__", {})
+                ).values()
+        level = deeper
+
+
+def _changed(path: Path, what: str) -> str:
+    return (
+        f"{path} was changed while values are read from it ({what}): the values of this run would be a"
+        " mixture; put back the file, and begin anew or resume"
+    )

@@ -1,0 +1,112 @@
+"""Tables of conditions that are too large for the memory of each process: in a file that all map."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from torch import Tensor
+
+from ccl_plugins.files.checkpoints import TABLE
+from ccl_plugins.files.fingerprints import MOST_IN_MEMORY, evenly_spaced, of_tensors
+from ccl_plugins.files.mapped import (
+    DTYPES,
+    NAMES,
+    blocks,
+    is_large,
+    map_at,
+    map_safetensors,
+    place_of,
+    writing,
+)
+from ccl_plugins.protocols import Table
+
+
+class MissingTable(ValueError):
+    """The file of a condition's table is not there, or is not what it was."""
+
+
+def put(folder: Path, name: str, epoch: int, table: Table) -> Table:
+    """The table with its values in a file of a folder, if they are large and in no file yet.
+
+    Args:
+        folder: The run's checkpoints: they name the file in place of the values.
+        name: The condition's.
+        epoch: When it was fitted.
+        table: The table.
+
+    Raises:
+        OSError: If there is no room for it.
+    """
+    values = table.values
+    if not is_large(values.nbytes) or place_of(values) is not None or values.dtype not in NAMES:
+        return table
+    path = folder / f"{TABLE}{quote(name, safe='')}-{epoch}.safetensors"
+    with writing(path, {"values": (tuple(values.shape), values.dtype)}) as tensors:
+        for rows in blocks(values):
+            tensors["values"][rows] = values[rows]
+    return Table((map_safetensors(path) or {})["values"], table.extras)
+
+
+def fingerprint(values: Tensor) -> str:
+    """The SHA-256 of the values; of more than 4 GiB, of evenly spaced rows."""
+    rows = evenly_spaced(len(values), max(1, MOST_IN_MEMORY // max(1, values[:1].nbytes)))
+    return of_tensors({"values": values if len(rows) == len(values) else values[rows]})
+
+
+def reference(values: Tensor, folder: Path | None) -> dict[str, Any] | None:
+    """Where values are in a file, as plain data; None for values in memory.
+
+    Args:
+        values: Of a table.
+        folder: Files in it are named without it.
+    """
+    if (place := place_of(values)) is None:
+        return None
+    path, offset = place
+    inside = folder is not None and path.parent == folder.resolve()
+    return {
+        "file": path.name if inside else str(path),
+        "offset": offset,
+        "shape": list(values.shape),
+        "dtype": NAMES[values.dtype],
+        "fingerprint": fingerprint(values),
+    }
+
+
+def values_of(name: str, saved: Mapping[str, Any], folder: Path) -> Tensor:
+    """The values of a saved table, in memory or in the file that it refers to.
+
+    Args:
+        name: The condition's.
+        saved: As ``state_dict`` of `ccl_plugins.training.tables.Tables` has it.
+        folder: The run's checkpoints.
+
+    Raises:
+        MissingTable: If there is no such file, or it holds other values.
+    """
+    if "file" not in saved:
+        values: Tensor = saved["values"]
+        return values
+    path = folder / saved["file"]
+    try:
+        values = map_at(path, saved["offset"], DTYPES[saved["dtype"]], saved["shape"])
+    except (OSError, ValueError) as error:
+        raise MissingTable(
+            f"the values of condition {name!r} are in {path}, which cannot be read: {error}"
+        ) from error
+    if fingerprint(values) != saved["fingerprint"]:
+        raise MissingTable(
+            f"the values of condition {name!r} are in {path}, which holds others than it did: put back the"
+            " file, or begin anew"
+        )
+    return values
+
+
+def tables_of(state: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The state of the tables of a checkpoint with the values of all, mapped where they are in files."""
+    return {
+        name: {**saved, "values": values_of(name, saved, folder)} for name, saved in state.items()
+    }

@@ -1,0 +1,176 @@
+"""Tensors that stay in their files: equal to those that are read, and refused once a file has changed."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from ccl_plugins.files import mapped
+from ccl_plugins.files.arrays import read_npy
+from ccl_plugins.files.fingerprints import of_tensors
+from ccl_plugins.files.mapped import ChangedFile, Reading, blocks, map_at, place_of, writing
+from ccl_plugins.files.tensors import read_tensors, write_tensors
+from ccl_plugins.metadata.values import check_values, missing_rows
+
+GIVEN = {
+    "a": torch.randn(7, 3),
+    "b": torch.arange(5),
+    "c": torch.tensor([True, False, True]),
+    "d": torch.randn(4, dtype=torch.float64).to(torch.bfloat16),
+    "e": torch.empty(0, 2),
+}
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Every file counts as large, and is read in blocks of a few rows."""
+    monkeypatch.setattr(mapped, "LARGE", 0)
+    monkeypatch.setattr(mapped, "BLOCK", 30)
+    monkeypatch.setattr(mapped, "KEPT", 0)
+
+
+def test_tensors_of_a_large_file_stay_there(tmp_path, small):
+    write_tensors(tmp_path / "a.safetensors", GIVEN, {"about": "x"})
+    found, metadata = read_tensors(tmp_path / "a.safetensors")
+    assert metadata == {"about": "x"}
+    assert found.keys() == GIVEN.keys()
+    for name, tensor in GIVEN.items():
+        torch.testing.assert_close(found[name], tensor, rtol=0, atol=0)
+        assert (place_of(found[name]) is None) == (name == "e")
+    path, first = place_of(found["a"][2:])
+    again = map_at(path, first, torch.float32, (5, 3))
+    torch.testing.assert_close(again, GIVEN["a"][2:], rtol=0, atol=0)
+    assert place_of(found["a"][:, 1]) is None
+    mapped.release_pages()
+    torch.testing.assert_close(found["a"], GIVEN["a"], rtol=0, atol=0)
+
+
+def test_small_files_are_copied(tmp_path):
+    save_file(GIVEN, tmp_path / "a.safetensors")
+    assert place_of(read_tensors(tmp_path / "a.safetensors")[0]["a"]) is None
+
+
+@pytest.mark.parametrize(
+    ("array", "maps"),
+    [
+        (np.random.default_rng(0).random((6, 4)), True),
+        (np.arange(6, dtype=np.int32), True),
+        (np.asfortranarray(np.arange(12.0).reshape(3, 4)), False),
+        (np.arange(6, dtype=">f4"), False),
+        (np.arange(6, dtype=np.uint32), False),
+    ],
+    ids=["float64", "int32", "by column", "another byte order", "uint32"],
+)
+def test_arrays_stay_in_their_file_where_torch_can_read_them_there(tmp_path, small, array, maps):
+    np.save(tmp_path / "a.npy", array)
+    found = read_npy(tmp_path / "a.npy")
+    np.testing.assert_array_equal(found.numpy(), array)
+    assert (place_of(found) is not None) == maps
+
+
+@pytest.mark.parametrize("change", ["edited", "shorter", "deleted", "moved"])
+def test_a_file_that_changed_is_refused(tmp_path, small, change):
+    path = tmp_path / "a.safetensors"
+    save_file(GIVEN, path)
+    found, _ = read_tensors(path)
+    reading = Reading({"found": found})
+    reading.after(3)
+    if change == "edited":
+        os.utime(path, ns=(0, 0))
+    elif change == "shorter":
+        os.truncate(path, path.stat().st_size - 1)
+    elif change == "deleted":
+        path.unlink()
+    else:
+        path.rename(tmp_path / "b.safetensors")
+    with pytest.raises(
+        ChangedFile, match=r"a\.safetensors was changed while values are read from it"
+    ):
+        reading.after(1)
+    Reading(GIVEN).after(1)
+
+
+def test_a_file_is_written_in_pieces(tmp_path, small):
+    shapes = {"a": ((7, 3), torch.float32), "b": ((5,), torch.int64)}
+    with writing(tmp_path / "new" / "a.safetensors", shapes) as tensors:
+        assert not (tmp_path / "new" / "a.safetensors").exists()
+        for rows in blocks(GIVEN["a"]):
+            tensors["a"][rows] = GIVEN["a"][rows]
+            mapped.release_pages()
+        tensors["b"][:] = GIVEN["b"]
+    found = load_file(tmp_path / "new" / "a.safetensors")
+    torch.testing.assert_close(found, {name: GIVEN[name] for name in "ab"}, rtol=0, atol=0)
+    assert [each.name for each in (tmp_path / "new").iterdir()] == ["a.safetensors"]
+
+
+def test_a_full_disk_is_an_error_before_anything_is_written(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with (
+        pytest.raises(OSError, match=r"No space left.*a\.safetensors"),
+        writing(tmp_path / "a.safetensors", {"a": ((7,), torch.float32)}),
+    ):
+        pytest.fail("written")
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7])
+def test_blocks_are_all_rows_in_order(small, rows):
+    values = torch.randn(rows, 3)
+    found = [values[each] for each in blocks(values)]
+    assert torch.equal(torch.cat(found), values)
+    assert all(len(each) <= 2 for each in found)
+
+
+def test_a_fingerprint_does_not_depend_on_blocks(monkeypatch):
+    whole = of_tensors(GIVEN)
+    monkeypatch.setattr(mapped, "LARGE", 0)
+    monkeypatch.setattr(mapped, "BLOCK", 30)
+    assert of_tensors(GIVEN) == whole
+
+
+@pytest.mark.parametrize(
+    ("value_type", "values"),
+    [
+        ("continuous", torch.randn(7, 3)),
+        ("continuous", torch.randn(7, 3, dtype=torch.float64)),
+        ("multi_label", torch.randint(0, 2, (7, 3))),
+    ],
+)
+@pytest.mark.parametrize("gap", [False, True])
+def test_values_are_checked_in_blocks_as_at_once(monkeypatch, value_type, values, gap):
+    if gap:
+        values = values.double().index_fill(0, torch.tensor([2, 6]), torch.nan)
+    whole = check_values("z", values, value_type, 7, "ignore")
+    lost = missing_rows(values, value_type)
+    monkeypatch.setattr(mapped, "LARGE", 0)
+    monkeypatch.setattr(mapped, "BLOCK", 30)
+    found = check_values("z", values, value_type, 7, "ignore")
+    torch.testing.assert_close(found, whole, rtol=0, atol=0, equal_nan=True)
+    assert torch.equal(missing_rows(values, value_type), lost)
+    if values.dtype == torch.float32:
+        assert found.data_ptr() == values.data_ptr()
+
+
+@pytest.mark.parametrize(
+    ("value_type", "wrong", "message"),
+    [
+        ("continuous", float("inf"), r"rows 6 to 6, has infinite values in 1 of 1 rows \(6\)"),
+        ("continuous", float("nan"), r"missing \(NaN\) values in 1 of 1 rows \(6\)"),
+        ("multi_label", 3.0, r"other values in 1 of 1 rows \(6\), such as 3.0"),
+    ],
+)
+def test_a_wrong_value_in_a_block_is_named_by_its_row(small, value_type, wrong, message):
+    values = torch.ones(7, 3)
+    values[6, 1] = wrong
+    with pytest.raises(ValueError, match=message):
+        check_values("z", values, value_type, 7)
+    with pytest.raises(ValueError, match="missing in all of its 7 rows"):
+        check_values("z", torch.full((7, 3), torch.nan), value_type, 7, "drop")

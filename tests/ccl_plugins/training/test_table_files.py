@@ -1,0 +1,161 @@
+"""Tables in files: training, resuming and reading back are as with tables in memory."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pytorch_lightning import Callback
+from safetensors.torch import save_file
+
+import ccl_plugins as ccl
+from ccl_plugins.experiments.train import RunInterrupted
+from ccl_plugins.files import mapped
+from ccl_plugins.files.checkpoints import read_checkpoint
+from ccl_plugins.files.mapped import ChangedFile, place_of
+from ccl_plugins.training.table_files import MissingTable
+
+N = 48
+
+
+@pytest.fixture
+def in_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every file and table counts as large."""
+    monkeypatch.setattr(mapped, "LARGE", 0)
+    monkeypatch.setattr(mapped, "BLOCK", 64)
+    monkeypatch.setattr(mapped, "KEPT", 0)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(N, 3, generator=generator)
+    x = torch.cat([z, torch.randn(N, 3, generator=generator)], 1)
+    path = tmp_path / "data.safetensors"
+    save_file({"features": x, "label": torch.arange(N) % 3, "z": z}, path)
+    return path
+
+
+def compose(data: Path, **given: Any) -> ccl.Pipeline:
+    settings = given.pop("fit", {})
+    parts: dict[str, Any] = {
+        "objective": ccl.objective("fair_cclk", kernel=ccl.kernel("rbf", scale=2.0)),
+        "method": ccl.method("moco_v2", hidden=8, dim=4, queue_size=16, batch_norm=False),
+        "condition": ccl.condition("column", name="z"),
+        "sampler": ccl.sampler("conditional_pair", own_pair=False, nearest=5),
+    }
+    return ccl.Pipeline(
+        dataset=ccl.create("dataset", "features", train=data, test=data),
+        backbone=ccl.backbone("mlp", in_features=6, hidden=[8]),
+        transform="noise",
+        evaluate=["knn"],
+        **{**parts, **given},
+        fit={"epochs": 3, "batch_size": 16, "workers": 0, "checkpoint_every": 1, **settings},
+    )
+
+
+CLUSTERED: dict[str, Any] = {
+    "objective": "cl_infonce",
+    "method": ccl.method("simclr", hidden=8, dim=4, batch_norm=False),
+    "condition": ccl.condition("clusters", k=4),
+    "sampler": "uniform",
+}
+
+
+def weights(run: ccl.Run) -> Any:
+    return read_checkpoint(run.layout.weights)["method"]
+
+
+def same(one: Any, other: Any) -> None:
+    torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("given", [{}, CLUSTERED], ids=["column", "clusters"])
+def test_training_is_as_with_tables_in_memory(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: Any, workers: int
+) -> None:
+    pipeline = compose(data, **given, fit={"workers": workers})
+    plain = pipeline.fit(out=tmp_path / "plain", progress=False)
+    monkeypatch.setattr(mapped, "LARGE", 0)
+    run = compose(data, **given, fit={"workers": workers}).fit(out=tmp_path / "run", progress=False)
+    same(weights(run), weights(plain))
+    assert run.evaluate() == plain.evaluate()
+    for name, table in run.condition_tables().items():
+        same(table.values, plain.condition_tables()[name].values)
+        assert place_of(table.values) is not None
+    files = [file.name for file in (run.path / "checkpoints").glob("table-*")]
+    # A column stays in the file of the data; fitted values get one, for each checkpoint that is kept.
+    assert sorted(files) == ([f"table-condition-{e}.safetensors" for e in (1, 2)] if given else [])
+    for file in (run.path / "checkpoints").glob("*.ckpt"):
+        saved = read_checkpoint(file)["ccl_plugins"]["tables"]["condition"]
+        assert "values" not in saved
+
+
+class Does(Callback):
+    """Does something in the middle of the fifth step, of three in an epoch."""
+
+    def __init__(self, act: Any) -> None:
+        self.act, self.left = act, 5
+
+    def on_before_zero_grad(self, *_: Any) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.act()
+
+
+def stopped(data: Path, out: Path, **given: Any) -> None:
+    stop = Does(lambda: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(RunInterrupted):
+        compose(data, **given).fit(out=out, progress=False, callbacks=[stop])
+
+
+@pytest.mark.parametrize("given", [{}, CLUSTERED], ids=["column", "clusters"])
+def test_a_run_is_resumed_with_its_tables(
+    data: Path, tmp_path: Path, in_files: None, given: Any
+) -> None:
+    whole = compose(data, **given).fit(out=tmp_path / "whole", progress=False)
+    stopped(data, tmp_path / "begun", **given)
+    # The folder may move: files in it are named without it.
+    (tmp_path / "begun").rename(tmp_path / "run")
+    run = compose(data, **given).fit(out=tmp_path / "run", progress=False, resume=True)
+    same(weights(run), weights(whole))
+
+
+@pytest.mark.parametrize("change", ["gone", "other", "short"])
+def test_a_table_that_is_not_what_it_was_is_refused(
+    data: Path, tmp_path: Path, in_files: None, change: str
+) -> None:
+    stopped(data, tmp_path / "run", **CLUSTERED)
+    (file,) = (tmp_path / "run" / "checkpoints").glob("table-condition-1.*")
+    if change == "gone":
+        file.unlink()
+    elif change == "other":
+        content = bytearray(file.read_bytes())
+        content[-8] ^= 1
+        file.write_bytes(content)
+    else:
+        os.truncate(file, 100)
+    with pytest.raises(MissingTable, match=r"condition 'condition' are in .*table-condition-1"):
+        compose(data, **CLUSTERED).fit(out=tmp_path / "run", progress=False, resume=True)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_data_that_change_under_a_run_end_it(
+    data: Path, tmp_path: Path, in_files: None, workers: int
+) -> None:
+    edit = Does(lambda: os.utime(data, ns=(0, 0)))
+    with pytest.raises(ChangedFile, match=r"data\.safetensors was changed while values are read"):
+        compose(data, fit={"workers": workers}).fit(
+            out=tmp_path / "run", progress=False, callbacks=[edit]
+        )
+
+
+def test_overwriting_a_run_deletes_its_tables(data: Path, tmp_path: Path, in_files: None) -> None:
+    compose(data, **CLUSTERED).fit(out=tmp_path / "run", progress=False)
+    compose(data).fit(out=tmp_path / "run", progress=False, overwrite=True)
+    assert not [*(tmp_path / "run" / "checkpoints").glob("table-*")]
