@@ -13,7 +13,7 @@ from torch import Tensor
 from ccl_plugins.datasets.annotated import Annotated, rows_of
 from ccl_plugins.datasets.splitting import SPLITS, check_fraction, check_split, hold_out
 from ccl_plugins.files.arrays import as_numbers, read_npy
-from ccl_plugins.files.mapped import blocks
+from ccl_plugins.files.mapped import Rows, blocks, place_of
 from ccl_plugins.files.tensors import read_tensors
 from ccl_plugins.metadata.columns import Encoded, encode
 from ccl_plugins.metadata.groups import groups_of
@@ -103,7 +103,7 @@ class Features:
         if len(set(widths)) > 1:
             raise ValueError(f"train has {widths[0]} features, test {widths[1]}")
         splits = [
-            Annotated(each, columns, self._encoded.vocabulary, group=self.group)
+            Annotated(_samples(each), columns, self._encoded.vocabulary, group=self.group)
             for each, columns in zip(vectors, self._encoded.tables, strict=True)
         ]
         if self.test_fraction is not None:
@@ -114,9 +114,10 @@ class Features:
         if self.standardize:
             from sklearn.preprocessing import StandardScaler
 
-            scaler = StandardScaler().fit(splits[0].samples.double().numpy())
-            for split in splits:
-                scaled = scaler.transform(split.samples.double().numpy())
+            train, *_ = given = [_vectors(split.samples) for split in splits]
+            scaler = StandardScaler().fit(train.double().numpy())
+            for split, each in zip(splits, given, strict=True):
+                scaled = scaler.transform(each.double().numpy())
                 split.samples = torch.from_numpy(scaled).float()
         return dict(zip(SPLITS, splits, strict=True))
 
@@ -136,6 +137,15 @@ def _read(source: Any) -> dict[str, Any]:
         if name not in table:
             raise ValueError(f"a split must have {name!r}, and this one has {sorted(table)}")
     return table
+
+
+def _vectors(samples: Tensor | Rows) -> Tensor:
+    return samples.values if isinstance(samples, Rows) else samples
+
+
+def _samples(vectors: Tensor) -> Tensor | Rows:
+    """What gives the vectors one by one."""
+    return vectors if place_of(vectors) is None else Rows(vectors)
 
 
 def _as_vectors(features: Any) -> Tensor:

@@ -11,13 +11,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ccl_plugins.files.mapped import blocks
+from ccl_plugins.files.mapped import Rows, blocks, release_pages
 
 SAMPLED = 256
 """The number of images that are read from a split that does not have them in memory."""
 
 MOST_IN_MEMORY = 1 << 32
 """The most bytes of images in memory that are read, about a GiB per second; of more, evenly spaced ones."""
+
+PART = 1 << 20
+"""The bytes of each of these parts."""
+
+RELEASED = 64
+"""The parts after which pages of a file are released."""
 
 MOST_IN_FILE = 1 << 20
 """The most bytes of a file that are read."""
@@ -28,6 +34,22 @@ def of_tensors(tensors: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256()
     for name in sorted(tensors):
         _add(digest, name, tensors[name])
+    return digest.hexdigest()
+
+
+def of_parts(values: Tensor) -> str:
+    """The SHA-256 of the type, shape and values of (N, ...); of more than 4 GiB, of evenly spaced parts."""
+    digest: Any = hashlib.sha256(f"{values.dtype}\0{tuple(values.shape)}\0".encode())
+    parts: Iterable[slice] = blocks(values)
+    if values.nbytes > MOST_IN_MEMORY:
+        rows = max(1, min(PART, MOST_IN_MEMORY // 2) // values[:1].nbytes)
+        most = max(1, MOST_IN_MEMORY // values[:rows].nbytes)
+        starts = _evenly_spaced(len(values) - rows + 1, most)
+        parts = [slice(start, start + rows) for start in starts]
+    for number, rows_of in enumerate(parts):
+        digest.update(values[rows_of].contiguous().reshape(-1).view(torch.uint8).numpy())
+        if number % RELEASED == 0:
+            release_pages()
     return digest.hexdigest()
 
 
@@ -52,7 +74,7 @@ def of_split(split: Any) -> str:
             times = f"{found.st_mtime_ns}\0{found.st_ctime_ns}"
             digest.update(f"{path}\0{found.st_size}\0{times}\0".encode(errors="surrogateescape"))
         return digest.hexdigest()
-    for i in evenly_spaced(len(split), SAMPLED):
+    for i in _evenly_spaced(len(split), SAMPLED):
         _add(digest, str(i), _pixels(split[i][0]))
     return digest.hexdigest()
 
@@ -151,10 +173,9 @@ def _of_images(split: Any, read: Callable[[list[int]], list[str]]) -> str:
     if hasattr(split, "fingerprint"):
         return str(split.fingerprint())
     if (held := _in_memory(split)) is not None:
-        rows = evenly_spaced(len(held), max(1, MOST_IN_MEMORY // max(1, held[:1].nbytes)))
-        return of_tensors({"images": held if len(rows) == len(held) else held[rows]})
+        return of_tensors({"images": held}) if held.nbytes <= MOST_IN_MEMORY else of_parts(held)
     digest = hashlib.sha256()
-    sampled = evenly_spaced(len(split), SAMPLED)
+    sampled = _evenly_spaced(len(split), SAMPLED)
     paths = paths_of(split)
     if paths is not None and os.path.isfile(paths[0]):
         digest.update(",".join(str(_stat(path, "st_size")) for path in paths).encode())
@@ -174,6 +195,7 @@ def _in_memory(split: Any) -> Tensor | None:
     inner = getattr(split, "samples", None)
     for owner, name in ((split, "images"), (split, "vectors"), (split, "samples"), (inner, "data")):
         held = getattr(owner, name, None)
+        held = held.values if isinstance(held, Rows) else held
         if isinstance(held, np.ndarray) and held.dtype.kind in "biuf":
             held = torch.from_numpy(np.ascontiguousarray(held))
         if isinstance(held, Tensor) and held.ndim > 1 and len(held) == len(split):
@@ -184,10 +206,10 @@ def _in_memory(split: Any) -> Tensor | None:
 def _of_column(column: Any, words: Any) -> list[str]:
     """A column's type, and the SHA-256 of its values, of the words of its ids too.
 
-    Of numbers of more than `MOST_IN_MEMORY`, evenly spaced rows.
+    Of numbers of more than `MOST_IN_MEMORY`, of evenly spaced parts.
     """
     if isinstance(column, Tensor) and column.nbytes > MOST_IN_MEMORY:
-        column = column[evenly_spaced(len(column), MOST_IN_MEMORY // column[:1].nbytes)]
+        return [str(column.dtype), of_parts(column)]
     try:
         values = _as_array(column)
     except ValueError:  # rows of different lengths
@@ -225,8 +247,7 @@ def _of_array(values: np.ndarray[Any, Any], words: str = "") -> str:
     return digest.hexdigest()
 
 
-def evenly_spaced(size: int, most: int) -> list[int]:
-    """At most so many of the numbers below a size, from the first to the last."""
+def _evenly_spaced(size: int, most: int) -> list[int]:
     return torch.linspace(0, size - 1, min(most, size), dtype=torch.float64).long().tolist()
 
 

@@ -13,8 +13,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-from weakref import WeakKeyDictionary
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary, finalize
 
 import numpy as np
 import torch
@@ -27,12 +27,6 @@ LARGE = 1 << 28
 
 BLOCK = 1 << 25
 """Bytes of the blocks in which such tensors are read."""
-
-KEPT = 1 << 27
-"""Bytes of pages that look-ups may leave in memory."""
-
-AROUND = 1 << 16
-"""Bytes that Linux brings into memory around a byte that is read."""
 
 DTYPES = {
     "F64": torch.float64,
@@ -55,8 +49,16 @@ class ChangedFile(OSError):
     """A file that tensors are read from was changed, moved or deleted since it was opened."""
 
 
-_open: WeakKeyDictionary[mmap.mmap, tuple[Path, os.stat_result, int]] = WeakKeyDictionary()
-"""Of each file that tensors are mapped from: its path, what the system knew of it, its address."""
+class Opened(NamedTuple):
+    """A file that tensors are mapped from: its path, what is known of it, its address and descriptor."""
+
+    path: Path
+    found: os.stat_result
+    address: int
+    descriptor: int
+
+
+_open: WeakKeyDictionary[mmap.mmap, Opened] = WeakKeyDictionary()
 
 DEPTH = 6
 """How deep tensors may lie in an object, as in a part of a part of a data set."""
@@ -133,7 +135,7 @@ def writing(
             file.write(len(words).to_bytes(8, "little") + words)
             file.flush()
             mapped = mmap.mmap(file.fileno(), 0)
-        _open[mapped] = (temporary, os.stat(temporary), 0)
+        _open[mapped] = Opened(temporary, os.stat(temporary), 0, -1)
         try:
             start = 8 + len(words)
             yield {
@@ -143,6 +145,63 @@ def writing(
             mapped.flush()
         finally:
             del _open[mapped]
+
+
+def rows(values: Tensor, index: Tensor) -> Tensor:
+    """The rows (..., c) of values (N, c) at some places (...).
+
+    Of values in a file they are read one by one: the pages around them, up to a MB for each, stay out of
+    the memory of the process.
+
+    Raises:
+        ChangedFile: If the file is shorter than it was.
+    """
+    mapped = _file_of(values) if _open else None
+    if mapped is None or not values.is_contiguous():
+        return values[index]
+    path, _, address, descriptor = _open[mapped]
+    found = values.new_empty((*index.shape, *values.shape[1:]))
+    size, first = values[:1].nbytes, values.data_ptr() - address
+    buffer: Any = found.reshape(-1).view(torch.uint8).numpy() if found.numel() else b""
+    into = memoryview(buffer)
+    places = (index % len(values)).flatten().tolist()  # as tensors count from the end
+    for number, place in enumerate(places):
+        part = into[number * size : (number + 1) * size]
+        if os.preadv(descriptor, [part], first + place * size) != size:
+            raise ChangedFile(_changed(path, "it is shorter than it was"))
+    return found
+
+
+class Rows:
+    """The rows of a tensor in a file, as samples of a split.
+
+    Args:
+        values: (N, ...).
+    """
+
+    def __init__(self, values: Tensor) -> None:
+        self.values = values
+
+    def __len__(self) -> int:
+        """N."""
+        return len(self.values)
+
+    def __getitem__(self, index: int) -> Tensor:
+        """A row."""
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"there are {len(self)} rows, and none at {index}")
+        return rows(self.values, torch.tensor(index))
+
+    def __reduce__(self) -> Any:
+        """Another process maps the file itself."""
+        place = place_of(self.values)
+        if place is None:
+            return Rows, (self.values,)
+        return _rows_at, (*place, self.values.dtype, tuple(self.values.shape))
+
+
+def _rows_at(path: Path, first: int, dtype: torch.dtype, shape: tuple[int, ...]) -> Rows:
+    return Rows(map_at(path, first, dtype, shape))
 
 
 class Reading:
@@ -156,7 +215,6 @@ class Reading:
         tensors = _tensors(owners) if _open else ()
         files = [mapped for tensor in tensors if (mapped := _file_of(tensor)) is not None]
         self._files = list(dict.fromkeys(files))
-        self._left = 0
 
     def check(self) -> None:
         """Refuse files that changed since they were mapped.
@@ -164,7 +222,7 @@ class Reading:
         Raises:
             ChangedFile: Naming the first.
         """
-        for path, before, _ in (_open[mapped] for mapped in self._files):
+        for path, before, *_ in (_open[mapped] for mapped in self._files):
             try:
                 now = os.stat(path)
             except OSError as error:
@@ -172,20 +230,6 @@ class Reading:
             if (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
                 what = f"it had {before.st_size} bytes, and has {now.st_size}"
                 raise ChangedFile(_changed(path, what))
-
-    def after(self, rows: int) -> None:
-        """Check the files after so many rows were read, and now and then release their pages.
-
-        Raises:
-            ChangedFile: As `check`.
-        """
-        if not self._files:
-            return
-        self.check()
-        self._left += rows * AROUND
-        if self._left > KEPT:
-            self._left = 0
-            release_pages()
 
 
 def release_pages() -> None:
@@ -200,7 +244,7 @@ def place_of(tensor: Tensor) -> tuple[Path, int] | None:
         return None
     if (mapped := _file_of(tensor)) is None:
         return None
-    path, _, address = _open[mapped]
+    path, _, address, _ = _open[mapped]
     return path, tensor.data_ptr() - address
 
 
@@ -231,12 +275,16 @@ def blocks(values: Tensor | np.ndarray[Any, Any]) -> Iterator[slice]:
 
 def _map(path: Path) -> tuple[mmap.mmap, memoryview]:
     path = path.resolve()
-    with path.open("rb") as file:
-        found = os.fstat(file.fileno())
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
         # Private: torch takes no memory that it may not write.
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    finalize(mapped, os.close, descriptor)
     address = torch.frombuffer(mapped, dtype=torch.uint8).data_ptr()
-    _open[mapped] = (path, found, address)
+    _open[mapped] = Opened(path, os.fstat(descriptor), address, descriptor)
     return mapped, memoryview(mapped)
 
 
@@ -249,8 +297,8 @@ def _tensor(mapped: mmap.mmap, dtype: torch.dtype, shape: Any, first: int) -> Te
 
 def _file_of(tensor: Tensor) -> mmap.mmap | None:
     place = tensor.untyped_storage().data_ptr() if tensor.device.type == "cpu" else 0
-    for mapped, (_, _, address) in list(_open.items()):
-        if address <= place < address + len(mapped):
+    for mapped, opened in list(_open.items()):
+        if opened.address <= place < opened.address + len(mapped):
             return mapped
     return None
 

@@ -91,12 +91,13 @@ class TableSummary:
         return "; ".join(parts)
 
 
-def summarize(table: Table, value_type: ValueType) -> TableSummary:
+def summarize(table: Table, value_type: ValueType, missing: int | None = None) -> TableSummary:
     """A table's shape, its values, and how many samples have each.
 
     Args:
         table: As fitted; missing values are -1 or NaN.
         value_type: The condition's.
+        missing: The number of samples without a value; None: those of the table.
     """
     values = table.values
     columns = values.T if values.ndim == 2 else [values]
@@ -105,7 +106,8 @@ def summarize(table: Table, value_type: ValueType) -> TableSummary:
         counts = [torch.unique(c[c >= 0], return_counts=True)[1] for c in columns]
     elif value_type == "multi_label":
         counts = [torch.stack([(c == 1).sum() for c in columns])]
-    missing = int(missing_rows(values, value_type).sum())
+    if missing is None:
+        missing = int(missing_rows(values, value_type).sum())
     extras = {name: tuple(value.shape) for name, value in table.extras.items()}
     return TableSummary(value_type, tuple(values.shape), missing, tuple(counts), extras)
 

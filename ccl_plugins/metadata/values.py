@@ -107,6 +107,8 @@ def _checked(
     place: str, values: Tensor, value_type: ValueType, missing: Missing, first: int = 0
 ) -> Tensor:
     """Some rows of a condition's values, from row ``first`` on, as `check_values` gives them."""
+    if value_type == "continuous" and values.dtype == torch.float32 and values.isfinite().all():
+        return values
     lost = missing_entries(values, value_type)
     if missing == "error":
         remedy = (

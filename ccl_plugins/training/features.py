@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ccl_plugins.files.mapped import Reading
+from ccl_plugins.files.mapped import Reading, Rows, rows
 from ccl_plugins.metadata.columns import tensor_columns
 from ccl_plugins.metadata.groups import groups_of
 from ccl_plugins.protocols import Frozen, Images, Towers, Transform, trait
@@ -165,11 +165,11 @@ def _forward(
     first = 0
     with evaluating(method), torch.no_grad():
         for batch in _plain_batches(split, transform, workers, pieces):
-            rows = function(batch.to(like)).cpu()
+            part = function(batch.to(like)).cpu()
             if found is None:
-                found = rows.new_empty(len(samples), *rows.shape[1:])
-            found[first : first + len(rows)] = rows
-            first += len(rows)
+                found = part.new_empty(len(samples), *part.shape[1:])
+            found[first : first + len(part)] = part
+            first += len(part)
     if found is None:
         raise ValueError("there are no samples to embed")
     return found
@@ -178,14 +178,13 @@ def _forward(
 def _plain_batches(
     split: Any, transform: Transform, workers: int, pieces: list[Tensor]
 ) -> Iterator[Tensor]:
-    held = getattr(split, "images", None)
-    if held is None and getattr(getattr(split, "samples", None), "ndim", 0) == 2:
-        held = split.samples  # vectors
+    samples = getattr(split, "samples", None)
+    held = getattr(split, "images", samples.values if isinstance(samples, Rows) else None)
     if isinstance(held, Tensor) and len(held) == len(split):
         reading = Reading(held)
         for piece in pieces:
-            yield transform.plain(held[piece])
-            reading.after(len(piece))
+            yield transform.plain(rows(held, piece))
+            reading.check()
         return
     yield from torch.utils.data.DataLoader(
         split,

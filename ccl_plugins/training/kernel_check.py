@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ccl_plugins.files import mapped
 from ccl_plugins.numerics.condition_values import squared_distance
 from ccl_plugins.numerics.joint import Joint
 from ccl_plugins.numerics.kernel_functions import conditions_of_kernel, count_of, similarities
@@ -15,6 +16,9 @@ from ccl_plugins.protocols import Table, trait
 from ccl_plugins.training.findings import Finding, Findings
 
 SAMPLED_ROWS = 512
+MOST_SHUFFLED = 1 << 24
+"""The most samples that are shuffled to take the first."""
+
 FAINT = 1e-3
 """The least mean weight of another sample, of a sample's own, that is seen."""
 
@@ -57,7 +61,11 @@ def check_kernel(
     size = count_of(values)
     if size < 2:
         return {}
-    rows = torch.randperm(size, generator=torch.Generator().manual_seed(0))[:SAMPLED_ROWS]
+    generator = torch.Generator().manual_seed(0)
+    if size > MOST_SHUFFLED:
+        rows = torch.randint(size, (SAMPLED_ROWS,), generator=generator).unique()
+    else:
+        rows = torch.randperm(size, generator=generator)[:SAMPLED_ROWS]
     values = take(values, rows)
     with torch.no_grad():
         found = similarities(kernel, values, values)
@@ -85,7 +93,9 @@ def check_kernel(
 
 def take(values: Any, rows: Any) -> Any:
     """Rows of condition values, or of several conditions' values by name."""
-    return values[rows] if isinstance(values, Tensor) else {k: z[rows] for k, z in values.items()}
+    if isinstance(values, Tensor):
+        return mapped.rows(values, rows)
+    return {k: mapped.rows(z, rows) for k, z in values.items()}
 
 
 def _shown(values: Any, row: int) -> Any:

@@ -71,7 +71,7 @@ class Items(Dataset[Augmented]):
         """A whole batch, so that the global generators are saved and restored once."""
         with undisturbed():
             drawn = [self._draw(*key) for key in keys]
-        self._reading.after(len(keys))
+        self._reading.check()
         return drawn
 
     def _draw(self, epoch: int, position: int, *indices: int) -> Augmented:

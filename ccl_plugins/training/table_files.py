@@ -10,7 +10,7 @@ from urllib.parse import quote
 from torch import Tensor
 
 from ccl_plugins.files.checkpoints import TABLE
-from ccl_plugins.files.fingerprints import MOST_IN_MEMORY, evenly_spaced, of_tensors
+from ccl_plugins.files.fingerprints import of_parts
 from ccl_plugins.files.mapped import (
     DTYPES,
     NAMES,
@@ -50,12 +50,6 @@ def put(folder: Path, name: str, epoch: int, table: Table) -> Table:
     return Table((map_safetensors(path) or {})["values"], table.extras)
 
 
-def fingerprint(values: Tensor) -> str:
-    """The SHA-256 of the values; of more than 4 GiB, of evenly spaced rows."""
-    rows = evenly_spaced(len(values), max(1, MOST_IN_MEMORY // max(1, values[:1].nbytes)))
-    return of_tensors({"values": values if len(rows) == len(values) else values[rows]})
-
-
 def reference(values: Tensor, folder: Path | None) -> dict[str, Any] | None:
     """Where values are in a file, as plain data; None for values in memory.
 
@@ -72,7 +66,7 @@ def reference(values: Tensor, folder: Path | None) -> dict[str, Any] | None:
         "offset": offset,
         "shape": list(values.shape),
         "dtype": NAMES[values.dtype],
-        "fingerprint": fingerprint(values),
+        "fingerprint": of_parts(values),
     }
 
 
@@ -97,7 +91,7 @@ def values_of(name: str, saved: Mapping[str, Any], folder: Path) -> Tensor:
         raise MissingTable(
             f"the values of condition {name!r} are in {path}, which cannot be read: {error}"
         ) from error
-    if fingerprint(values) != saved["fingerprint"]:
+    if of_parts(values) != saved["fingerprint"]:
         raise MissingTable(
             f"the values of condition {name!r} are in {path}, which holds others than it did: put back the"
             " file, or begin anew"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, get_args
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
-from ccl_plugins.files.mapped import Reading, place_of
+from ccl_plugins.files.mapped import Reading, place_of, rows
 from ccl_plugins.metadata.fitted import TableSummary, summarize
 from ccl_plugins.metadata.values import check_policy, check_values, missing_rows
 from ccl_plugins.metadata.variables import one_of_each, source_of, together, variables
@@ -177,7 +176,9 @@ class Tables:
         table = fitted if isinstance(fitted, Table) else Table(fitted)
         policy = trait(condition, "missing")
         values = check_values(name, table.values, condition.value_type, self.size, policy)
-        missing = int(missing_rows(table.values, condition.value_type).sum())
+        # Under "error" none is missing; to look again takes a pass over the table.
+        some = policy != "error"
+        missing = int(missing_rows(table.values, condition.value_type).sum()) if some else 0
         if missing and name not in self.missing:
             fates = {
                 "own": "positives of their own views only",
@@ -194,8 +195,8 @@ class Tables:
 
     def describe(self, name: str) -> TableSummary:
         """A summary of a condition's table, including samples that are left out."""
-        found = summarize(self[name], self.conditions[name].value_type)
-        return replace(found, missing=self.missing.get(name, found.missing))
+        value_type, missing = self.conditions[name].value_type, self.missing.get(name)
+        return summarize(self[name], value_type, missing)
 
     def left_out(self) -> Tensor:
         """(N,) True at samples that are not trained on: a ``"drop"`` condition has no value for them."""
@@ -228,8 +229,8 @@ class Tables:
         Raises:
             ChangedFile: If such a file was changed since the run began.
         """
-        found = {n: t.values[index] for n, t in self.tables.items() if self._in_file[n]}
-        self._reading.after(index.numel())
+        found = {n: rows(t.values, index) for n, t in self.tables.items() if self._in_file[n]}
+        self._reading.check()
         return found
 
     def look_up(self, index: Tensor, read: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:

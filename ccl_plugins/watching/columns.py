@@ -17,12 +17,16 @@ from ccl_plugins.evaluators import (
     Regression,
     Uniformity,
 )
+from ccl_plugins.files.mapped import is_large, rows
 from ccl_plugins.metadata.columns import tensor_columns
 from ccl_plugins.metadata.values import missing_rows
 from ccl_plugins.protocols import Evaluator, ValueType, trait
 from ccl_plugins.training.tables import Tables
 
 LABEL = "label"
+
+JUDGED = 1 << 16
+"""The samples of a large column by which it is judged."""
 
 MOST_CLASSES = 4096
 """More classes are not predicted: a classifier of them would be larger than the network."""
@@ -110,8 +114,13 @@ class Columns:
 
 
 def _columns(name: str, values: Tensor, value_type: ValueType) -> Iterator[tuple[str, Tensor]]:
-    """The columns of a variable that say something."""
-    known = values[~missing_rows(values, value_type)]
+    """The columns of a variable that say something, of large ones as evenly spaced samples have it."""
+    judged = values
+    if is_large(values.nbytes):
+        judged = rows(
+            values, torch.linspace(0, len(values) - 1, JUDGED, dtype=torch.float64).long()
+        )
+    known = judged[~missing_rows(judged, value_type)]
     if value_type == "categorical":
         levels = zip(
             values.unsqueeze(-1).flatten(1).T, known.unsqueeze(-1).flatten(1).T, strict=True
@@ -125,4 +134,5 @@ def _columns(name: str, values: Tensor, value_type: ValueType) -> Iterator[tuple
         return
     varies = numbers.std(0, correction=0) > 1e-9 * numbers.mean(0).abs()
     if varies.any():
-        yield name, values.reshape(len(values), -1)[:, varies].to(torch.get_default_dtype())
+        flat = values.reshape(len(values), -1)
+        yield name, (flat if varies.all() else flat[:, varies]).to(torch.get_default_dtype())

@@ -9,7 +9,8 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 
 from ccl_plugins.files.checkpoints import versions
-from ccl_plugins.files.fingerprints import of_tensors
+from ccl_plugins.files.fingerprints import MOST_IN_MEMORY, of_parts, of_tensors
+from ccl_plugins.protocols import Table
 
 
 class Hyperparameters(Callback):
@@ -32,13 +33,16 @@ class Hyperparameters(Callback):
         values = {
             "pipeline": dict(self.record),
             "code": versions(),
-            "tables": {
-                name: of_tensors({"values": tables[name].values, **tables[name].extras})
-                for name in tables
-            },
+            "tables": {name: _of_table(tables[name]) for name in tables},
         }
         for logger in trainer.loggers:
             # MLflow refuses a second value; one that is new, or forgets, has none yet.
             if self.resumed and getattr(logger, "continues_run", False):
                 continue
             logger.log_hyperparams(values)
+
+
+def _of_table(table: Table) -> str:
+    if table.values.nbytes > MOST_IN_MEMORY:
+        return of_parts(table.values)
+    return of_tensors({"values": table.values, **table.extras})

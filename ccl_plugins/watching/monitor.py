@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from ccl_plugins.evaluators.intervals import without_intervals
+from ccl_plugins.files.mapped import rows
 from ccl_plugins.information.plane import points
 from ccl_plugins.metadata.groups import groups_of
 from ccl_plugins.metadata.values import missing_rows
@@ -193,7 +194,7 @@ class Monitor(Callback):
         features, projections = numbers[:, : self._width], numbers[:, self._width :]
         known = Frozen(
             features,
-            {name: values[index] for name, values in columns.items()},
+            {name: rows(values, index) for name, values in columns.items()},
             projections=projections.reshape(len(index), 2, -1).transpose(0, 1),
         )
         held = self._held[index]

@@ -15,6 +15,7 @@ from ccl_plugins.files.fingerprints import (
     doubt,
     of_data,
     of_image,
+    of_parts,
     of_split,
     of_tensors,
     other_data,
@@ -237,3 +238,16 @@ def test_of_many_images_in_memory_some_are_read(monkeypatch):
     split.images = IMAGES.clone()
     split.images[399] += 1
     assert differences(first, data_of(split)) == ["images differ"]
+
+
+def test_of_many_values_parts_are_read(monkeypatch):
+    values = torch.arange(800.0).reshape(400, 2)
+    changed = values.index_fill(0, torch.tensor([399]), 7)
+    whole = of_parts(values)
+    assert whole == of_parts(values.clone())
+    assert whole != of_parts(changed)
+    monkeypatch.setattr(fingerprints, "MOST_IN_MEMORY", 400)
+    monkeypatch.setattr(fingerprints, "PART", 80)
+    assert of_parts(values) == of_parts(values.clone()) != of_parts(changed)
+    assert of_parts(values) == of_parts(values.index_fill(0, torch.tensor([20]), 7))
+    assert of_parts(values) != of_parts(values.reshape(800))

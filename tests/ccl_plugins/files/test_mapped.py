@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pickle
 
 import numpy as np
 import pytest
@@ -13,7 +14,16 @@ from safetensors.torch import load_file, save_file
 from ccl_plugins.files import mapped
 from ccl_plugins.files.arrays import read_npy
 from ccl_plugins.files.fingerprints import of_tensors
-from ccl_plugins.files.mapped import ChangedFile, Reading, blocks, map_at, place_of, writing
+from ccl_plugins.files.mapped import (
+    ChangedFile,
+    Reading,
+    Rows,
+    blocks,
+    map_at,
+    place_of,
+    rows,
+    writing,
+)
 from ccl_plugins.files.tensors import read_tensors, write_tensors
 from ccl_plugins.metadata.values import check_values, missing_rows
 
@@ -31,7 +41,6 @@ def small(monkeypatch):
     """Every file counts as large, and is read in blocks of a few rows."""
     monkeypatch.setattr(mapped, "LARGE", 0)
     monkeypatch.setattr(mapped, "BLOCK", 30)
-    monkeypatch.setattr(mapped, "KEPT", 0)
 
 
 def test_tensors_of_a_large_file_stay_there(tmp_path, small):
@@ -79,7 +88,7 @@ def test_a_file_that_changed_is_refused(tmp_path, small, change):
     save_file(GIVEN, path)
     found, _ = read_tensors(path)
     reading = Reading({"found": found})
-    reading.after(3)
+    reading.check()
     if change == "edited":
         os.utime(path, ns=(0, 0))
     elif change == "shorter":
@@ -91,8 +100,8 @@ def test_a_file_that_changed_is_refused(tmp_path, small, change):
     with pytest.raises(
         ChangedFile, match=r"a\.safetensors was changed while values are read from it"
     ):
-        reading.after(1)
-    Reading(GIVEN).after(1)
+        reading.check()
+    Reading(GIVEN).check()
 
 
 def test_a_file_is_written_in_pieces(tmp_path, small):
@@ -121,9 +130,47 @@ def test_a_full_disk_is_an_error_before_anything_is_written(tmp_path, monkeypatc
     assert not [*tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize("rows", [0, 1, 7])
-def test_blocks_are_all_rows_in_order(small, rows):
-    values = torch.randn(rows, 3)
+@pytest.mark.parametrize(
+    "index", [torch.tensor([6, 0, 3, 3, -1]), torch.tensor([[1, 2], [0, 6]]), torch.tensor(4)]
+)
+def test_rows_are_read_as_tensors_give_them(tmp_path, small, index):
+    save_file(GIVEN, tmp_path / "a.safetensors")
+    found, _ = read_tensors(tmp_path / "a.safetensors")
+    for name in "a", "d", "b", "c":
+        given = GIVEN[name]
+        within = index % len(given)
+        torch.testing.assert_close(rows(found[name], within), given[within], rtol=0, atol=0)
+        torch.testing.assert_close(rows(given, within), given[within], rtol=0, atol=0)
+    assert rows(found["a"], torch.empty(0, dtype=torch.long)).shape == (0, 3)
+
+
+def test_samples_of_a_file_go_to_another_process(tmp_path, small):
+    save_file(GIVEN, tmp_path / "a.safetensors")
+    samples = Rows(read_tensors(tmp_path / "a.safetensors")[0]["a"][1:])
+    content = pickle.dumps(samples)
+    assert b"a.safetensors" in content
+    for each in (samples, pickle.loads(content)):
+        assert len(each) == 6
+        assert torch.equal(torch.stack([*each]), GIVEN["a"][1:])
+        assert torch.equal(each[-1], GIVEN["a"][6])
+    with pytest.raises(IndexError, match="there are 6 rows, and none at 6"):
+        samples[6]
+    again = pickle.loads(pickle.dumps(Rows(GIVEN["a"])))
+    assert torch.equal(again[2], GIVEN["a"][2])
+
+
+def test_a_file_that_is_cut_is_no_end_of_the_process(tmp_path, small):
+    path = tmp_path / "a.npy"
+    np.save(path, np.arange(40_000.0).reshape(-1, 4))
+    found = read_npy(path)
+    os.truncate(path, 4096)
+    with pytest.raises(ChangedFile, match="it is shorter than it was"):
+        rows(found, torch.tensor([9_999]))
+
+
+@pytest.mark.parametrize("number", [0, 1, 7])
+def test_blocks_are_all_rows_in_order(small, number):
+    values = torch.randn(number, 3)
     found = [values[each] for each in blocks(values)]
     assert torch.equal(torch.cat(found), values)
     assert all(len(each) <= 2 for each in found)

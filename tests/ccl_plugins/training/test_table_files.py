@@ -27,7 +27,6 @@ def in_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every file and table counts as large."""
     monkeypatch.setattr(mapped, "LARGE", 0)
     monkeypatch.setattr(mapped, "BLOCK", 64)
-    monkeypatch.setattr(mapped, "KEPT", 0)
 
 
 @pytest.fixture
