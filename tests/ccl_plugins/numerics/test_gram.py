@@ -51,6 +51,17 @@ def test_following_a_queue_that_wraps_equals_summing_over_it(kernel):
     torch.testing.assert_close(statistics.gram, phi.T @ phi, rtol=1e-12, atol=1e-12)
 
 
+def test_places_that_are_not_filled_count_nothing_whatever_they_hold():
+    queue, valid = normal(12, 3), torch.arange(12) < 5
+    statistics = running(Linear(), normal(1, 3))
+    statistics.rebuild(queue, valid)
+    phi = Linear().features(queue[:5])
+    torch.testing.assert_close(statistics.gram, phi.T @ phi, rtol=1e-12, atol=1e-12)
+    statistics.replace(queue[4:8], valid[4:8], normal(4, 3))
+    phi = Linear().features(torch.cat([queue[:4], normal(4, 3)]))
+    torch.testing.assert_close(statistics.gram, phi.T @ phi, rtol=1e-12, atol=1e-12)
+
+
 def test_sums_stay_in_float64_and_are_saved():
     statistics = running(Cosine(), normal(1, 3))
     statistics.rebuild(normal(10, 3), torch.ones(10).bool())

@@ -91,6 +91,39 @@ def test_delta_of_two_conditions_is_delta_of_their_pair(objective):
     exact(found, value_and_gradient(objective(Delta()), SPECIES * 2 + CAMERA))
 
 
+@every_objective
+@pytest.mark.parametrize("other", [RBF(2.0), Linear(), Delta()], ids=["rbf", "linear", "delta"])
+def test_a_kernel_of_class_ids_need_not_tell_all_of_them_apart(objective, other):
+    kernel = Product(on={"species": Delta(), "camera": other})
+    matrix = Delta()(SPECIES, SPECIES).double() * other(CAMERA, CAMERA).double()
+    found = value_and_gradient(objective(kernel), {"species": SPECIES, "camera": CAMERA})
+    exact(found, value_and_gradient(objective(OfRows(matrix)), torch.arange(B)))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "separates"),
+    [
+        (Product(on={"a": Delta(), "b": Delta()}), True),
+        (Product(on={"a": Delta(), "b": Linear()}), True),  # of one-hot vectors
+        (Product(on={"a": Delta(), "b": RBF(2.0)}), False),
+        (Product([Product(on={"a": Delta()}), Product(on={"b": Linear()})]), True),
+        (Product([Product(on={"a": Delta()}), Product(on={"b": RBF(1.0)})]), False),
+        (Product([Delta(), Delta()]), None),
+    ],
+    ids=repr,
+)
+def test_a_product_says_whether_other_class_ids_have_a_similarity_of_0(kernel, separates):
+    assert kernel.separates is separates
+
+
+def test_a_sum_has_its_weights_as_they_were_given():
+    assert Sum([RBF(), Linear()], [1.0, 2.0]).weights == [1.0, 2.0]
+    assert Sum([RBF(), Linear()]).weights == [1.0, 1.0]
+    on = {"age": RBF(), "pose": Linear()}
+    assert Sum(on=on, weights={"pose": 3.0, "age": 2.0}).weights == {"pose": 3.0, "age": 2.0}
+    assert Sum(on=on).weights == {"age": 1.0, "pose": 1.0}
+
+
 def test_a_product_of_rbf_kernels_is_the_rbf_kernel_of_a_made_column():
     kernel = Product(on={"age": RBF(0.5), "pose": RBF(0.5)})
     found = value_and_gradient(FairCCLK(kernel), {"pose": POSE, "age": AGE})

@@ -1,0 +1,172 @@
+"""Measures runs whose conditions are larger than their memory; writes ``large-tables.md``.
+
+``--run N,C,P`` (as often as wanted) takes other numbers of samples, of columns of the condition and of
+processes; ``--data DIR`` another folder for the files, of up to 23 GB.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from pages import parser, publish
+
+from ccl_plugins.conditions import Column
+from ccl_plugins.datasets.annotated import Annotated
+from ccl_plugins.files import mapped
+from ccl_plugins.files.tensors import read_tensors
+from ccl_plugins.training.tables import Tables
+
+FEATURES, TEST, FEW, BATCH = 64, 2000, 2000, 256
+TOML = """
+dataset = {{use = "features", train = "{0}/train.safetensors", test = "{0}/test.safetensors"}}
+backbone = {{use = "mlp", in_features = {1}, hidden = [64]}}
+method = {{use = "simclr", hidden = 64, dim = 32, batch_norm = false}}
+transform = "noise"
+condition = {{use = "column", name = "z"}}
+evaluate = [{{use = "knn"}}]
+objective = {{use = "fair_cclk", kernel = {{use = "rbf", scale = {2}}}}}
+fit = {{epochs = 1, batch_size = {3}, workers = 0, devices = {4}}}
+"""
+
+
+def write(folder: Path, rows: int, width: int) -> None:
+    """The files of the two splits, with random numbers."""
+    generator = torch.Generator().manual_seed(0)
+    for name, size in (("train", rows), ("test", min(rows, TEST))):
+        widths = {"features": FEATURES, "z": width}
+        shapes = {each: ((size, columns), torch.float32) for each, columns in widths.items()}
+        file = folder / f"{name}.safetensors"
+        with mapped.writing(file, {**shapes, "label": ((size,), torch.int64)}) as tensors:
+            for part in mapped.blocks(tensors["z"]):
+                count = part.stop - part.start
+                for each, columns in widths.items():
+                    tensors[each][part] = torch.randn(count, columns, generator=generator)
+                tensors["label"][part] = torch.randint(0, 10, (count,), generator=generator)
+
+
+def train(folder: Path, width: int, processes: int, most: float) -> tuple[list[int], float]:
+    """MB of resident memory that each process of ``ccl train`` had at most, and seconds to its first step.
+
+    The run is stopped after ``most`` seconds of training.
+    """
+    file = folder / "run.toml"
+    file.write_text(TOML.format(folder, FEATURES, 2.0 * width, BATCH, processes))
+    command = [sys.executable, "-m", "ccl_plugins", "train", file, "--out", folder / "runs"]
+    peaks: dict[str, int] = {}
+    begun = time.perf_counter()
+    with subprocess.Popen(
+        [*command, "--overwrite"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as run:
+        watch = threading.Thread(target=_watch, args=(run, peaks), daemon=True)
+        watch.start()
+        first = 0.0
+        assert run.stdout is not None
+        for line in run.stdout:
+            print(line, end="", flush=True)
+            if not first and re.match(r"step \d+ of", line):
+                first = time.perf_counter() - begun
+                threading.Timer(most, run.send_signal, (signal.SIGINT,)).start()
+    return sorted(peaks.values(), reverse=True)[:processes], first
+
+
+def _watch(run: subprocess.Popen[str], peaks: dict[str, int]) -> None:
+    while run.poll() is None:
+        for status in Path("/proc").glob("[0-9]*/status"):
+            with contextlib.suppress(OSError, KeyError):
+                known = dict(line.split(":\t", 1) for line in status.read_text().splitlines())
+                family = {known["Pid"], known["PPid"]} & {str(run.pid), *peaks}
+                if family:
+                    now = int(known["VmRSS"].split()[0]) // 1024
+                    peaks[known["Pid"]] = max(peaks.get(known["Pid"], 0), now)
+        time.sleep(0.05)
+
+
+def table(values: torch.Tensor, value_type: str) -> tuple[float, float]:
+    """Seconds to fit and check a condition's table, and ms to look up a batch."""
+    label = torch.zeros(len(values), dtype=torch.uint8)
+    split = Annotated(range(len(values)), {"label": label, "z": values})
+    condition = Column("z", value_type=value_type)  # type: ignore[arg-type]
+    tables = Tables({"z": condition}, len(values))
+    begun = time.perf_counter()
+    tables.refresh(0, split, torch.zeros)
+    fitted = time.perf_counter() - begun
+    index = torch.randint(len(values), (200, BATCH))
+    return fitted, 1e3 * statistics.median(timed(lambda i=i: tables.look_up(i)) for i in index)
+
+
+def timed(call: Callable[[], object]) -> float:
+    """Seconds of a call."""
+    begun = time.perf_counter()
+    call()
+    return time.perf_counter() - begun
+
+
+def main() -> None:
+    """Measure, and write the page."""
+    made = parser(__doc__, "a few samples")
+    made.add_argument("--run", action="append", default=[])
+    made.add_argument("--seconds", type=float, default=45, help="of training")
+    made.add_argument("--data", type=Path)
+    options = made.parse_args()
+    runs, table_rows = options.run or ["2000000,128,1", "10000000,512,2"], 1 << 20
+    if options.quick:
+        runs, table_rows, options.seconds, mapped.LARGE = ["4000,128,1"], 4000, 1, 0
+    lines = []
+    for each in runs:
+        rows, width, processes = map(int, each.split(","))
+        with tempfile.TemporaryDirectory(dir=options.data) as name:
+            folder = Path(name)
+            write(folder / "few", FEW, width)
+            few, _ = train(folder / "few", width, processes, options.seconds)
+            write(folder, rows, width)
+            size = (folder / "train.safetensors").stat().st_size / 1e9
+            found, seconds = train(folder, width, processes, options.seconds)
+        peaks, of_few = (" and ".join(f"{mb:,}" for mb in numbers) for numbers in (found, few))
+        lines.append(
+            f"| {rows:,} | {width} | {size:.1f} GB | {processes} | {peaks} MB | {of_few} MB |"
+            f" {seconds:.0f} s |"
+        )
+    with tempfile.TemporaryDirectory(dir=options.data) as name:
+        file = Path(name) / "z.safetensors"
+        with mapped.writing(file, {"z": ((table_rows, 128), torch.float32)}) as tensors:
+            for part in mapped.blocks(tensors["z"]):
+                tensors["z"][part] = torch.randn(part.stop - part.start, 128)
+        in_file = read_tensors(file)[0]["z"]
+        (a, b), (c, d) = (table(each, "continuous") for each in (in_file.clone(), in_file))
+    report = f"""# Tables larger than memory
+
+`ccl train` on vectors of {FEATURES} numbers with a condition in a file: Fair-CCLK with `rbf`, batches of {BATCH},
+nearest neighbors of {TEST:,} test samples before training, {options.seconds:.0f} s of training, {os.cpu_count()} cores.
+The time until steps are reported, every 30 s, has that of all passes over the data; of data that do not fit into memory,
+each pass reads the disk.
+
+| samples | condition | on disk | processes | resident memory at most | of {FEW:,} samples | until steps are reported |
+|---|---|---|---|---|---|---|
+{chr(10).join(lines)}
+
+A condition of {table_rows:,} x 128 numbers in a file, beside one in memory: fitted and checked, and {BATCH} random rows.
+
+| | memory | file | ratio |
+|---|---|---|---|
+| fit | {a:.2f} s | {c:.2f} s | {c / a:.1f} |
+| look-up | {b:.2f} ms | {d:.2f} ms | {d / b:.1f} |
+
+torch {torch.__version__}; written by `python docs/benchmarks/large_tables.py`.
+"""  # noqa: E501  a page
+    publish(report, "large-tables.md", options)
+
+
+if __name__ == "__main__":
+    main()
