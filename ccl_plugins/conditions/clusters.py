@@ -53,6 +53,9 @@ class Clusters:
         restarts: Random starts; the best is kept.
         seed: Of the random starts.
         backend: ``"auto"``: faiss where it is installed, else scikit-learn.
+        samples: The most samples on which centroids are found, drawn with ``seed``; the others get the
+            cluster of the nearest.  None: all; a few hundred for each cluster are as good.
+        every: Epochs from one clustering of the embeddings to the next.
 
     Raises:
         ValueError: For a number out of range, a condition of class ids, or one that changes in every step;
@@ -76,6 +79,8 @@ class Clusters:
         restarts: int = 5,
         seed: int = 0,
         backend: Backend = "auto",
+        samples: int | None = None,
+        every: int = 1,
     ) -> None:
         numbers = list(k) if isinstance(k, Sequence) else [k]
         if not numbers or len(set(numbers)) < len(numbers):
@@ -96,7 +101,10 @@ class Clusters:
             restarts=whole("restarts", restarts, 1),
             seed=seed,
             backend=backend,
+            samples=None if samples is None else whole("samples", samples, max(self.numbers)),
         )
+        self.samples = samples
+        self.every = whole("every", every, 1)
 
     @property
     def refresh(self) -> Refresh:
@@ -128,16 +136,17 @@ class Clusters:
         extras = {FITS: torch.tensor(fits + 1)}
         if fits < self.warmup:
             return self._table([torch.arange(len(split))] * len(self.numbers), extras)
+        if previous is not None and (fits - self.warmup) % self.every:
+            return Table(previous.values, {**previous.extras, **extras})
         points = embed() if isinstance(self.of, str) else self._other(split, embed)
         valid = ~missing_rows(points, "continuous")
         columns = []
+        given = points if valid.all() else points[valid]
         for k in self.numbers:
             name = f"centroids_{k}"
             last = previous.extras.get(name) if previous is not None and self.warm_start else None
-            ids, extras[name] = self.find(points[valid], k, last)
-            extras[f"sizes_{k}"], extras[f"distances_{k}"] = spread(
-                points[valid], ids, extras[name]
-            )
+            ids, extras[name] = self.find(given, k, last)
+            extras[f"sizes_{k}"], extras[f"distances_{k}"] = spread(given, ids, extras[name])
             columns.append(torch.full((len(points),), -1).masked_scatter(valid, ids))
         return self._table(columns, extras)
 

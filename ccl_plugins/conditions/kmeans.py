@@ -10,7 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ccl_plugins.files.mapped import blocks
+from ccl_plugins.files.mapped import rows as rows_at
+
 Backend = Literal["auto", "sklearn", "faiss"]
+
+NUMBERS = 1 << 24
+"""Distances that are computed at once."""
 
 
 def kmeans(
@@ -22,6 +28,7 @@ def kmeans(
     restarts: int = 5,
     seed: int = 0,
     backend: Backend = "auto",
+    samples: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Class ids (n,) of the nearest centroid, and k centroids (k, d).
 
@@ -33,6 +40,7 @@ def kmeans(
         restarts: Random starts; the one with the least sum of squared distances is kept.
         seed: Of the random starts.
         backend: ``"auto"``: faiss where it is installed, else scikit-learn.
+        samples: The most points on which centroids are found, drawn with ``seed``; None: all of them.
 
     Raises:
         ValueError: For more clusters than points, or points that are not finite.
@@ -43,23 +51,43 @@ def kmeans(
     """
     if k > len(x):
         raise ValueError(f"k={k} clusters cannot be made of {len(x)} samples")
-    if not x.isfinite().all():
-        row = int((~x.isfinite().all(1)).nonzero()[0])
+    finite = torch.cat([x[rows].isfinite().all(1) for rows in blocks(x)])
+    if not finite.all():
+        row = int((~finite).nonzero()[0])
         raise ValueError(f"k-means needs finite numbers, and row {row} is not")
     x = x.detach().float().cpu()
+    given = x
+    if samples is not None and len(x) > samples:
+        if k > samples:
+            raise ValueError(f"k={k} clusters cannot be made of {samples} samples")
+        generator = torch.Generator().manual_seed(seed)
+        given = rows_at(x, torch.randperm(len(x), generator=generator)[:samples].sort().values)
     init = None if start is None else start.float().numpy()
     find = _with_faiss if _use_faiss(backend) else _with_sklearn
     ids, centroids = find(
-        x.numpy(), k, init, iterations, 1 if start is not None else restarts, seed
+        given.numpy(), k, init, iterations, 1 if start is not None else restarts, seed
     )
+    if given is not x:
+        ids = nearest(x, centroids)
     empty = k - ids.unique().numel()
     if empty:
         warnings.warn(
-            f"{empty} of {k} clusters are empty: there are only {len(x.unique(dim=0))} different"
+            f"{empty} of {k} clusters are empty: there are only {len(given.unique(dim=0))} different"
             " points",
             stacklevel=2,
         )
     return ids, centroids
+
+
+def nearest(x: Tensor, centroids: Tensor) -> Tensor:
+    """(n,) the centroid (k, d) that is nearest to each point (n, d)."""
+    squares = centroids.square().sum(1)
+    most = max(1, NUMBERS // len(centroids))
+    found = []
+    for rows in blocks(x):
+        for part in x[rows].split(most):
+            found.append((squares - 2 * part @ centroids.T).argmin(1))
+    return torch.cat(found)
 
 
 def spread(x: Tensor, ids: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:
@@ -70,7 +98,8 @@ def spread(x: Tensor, ids: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:
         ids: (n,) the cluster of each.
         centroids: (k, d).
     """
-    distances = (x.detach().float().cpu() - centroids[ids]).norm(dim=1)
+    x = x.detach().float().cpu()
+    distances = torch.cat([(x[rows] - centroids[ids[rows]]).norm(dim=1) for rows in blocks(x)])
     sizes = torch.bincount(ids, minlength=len(centroids))
     sums = torch.zeros(len(centroids)).index_add_(0, ids, distances)
     return sizes, sums / sizes.clamp_min(1)  # 0 for an empty cluster

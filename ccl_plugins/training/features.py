@@ -136,8 +136,17 @@ def embed_split(
     transform: Transform,
     batch_size: int = 512,
     of: Literal["projection", "key"] = "projection",
+    workers: int = 0,
 ) -> Tensor:
     """Unit-norm projections or keys (N, d) of a split, float32 on the CPU; each process computes a part.
+
+    Args:
+        method: A `ccl_plugins.protocols.Method`; it stays on its device.
+        split: The split.
+        transform: Its ``plain`` makes the tensors.
+        batch_size: Samples per forward pass.
+        of: Whether the network or the momentum encoder gives them.
+        workers: Processes that read images, if the split is not in memory.
 
     Raises:
         ValueError: For keys of a method without a momentum encoder.
@@ -146,7 +155,7 @@ def embed_split(
     if of == "key" and not trait(method, "project_key"):
         raise ValueError(f"{type(method).__name__} has no momentum encoder and so no keys")
     project = method.project_key if of == "key" else method.project
-    projected = _forward(method, project, split, transform, samples, batch_size, 0)
+    projected = _forward(method, project, split, transform, samples, batch_size, workers)
     return ranks.gather_rows(functional.normalize(projected.float(), dim=1), len(split)).cpu()
 
 

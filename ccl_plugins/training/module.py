@@ -116,9 +116,6 @@ class TrainingModule(LightningModule):
         """The loader of this process's batches, made once the tables are fitted."""
         if self._loader is None:
             settings, device = self.settings, self.trainer.strategy.root_device.type
-            workers = settings.workers
-            if workers is None:
-                workers = default_workers(settings.devices, device != "cpu")
             batches = Batches(
                 EpochSampler(self.parts, self.tables, settings),
                 self.consumed,
@@ -128,7 +125,7 @@ class TrainingModule(LightningModule):
             )
             items = Items(self.split, self.parts.transform, settings.seed)
             pin = device == "cuda"
-            self._loader = Loader(items, batches, workers, pin, self.tables.read)
+            self._loader = Loader(items, batches, self._workers, pin, self.tables.read)
         return self._loader
 
     def close(self) -> None:
@@ -262,7 +259,17 @@ class TrainingModule(LightningModule):
     def _embed(self, of: Literal["projection", "key"] = "projection") -> Tensor:
         # Conditions are first fitted before Lightning has moved the model.
         self.method.to(self.trainer.strategy.root_device)
-        return embed_split(self.method, self.split, self.parts.transform, of=of)
+        return embed_split(
+            self.method, self.split, self.parts.transform, of=of, workers=self._workers
+        )
+
+    @property
+    def _workers(self) -> int:
+        if self.settings.workers is not None:
+            return self.settings.workers
+        return default_workers(
+            self.settings.devices, self.trainer.strategy.root_device.type != "cpu"
+        )
 
 
 def _prepare(method: nn.Module, objective: Any, settings: FitSettings) -> Callable[[Any], Tensor]:

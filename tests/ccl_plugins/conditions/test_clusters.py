@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib.util
 
+import numpy as np
 import pytest
 import torch
 from support import oracle
@@ -11,6 +12,8 @@ from torch.nn.functional import normalize
 import ccl_plugins as ccl
 from ccl_plugins.conditions import Attributes, Clusters, Column, Embedding, Instance
 from ccl_plugins.conditions.kmeans import kmeans
+from ccl_plugins.files import mapped
+from ccl_plugins.files.arrays import read_npy
 from ccl_plugins.training.tables import Tables
 
 BACKENDS = [
@@ -53,6 +56,52 @@ def test_clusters_that_are_apart_are_found(backend):
     ids = fit_embedded(Clusters(4, backend=backend), blobs()).values.view(4, 10)
     assert (ids == ids[:, :1]).all()
     assert ids[:, 0].unique().numel() == 4
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_centroids_of_a_sample_name_the_cluster_of_every_point(backend):
+    points = blobs(each=200)
+    condition = Clusters(4, backend=backend, samples=100)
+    found = fit_embedded(condition, points)
+    centroids, ids = found.extras["centroids_4"], found.values
+    assert torch.equal(ids, torch.cdist(points, centroids).argmin(1))
+    assert (ids.view(4, 200) == ids.view(4, 200)[:, :1]).all()
+    assert found.extras["sizes_4"].tolist() == [200] * 4
+    drawn = torch.randperm(800, generator=torch.Generator().manual_seed(0))[:100].sort().values
+    expected = kmeans(points[drawn], 4, backend=backend)[1]
+    torch.testing.assert_close(centroids, expected, rtol=0, atol=0)
+    whole = fit_embedded(Clusters(4, backend=backend, samples=800), points)
+    same = fit_embedded(Clusters(4, backend=backend), points)
+    assert torch.equal(whole.extras["centroids_4"], same.extras["centroids_4"])
+    with pytest.raises(ValueError, match="samples must be 4 or more, not 3"):
+        Clusters(4, samples=3)
+
+
+def test_points_in_a_file_are_clustered_as_those_in_memory(tmp_path, monkeypatch):
+    points = blobs(each=50)
+    expected = fit_embedded(Clusters(4, backend="sklearn", samples=60), points)
+    monkeypatch.setattr(mapped, "LARGE", 0)
+    monkeypatch.setattr(mapped, "BLOCK", 100)
+    np.save(tmp_path / "x.npy", points.numpy())
+    found = fit_embedded(Clusters(4, backend="sklearn", samples=60), read_npy(tmp_path / "x.npy"))
+    assert torch.equal(found.values, expected.values)
+    torch.testing.assert_close(dict(found.extras), dict(expected.extras), rtol=1e-6, atol=0)
+
+
+def test_clusters_of_several_epochs_stay_as_they_are():
+    condition = Clusters(3, warmup=1, every=2, backend="sklearn")
+    points = blobs()
+    tables, previous = [], None
+    for epoch in range(6):
+        previous = fit_embedded(condition, points * (1 + epoch), previous)
+        tables.append(previous)
+    assert [int(each.extras["fits"]) for each in tables] == [1, 2, 3, 4, 5, 6]
+    assert tables[0].values.tolist() == list(range(40))
+    for fitted, kept in ((1, 2), (3, 4)):
+        assert torch.equal(tables[kept].extras["centroids_3"], tables[fitted].extras["centroids_3"])
+        assert torch.equal(tables[kept].values, tables[fitted].values)
+    scales = [tables[epoch].extras["centroids_3"].norm() for epoch in (1, 3, 5)]
+    assert scales[0] < scales[1] < scales[2]
 
 
 def fit_embedded(condition, points, previous=None):
