@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,9 +36,9 @@ def replacing_events(folder: Path, suffix: str) -> Iterator[Any]:
     for file in folder.glob(f"{EVENTS}*{suffix}"):
         if file in earlier:
             file.unlink()
-        else:  # TensorBoard reads by name: after the training's events of the same second
+        else:  # TensorBoard reads by name: in time, and after the training's of the same second
             second, rest = file.name.removeprefix(EVENTS).split(".", 1)
-            file.rename(file.with_name(f"{EVENTS}{second}~{rest}"))
+            file.rename(file.with_name(f"{EVENTS}{second}~{time.time_ns()}.{rest}"))
 
 
 def catch_thread_errors() -> None:

@@ -277,6 +277,15 @@ def test_a_full_disk_leaves_the_events_that_would_be_replaced(tmp_path, full_for
     assert "Traceback" not in capfd.readouterr().err
 
 
+def test_events_of_one_second_are_read_in_the_order_in_which_they_were_written(tmp_path):
+    steps = list(range(20))  # TensorBoard numbers its files, from "9" to "10" too
+    for step in steps:
+        with replacing_events(tmp_path, f".evaluation-{step}") as writer:
+            writer.add_scalar("value", step, step)
+    read = EventAccumulator(str(tmp_path)).Reload().Scalars("value")
+    assert [event.step for event in read] == steps
+
+
 def test_loggers_may_change_when_a_run_is_resumed(tmp_path):
     compose("tensorboard", epochs=1).fit(out=tmp_path / "run", progress=False)
     run = compose("csv").fit(out=tmp_path / "run", resume=True, progress=False)
