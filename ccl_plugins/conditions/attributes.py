@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -16,7 +16,7 @@ from ccl_plugins.information.entropies import crossing, entropy, information
 from ccl_plugins.metadata.columns import class_ids, encode
 from ccl_plugins.metadata.matching import read_rows, require_matrix
 from ccl_plugins.metadata.values import check_policy, missing_entries
-from ccl_plugins.protocols import Missing, Refresh, Table, ValueType
+from ccl_plugins.protocols import Embed, Missing, Refresh, Table, ValueType
 
 
 class Attributes:
@@ -84,7 +84,7 @@ class Attributes:
         """Class ids with ``k``, else 0/1 columns."""
         return "multi_label" if self.k is None else "categorical"
 
-    def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
+    def fit(self, split: Any, embed: Embed, previous: Table | None) -> Tensor:
         """The attributes of the training split, or the classes."""
         binary = _binary_columns(self._read(split), getattr(split, "vocabulary", {}))
         if not binary:

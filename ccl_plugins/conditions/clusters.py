@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal, get_args
 
@@ -14,6 +14,7 @@ from ccl_plugins.conditions.kmeans import Backend, kmeans, spread
 from ccl_plugins.metadata.values import missing_rows
 from ccl_plugins.protocols import (
     Condition,
+    Embed,
     Missing,
     ReadsEmbeddings,
     Refresh,
@@ -53,9 +54,11 @@ class Clusters:
         restarts: Random starts; the best is kept.
         seed: Of the random starts.
         backend: ``"auto"``: faiss where it is installed, else scikit-learn.
-        samples: The most samples on which centroids are found, drawn with ``seed``; the others get the
-            cluster of the nearest.  None: all; a few hundred for each cluster are as good.
+        samples: The most samples on which centroids are found, drawn with ``seed``; all get the cluster of
+            the nearest, embeddings on all processes.  None: all; a few hundred for each cluster are as
+            good.
         every: Epochs from one clustering of the embeddings to the next.
+        gpu: Whether faiss computes on GPUs; ``"auto"``: where faiss has them.
 
     Raises:
         ValueError: For a number out of range, a condition of class ids, or one that changes in every step;
@@ -81,6 +84,7 @@ class Clusters:
         backend: Backend = "auto",
         samples: int | None = None,
         every: int = 1,
+        gpu: bool | Literal["auto"] = "auto",
     ) -> None:
         numbers = list(k) if isinstance(k, Sequence) else [k]
         if not numbers or len(set(numbers)) < len(numbers):
@@ -101,8 +105,11 @@ class Clusters:
             restarts=whole("restarts", restarts, 1),
             seed=seed,
             backend=backend,
+            gpu=gpu,
             samples=None if samples is None else whole("samples", samples, max(self.numbers)),
         )
+        if gpu != "auto" and not isinstance(gpu, bool):
+            raise ValueError(f'gpu must be true, false or "auto", not {gpu!r}')
         self.samples = samples
         self.every = whole("every", every, 1)
 
@@ -130,7 +137,7 @@ class Clusters:
         policy: Missing = trait(self.of, "missing")
         return policy
 
-    def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Table:
+    def fit(self, split: Any, embed: Embed, previous: Table | None) -> Table:
         """The clusters before the next epoch."""
         fits = int(previous.extras[FITS]) if previous is not None else 0
         extras = {FITS: torch.tensor(fits + 1)}
@@ -142,10 +149,11 @@ class Clusters:
         valid = ~missing_rows(points, "continuous")
         columns = []
         given = points if valid.all() else points[valid]
+        assign = getattr(embed, "nearest", None) if isinstance(self.of, str) else None
         for k in self.numbers:
             name = f"centroids_{k}"
             last = previous.extras.get(name) if previous is not None and self.warm_start else None
-            ids, extras[name] = self.find(given, k, last)
+            ids, extras[name] = self.find(given, k, last, assign=assign)
             extras[f"sizes_{k}"], extras[f"distances_{k}"] = spread(given, ids, extras[name])
             columns.append(torch.full((len(points),), -1).masked_scatter(valid, ids))
         return self._table(columns, extras)
@@ -153,7 +161,7 @@ class Clusters:
     def _table(self, columns: list[Tensor], extras: dict[str, Tensor]) -> Table:
         return Table(torch.stack(columns, 1) if self.hierarchy else columns[0], extras)
 
-    def _other(self, split: Any, embed: Callable[[], Tensor]) -> Tensor:
+    def _other(self, split: Any, embed: Embed) -> Tensor:
         """(N, c) the values of the other condition, NaN in the rows that lack one."""
         other: Any = self.of
         fitted = other.fit(split, embed, None)

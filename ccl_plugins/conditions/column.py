@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from ccl_plugins.files.tables import choose
 from ccl_plugins.metadata.columns import tensor_columns
 from ccl_plugins.metadata.values import check_policy
-from ccl_plugins.protocols import VALUE_TYPES, Dataset, Missing, Refresh, Table, ValueType
+from ccl_plugins.protocols import VALUE_TYPES, Dataset, Embed, Missing, Refresh, Table, ValueType
 
 MANY = 20
 """Different whole numbers above which they may be no classes."""
@@ -69,7 +69,7 @@ class Column:
         self.value_type: ValueType = value_type
         self.missing = check_policy(missing, value_type)
 
-    def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
+    def fit(self, split: Any, embed: Embed, previous: Table | None) -> Tensor:
         """The column's values on the training split."""
         values = tensor_columns(choose(split.metadata, [self.name], "the data set"))[self.name]
         if not self._chosen:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,7 +20,7 @@ from ccl_plugins.metadata.values import check_policy
 from ccl_plugins.networks import timm_models
 from ccl_plugins.networks.devices import accelerator
 from ccl_plugins.networks.extraction import extract, preprocessing
-from ccl_plugins.protocols import Missing, Refresh, Table, ValueType
+from ccl_plugins.protocols import Embed, Missing, Refresh, Table, ValueType
 
 
 class Encoder:
@@ -102,7 +102,7 @@ class Encoder:
         self.workers = whole("workers", workers, 0)
         self.device = device
 
-    def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
+    def fit(self, split: Any, embed: Embed, previous: Table | None) -> Tensor:
         """The features of the training split."""
         if self.name is None:
             features = _read_features(Path(self.file or ""), self.key, split)

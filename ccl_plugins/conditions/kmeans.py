@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -12,11 +14,9 @@ from torch import Tensor
 
 from ccl_plugins.files.mapped import blocks
 from ccl_plugins.files.mapped import rows as rows_at
+from ccl_plugins.metadata.embeddings import nearest
 
 Backend = Literal["auto", "sklearn", "faiss"]
-
-NUMBERS = 1 << 24
-"""Distances that are computed at once."""
 
 
 def kmeans(
@@ -29,6 +29,8 @@ def kmeans(
     seed: int = 0,
     backend: Backend = "auto",
     samples: int | None = None,
+    gpu: bool | Literal["auto"] = "auto",
+    assign: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Class ids (n,) of the nearest centroid, and k centroids (k, d).
 
@@ -41,9 +43,13 @@ def kmeans(
         seed: Of the random starts.
         backend: ``"auto"``: faiss where it is installed, else scikit-learn.
         samples: The most points on which centroids are found, drawn with ``seed``; None: all of them.
+        gpu: Whether faiss computes on GPUs; ``"auto"``: if it can.
+        assign: Gives the ids (n,) of the nearest of some centroids to all points, if centroids are found on
+            some of them; None: `nearest`.
 
     Raises:
         ValueError: For more clusters than points, or points that are not finite.
+            For ``gpu=True`` and a faiss that sees none.
         ImportError: For faiss, where it is not installed.
 
     Warns:
@@ -63,12 +69,12 @@ def kmeans(
         generator = torch.Generator().manual_seed(seed)
         given = rows_at(x, torch.randperm(len(x), generator=generator)[:samples].sort().values)
     init = None if start is None else start.float().numpy()
-    find = _with_faiss if _use_faiss(backend) else _with_sklearn
+    find = partial(_with_faiss, _use_gpu(gpu)) if _use_faiss(backend) else _with_sklearn
     ids, centroids = find(
         given.numpy(), k, init, iterations, 1 if start is not None else restarts, seed
     )
     if given is not x:
-        ids = nearest(x, centroids)
+        ids = (assign or partial(nearest, x))(centroids)
     empty = k - ids.unique().numel()
     if empty:
         warnings.warn(
@@ -77,17 +83,6 @@ def kmeans(
             stacklevel=2,
         )
     return ids, centroids
-
-
-def nearest(x: Tensor, centroids: Tensor) -> Tensor:
-    """(n,) the centroid (k, d) that is nearest to each point (n, d)."""
-    squares = centroids.square().sum(1)
-    most = max(1, NUMBERS // len(centroids))
-    found = []
-    for rows in blocks(x):
-        for part in x[rows].split(most):
-            found.append((squares - 2 * part @ centroids.T).argmin(1))
-    return torch.cat(found)
 
 
 def spread(x: Tensor, ids: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:
@@ -136,8 +131,19 @@ def _with_sklearn(
     return torch.from_numpy(found.labels_).long(), torch.from_numpy(found.cluster_centers_).float()
 
 
+def _use_gpu(gpu: bool | Literal["auto"]) -> bool:
+    import faiss
+
+    some = faiss.get_num_gpus() > 0
+    if gpu is True and not some:
+        raise ValueError(
+            "gpu=True, and this faiss sees no GPU: faiss-gpu has them; gpu='auto' uses those that it sees"
+        )
+    return some and gpu is not False
+
+
 def _with_faiss(
-    x: Any, k: int, start: Any, iterations: int, restarts: int, seed: int
+    gpu: bool, x: Any, k: int, start: Any, iterations: int, restarts: int, seed: int
 ) -> tuple[Tensor, Tensor]:
     import faiss
 
@@ -150,6 +156,7 @@ def _with_faiss(
         # As Cl-InfoNCE's code; faiss samples above the first number and warns below the second.
         max_points_per_centroid=1000,
         min_points_per_centroid=1,
+        gpu=gpu,
     )
     points = np.ascontiguousarray(x)
     found.train(points, init_centroids=start)  # an empty cluster gets half of a large one

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
-
-from torch import Tensor
 
 from ccl_plugins.metadata import fitted
 from ccl_plugins.metadata.matching import require_images, require_rows
 from ccl_plugins.metadata.values import check_policy
-from ccl_plugins.protocols import Missing, Refresh, Table, ValueType
+from ccl_plugins.protocols import Embed, Missing, Refresh, Table, ValueType
 
 
 class Saved:
@@ -48,7 +46,7 @@ class Saved:
         value_type, shape = fitted.read_kind(self.file)
         return value_type == "categorical" and len(shape) > 1
 
-    def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Table:
+    def fit(self, split: Any, embed: Embed, previous: Table | None) -> Table:
         """The saved table, if it is of this data set."""
         table, _ = fitted.load(self.file)
         require_rows(len(table.values), split, str(self.file))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
@@ -15,7 +15,7 @@ from ccl_plugins.arguments import one_of
 from ccl_plugins.files.tables import choose, read_table
 from ccl_plugins.metadata.matching import sample_names
 from ccl_plugins.metadata.values import check_policy
-from ccl_plugins.protocols import Missing, Refresh, Table, ValueType
+from ccl_plugins.protocols import Embed, Missing, Refresh, Table, ValueType
 
 SHIPPED = "imagenet1k"
 NOUNS = "data.noun"
@@ -96,7 +96,7 @@ class WordNet:
         """Whether samples have several class ids."""
         return self.level is None
 
-    def fit(self, split: Any, embed: Callable[[], Tensor], previous: Table | None) -> Tensor:
+    def fit(self, split: Any, embed: Embed, previous: Table | None) -> Tensor:
         """The ancestors of the training split's classes."""
         names = self._names(split)
         paths = self._paths(names)

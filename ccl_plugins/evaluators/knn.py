@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from ccl_plugins.arguments import whole
 from ccl_plugins.evaluators.columns import rows_with_classes, top1, with_classes
+from ccl_plugins.files.mapped import release_pages
 from ccl_plugins.protocols import Frozen, Measurement
 
 ROWS = 1 << 17
@@ -87,6 +88,7 @@ def nearest(x: Tensor, bank: Tensor, ids: Tensor, k: int, temperature: float) ->
         if sims.shape[1] > k:
             sims, best = sims.topk(k)
             near = near.gather(1, best)
+        release_pages()
     # The scores of classes, of which there are N at most, take no more numbers than similarities.
     # lightly's ``knn_predict`` gives the same, with n * k numbers for each class.
     predicted = []
@@ -108,6 +110,7 @@ def _refuse_one_direction(bank: Tensor) -> None:
         if not ((unit - first).abs() < 1e-12).all():
             return
         differ = differ or bool((rows != bank[0]).any())
+        release_pages()
     if differ:
         feature = int(bank[0].abs().argmax())
         raise ValueError(

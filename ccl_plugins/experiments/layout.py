@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from ccl_plugins.files.atomic import PARTIAL, sync_folder
-from ccl_plugins.files.checkpoints import TABLE
+from ccl_plugins.files.checkpoints import EMBEDDINGS, TABLE
 from ccl_plugins.files.sums import SUMS
 from ccl_plugins.watching.logging import delete_files
 
@@ -83,7 +83,8 @@ class Layout:
         for file in (*files, *exported):
             file.unlink(missing_ok=True)
         delete_files(self.folder)
-        for file in (*self._checkpoint_files(), *self.checkpoints.glob(f"{TABLE}*.safetensors")):
+        large = (*self.checkpoints.glob(f"{TABLE}*"), *self.checkpoints.glob(f"{EMBEDDINGS}*"))
+        for file in (*self._checkpoint_files(), *large):
             file.unlink()
         for folder in (self.checkpoints, *self.exports.values()):
             if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ def freeze(
     workers: int | None,
     *splits: Any,
     projections: bool,
+    folder: Path | None = None,
 ) -> list[Frozen]:
     """The frozen features of splits, computed on the device that holds the method.
 
@@ -34,6 +36,7 @@ def freeze(
         workers: Processes that read images; None: as many as help.
         splits: The splits.
         projections: Whether views are projected too, as `read_projections` says.
+        folder: Where large features are put into files without names; None: they stay in memory.
     """
     from ccl_plugins.training.features import frozen_features
     from ccl_plugins.training.loader import default_workers
@@ -43,7 +46,12 @@ def freeze(
     with naming(pipeline):
         return [
             frozen_features(
-                method, split, pipeline.transform, workers=workers, projections=projections
+                method,
+                split,
+                pipeline.transform,
+                workers=workers,
+                projections=projections,
+                folder=folder,
             )
             for split in splits
         ]

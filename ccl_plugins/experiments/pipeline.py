@@ -438,7 +438,9 @@ class Run:
         self, split: Any, device: str | torch.device | None, projections: bool
     ) -> Frozen:
         method, workers = self._method_on(device), self.record["fit"]["workers"]
-        (frozen,) = freeze(method, self.recorded, workers, split, projections=projections)
+        (frozen,) = freeze(
+            method, self.recorded, workers, split, projections=projections, folder=self.path
+        )
         return frozen
 
     def measurements(self, time: Time = "after") -> dict[str, Measurement]:

@@ -378,7 +378,8 @@ def _measure_before(prepared: Prepared) -> dict[str, Measurement]:
     from ccl_plugins.training.fitting import CannotBegin, until_begun
     from ccl_plugins.training.randomness import undisturbed
 
-    parts, pipeline = prepared.parts, prepared.checked.pipeline
+    parts, checked = prepared.parts, prepared.checked
+    pipeline = checked.pipeline
     if not pipeline.built_evaluators:
         return {}
     parts.method.to(accelerator())
@@ -391,6 +392,7 @@ def _measure_before(prepared: Prepared) -> dict[str, Measurement]:
                 pipeline.settings.workers,
                 *prepared.splits,
                 projections=projections,
+                folder=checked.layout.folder,
             )
             return measure(pipeline, *frozen)
     except CannotBegin as error:

@@ -20,6 +20,9 @@ from ccl_plugins.files.atomic import atomic_write
 TABLE = "table-"
 """What the names of files begin with that hold the large tables to which checkpoints refer."""
 
+EMBEDDINGS = "embeddings-"
+"""What the names of files begin with that hold large embeddings while conditions are fitted to them."""
+
 SEAL = b"sha256:"
 SEAL_SIZE = len(SEAL) + hashlib.sha256().digest_size * 2
 

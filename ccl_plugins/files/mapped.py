@@ -13,7 +13,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from tempfile import TemporaryFile
+from typing import IO, Any, NamedTuple
 from weakref import WeakKeyDictionary, finalize
 
 import numpy as np
@@ -50,9 +51,12 @@ class ChangedFile(OSError):
 
 
 class Opened(NamedTuple):
-    """A file that tensors are mapped from: its path, what is known of it, its address and descriptor."""
+    """A file that tensors are mapped from: its path, what is known of it, its address and descriptor.
 
-    path: Path
+    A file of passing values has no path: it is not referred to, and may lose its name.
+    """
+
+    path: Path | None
     found: os.stat_result
     address: int
     descriptor: int
@@ -172,6 +176,75 @@ def rows(values: Tensor, index: Tensor) -> Tensor:
     return found
 
 
+class Filling:
+    """Rows (N, ...) that are computed one after another: in memory or, if they are large, in a file.
+
+    Args:
+        size: N.
+        folder: Where the file is; None: they stay in memory.
+        name: Of the file, if other processes fill in the other rows; None: it has no name, and goes with
+            the rows.
+        part: The rows that come; None: all.  In memory there are only these.
+    """
+
+    def __init__(
+        self, size: int, folder: Path | None, name: str | None = None, part: range | None = None
+    ) -> None:
+        self.part = range(size) if part is None else part
+        self._size, self._folder, self._name = size, folder, name
+        self._done = 0
+        self._rows: Tensor | None = None
+        self._file: IO[bytes] | None = None
+
+    def add(self, rows: Tensor) -> None:
+        """Take the next rows (n, ...), on the CPU.
+
+        Raises:
+            OSError: If the disk is full.
+        """
+        if self._rows is None:
+            self._begin(rows)
+        assert self._rows is not None
+        if self._file is None:
+            self._rows[self._done : self._done + len(rows)] = rows
+        else:
+            self._file.write(rows.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        self._done += len(rows)
+
+    def _begin(self, like: Tensor) -> None:
+        size = self._size * like[:1].nbytes
+        if self._folder is None or not is_large(size):
+            self._rows = like.new_empty(len(self.part), *like.shape[1:])
+            return
+        self._rows = like[:0]
+        if self._name is None:
+            self._file = TemporaryFile(dir=self._folder)  # noqa: SIM115  until `done`
+        else:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            path = self._folder / self._name
+            self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b")
+            self._file.truncate(size)
+        os.posix_fallocate(self._file.fileno(), 0, size)
+        self._file.seek(self.part.start * like[:1].nbytes)
+
+    def done(self) -> tuple[Tensor, bool]:
+        """All rows, mapped from the file, and True; or those of the part, in memory, and False.
+
+        They stay when the file loses its name.
+
+        Raises:
+            ValueError: If not all of the part came.
+        """
+        if self._rows is None or self._done < len(self.part):
+            raise ValueError(f"{self._done} of {len(self.part)} rows came")
+        if self._file is None:
+            return self._rows, False
+        with self._file as file:
+            file.flush()
+            mapped, _ = _map_descriptor(os.dup(file.fileno()), None)
+        return _tensor(mapped, self._rows.dtype, (self._size, *self._rows.shape[1:]), 0), True
+
+
 class Rows:
     """The rows of a tensor in a file, as samples of a split.
 
@@ -223,6 +296,8 @@ class Reading:
             ChangedFile: Naming the first.
         """
         for path, before, *_ in (_open[mapped] for mapped in self._files):
+            if path is None:
+                continue
             try:
                 now = os.stat(path)
             except OSError as error:
@@ -239,13 +314,13 @@ def release_pages() -> None:
 
 
 def place_of(tensor: Tensor) -> tuple[Path, int] | None:
-    """The file that a tensor is mapped from, and its first byte there; None for one in memory."""
+    """The file that a tensor is mapped from, and its first byte there; None for one that may go."""
     if tensor.device.type != "cpu" or not tensor.is_contiguous():
         return None
     if (mapped := _file_of(tensor)) is None:
         return None
     path, _, address, _ = _open[mapped]
-    return path, tensor.data_ptr() - address
+    return None if path is None else (path, tensor.data_ptr() - address)
 
 
 def map_at(path: Path, first: int, dtype: torch.dtype, shape: Sequence[int]) -> Tensor:
@@ -275,7 +350,10 @@ def blocks(values: Tensor | np.ndarray[Any, Any]) -> Iterator[slice]:
 
 def _map(path: Path) -> tuple[mmap.mmap, memoryview]:
     path = path.resolve()
-    descriptor = os.open(path, os.O_RDONLY)
+    return _map_descriptor(os.open(path, os.O_RDONLY), path)
+
+
+def _map_descriptor(descriptor: int, path: Path | None) -> tuple[mmap.mmap, memoryview]:
     try:
         # Private: torch takes no memory that it may not write.
         mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY)
@@ -323,7 +401,7 @@ def _tensors(owners: Any) -> Iterator[Tensor]:
         level = deeper
 
 
-def _changed(path: Path, what: str) -> str:
+def _changed(path: Path | None, what: str) -> str:
     return (
         f"{path} was changed while values are read from it ({what}): the values of this run would be a"
         " mixture; put back the file, and begin anew or resume"

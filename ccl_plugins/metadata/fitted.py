@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ccl_plugins.files.fingerprints import of_split
 from ccl_plugins.files.tensors import read_header, read_tensors, write_tensors
+from ccl_plugins.metadata.embeddings import Embeddings
 from ccl_plugins.metadata.values import missing_rows
 from ccl_plugins.protocols import Table, ValueType
 
@@ -43,7 +44,7 @@ def fit(condition: Any, split: Any, embed: Callable[[], Tensor] | None = None) -
             " variables({'z': condition}), as 'z/" + next(iter(condition.value_type)) + "'"
         )
     with torch.no_grad():
-        fitted = condition.fit(split, embed or refuse, None)
+        fitted = condition.fit(split, Embeddings(embed or refuse), None)
     return fitted if isinstance(fitted, Table) else Table(fitted)
 
 

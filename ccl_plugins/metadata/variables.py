@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch import Tensor
 from ccl_plugins.arguments import one_of
 from ccl_plugins.protocols import (
     VALUE_TYPES,
+    Embed,
     Embedded,
     ReadsEmbeddings,
     Refresh,
@@ -72,9 +73,7 @@ class Variable:
         reads: ReadsEmbeddings = trait(self.source, "reads_embeddings")
         return reads
 
-    def fit(
-        self, split: Any, embed: Callable[[], Tensor], previous: Table | None
-    ) -> Tensor | Table:
+    def fit(self, split: Any, embed: Embed, previous: Table | None) -> Tensor | Table:
         """This variable alone; the engine fits all variables of a condition at once."""
         before = None if previous is None else {self.key: previous}
         return by_name([self], self.source.fit(split, embed, before))[self.key]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args
 
@@ -42,6 +42,23 @@ class Table:
     extras: Mapping[str, Tensor] = field(default_factory=dict)
 
 
+class Embed(Protocol):
+    """The unit-norm projections of the un-augmented training set, of N samples in d dimensions.
+
+    For a condition with ``reads_embeddings = "key"``, the momentum encoder's keys.  Large ones are in a
+    file: a condition that calls it has all in memory as it uses them; `blocks` and `nearest` do not.
+    """
+
+    def __call__(self) -> Tensor:
+        """All (N, d)."""
+
+    def blocks(self) -> Iterator[Tensor]:
+        """All, one after another in blocks of rows (n, d)."""
+
+    def nearest(self, centroids: Tensor) -> Tensor:
+        """(N,) long, the nearest of the points (k, d) to each; every process computes a part of them."""
+
+
 class Condition(Protocol):
     """A conditioning variable.
 
@@ -62,16 +79,12 @@ class Condition(Protocol):
 class FittedCondition(Condition, Protocol):
     """A condition that is a table with one row per sample."""
 
-    def fit(
-        self, split: Any, embed: Callable[[], Tensor], previous: Table | None
-    ) -> Tensor | Table:
+    def fit(self, split: Any, embed: Embed, previous: Table | None) -> Tensor | Table:
         """One row per sample of ``split`` (the training split).
 
         Args:
             split: A torch Dataset with ``metadata``.
-            embed: Gives the (N, d) unit-norm projections of the un-augmented training set, for a
-                condition with ``reads_embeddings = True``; for one with ``"key"``, the momentum
-                encoder's keys.
+            embed: Gives the embeddings, for a condition with ``reads_embeddings``.
             previous: The table of the epoch before, for a warm start; None at first.
         """
 
@@ -92,7 +105,7 @@ class SeveralVariables(Protocol):
         """What the values of each variable are, by its name."""
 
     def fit(
-        self, split: Any, embed: Callable[[], Tensor], previous: Mapping[str, Table] | None
+        self, split: Any, embed: Embed, previous: Mapping[str, Table] | None
     ) -> Mapping[str, Tensor | Table]:
         """As `FittedCondition.fit`, by the names in ``value_type``."""
 

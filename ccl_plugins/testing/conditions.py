@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from ccl_plugins.metadata.embeddings import Embeddings
 from ccl_plugins.metadata.values import check_values
 from ccl_plugins.metadata.variables import one_of_each, variables
 from ccl_plugins.protocols import Embedded, Refresh, Table, trait
@@ -46,7 +47,7 @@ def fit(
         seeded(),
         torch.no_grad(),
     ):
-        fitted = condition.fit(split, embed or split.embed, before)
+        fitted = condition.fit(split, Embeddings(embed or split.embed), before)
     found = _by_variable(condition, fitted)
     return {k: each if isinstance(each, Table) else Table(each) for k, each in found.items()}
 

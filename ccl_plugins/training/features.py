@@ -6,13 +6,15 @@ import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ccl_plugins.files.mapped import Reading, Rows, rows
+from ccl_plugins.files.checkpoints import EMBEDDINGS
+from ccl_plugins.files.mapped import Filling, Reading, Rows, rows
 from ccl_plugins.metadata.columns import tensor_columns
 from ccl_plugins.metadata.groups import groups_of
 from ccl_plugins.protocols import Frozen, Images, Towers, Transform, trait
@@ -28,6 +30,7 @@ def frozen_features(
     batch_size: int = 512,
     workers: int = 0,
     projections: bool = False,
+    folder: Path | None = None,
 ) -> Frozen:
     """The backbone's features of every sample of a split, in evaluation mode, without augmentation.
 
@@ -40,16 +43,17 @@ def frozen_features(
         batch_size: Samples per forward pass.
         workers: Processes that read images, if the split is not in memory.
         projections: Whether to project augmented views too, the same in every call.
+        folder: Where large features are put into a file without a name; None: they stay in memory.
     """
-    samples = range(len(split))
-    found = _forward(method, method.encode, split, transform, samples, batch_size, workers)
+    into = Filling(len(split), folder)
+    found, _ = _forward(method, method.encode, split, transform, batch_size, workers, into)
     images = Images(
         torch.arange(len(split)),
         partial(_plain_batches, split, transform, workers),
         partial(copy.deepcopy, method.backbone),
     )
     return Frozen(
-        found.float(),
+        found,
         tensor_columns(split.metadata),
         images,
         _towers(method, found, split, transform, batch_size),
@@ -137,6 +141,7 @@ def embed_split(
     batch_size: int = 512,
     of: Literal["projection", "key"] = "projection",
     workers: int = 0,
+    folder: Path | None = None,
 ) -> Tensor:
     """Unit-norm projections or keys (N, d) of a split, float32 on the CPU; each process computes a part.
 
@@ -147,16 +152,26 @@ def embed_split(
         batch_size: Samples per forward pass.
         of: Whether the network or the momentum encoder gives them.
         workers: Processes that read images, if the split is not in memory.
+        folder: Where large results are put into a file, ``embeddings-projection`` or ``embeddings-key``,
+            each part by its process; None: they are gathered in memory.
 
     Raises:
         ValueError: For keys of a method without a momentum encoder.
     """
-    samples = ranks.chunk(len(split))
     if of == "key" and not trait(method, "project_key"):
         raise ValueError(f"{type(method).__name__} has no momentum encoder and so no keys")
     project = method.project_key if of == "key" else method.project
-    projected = _forward(method, project, split, transform, samples, batch_size, workers)
-    return ranks.gather_rows(functional.normalize(projected.float(), dim=1), len(split)).cpu()
+
+    def unit(batch: Tensor) -> Tensor:
+        return functional.normalize(project(batch).float(), dim=1)
+
+    size = len(split)
+    into = Filling(size, folder, f"{EMBEDDINGS}{of}", ranks.chunk(size))
+    found, in_file = _forward(method, unit, split, transform, batch_size, workers, into)
+    if not in_file:
+        return ranks.gather_rows(found, size).cpu()
+    ranks.all_of(True)  # the rows of the others are there
+    return found
 
 
 def _forward(
@@ -164,24 +179,20 @@ def _forward(
     function: Callable[[Tensor], Tensor],
     split: Any,
     transform: Transform,
-    samples: range,
     batch_size: int,
     workers: int,
-) -> Tensor:
+    into: Filling,
+) -> tuple[Tensor, bool]:
     like = next(method.parameters())
-    pieces = list(torch.arange(samples.start, samples.stop).split(batch_size))
-    found: Tensor | None = None
-    first = 0
+    if not len(split):
+        raise ValueError("there are no samples to embed")
+    # A process without samples, of a split with few, computes a row for its shape.
+    part = into.part or range(1)
+    pieces = list(torch.arange(part.start, part.stop).split(batch_size))
     with evaluating(method), torch.no_grad():
         for batch in _plain_batches(split, transform, workers, pieces):
-            part = function(batch.to(like)).cpu()
-            if found is None:
-                found = part.new_empty(len(samples), *part.shape[1:])
-            found[first : first + len(part)] = part
-            first += len(part)
-    if found is None:
-        raise ValueError("there are no samples to embed")
-    return found
+            into.add(function(batch.to(like)).float().cpu()[: len(into.part)])
+    return into.done()
 
 
 def _plain_batches(

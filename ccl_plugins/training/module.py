@@ -232,7 +232,9 @@ class TrainingModule(LightningModule):
         trait(self.objective, "after_step")()
 
     def _refresh(self, epoch: int) -> None:
-        refreshed = self.tables.refresh(epoch, self.split, self._embed)
+        refreshed = self.tables.refresh(
+            epoch, self.split, self._embed, self.trainer.strategy.root_device
+        )
         # The first step that reads the tables: a resumed run hides events of later steps only.
         # Lightning's own count is not yet restored when a resumed run begins.
         step = epoch * self._steps_per_epoch if epoch else 0
@@ -260,7 +262,12 @@ class TrainingModule(LightningModule):
         # Conditions are first fitted before Lightning has moved the model.
         self.method.to(self.trainer.strategy.root_device)
         return embed_split(
-            self.method, self.split, self.parts.transform, of=of, workers=self._workers
+            self.method,
+            self.split,
+            self.parts.transform,
+            of=of,
+            workers=self._workers,
+            folder=self.tables.folder,
         )
 
     @property

@@ -19,8 +19,14 @@ from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.protocols import Table
 
 
-def on_first(fit: Callable[[], dict[str, Table]]) -> dict[str, Table]:
+def on_first(
+    fit: Callable[[], dict[str, Table]], help: Callable[[Tensor], Any] | None = None
+) -> dict[str, Table]:
     """Call ``fit()`` on the first process; return its tables on all, mapped where they are in files.
+
+    Args:
+        fit: What the first process does.
+        help: What each other process does with what ``fit`` gives to `ask`.
 
     Raises:
         OSError: If a process does not see such a file.
@@ -29,30 +35,45 @@ def on_first(fit: Callable[[], dict[str, Table]]) -> dict[str, Table]:
     if world_size() == 1:
         return fit()
     tensors: dict[tuple[str, str | None], Tensor] = {}
-    shapes: list[Any] = [None]
-    try:
-        if rank() == 0:
+    shapes = None
+    if rank() == 0:
+        try:
             for name, table in fit().items():
                 tensors[name, None] = table.values
                 tensors |= {(name, key): extra for key, extra in table.extras.items()}
-            shapes = [[(k, tuple(v.shape), v.dtype, place_of(v)) for k, v in tensors.items()]]
-    finally:
-        # After a failure too, with None: the other processes are waiting.
-        dist.broadcast_object_list(shapes, src=0, device=_device())
-    if shapes[0] is None:
-        raise RuntimeError("a condition could not be fitted: the first process says why")
+            shapes = [(k, tuple(v.shape), v.dtype, place_of(v)) for k, v in tensors.items()]
+        finally:
+            of_first(shapes)  # after a failure too, as None: the other processes are waiting
+    else:
+        while isinstance(shapes := of_first(None), torch.Size):
+            assert help is not None
+            help(_of_first(torch.empty(shapes)))
+        if shapes is None:
+            raise RuntimeError("a condition could not be fitted: the first process says why")
     received: dict[str, dict[str | None, Tensor]] = {}
-    for (name, key), shape, dtype, place in shapes[0]:
+    for (name, key), shape, dtype, place in shapes:
         if place is not None:  # large: each process maps the file
             path, first = place
             found = tensors[name, key] if tensors else map_at(path, first, dtype, shape)
         else:
-            here = tensors[name, key] if tensors else torch.empty(shape, dtype=dtype)
-            near = here.to(_device()).contiguous()
-            dist.broadcast(near, src=0)
-            found = near.cpu()
+            found = _of_first(tensors[name, key] if tensors else torch.empty(shape, dtype=dtype))
         received.setdefault(name, {})[key] = found
     return {name: Table(parts.pop(None), parts) for name, parts in received.items()}  # type: ignore[arg-type]  # None is popped
+
+
+def ask(given: Tensor) -> Tensor:
+    """Have the other processes help with float32 numbers; called by the first, in what `on_first` calls."""
+    if world_size() == 1:
+        return given
+    of_first(given.shape)
+    return _of_first(given.float())
+
+
+def _of_first(tensor: Tensor) -> Tensor:
+    """The first process's tensor on all, which give one of the same shape and type."""
+    near = tensor.to(_device()).contiguous()
+    dist.broadcast(near, src=0)
+    return near.cpu()
 
 
 def of_first(value: Any) -> Any:

@@ -12,18 +12,22 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
+from ccl_plugins.files.checkpoints import EMBEDDINGS
 from ccl_plugins.files.mapped import Reading, place_of, rows
+from ccl_plugins.metadata import embeddings
 from ccl_plugins.metadata.fitted import TableSummary, summarize
 from ccl_plugins.metadata.values import check_policy, check_values, missing_rows
 from ccl_plugins.metadata.variables import one_of_each, source_of, together, variables
 from ccl_plugins.protocols import (
     Condition,
+    Embed,
     Embedded,
     Refresh,
     Table,
     trait,
 )
 from ccl_plugins.training import ranks
+from ccl_plugins.training.embeddings import Embeddings
 from ccl_plugins.training.first_use import check_observed
 from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
 from ccl_plugins.training.table_files import put, reference
@@ -75,11 +79,17 @@ class Tables:
     def __iter__(self) -> Iterator[str]:
         return iter(self.tables)
 
-    def refresh(self, epoch: int, split: Any, embed: Callable[..., Tensor]) -> list[str]:
+    def refresh(
+        self,
+        epoch: int,
+        split: Any,
+        embed: Callable[..., Tensor],
+        device: torch.device | str = "cpu",
+    ) -> list[str]:
         """Fit the conditions that are due in ``epoch``, and return their names; called by all processes.
 
         ``embed()`` gives the (N, d) unit-norm projections, ``embed("key")`` the momentum encoder's keys;
-        all processes take part in each call.
+        all processes take part in each call.  On ``device`` each finds what is nearest to its embeddings.
 
         Raises:
             RuntimeError: For a condition that calls ``embed`` and does not declare it.
@@ -88,21 +98,36 @@ class Tables:
         """
         due = {n: c for n, c in self.conditions.items() if self._is_due(n, epoch)}
         embed_once = cache(embed)
+        try:
+            self._refresh(due, epoch, split, embed_once, device)
+        finally:
+            if self.folder is not None and ranks.rank() == 0:
+                for file in self.folder.glob(f"{EMBEDDINGS}*"):
+                    file.unlink()
+        return list(due)
+
+    def _refresh(
+        self,
+        due: Mapping[str, Any],
+        epoch: int,
+        split: Any,
+        embed: Callable[..., Tensor],
+        device: torch.device | str,
+    ) -> None:
         for names in together(due):
             reads = trait(due[names[0]], "reads_embeddings")
-            given = partial(embed_once, "key") if reads == "key" else embed_once
+            given = Embeddings(partial(embed, "key") if reads == "key" else embed, device)
             if ranks.world_size() > 1 and reads:
                 given()  # with all processes, since the first one fits alone
             left_out, refreshed = self.left_out(), names[0] in self.tables
             fit = partial(self._fit, names, epoch, split, given)
-            for name, table in ranks.on_first(fit).items():
+            for name, table in ranks.on_first(fit, given.help).items():
                 self._hold(name, table, epoch)
             if refreshed and not torch.equal(left_out, self.left_out()):
                 raise ValueError(
                     f"condition {', '.join(map(repr, names))} has no value for other samples than an epoch"
                     " before; with missing='drop' an epoch would have another length"
                 )
-        return list(due)
 
     def _hold(self, name: str, table: Table, epoch: int) -> None:
         condition = self.conditions[name]
@@ -142,7 +167,7 @@ class Tables:
         }
         found: dict[str, Table] = {}
         for names in together(static):
-            found |= self._fit(names, 0, split, partial(_refuse, names[0]))
+            found |= self._fit(names, 0, split, _refused(names[0]))
         return found
 
     def _is_due(self, name: str, epoch: int) -> bool:
@@ -151,14 +176,12 @@ class Tables:
             return False
         return name not in self.tables or (refresh == "epoch" and self.epochs[name] < epoch)
 
-    def _fit(
-        self, names: list[str], epoch: int, split: Any, embed: Callable[[], Tensor]
-    ) -> dict[str, Table]:
+    def _fit(self, names: list[str], epoch: int, split: Any, embed: Embed) -> dict[str, Table]:
         """Fit a condition, and check its table or, of several variables, the table of each."""
         first, *_ = names
         group = [self.conditions[name] for name in names]
         source: Any = source_of(group[0])
-        given = embed if trait(group[0], "reads_embeddings") else partial(_refuse, first)
+        given = embed if trait(group[0], "reads_embeddings") else _refused(first)
         before: Any = self.tables.get(first)
         if source is not group[0] and before is not None:
             before = {each.key: self.tables[n] for n, each in zip(names, group, strict=True)}
@@ -330,8 +353,11 @@ def _without(table: Table, out: Tensor) -> Table:
     return Table(table.values[~out], table.extras) if out.any() else table
 
 
-def _refuse(name: str) -> Tensor:
-    raise RuntimeError(
-        f"condition {name!r} calls embed() and does not declare it: give its class"
-        " reads_embeddings = True"
-    )
+def _refused(name: str) -> Embed:
+    def refuse() -> Tensor:
+        raise RuntimeError(
+            f"condition {name!r} calls embed() and does not declare it: give its class"
+            " reads_embeddings = True"
+        )
+
+    return embeddings.Embeddings(refuse)

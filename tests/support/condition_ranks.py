@@ -13,6 +13,7 @@ from support.training_ranks import as_rank, make_method
 from torch import Tensor
 
 from ccl_plugins.conditions import Clusters
+from ccl_plugins.files import mapped
 from ccl_plugins.objectives import InfoNCE
 from ccl_plugins.samplers import SameCondition
 from ccl_plugins.training import FitSettings
@@ -44,7 +45,10 @@ class Watch(Callback):
 def train(folder: str, devices: int, name: str) -> tuple[list[Tensor], list[list[int]]]:
     """The tables and batches of three epochs."""
     of_keys = name == "clusters of keys"
-    clusters = Clusters(3, "key" if of_keys else "embedding", warmup=1, backend="sklearn")
+    samples = 20 if "of a sample" in name else None
+    clusters = Clusters(
+        3, "key" if of_keys else "embedding", warmup=1, backend="sklearn", samples=samples
+    )
     parts = make_parts(
         dataset=FakeDataset(30),
         method=make_method("moco_v2" if of_keys else "simclr"),
@@ -55,7 +59,11 @@ def train(folder: str, devices: int, name: str) -> tuple[list[Tensor], list[list
     )
     settings = FitSettings(3, 8, workers=0, devices=devices, precision="64-true")
     watch = Watch()
-    fit(parts, settings, Path(folder), {}, callbacks=[watch], progress=False)
+    before, mapped.LARGE = mapped.LARGE, 0 if "in a file" in name else mapped.LARGE
+    try:
+        fit(parts, settings, Path(folder), {}, callbacks=[watch], progress=False)
+    finally:
+        mapped.LARGE = before
     return watch.tables, watch.batches
 
 

@@ -75,6 +75,8 @@ def test_centroids_of_a_sample_name_the_cluster_of_every_point(backend):
     assert torch.equal(whole.extras["centroids_4"], same.extras["centroids_4"])
     with pytest.raises(ValueError, match="samples must be 4 or more, not 3"):
         Clusters(4, samples=3)
+    with pytest.raises(ValueError, match=r"gpu must be .*'yes'"):
+        Clusters(4, gpu="yes")
 
 
 def test_points_in_a_file_are_clustered_as_those_in_memory(tmp_path, monkeypatch):

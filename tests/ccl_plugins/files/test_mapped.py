@@ -16,6 +16,7 @@ from ccl_plugins.files.arrays import read_npy
 from ccl_plugins.files.fingerprints import of_tensors
 from ccl_plugins.files.mapped import (
     ChangedFile,
+    Filling,
     Reading,
     Rows,
     blocks,
@@ -221,3 +222,50 @@ def test_a_wrong_value_in_a_block_is_named_by_its_row(small, value_type, wrong, 
         check_values("z", values, value_type, 7)
     with pytest.raises(ValueError, match="missing in all of its 7 rows"):
         check_values("z", torch.full((7, 3), torch.nan), value_type, 7, "drop")
+
+
+@pytest.mark.parametrize("part", [range(7), range(2, 5), range(5, 7)])
+@pytest.mark.parametrize("shape", [(7, 3), (7,), (7, 2, 2)])
+def test_rows_that_come_part_by_part(tmp_path, monkeypatch, shape, part):
+    given = torch.randn(shape)
+    for large, in_file in ((0, True), (1 << 20, False)):
+        monkeypatch.setattr(mapped, "LARGE", large)
+        filling = Filling(7, tmp_path / "made", "rows", part)
+        for rows_of_part in given[part.start : part.stop].split(2):
+            filling.add(rows_of_part)
+        found, is_in_file = filling.done()
+        assert is_in_file == in_file
+        here = found[part.start : part.stop] if in_file else found
+        torch.testing.assert_close(here, given[part.start : part.stop], rtol=0, atol=0)
+
+
+def test_processes_fill_in_the_rows_of_one_file(tmp_path, small):
+    given = torch.randn(7, 3)
+    (tmp_path / "rows").write_bytes(b"x" * 1000)  # of a process that was killed
+    parts = [Filling(7, tmp_path, "rows", part) for part in (range(4), range(4, 7))]
+    for each in parts:
+        each.add(given[each.part.start : each.part.stop])
+    found = [each.done()[0] for each in parts]
+    (tmp_path / "rows").unlink()
+    for rows_found in found:
+        torch.testing.assert_close(rows_found, given, rtol=0, atol=0)
+        assert place_of(rows_found) is None, "no table may refer to it"
+        Reading(rows_found).check()
+        torch.testing.assert_close(rows(rows_found, torch.tensor([6, 0])), given[[6, 0]])
+
+
+def test_a_file_of_large_rows_without_a_name_is_seen_by_none(tmp_path, small):
+    filling = Filling(2, tmp_path)
+    filling.add(torch.ones(2, 3))
+    found, _ = filling.done()
+    assert not [*tmp_path.iterdir()]
+    assert found.equal(torch.ones(2, 3))
+
+
+def test_rows_that_do_not_come_are_missed(tmp_path, small):
+    filling = Filling(3, tmp_path)
+    with pytest.raises(ValueError, match="0 of 3 rows"):
+        filling.done()
+    filling.add(torch.ones(2, 3))
+    with pytest.raises(ValueError, match="2 of 3 rows"):
+        filling.done()

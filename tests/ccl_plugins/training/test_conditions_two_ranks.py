@@ -12,7 +12,16 @@ from support import condition_ranks
 pytestmark = pytest.mark.filterwarnings("ignore:condition .* is missing:UserWarning")
 
 
-@pytest.mark.parametrize("name", ["clusters", "clusters of keys", "lacking"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "clusters",
+        "clusters of keys",
+        "clusters of a sample",
+        "clusters of a sample, in a file",
+        "lacking",
+    ],
+)
 def test_ranks_share_the_tables_and_the_batches_of_one_process(
     two_processes: Any, tmp_path: Path, name: str
 ) -> None:
@@ -27,6 +36,7 @@ def test_ranks_share_the_tables_and_the_batches_of_one_process(
     if name.startswith("clusters"):
         # Each sample is a class in the warm-up; then clusters, and then clusters of other weights.
         assert [len(table.unique()) for table in tables] == [30, 3, 3]
+        assert not [*tmp_path.glob("*/checkpoints/embeddings*")]
     else:
         seen = {i for batch in batches for i in batch}
         assert seen == {i for i in range(30) if i % 5}

@@ -5,7 +5,11 @@ import torch
 from support.training_fakes import FakeDataset, FakeMethod, FakeTransform
 from torch.nn.functional import normalize
 
+from ccl_plugins.files import mapped
+from ccl_plugins.metadata import embeddings
 from ccl_plugins.methods import MoCoV2
+from ccl_plugins.training import ranks
+from ccl_plugins.training.embeddings import Embeddings
 from ccl_plugins.training.features import embed_split, frozen_features
 
 SPLIT = FakeDataset(20)("train")
@@ -67,3 +71,39 @@ def test_keys_of_a_split_are_the_momentum_encoders_of_each_image_alone() -> None
     assert not torch.allclose(found, embed_split(method, SPLIT, FakeTransform()))
     with pytest.raises(ValueError, match="FakeMethod has no momentum encoder"):
         embed_split(FakeMethod(), SPLIT, FakeTransform(), of="key")
+
+
+def test_large_features_are_in_a_file_without_a_name(tmp_path, monkeypatch) -> None:
+    method = FakeMethod()
+    expected = frozen_features(method, SPLIT, FakeTransform())
+    monkeypatch.setattr(mapped, "LARGE", 0)
+    found = frozen_features(method, SPLIT, FakeTransform(), batch_size=7, folder=tmp_path)
+    torch.testing.assert_close(found.features, expected.features)
+    assert mapped._file_of(found.features) is not None
+    assert not [*tmp_path.iterdir()]
+
+
+def test_large_embeddings_are_in_a_file_that_other_processes_write_to(tmp_path, monkeypatch):
+    method = FakeMethod()
+    expected = embed_split(method, SPLIT, FakeTransform())
+    monkeypatch.setattr(mapped, "LARGE", 0)
+    found = embed_split(method, SPLIT, FakeTransform(), folder=tmp_path)
+    torch.testing.assert_close(found, expected)
+    assert (tmp_path / "embeddings-projection").stat().st_size == expected.nbytes
+
+
+def test_a_process_without_samples_knows_the_width_of_embeddings(monkeypatch) -> None:
+    monkeypatch.setattr(ranks, "chunk", lambda size: range(size, size))
+    assert embed_split(FakeMethod(), SPLIT, FakeTransform()).shape == (0, 4)
+
+
+def test_a_condition_reads_embeddings_in_blocks_and_asks_for_the_nearest_centroid(monkeypatch):
+    monkeypatch.setattr(mapped, "LARGE", 0)
+    monkeypatch.setattr(mapped, "BLOCK", 100)
+    monkeypatch.setattr(embeddings, "NUMBERS", 12)
+    x, centroids = torch.randn(30, 5), torch.randn(4, 5)
+    for embed in (embeddings.Embeddings(lambda: x), Embeddings(lambda: x, "cpu")):
+        parts = [*embed.blocks()]
+        assert len(parts) == 6
+        torch.testing.assert_close(torch.cat(parts), embed())
+        assert embed.nearest(centroids).equal(torch.cdist(x, centroids).argmin(1))

@@ -1,0 +1,36 @@
+"""The embeddings of a run's processes, which compute them together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.metadata import embeddings
+from ccl_plugins.training import ranks
+
+
+class Embeddings(embeddings.Embeddings):
+    """A `ccl_plugins.protocols.Embed` of several processes.
+
+    Args:
+        embed: Gives the (N, d) embeddings; called by all, and once.
+        device: Where each process finds what is nearest to its part.
+    """
+
+    def __init__(self, embed: Callable[[], Tensor], device: torch.device | str) -> None:
+        super().__init__(embed)
+        self.device = device
+
+    def nearest(self, centroids: Tensor) -> Tensor:
+        """(N,) the nearest of the points (k, d) to each; called by the first process, the others `help`."""
+        self()  # refused before the others are asked, if it is
+        return self.help(ranks.ask(centroids))
+
+    def help(self, centroids: Tensor) -> Tensor:
+        """Find the nearest points to this process's part; called by all, it gives all."""
+        values = self()
+        part = ranks.chunk(len(values))
+        found = embeddings.nearest(values[part.start : part.stop], centroids, self.device)
+        return ranks.gather_rows(found, len(values)).cpu()
