@@ -256,7 +256,7 @@ def lines_of_listing(registry):
 @pytest.mark.parametrize("spread", ["one plug-in", "many plug-ins"])
 def test_listing_is_linear_in_the_number_of_components(tmp_path, monkeypatch, spread):
     lines = []
-    for number in (50, 100, 200):
+    for number in (25, 50, 100):
         folder = tmp_path / str(number)
         modules = [
             f"toy_many{number}_{i if spread == 'many plug-ins' else 0}" for i in range(number)
