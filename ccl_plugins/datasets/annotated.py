@@ -17,6 +17,7 @@ class Annotated(data.Dataset[tuple[Any, int]]):
 
     Args:
         samples: Has a length and gives, for an index, a sample, or a tuple or list that begins with one.
+            If it has ``__getitems__``, as torch names it, a batch is read by one call of that.
         metadata: Columns with one row per sample, always with ``label``, class ids.
         vocabulary: For columns of words, the word of each id.
         texts: Columns of texts, such as captions, with one string per sample.
@@ -55,6 +56,8 @@ class Annotated(data.Dataset[tuple[Any, int]]):
         self.skipped: list[Any] = []
         self.group = group
         groups_of(self)
+        if reads_several(samples):
+            self.__getitems__ = self._read_together
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -62,7 +65,14 @@ class Annotated(data.Dataset[tuple[Any, int]]):
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
         """The sample and its target."""
-        sample = self.samples[index]
+        return self._sample(index, self.samples[index])
+
+    def _read_together(self, indices: Sequence[int]) -> list[tuple[Any, int]]:
+        """Some samples and their targets, where ``samples`` reads several at once."""
+        read = self.samples.__getitems__(list(indices))
+        return [self._sample(index, each) for index, each in zip(indices, read, strict=True)]
+
+    def _sample(self, index: int, sample: Any) -> tuple[Any, int]:
         if isinstance(sample, Mapping):
             raise TypeError(dictionary(f"sample {index}", sample))
         image = sample[0] if isinstance(sample, tuple | list) else sample
@@ -133,6 +143,8 @@ class Keyed:
     def __init__(self, samples: Any, image: str) -> None:
         self.samples = samples
         self.image = image
+        if reads_several(samples):
+            self.__getitems__ = self._read_together
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -142,6 +154,11 @@ class Keyed:
         """The image of a sample."""
         return self._value(index, self.image)
 
+    def _read_together(self, indices: Sequence[int]) -> list[Any]:
+        """The images of some samples, where they are read several at once."""
+        read = self.samples.__getitems__(list(indices))
+        return [self._held(i, self.image, each) for i, each in zip(indices, read, strict=True)]
+
     def column(self, key: str) -> list[Any]:
         """The values of another key, without the images where the samples are stored by column."""
         if key in getattr(self.samples, "column_names", ()):
@@ -149,7 +166,9 @@ class Keyed:
         return [self._value(index, key) for index in range(len(self))]
 
     def _value(self, index: int, key: str) -> Any:
-        sample = self.samples[index]
+        return self._held(index, key, self.samples[index])
+
+    def _held(self, index: int, key: str, sample: Any) -> Any:
         if not isinstance(sample, Mapping):
             raise ValueError(
                 f"sample {index} is a {type(sample).__name__} and no dictionary with {key!r}: leave image="
@@ -158,6 +177,16 @@ class Keyed:
         if key not in sample:
             raise ValueError(f"sample {index} has no {key!r}, but {', '.join(map(repr, sample))}")
         return sample[key]
+
+
+def reads_several(samples: Any) -> bool:
+    """Whether a torch Dataset reads several samples in one call, ``__getitems__``.
+
+    torch's ``Subset`` does if what it is a part of does.
+    """
+    if isinstance(samples, data.Subset):
+        return reads_several(samples.dataset)
+    return hasattr(samples, "__getitems__")
 
 
 def dictionary(place: str, sample: Mapping[str, Any]) -> str:

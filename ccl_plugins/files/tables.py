@@ -188,6 +188,11 @@ def _read_parquet(path: Path) -> Columns:
         table = parquet.read_table(path)
     except (ArrowException, OSError) as error:
         raise ValueError(f"{path} is no readable Parquet file: {error}") from error
+    return arrow_columns(table)
+
+
+def arrow_columns(table: Any) -> Columns:
+    """The columns of a pyarrow table that hold words, numbers or vectors; None where a cell is missing."""
     found, left_out = {}, {}
     for name in table.column_names:
         if name.startswith("__index_level_"):  # how pandas writes the index

@@ -4,3 +4,4 @@ from ccl_plugins.samplers.conditional_pair import ConditionalPair as Conditional
 from ccl_plugins.samplers.imbalanced import Imbalanced as Imbalanced
 from ccl_plugins.samplers.same_condition import SameCondition as SameCondition
 from ccl_plugins.samplers.uniform import Uniform as Uniform
+from ccl_plugins.samplers.weighted import Weighted as Weighted

@@ -41,9 +41,14 @@ class Uniform:
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
         """The epoch's batches of sample indices from batch ``start`` on."""
-        # Mixed, so that seed 0 in epoch 1 and seed 1 in epoch 0 are different orders.
-        mixed = (self.seed * 0x9E3779B1 + epoch) & 0x7FFF_FFFF_FFFF_FFFF
         # Torch's permutation is fast for millions.
-        order = torch.randperm(self.size, generator=torch.Generator().manual_seed(mixed))
+        order = torch.randperm(self.size, generator=self.generator(epoch))
         for number in range(start, len(self)):
             yield order[number * self.batch_size : (number + 1) * self.batch_size]
+
+    def generator(self, epoch: int) -> torch.Generator:
+        """The random numbers of an epoch."""
+        # Mixed, so that seed 0 in epoch 1 and seed 1 in epoch 0 are different orders.
+        return torch.Generator().manual_seed(
+            (self.seed * 0x9E3779B1 + epoch) & 0x7FFF_FFFF_FFFF_FFFF
+        )

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from ccl_plugins.datasets.annotated import dictionary
+from ccl_plugins.datasets.annotated import dictionary, reads_several
 from ccl_plugins.files.mapped import Reading
 from ccl_plugins.protocols import Transform, trait
 from ccl_plugins.training.first_use import check_views
@@ -49,7 +49,8 @@ class Items(Dataset[Augmented]):
     Each view's random numbers are seeded by (seed, epoch, position, view): a sample comes out the same
     in any process, whatever the number of workers, and training's generators are left alone.  Views of a
     transform without ``transforms`` are seeded together.  Those of several modalities are made of
-    the image, the texts and the values of a sample.
+    the image, the texts and the values of a sample.  A split with ``__getitems__``, as torch names it,
+    reads the images of a batch in one call.
     """
 
     def __init__(self, split: Any, transform: Transform, seed: int) -> None:
@@ -63,6 +64,7 @@ class Items(Dataset[Augmented]):
         )
         self.seed = seed
         self._reading = Reading(split, self.columns)
+        self._read_many = split.__getitems__ if reads_several(split) else None
 
     def __getitem__(self, key: SampleKey) -> Augmented:
         return self.__getitems__([key])[0]
@@ -70,14 +72,28 @@ class Items(Dataset[Augmented]):
     def __getitems__(self, keys: Sequence[SampleKey]) -> list[Augmented]:
         """A whole batch, so that the global generators are saved and restored once."""
         with undisturbed():
-            drawn = [self._draw(*key) for key in keys]
+            together = self._read_together(keys)
+            drawn = [self._draw(together, *key) for key in keys]
         self._reading.check()
         return drawn
 
-    def _draw(self, epoch: int, position: int, *indices: int) -> Augmented:
+    def _read_together(self, keys: Sequence[SampleKey]) -> dict[int, Any]:
+        """The images of a batch by index, of a split that reads several at once; else none.
+
+        What such a split draws at random, it draws for all of them.
+        """
+        if self._read_many is None:
+            return {}
+        seed_cpu(mix(self.seed, *keys[0][:2], 0))
+        indices = [*dict.fromkeys(index for _, _, *places in keys for index in places)]
+        return dict(zip(indices, self._read_many(indices), strict=True))
+
+    def _draw(
+        self, together: Mapping[int, Any], epoch: int, position: int, *indices: int
+    ) -> Augmented:
         # Before the images are read, since a data set may draw random numbers too.
         seed_cpu(mix(self.seed, epoch, position, 0))
-        images = [self._read(i) for i in indices]
+        images = [self._read(i, together) for i in indices]
         if self.transforms is None:
             made = [self.transform(image) for image in images]
             for each in made:
@@ -91,9 +107,9 @@ class Items(Dataset[Augmented]):
         check_views(self.transform, views)
         return views, list(indices)
 
-    def _read(self, index: int) -> Any:
+    def _read(self, index: int, together: Mapping[int, Any]) -> Any:
         """The image of a sample, or what a transform of several modalities takes."""
-        image = _image(self.split[index], index)
+        image = _image(together[index] if index in together else self.split[index], index)
         if self.columns is None:
             return image
         return {name: image if c is None else c[index] for name, c in self.columns.items()}

@@ -43,7 +43,8 @@ def components() -> dict[str, dict[str, str]]:
 
 def _meaning(spec: Any) -> dict[str, str]:
     component = spec.load()
-    example = dict(getattr(component, "EXAMPLE", {}))
+    example = getattr(component, "EXAMPLE", {})
+    example = {} if callable(example) else dict(example)  # callable: its files' paths differ
     meaning = {f"default of {key}": repr(value) for key, value in defaults(component).items()}
     meaning |= {f"example of {key}": repr(value) for key, value in example.items()}
     for key in defaults(component):

@@ -1,0 +1,306 @@
+"""Data sets of Hugging Face's ``datasets``, by name or from disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.arguments import one_of
+from ccl_plugins.datasets.annotated import Annotated, as_texts
+from ccl_plugins.datasets.splitting import SPLITS, check_fraction, check_split, hold_out
+from ccl_plugins.files.tables import Columns, arrow_columns, choose
+from ccl_plugins.metadata.columns import Encoded, class_ids, encode
+from ccl_plugins.protocols import ValueType
+
+
+def example(folder: Path) -> dict[str, Any]:
+    """A tiny data set on disk."""
+    from datasets import ClassLabel, Dataset, DatasetDict, Features, Image, Value
+
+    features = Features(
+        {"image": Image(), "label": ClassLabel(names=["a", "b"]), "z": Value("float32")}
+    )
+    images = torch.arange(8 * 64 * 3).reshape(8, 8, 8, 3).to(torch.uint8)
+    splits = {}
+    for split, pixels in (("train", images), ("test", 255 - images)):
+        rows = {"image": [*pixels.numpy()], "label": [0, 1] * 4, "z": [0.5 * i for i in range(8)]}
+        splits[split] = Dataset.from_dict(rows, features)
+    DatasetDict(splits).save_to_disk(folder / "hf")
+    return {"path": str(folder / "hf")}
+
+
+class HuggingFace:
+    """A data set of Hugging Face's ``datasets``: one on the Hub, or what ``save_to_disk`` wrote.
+
+    Its features are the schema: ``ClassLabel`` and whole numbers are ``"categorical"``, lists of
+    ``ClassLabel`` and lists of truth values ``"multi_label"``, other numbers and lists of them
+    ``"continuous"``.  Words are read if ``columns`` or ``text`` names them.  Images are decoded when they
+    are read, by the loader's workers; a batch is read at once.  Needs ``ccl-plugins[hf]``.
+
+    Args:
+        path: A name on the Hub, as ``"uoft-cs/cifar10"``, a folder of ``save_to_disk``, or one of images or
+            tables that ``datasets.load_dataset`` reads.
+        name: Which configuration of it; None: its only one.
+        train: Its split to train on.
+        test: Its split to test on.
+        image: The column of images; None: the only one.
+        label: The column of labels; its name in the metadata is ``label``.
+        columns: The columns that are metadata besides the label; None: all numbers and class ids.
+        text: Columns of texts, such as captions, which a text tower reads.
+        value_types: The value type of columns whose features do not show it.
+        test_fraction: The part of each class of ``train`` that is kept for testing, in place of ``test``.
+        seed: Of that choice.
+        mode: As what images are read: ``"RGB"``, or ``"L"`` for gray.
+        revision: The commit, branch or tag on the Hub; None: the newest.
+        group: The column of samples that belong together, as in `TorchDataset`.
+
+    Raises:
+        ValueError: If a parameter is out of its range; on use, for a split, column or image that is not
+            there, naming those that are.
+        ImportError: On use, if ``datasets`` is not installed.
+    """
+
+    EXAMPLE: ClassVar[Any] = example
+
+    def __init__(
+        self,
+        path: str | Path,
+        name: str | None = None,
+        train: str = "train",
+        test: str = "test",
+        image: str | None = None,
+        label: str = "label",
+        columns: Sequence[str] | None = None,
+        text: Sequence[str] = (),
+        value_types: Mapping[str, ValueType] | None = None,
+        test_fraction: float | None = None,
+        seed: int = 0,
+        mode: Literal["RGB", "L"] = "RGB",
+        revision: str | None = None,
+        group: str | None = None,
+    ) -> None:
+        check_fraction(test_fraction, seed)
+        self.path, self.name, self.revision = str(path), name, revision
+        self.names = {"train": train, "test": train if test_fraction else test}
+        self.image, self.label, self.group = image, label, group
+        self.columns = None if columns is None else list(columns)
+        self.text = list(text)
+        self.value_types = dict(value_types or {})
+        self.test_fraction, self.seed = test_fraction, seed
+        self.mode = one_of("mode", mode, ("RGB", "L"))
+        if both := sorted({*self.text} & {image, label, *(columns or ())} - {None}):
+            raise ValueError(f"the column {both[0]!r} cannot be text and be read as another thing")
+
+    def __call__(self, split: str) -> Annotated:
+        """The ``"train"`` or ``"test"`` split."""
+        rows = self._parts[check_split(split)]
+        number = 0 if self.test_fraction else SPLITS.index(split)
+        source, columns = self._sources[number], self._encoded.tables[number]
+        texts = {name: self._tables[number][name] for name in self.text}
+        if rows is not None:
+            source = source.select(rows.tolist())
+            columns = {name: column[rows] for name, column in columns.items()}
+            texts = {name: [column[row] for row in rows.tolist()] for name, column in texts.items()}
+        place = f"{self.path}, split {self.names[split]!r}"
+        return Annotated(
+            Images(source.select_columns([self._image]), self._image, self.mode, place),
+            columns,
+            self._encoded.vocabulary,
+            {name: as_texts(name, column, place) for name, column in texts.items()},
+            self.group,
+        )
+
+    def schema(self) -> Mapping[str, ValueType]:
+        """The columns of the metadata and what they hold; reads the columns, and no image."""
+        return Columns(self._encoded.schema, left_out=self._tables[0].left_out)
+
+    def texts(self) -> Sequence[str]:
+        """The columns of texts."""
+        return self.text
+
+    @cached_property
+    def _sources(self) -> list[Any]:
+        """The data sets of the splits; one if a part of it is held out."""
+        found = self._loaded
+        names = [*dict.fromkeys(self.names[split] for split in SPLITS)]
+        if not isinstance(found, Mapping):  # of save_to_disk, without splits
+            found = {self.names["train"]: found}
+        for name in names:
+            if name not in found:
+                raise ValueError(
+                    f"{self.path} has no split {name!r}, but {', '.join(map(repr, found))}: name one with"
+                    " train= or test=, or hold a part out with test_fraction="
+                )
+        return [found[name] for name in names]
+
+    @cached_property
+    def _loaded(self) -> Any:
+        try:
+            import datasets
+        except ImportError as error:
+            raise ImportError(
+                "the data set hf needs datasets, which is not installed: pip install 'ccl-plugins[hf]'"
+            ) from error
+        folder = Path(self.path).expanduser()
+        if any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):
+            return datasets.load_from_disk(str(folder))
+        path = str(folder) if folder.exists() else self.path
+        return datasets.load_dataset(path, self.name, revision=self.revision)
+
+    @cached_property
+    def _image(self) -> str:
+        """The column of images."""
+        from datasets import Image
+
+        features = self._sources[0].features
+        images = [name for name, feature in features.items() if isinstance(feature, Image)]
+        if self.image is None and len(images) == 1:
+            return images[0]
+        if self.image in images:
+            return str(self.image)
+        raise ValueError(
+            f"image must be one of the columns of images of {self.path}, which are"
+            f" {', '.join(map(repr, images)) or 'none'}, not {self.image!r}; its columns are"
+            f" {', '.join(map(repr, features))}"
+        )
+
+    @cached_property
+    def _tables(self) -> list[Columns]:
+        """The columns of each split, without images."""
+        from datasets import Image
+
+        found = []
+        for source, split in zip(self._sources, SPLITS, strict=False):
+            rest = [n for n, feature in source.features.items() if not isinstance(feature, Image)]
+            if not rest:
+                raise ValueError(f"{self.path} has images alone, and a data set needs labels")
+            table = source.select_columns(rest).with_format("arrow")[:]
+            lists = {n: _classes(source.features[n]) for n in rest if _is_list(source.features[n])}
+            several = {
+                n: _bits(table.column(n), names) for n, names in lists.items() if names is not None
+            }
+            read = arrow_columns(table.drop_columns([*several]))
+            left_out = {k: v for k, v in read.left_out.items() if k not in several}
+            columns = Columns({**read, **several}, left_out)
+            choose(columns, [self.label, *self.text], f"{self.path}, split {self.names[split]!r}")
+            found.append(columns)
+        return found
+
+    @cached_property
+    def _encoded(self) -> Encoded:
+        features = self._sources[0].features
+        encoded = encode(
+            *({name: table[of] for name, of in self._chosen.items()} for table in self._tables),
+            value_types={**self._value_types, **self.value_types},
+        )
+        names = {name: _classes(features[of]) for name, of in self._chosen.items()}
+        encoded.vocabulary.update({name: [*each] for name, each in names.items() if each})
+        return encoded
+
+    @cached_property
+    def _chosen(self) -> dict[str, str]:
+        """The columns of metadata, the label first, and the features that they are."""
+        features, table = self._sources[0].features, self._tables[0]
+        chosen = self.columns
+        if chosen is None:
+            chosen = [
+                name
+                for name in table
+                if name not in self.text
+                and "string" not in str(getattr(features[name], "dtype", ""))
+            ]
+        rest = [name for name in choose(table, chosen, self.path) if name != self.label]
+        if "label" in rest:
+            raise ValueError(
+                f"{self.path} has a column 'label' beside label={self.label!r}: leave it out with columns="
+            )
+        return {"label": self.label, **{name: name for name in rest}}
+
+    @property
+    def _value_types(self) -> dict[str, ValueType]:
+        """What the features say of the columns."""
+        found: dict[str, ValueType] = {}
+        for name, of in self._chosen.items():
+            feature = self._sources[0].features[of]
+            if name == "label" or (_classes(feature) and not _is_list(feature)):
+                found[name] = "categorical"
+            elif _classes(feature):
+                found[name] = "multi_label"
+            elif "float" in str(getattr(feature, "dtype", "")):
+                found[name] = "continuous"
+        return found
+
+    @cached_property
+    def _parts(self) -> dict[str, Tensor | None]:
+        """The rows of each split; None: all."""
+        if not self.test_fraction:
+            return dict.fromkeys(SPLITS)
+        columns = self._encoded.tables[0]
+        groups = None if self.group is None else class_ids(columns, self.group)
+        return {**hold_out(columns["label"], self.test_fraction, self.seed, groups)}
+
+
+class Images:
+    """The images of a data set of ``datasets``, decoded as they are read.
+
+    Args:
+        source: The data set.
+        column: That of its images.
+        mode: Of the images.
+        place: Where they are from, for errors.
+    """
+
+    def __init__(self, source: Any, column: str, mode: str, place: str) -> None:
+        self.source, self.column, self.mode, self.place = source, column, mode, place
+
+    def __len__(self) -> int:
+        """Number of images."""
+        return len(self.source)
+
+    def __getitem__(self, index: int) -> Any:
+        """An image of PIL."""
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """Some images, read together.
+
+        Raises:
+            OSError: For one that cannot be decoded, naming its row.
+        """
+        try:
+            found = self.source[[*indices]][self.column]
+            return [image.convert(self.mode) for image in found]
+        except (OSError, SyntaxError, AttributeError) as error:
+            if len(indices) > 1:
+                return [self[index] for index in indices]  # which of them it is
+            raise OSError(
+                f"{self.place}: the image of row {indices[0]} (from 0) is missing or cannot be decoded:"
+                f" {error}"
+            ) from error
+
+
+def _is_list(feature: Any) -> bool:
+    return hasattr(feature, "feature") and not isinstance(feature, Mapping)
+
+
+def _classes(feature: Any) -> list[str] | None:
+    """The names of class ids, or of a list of them; None for other features."""
+    if _is_list(feature):
+        feature = feature.feature
+    return getattr(feature, "names", None)
+
+
+def _bits(column: Any, names: Sequence[str]) -> Tensor:
+    """(N, C) 1 at the classes of each sample, 0 at others, and NaN in a row without a list."""
+    bits = torch.zeros(len(column), len(names))
+    for row, ids in enumerate(column.to_pylist()):
+        if ids is None:
+            bits[row] = torch.nan
+        elif ids:
+            bits[row, ids] = 1
+    return bits

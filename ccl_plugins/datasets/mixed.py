@@ -1,0 +1,174 @@
+"""Several data sets in one run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.utils import data
+
+from ccl_plugins.datasets.annotated import Annotated
+from ccl_plugins.datasets.splitting import SPLITS, check_split
+from ccl_plugins.metadata.columns import factorize
+from ccl_plugins.protocols import Dataset, ValueType, trait
+
+
+class Mixed:
+    """Several data sets one after another, with the column ``source`` that says of which a sample is.
+
+    Each gives as large a part of the batches as it has samples; the sampler ``weighted`` on the source
+    gives other parts.  A column that a data set lacks is missing in its samples: a condition on it needs a
+    policy for missing values.  Class ids with words are of one class if the words are equal.  Texts are
+    those that all have.
+
+    Args:
+        of: The data sets, by the name of the source.
+        apart: Columns of class ids that mean another thing in each data set, as its own labels: their
+            classes are ``"<source>/<class>"``.  Of others without words, equal ids are one class.
+        column: The name of the column that says of which data set a sample is.
+
+    Raises:
+        ValueError: For fewer than two data sets; on use, for columns that do not fit together, such as
+            numbers in one data set and class ids in another, and for groups in some of them alone.
+    """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {
+        "of": {
+            "digits": "color_digits",
+            "shapes": {"use": "sprites", "train": 20, "test": 10},
+        }
+    }
+
+    def __init__(
+        self,
+        of: Mapping[str, Dataset],
+        apart: Sequence[str] = ("label",),
+        column: str = "source",
+    ) -> None:
+        if len(of) < 2:
+            raise ValueError(f"of must have two data sets or more, not {len(of)}")
+        self.of = dict(of)
+        self.apart = list(apart)
+        self.column = column
+
+    def __call__(self, split: str) -> Annotated:
+        """The ``"train"`` or ``"test"`` split."""
+        number = SPLITS.index(check_split(split))
+        parts = {name: both[number] for name, both in self._splits.items()}
+        sizes = [len(part) for part in parts.values()]
+        source = torch.arange(len(parts)).repeat_interleave(torch.tensor(sizes))
+        columns = {name: self._column(name, parts) for name in self.schema() if name != self.column}
+        texts = {name: [t for p in parts.values() for t in p.texts[name]] for name in self.texts()}
+        words = {self.column: [*parts], **{k: v for k, v in self._words.items() if v is not None}}
+        made = Annotated(
+            data.ConcatDataset(parts.values()),
+            {**columns, self.column: source},
+            words,
+            texts,
+            self._group(parts),
+        )
+        made.skipped = [each for part in parts.values() for each in getattr(part, "skipped", ())]
+        return made
+
+    def schema(self) -> Mapping[str, ValueType]:
+        """The columns of all data sets and what they hold, and the source."""
+        found: dict[str, ValueType] = {}
+        first: dict[str, str] = {}
+        for source, dataset in self.of.items():
+            for name, value_type in dataset.schema().items():
+                if name == self.column:
+                    raise ValueError(
+                        f"{source} has a column {name!r} already: give column=, the name of the column of"
+                        " sources"
+                    )
+                if found.setdefault(name, value_type) != value_type:
+                    raise ValueError(
+                        f"column {name!r} is {found[name]} in {first[name]} and {value_type} in {source}"
+                    )
+                first.setdefault(name, source)
+        if wrong := [name for name in self.apart if found.get(name) != "categorical"]:
+            raise ValueError(f"apart names {wrong[0]!r}, which is no column of class ids")
+        return {**found, self.column: "categorical"}
+
+    def texts(self) -> Sequence[str]:
+        """The columns of texts that all data sets have."""
+        declared = [trait(dataset, "texts") for dataset in self.of.values()]
+        several = [[*texts()] if texts else [] for texts in declared]
+        return [name for name in several[0] if all(name in texts for texts in several)]
+
+    @cached_property
+    def _splits(self) -> dict[str, list[Any]]:
+        return {name: [dataset(s) for s in SPLITS] for name, dataset in self.of.items()}
+
+    @cached_property
+    def _words(self) -> dict[str, list[str] | None]:
+        """The words of each column of class ids, in the order of ids; None: it has none."""
+        schemas = {source: dataset.schema() for source, dataset in self.of.items()}
+        found: dict[str, list[str] | None] = {}
+        for name, value_type in self.schema().items():
+            if value_type != "categorical" or name == self.column:
+                continue
+            given = {s: self._given(s, name) for s, schema in schemas.items() if name in schema}
+            with_words = [source for source, words in given.items() if words is not None]
+            if name in self.apart:
+                names = {s: words or self._ids(s, name) for s, words in given.items()}
+                found[name] = [f"{s}/{word}" for s, words in names.items() for word in words]
+            elif len(with_words) == len(given):
+                found[name] = sorted({word for words in given.values() for word in words or ()})
+            elif with_words:
+                without = next(source for source in given if source not in with_words)
+                raise ValueError(
+                    f"column {name!r} has words in {with_words[0]} and ids alone in {without}, which are"
+                    f" not the same: name it in apart={[*self.apart, name]}"
+                )
+            else:
+                found[name] = None
+        return found
+
+    def _given(self, source: str, name: str) -> list[str] | None:
+        words: list[str] | None = getattr(self._splits[source][0], "vocabulary", {}).get(name)
+        return words
+
+    def _ids(self, source: str, name: str) -> list[str]:
+        """The class ids of a column without words, as words."""
+        most = max(int(torch.as_tensor(s.metadata[name]).max()) for s in self._splits[source])
+        return [str(number) for number in range(most + 1)]
+
+    def _column(self, name: str, parts: Mapping[str, Any]) -> Tensor:
+        """A column of all samples, missing where a data set lacks it."""
+        held = {
+            s: torch.as_tensor(p.metadata[name]) for s, p in parts.items() if name in p.metadata
+        }
+        like = next(iter(held.values()))
+        shapes = {source: tuple(column.shape[1:]) for source, column in held.items()}
+        if len(set(shapes.values())) > 1:
+            raise ValueError(f"column {name!r} has rows of different shapes: {shapes}")
+        words = self._words.get(name)
+        classes = name in self._words
+        found = []
+        for source, part in parts.items():
+            if source not in held:
+                empty = torch.full((len(part), *like.shape[1:]), -1 if classes else torch.nan)
+                found.append(empty.long() if classes else empty)
+            elif words is None:
+                found.append(held[source] if classes else held[source].float())
+            else:
+                mine = self._given(source, name) or self._ids(source, name)
+                apart = f"{source}/" if name in self.apart else ""
+                places = factorize([f"{apart}{word}" for word in mine], words)
+                ids = held[source].long()
+                found.append(places[ids.clamp_min(0)].masked_fill(ids < 0, -1))
+        return torch.cat(found)
+
+    def _group(self, parts: Mapping[str, Any]) -> str | None:
+        """The column of groups, if all data sets have one of one name."""
+        groups = {source: getattr(part, "group", None) for source, part in parts.items()}
+        if len(set(groups.values())) > 1:
+            raise ValueError(
+                f"the groups of samples that belong together are the columns {groups}: all data sets must"
+                " have one of the same name, or none"
+            )
+        return next(iter(groups.values()))

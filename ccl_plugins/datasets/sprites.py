@@ -1,0 +1,165 @@
+"""Drawn shapes of known size, angle, place and color, as many as are asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.arguments import whole
+from ccl_plugins.datasets.annotated import Annotated
+from ccl_plugins.datasets.splitting import check_split
+from ccl_plugins.protocols import ValueType
+
+SHAPES = ("triangle", "ell", "tee")
+"""The names of shapes, by their ids.  No turn but a whole one leaves one of them as it was."""
+
+SCALES = (0.35, 0.6)
+"""The least and the largest half side of a shape, in parts of the image's half side."""
+
+DARKEST = 0.25
+"""The least share of a color's largest channel, so that a shape can be seen on black."""
+
+
+class Sprites:
+    """One shape on black in each image, with the five numbers that it is drawn from.
+
+    All are drawn at random, independent of each other, and none is lost in the image.  Images are drawn as
+    they are read, so that a hundred million need the memory of their columns alone, 44 bytes a sample.  An
+    augmentation that changes one of the numbers makes it unknowable: turns, crops, color jitter.
+
+    Columns: ``label`` and ``shape``, 0 to 2 (the same; one to evaluate on, one to condition on);
+    ``scale``, half the side of the shape, from .35 to .6 of the image's half side; ``angle``, (N, 2) the
+    cosine and the sine; ``place``, (N, 2) the center, right and down from the middle, in half sides;
+    ``color``, (N, 3) in [0, 1].
+
+    Args:
+        train: The number of training samples.
+        test: The number of test samples.
+        size: Height and width of the images in pixels, 8 or more.
+        seed: Of the numbers.
+
+    Raises:
+        ValueError: If a number is out of its range.
+
+    Source:
+        After Matthey et al., dSprites (2017), whose shapes look alike after some turns and have no color.
+    """
+
+    def __init__(
+        self, train: int = 10_000, test: int = 2_000, size: int = 32, seed: int = 0
+    ) -> None:
+        self.sizes = {"train": whole("train", train, 2), "test": whole("test", test, 2)}
+        self.size = whole("size", size, 8)
+        self.seed = whole("seed", seed, 0)
+
+    def __call__(self, split: str) -> Annotated:
+        """The ``"train"`` or ``"test"`` split."""
+        n = self.sizes[check_split(split)]
+        generator = torch.Generator().manual_seed(2 * self.seed + (split == "test"))
+
+        def draw(columns: int) -> Tensor:
+            return torch.rand(n, columns, generator=generator)
+
+        shape = torch.randint(len(SHAPES), (n,), generator=generator)
+        scale = SCALES[0] + (SCALES[1] - SCALES[0]) * draw(1)
+        turn = 2 * math.pi * draw(1)
+        place = (2 * draw(2) - 1) * (1 - scale)  # the whole shape is inside, but for its corners
+        color = draw(3)
+        color *= (DARKEST + (1 - DARKEST) * draw(1)) / color.amax(1, keepdim=True).clamp_min(1e-3)
+        columns = {
+            "label": shape,
+            "shape": shape,
+            "scale": scale.squeeze(1),
+            "angle": torch.cat([turn.cos(), turn.sin()], 1),
+            "place": place,
+            "color": color,
+        }
+        words = {"label": [*SHAPES], "shape": [*SHAPES]}
+        return Annotated(Drawn(columns, self.size), columns, words)
+
+    def schema(self) -> Mapping[str, ValueType]:
+        """The columns of the metadata and what they hold."""
+        return {
+            **dict.fromkeys(("label", "shape"), "categorical"),
+            **dict.fromkeys(("scale", "angle", "place", "color"), "continuous"),
+        }
+
+
+class Drawn:
+    """The images of shapes, (3, size, size) uint8, drawn as they are read.
+
+    Args:
+        columns: ``shape``, ``scale``, ``angle``, ``place`` and ``color``, as `Sprites` has them.
+        size: Height and width in pixels.
+    """
+
+    def __init__(self, columns: Mapping[str, Tensor], size: int) -> None:
+        self.columns = {
+            name: columns[name] for name in ("shape", "scale", "angle", "place", "color")
+        }
+        self.size = size
+
+    def __len__(self) -> int:
+        """Number of images."""
+        return len(self.columns["shape"])
+
+    def __getitem__(self, index: int) -> Tensor:
+        """An image."""
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"there are {len(self)} images, and none at {index}")
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Tensor]:
+        """Some images, drawn together."""
+        rows = torch.tensor(indices)
+        return [
+            *draw(**{name: column[rows] for name, column in self.columns.items()}, size=self.size)
+        ]
+
+
+def draw(
+    shape: Tensor, scale: Tensor, angle: Tensor, place: Tensor, color: Tensor, size: int
+) -> Tensor:
+    """Shapes on black, (n, 3, size, size) uint8, with edges a pixel wide.
+
+    Args:
+        shape: (n,) ids, places in `SHAPES`.
+        scale: (n,) half their side, in half sides of the image, as ``place``.
+        angle: (n, 2) cosine and sine.
+        place: (n, 2) their centers, right and down from the middle.
+        color: (n, 3) in [0, 1].
+        size: Height and width in pixels.
+    """
+    line = (2 * torch.arange(size) + 1) / size - 1
+    across, down = (line - place[:, :1])[:, None], (line - place[:, 1:])[:, :, None]
+    cosine, sine = angle.unsqueeze(-1).unsqueeze(-1).unbind(1)
+    half = scale[:, None, None]
+    # Where a pixel lies on the shape before it is scaled, turned and moved: from -1 to 1.
+    x, y = (cosine * across + sine * down) / half, (cosine * down - sine * across) / half
+    outside = torch.stack([_triangle(x, y), _ell(x, y), _tee(x, y)])
+    distance = outside[shape, torch.arange(len(shape))] * half * size / 2  # in pixels
+    covered = (0.5 - distance).clamp(0, 1)
+    return (255 * covered[:, None] * color[:, :, None, None]).round().to(torch.uint8)
+
+
+def _box(x: Tensor, y: Tensor, left: float, right: float, top: float, bottom: float) -> Tensor:
+    """How far points are outside of a box: above 0 outside, below 0 inside."""
+    wide, high = (x - (left + right) / 2).abs(), (y - (top + bottom) / 2).abs()
+    return torch.maximum(wide - (right - left) / 2, high - (bottom - top) / 2)
+
+
+def _triangle(x: Tensor, y: Tensor) -> Tensor:
+    # Two equal sides meet at (0, -0.9); the third is at y = 0.8, from -0.6 to 0.6.
+    side = (1.7 * x.abs() - 0.6 * (y + 0.9)) / math.hypot(1.7, 0.6)
+    return torch.maximum(side, y - 0.8)
+
+
+def _ell(x: Tensor, y: Tensor) -> Tensor:
+    return torch.minimum(_box(x, y, -0.6, -0.1, -0.9, 0.9), _box(x, y, -0.6, 0.6, 0.4, 0.9))
+
+
+def _tee(x: Tensor, y: Tensor) -> Tensor:
+    return torch.minimum(_box(x, y, -0.25, 0.25, -0.9, 0.9), _box(x, y, -0.8, 0.8, -0.9, -0.4))

@@ -1,0 +1,82 @@
+"""Batches in which classes have given shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.drawing.checks import require_classes
+from ccl_plugins.drawing.groups import Groups
+from ccl_plugins.samplers.uniform import Uniform
+
+
+class Weighted(Uniform):
+    """Given shares of each class, in every epoch and nearly in every batch.
+
+    An epoch has as many samples as the data set.  A class whose share is larger than its part of the data
+    is gone through several times, in another order each time; of one with a smaller share, every epoch
+    draws other samples.  The draws of a class are spread evenly over the epoch, so that a batch has its
+    share of each to within a sample or two, and hardly ever the same sample twice.  A missing class id (-1)
+    counts as a class.
+
+    Args:
+        weights: A number above 0 for each class, in the order of class ids; shares are in their ratio.
+            None: all alike.  Of ``mixed``'s sources, in the order of its data sets.
+        condition: (size,) class ids; supplied by the pipeline.
+
+    Raises:
+        ValueError: For another number of weights than there are classes, weights that are not above 0, a
+            condition without classes, and a batch larger than the data set.
+    """
+
+    def __init__(
+        self,
+        weights: Sequence[float] | None = None,
+        drop_last: bool = True,
+        on: str = "condition",
+        *,
+        size: int,
+        batch_size: int,
+        seed: int,
+        condition: Tensor,
+    ) -> None:
+        require_classes(condition, size, "weighted")
+        if condition.ndim != 1:
+            raise ValueError(f"weighted needs one class per sample, not {tuple(condition.shape)}")
+        super().__init__(drop_last, size=size, batch_size=batch_size, seed=seed)
+        self.groups = Groups(condition)
+        given = [1.0] * len(self.groups) if weights is None else [float(w) for w in weights]
+        if len(given) != len(self.groups) or not all(0 < w < float("inf") for w in given):
+            raise ValueError(
+                f"weights must be {len(self.groups)} numbers above 0, one for each class of {on!r}, not"
+                f" {list(weights or ())}"
+            )
+        self.counts = apportioned(size, given)
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
+        """The epoch's batches of sample indices from batch ``start`` on."""
+        generator = self.generator(epoch)
+        samples, places = [], []
+        for group, count in enumerate(self.counts):
+            members = self.groups.members(group)
+            passes = -(-count // len(members))
+            order = torch.rand(passes, len(members), generator=generator).argsort(1).flatten()
+            samples.append(members[order[:count]])
+            places.append(
+                (torch.arange(count) + torch.rand(count, generator=generator)) / max(1, count)
+            )
+        order = torch.cat(samples)[torch.cat(places).argsort()]
+        for number in range(start, len(self)):
+            yield order[number * self.batch_size : (number + 1) * self.batch_size]
+
+
+def apportioned(size: int, weights: Sequence[float]) -> list[int]:
+    """Whole numbers in the ratio of weights, as nearly as can be, whose sum is ``size``."""
+    exact = [size * weight / sum(weights) for weight in weights]
+    counts = [int(each) for each in exact]
+    rest = sorted(range(len(exact)), key=lambda i: counts[i] - exact[i])
+    for i in rest[: size - sum(counts)]:
+        counts[i] += 1
+    return counts
