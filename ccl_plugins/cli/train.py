@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _VALUES: dict[str, Any] = {
     "epochs": int,
+    "max_steps": int,
     "batch_size": int,
     "seed": int,
     "devices": int,

@@ -364,8 +364,7 @@ def _pruning(trial: optuna.Trial, name: str | None) -> list[Any]:
             if value is None:
                 return
             trial.report(float(value), trainer.global_step)
-            last = trainer.current_epoch + 1 >= trainer.max_epochs
-            if not last and trial.should_prune():
+            if trainer.global_step < pl_module.total_steps and trial.should_prune():
                 self.pruned = trainer.should_stop = True
 
     return [Pruning()]

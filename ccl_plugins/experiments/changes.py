@@ -19,6 +19,12 @@ FREE = {
 """Settings that may change when a run is resumed: they do not change what is trained."""
 
 
+MORE = {"fit.epochs": "epochs", "fit.max_steps": "steps"}
+"""Settings that may grow: the run goes on."""
+
+ENDLESS = {"fit.max_steps"}
+"""Those of them that are no bound where they are None."""
+
 FREE_TABLES = ("callbacks", "loggers", "monitor", "plugins")
 """Tables of a record that may change too: what watches a run does not change what is trained."""
 
@@ -29,15 +35,16 @@ DATA = "data"
 def other_run(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """The differences that keep a run from being resumed, as ``place: saved -> now``.
 
-    Settings in `FREE` and what is in `FREE_TABLES` may differ, and there may be more epochs.
+    Settings in `FREE` and what is in `FREE_TABLES` may differ, and there may be more epochs and steps.
     """
     refused = []
     for difference in differences(*(json.loads(json.dumps(record)) for record in (saved, now))):
         place, _, values = difference.partition(": ")
-        if place == "fit.epochs":
+        if place in MORE:
             before, _, after = values.partition(" -> ")
-            if not (before.isdecimal() and after.isdecimal() and int(after) >= int(before)):
-                refused.append(f"{difference} (there may be more epochs, not fewer)")
+            more = before.isdecimal() and after.isdecimal() and int(after) >= int(before)
+            if not more and not (place in ENDLESS and after == "null"):
+                refused.append(f"{difference} (there may be more {MORE[place]}, not fewer)")
         elif place not in FREE and place.partition(".")[0] not in (*FREE_TABLES, DATA):
             refused.append(difference)
     return refused

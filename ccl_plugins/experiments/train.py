@@ -367,10 +367,11 @@ def _begin(prepared: Prepared) -> None:
 
 
 def _is_finished(checked: Checked) -> bool:
-    """Whether the run in the folder has all epochs that the pipeline asks for."""
+    """Whether the run in the folder has all epochs and steps that the pipeline asks for."""
     if checked.point is None or not checked.layout.weights.exists():
         return False
-    return bool(checked.point.record["fit"]["epochs"] == checked.pipeline.settings.epochs)
+    before, now = checked.point.record["fit"], checked.pipeline.settings
+    return (before["epochs"], before.get("max_steps")) == (now.epochs, now.max_steps)
 
 
 def _measure_before(prepared: Prepared) -> dict[str, Measurement]:

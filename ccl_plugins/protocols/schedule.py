@@ -14,11 +14,19 @@ class Length:
         epochs: Its epochs.
         steps_per_epoch: Optimizer steps in each.
         warmup_epochs: Epochs, or parts of one, in which the learning rate rises.
+        max_steps: Optimizer steps at which it ends, if that is within the epochs; None: at their end.
     """
 
     epochs: int
     steps_per_epoch: int
     warmup_epochs: float = 0.0
+    max_steps: int | None = None
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps of the whole run."""
+        steps = self.epochs * self.steps_per_epoch
+        return steps if self.max_steps is None else min(steps, self.max_steps)
 
 
 class Schedule(Protocol):

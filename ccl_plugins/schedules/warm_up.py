@@ -27,8 +27,8 @@ class WarmUp:
         """A step, the run and its warm-up, each counted in steps or, per epoch, in epochs."""
         each = length.steps_per_epoch
         if self.per == "epoch":
-            return step // each, length.epochs, length.warmup_epochs
-        return step, length.epochs * each, round(length.warmup_epochs * each)
+            return step // each, -(-length.steps // each), length.warmup_epochs
+        return step, length.steps, round(length.warmup_epochs * each)
 
     def rise(self, at: int, warmup: float) -> float:
         """The factor that the warm-up allows: 1 after its end."""

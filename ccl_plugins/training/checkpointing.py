@@ -158,7 +158,8 @@ class Checkpointing(Checkpoint):
         # All processes must stop after the same step, but a signal may reach them in different ones.
         if trainer.strategy.reduce_boolean_decision(self.interrupt.requested, all=False):
             self.stopped = self.losses.paused = trainer.should_stop = True
-        if (self._is_due_by_steps() or trainer.should_stop) and not trainer.is_last_batch:
+        due = self._is_due_by_steps() or trainer.should_stop or self._step == pl_module.total_steps
+        if due and not trainer.is_last_batch:
             self._save(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:

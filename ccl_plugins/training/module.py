@@ -90,7 +90,13 @@ class TrainingModule(LightningModule):
     @property
     def total_steps(self) -> int:
         """Optimizer steps of the whole run; the last step of an epoch may have fewer batches."""
-        return self.settings.epochs * self._steps_per_epoch
+        return self._length.steps
+
+    @property
+    def _length(self) -> Length:
+        settings = self.settings
+        each = self._steps_per_epoch
+        return Length(settings.epochs, each, settings.warmup_epochs, settings.max_steps)
 
     @property
     def _steps_per_epoch(self) -> int:
@@ -141,7 +147,12 @@ class TrainingModule(LightningModule):
         optimizer = settings.optimizer(
             scaled(groups, settings.optimizer.lr, samples, settings.lr_per)
         )
-        length = Length(settings.epochs, self._steps_per_epoch, settings.warmup_epochs)
+        length = self._length
+        if length.warmup_epochs * length.steps_per_epoch > length.steps:
+            raise ValueError(
+                f"max_steps is {settings.max_steps}, within the warm-up of {settings.warmup_epochs} epochs"
+                f" of {length.steps_per_epoch} steps: the learning rate would not reach its value"
+            )
 
         def factor(step: int) -> float:
             # A function: the number of steps is no part of its state, and a resumed run may be longer.
@@ -157,7 +168,7 @@ class TrainingModule(LightningModule):
         """Refresh the tables if a run is resumed at the start of an epoch."""
         # Before the loader's first iteration, whose sampler may read the tables.
         epoch = self.consumed.batches // len(self.train_dataloader())
-        if epoch < self.settings.epochs:
+        if epoch * self._steps_per_epoch < self.total_steps:
             self._refresh(epoch)
 
     def on_train_start(self) -> None:

@@ -36,7 +36,7 @@ class Progress(TQDMProgressBar):
         self._next_line, self._begun = now + SECONDS_BETWEEN_LINES, (now, self.trainer.global_step)
         module: Any = self.trainer.lightning_module
         return Tqdm(
-            total=(self.trainer.max_epochs or 0) * int(self.total_train_batches),
+            total=self._batches(module),
             initial=module.consumed.batches,
             unit="batch",
             dynamic_ncols=True,
@@ -97,6 +97,15 @@ class Progress(TQDMProgressBar):
     def _total(self) -> int:
         module: Any = self.trainer.lightning_module
         return module.total_steps
+
+    def _batches(self, module: Any) -> int:
+        """Batches of the whole run."""
+        each, settings = int(self.total_train_batches), module.settings
+        batches: int = settings.epochs * each
+        if settings.max_steps is None:
+            return batches
+        whole, rest = divmod(module.total_steps, -(-each // settings.accumulate))
+        return min(batches, whole * each + rest * settings.accumulate)
 
     def _epoch(self) -> str:
         epochs = self.trainer.max_epochs or 0

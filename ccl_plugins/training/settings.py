@@ -30,6 +30,8 @@ class FitSettings:
 
     Args:
         epochs: Passes over the training set.
+        max_steps: Optimizer steps at which training ends, if that is before the end of the epochs; None: at
+            their end.
         batch_size: Samples in a *global* batch, over all devices.
         seed: The seed of sample order, augmentation and all other random numbers in training.
         optimizer: How gradients change the parameters, a `ccl_plugins.protocols.Optimizer`.
@@ -87,6 +89,7 @@ class FitSettings:
     keep_last: int = 2
     log_every: int = 10
     detect_anomaly: bool = False
+    max_steps: int | None = None
 
     def __post_init__(self) -> None:
         for each in fields(self):
