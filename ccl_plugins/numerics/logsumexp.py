@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ccl_plugins.numerics.numbers import Number
+
 EMPTY = -1e30
 """The logit of an entry that does not count."""
 
@@ -162,3 +164,75 @@ def logsumexp(
 def logsumexp_blocks(blocks: Sequence[Tensor]) -> Tensor:
     """Log-sum-exp over the columns of several blocks (n, m_1), (n, m_2), ... together: (n,)."""
     return torch.stack([logsumexp(block) for block in blocks]).logsumexp(0)
+
+
+class _TiltedMean(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, shift: Tensor, scales: tuple[Number, ...], count: int, *blocks: Tensor
+    ) -> Tensor:
+        sims, keeps = blocks[:count], blocks[count:]
+        upper, lower, of_upper, of_lower = scales
+        least = least_exponent(sims[0].dtype)
+        gaps = [masked(x, keep) for x, keep in zip(sims, keeps, strict=True)]
+        top = torch.stack([gap.amax(-1) for gap in gaps]).amax(0)
+        some = top > EMPTY / 2
+        top = top.where(some, 0)[:, None]
+        light, heavy = [], []
+        for gap in gaps:
+            gap.sub_(top)
+            light.append((gap * lower).clamp_min_(least).exp_())
+            heavy.append(gap.mul_(upper).clamp_min_(least).exp_())
+        totals = [torch.stack([x.sum(-1) for x in each]).sum(0) for each in (heavy, light)]
+        # No gradient flows where nothing counts.
+        share, taken = (
+            (scale / total * some)[:, None]
+            for scale, total in zip((of_upper, of_lower), totals, strict=True)
+        )
+        slopes = [x.mul_(share).sub_(y.mul_(taken)) for x, y in zip(heavy, light, strict=True)]
+        ctx.scales, ctx.count = scales, count
+        ctx.save_for_backward(*blocks, *slopes)
+        ratio = totals[0].log_().sub_(totals[1].log_())
+        return ratio.add_((top[:, 0] - shift) * (upper - lower))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        count = ctx.count
+        sims, keeps, slopes = (ctx.saved_tensors[i * count : (i + 1) * count] for i in range(3))
+        if asked_for_graph():
+            upper, lower, of_upper, of_lower = ctx.scales
+            x = torch.cat([masked(x, keep) for x, keep in zip(sims, keeps, strict=True)], 1)
+            fixed, some = x.detach(), (x.detach() > EMPTY / 2).any(1, keepdim=True)
+            light, heavy = (
+                scale * (scale * x + (whole - scale) * fixed).softmax(1)
+                for whole, scale in ((lower, of_lower), (upper, of_upper))
+            )
+            slopes = ((heavy - light) * some).split([each.shape[1] for each in sims], 1)
+        return None, None, None, *(grad[:, None] * slope for slope in slopes), *([None] * count)
+
+
+def log_tilted_mean(
+    blocks: Sequence[tuple[Tensor, Tensor]],
+    temperature: Number,
+    beta: Number,
+    shift: Tensor,
+    weight_gradient: bool = True,
+) -> Tensor:
+    """``log E_q[e^((s-c)/τ)]`` with ``q ∝ e^(βs/τ)`` over the columns of blocks together: (n,).
+
+    In one pass over each block, and exact where the mean is near 1: logarithms are of sums relative to the
+    largest entry, which both sums share.  A row without an entry that counts is finite and meaningless.
+
+    Args:
+        blocks: (n, m) inner products s, and bool, True at those that count; of several blocks together.
+        temperature: τ, without gradient.
+        beta: β, above 0, without gradient.
+        shift: (n,) c, without gradient.
+        weight_gradient: Whether the gradient flows through q too.
+    """
+    dtype = blocks[0][0].dtype
+    temperature, beta = (x.to(dtype) if isinstance(x, Tensor) else x for x in (temperature, beta))
+    upper, lower = (1 + beta) / temperature, beta / temperature
+    slopes = (upper, lower) if weight_gradient else (1 / temperature, 0.0)
+    sims, keeps = [x for x, _ in blocks], [keep for _, keep in blocks]
+    return _TiltedMean.apply(shift, (upper, lower, *slopes), len(sims), *sims, *keeps)  # type: ignore[no-any-return, no-untyped-call]  # torch's

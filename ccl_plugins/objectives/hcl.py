@@ -56,16 +56,11 @@ class HCL(UCL):
         self.weight_gradient = weight_gradient
 
     def log_ratio(self, negatives: Blocks, number: Tensor, own_sims: Tensor) -> Tensor:
-        """(n,) the log of the debiased mean, at least the smallest mean of ``e^g``, over ``e^(g⁺)``.
-
-        All scores are taken relative to the own one before they are divided by τ: where the two parts
-        of the difference are nearly equal, their logarithms are then small, and so is their rounding.
-        """
+        """(n,) the log of the debiased mean, at least the smallest mean of ``e^g``, over ``e^(g⁺)``."""
         constant = own_sims.detach()
-        relative = [(sims - constant[:, None], keep) for sims, keep in negatives]
         own = (own_sims - constant) / self.temperature  # 0, with the gradient of the own scores
         floor = (-1 - constant) / self.temperature
-        return debias(self.log_mean(relative, number), own, self.tau_plus, floor) - own
+        return debias(self.log_mean(negatives, number, constant), own, self.tau_plus, floor) - own
 
 
 def debias(log_mean: Tensor, own: Tensor, tau_plus: Number, floor: Number) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import non_negative, positive
-from ccl_plugins.numerics.logsumexp import logsumexp_blocks, masked, softplus
+from ccl_plugins.numerics.logsumexp import log_tilted_mean, logsumexp_blocks, masked, softplus
 from ccl_plugins.numerics.numbers import Number, is_zero, log, plus
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude, stack_rows
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
@@ -101,15 +101,24 @@ class UCL(ContrastiveObjective):
 
     def log_ratio(self, negatives: Blocks, number: Tensor, own_sims: Tensor) -> Tensor:
         """(n,) ``log(E_q[e^g] / e^(g⁺))``, given the inner products (n,) with the own keys."""
-        return self.log_mean(negatives, number) - own_sims / self.temperature
+        constant = own_sims.detach()
+        own = (own_sims - constant) / self.temperature  # 0, with the gradient of the own products
+        return self.log_mean(negatives, number, constant) - own
 
-    def log_mean(self, negatives: Blocks, number: Tensor) -> Tensor:
-        """(n,) ``log E_q[e^g]`` with ``q ∝ e^(βg)``, as ``LSE((1+β)g) - LSE(βg)``.
+    def log_mean(self, negatives: Blocks, number: Tensor, constant: Tensor) -> Tensor:
+        """(n,) ``log E_q[e^(g-c/τ)]`` with ``q ∝ e^(βg)``, as ``LSE((1+β)g) - LSE(βg) - c/τ``.
+
+        Products are taken relative to the own ones, c, before they are divided by τ: where the mean is
+        nearly that of the own key, its logarithm is then small, and so is its rounding.
 
         ``number`` (n,) is how many negatives count; for 0, the result is finite and meaningless.
         """
         temperature, beta = self.temperature, self.beta
         even = is_zero(beta)  # then one log-sum-exp is enough
+        learned = any(isinstance(x, Tensor) and x.requires_grad for x in (temperature, beta))
+        if not even and not learned:
+            return log_tilted_mean(negatives, temperature, beta, constant, self.weight_gradient)
+        negatives = [(sims - constant[:, None], keep) for sims, keep in negatives]
         upper, lower = [], []
         for sims, keep in negatives:
             tilt = sims if self.weight_gradient else sims.detach()

@@ -9,6 +9,7 @@ from ccl_plugins.numerics.logsumexp import (
     EMPTY,
     asked_for_graph,
     in_order_of,
+    log_tilted_mean,
     log_weights,
     logsumexp,
     logsumexp_blocks,
@@ -168,3 +169,71 @@ def test_a_graph_of_the_gradient_is_made_where_gradients_are_recorded():
 def test_a_single_block_is_summed_as_it_is():
     x = torch.randn(3, 4, dtype=torch.float64)
     assert torch.equal(logsumexp_blocks([x]), logsumexp(x))
+
+
+def plainly(blocks, temperature, beta, shift, weight_gradient=True):
+    """The log of the tilted mean, by torch's own log-sum-exp."""
+    s = torch.cat([x for x, _ in blocks], 1) - shift[:, None]
+    keep = torch.cat([keep.expand_as(x) for x, keep in blocks], 1)
+    tilt = s if weight_gradient else s.detach()
+    empty = -torch.inf
+    upper = ((s + beta * tilt) / temperature).masked_fill(~keep, empty).logsumexp(1)
+    return upper - (beta * tilt / temperature).masked_fill(~keep, empty).logsumexp(1)
+
+
+def some_blocks(n=5, widths=(7, 3), seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    sims = [2 * torch.rand(n, m, generator=generator).double() - 1 for m in widths]
+    keeps = [torch.rand(n, m, generator=generator) < 0.6 for m in widths]
+    keeps[0][:, 0] = True
+    return [(x.requires_grad_(), keep) for x, keep in zip(sims, keeps, strict=True)]
+
+
+@pytest.mark.parametrize("weight_gradient", [True, False])
+@pytest.mark.parametrize(("temperature", "beta"), [(0.5, 1.0), (0.07, 0.1), (1.0, 5.0)])
+def test_the_tilted_mean_is_the_difference_of_two_logsumexp(temperature, beta, weight_gradient):
+    blocks, shift = some_blocks(), torch.rand(5).double()
+    inputs = [x for x, _ in blocks]
+    for given in ((temperature, beta), (torch.tensor(temperature), torch.tensor(beta))):
+        exact = [float(each) for each in given]
+        found = log_tilted_mean(blocks, *given, shift, weight_gradient)
+        expected = plainly(blocks, *exact, shift, weight_gradient)
+        torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-12)
+        weights = torch.randn(5).double()
+        slopes = [torch.autograd.grad((y * weights).sum(), inputs) for y in (found, expected)]
+        torch.testing.assert_close(*slopes, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("weight_gradient", [True, False])
+def test_the_tilted_mean_has_the_second_derivatives(weight_gradient):
+    blocks, shift = some_blocks(), torch.rand(5).double()
+    inputs = [x for x, _ in blocks]
+    second = []
+    for function in (log_tilted_mean, plainly):
+        value = function(blocks, 0.3, 0.7, shift, weight_gradient).square().sum()
+        first = torch.autograd.grad(value, inputs, create_graph=True)
+        second.append(torch.autograd.grad(sum(g.square().sum() for g in first), inputs))
+    torch.testing.assert_close(*second, rtol=1e-9, atol=1e-11)
+
+
+def test_rows_of_the_tilted_mean_in_which_nothing_counts_are_finite():
+    blocks = some_blocks()
+    for x, keep in blocks:
+        keep[2] = False
+        x.grad = None
+    found = log_tilted_mean(blocks, 0.5, 1.0, torch.zeros(5).double())
+    assert found.isfinite().all()
+    found.sum().backward()
+    for x, _ in blocks:
+        assert x.grad.isfinite().all()
+        assert (x.grad[2] == 0).all()
+        assert x.grad[0].any()
+
+
+@pytest.mark.parametrize("beta", [1e-3, 1.0, 10.0])
+def test_the_tilted_mean_near_1_is_exact_in_float32(beta):
+    s = torch.full((1, 1000), 0.9) + 1e-6 * torch.arange(1000)
+    blocks, shift = [(s, torch.ones(1, 1000, dtype=torch.bool))], torch.tensor([0.9])
+    found = log_tilted_mean(blocks, 0.01, beta, shift)
+    exact = plainly([(s.double(), blocks[0][1])], 0.01, beta, shift.double())
+    torch.testing.assert_close(found.double(), exact, rtol=2e-5, atol=1e-9)
