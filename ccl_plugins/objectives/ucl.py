@@ -116,7 +116,8 @@ class UCL(ContrastiveObjective):
         temperature, beta = self.temperature, self.beta
         even = is_zero(beta)  # then one log-sum-exp is enough
         learned = any(isinstance(x, Tensor) and x.requires_grad for x in (temperature, beta))
-        if not even and not learned:
+        # Compiled, the operations below are one loop as well.
+        if not even and not learned and not torch.compiler.is_compiling():
             return log_tilted_mean(negatives, temperature, beta, constant, self.weight_gradient)
         negatives = [(sims - constant[:, None], keep) for sims, keep in negatives]
         upper, lower = [], []
