@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -73,6 +75,10 @@ def _run(options: argparse.Namespace) -> int:
 
     jobs = _jobs(options)
     ready = _checked(jobs, options)
+    if options.launcher:
+        return _submit(jobs, ready, options)
+    if options.slurm:
+        raise Mistake("--slurm sets options of jobs: give --launcher slurm")
     results = [Result(job.folder, state="not begun") for job in jobs]
     # A mistake in the only file is no failed run among others.
     passing = (RunInterrupted, *([Mistake] if len(jobs) == 1 else []))
@@ -109,6 +115,43 @@ def _run(options: argparse.Namespace) -> int:
     if stopped is not None:
         raise stopped
     return int(any(each.state for each in results))
+
+
+def _submit(jobs: Sequence[Job], ready: Sequence[Checked], options: argparse.Namespace) -> int:
+    """Submit each run as a job; on this machine, wait for them.
+
+    A job trains the file as it is now, with its overrides.
+    """
+    from ccl_plugins.experiments.jobs import Training, submit
+    from ccl_plugins.experiments.overrides import parse
+
+    first = [f"--{name}" for name in ("resume", "overwrite") if getattr(options, name)]
+    trainings = {}
+    for job, checked in zip(jobs, ready, strict=True):
+        folder = job.folder.resolve()
+        file = folder / "logs" / f"{folder.name}.toml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(job.file, file)
+        settings = [f"fit.{name}={json.dumps(value)}" for name, value in job.settings.items()]
+        changes = [*options.set, *settings]
+        arguments = [str(file), "--out", str(folder.parent), "--quiet"]
+        arguments += [word for change in changes for word in ("--set", change)]
+        fit = checked.pipeline.settings
+        trainings[folder] = Training(arguments, first), fit.nodes, fit.devices
+    given = dict(parse(text) for text in options.slurm)
+    slurm = {".".join(keys): value for keys, value in given.items()}
+    with reporting_mistakes("--slurm"):
+        submitted = submit(trainings, options.launcher, slurm)
+    for folder, started in submitted.items():
+        print(f"{folder}: job {started.job_id}, output in {folder / 'logs'}", file=sys.stderr)
+    if options.launcher == "slurm":
+        return 0
+    failed = 0
+    for folder, started in submitted.items():
+        if (error := started.exception()) is not None:
+            print(f"ccl: {folder}: {str(error).splitlines()[-1]}", file=sys.stderr)
+            failed = 1
+    return failed
 
 
 def _jobs(options: argparse.Namespace) -> list[Job]:
@@ -275,4 +318,16 @@ COMMAND = Command(
         "--detect-anomaly", action="store_const", const=True, help="look for NaN in every step"
     ),
     argument("--quiet", action="store_true", help="no progress bar"),
+    argument(
+        "--launcher",
+        choices=("local", "slurm"),
+        help="train each file in a job, which begins again where it was stopped",
+    ),
+    argument(
+        "--slurm",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="an option of submitit for jobs, as timeout_min=600; may be repeated",
+    ),
 )

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ccl_plugins.experiments.changes import DATA
+from ccl_plugins.experiments.jobs import FOREVER, on_slurm, submitit
 from ccl_plugins.experiments.pipeline import Pipeline, Run
 from ccl_plugins.experiments.record import read_json, write_json
 from ccl_plugins.experiments.results import settings_of
@@ -372,9 +373,6 @@ def _pruning(trial: optuna.Trial, name: str | None) -> list[Any]:
 
 # Processes beside this one.
 
-FOREVER = 60 * 24 * 365
-"""Minutes: submitit ends local processes after five by default."""
-
 
 def launch(sweep: Sweep, jobs: int, launcher: str = "local") -> list[Any]:
     """Start processes that take cells from the queue; their output is in the folder ``logs``.
@@ -392,22 +390,14 @@ def launch(sweep: Sweep, jobs: int, launcher: str = "local") -> list[Any]:
         RuntimeError: If this machine has no SLURM.
         ValueError: For options of ``[slurm]`` that submitit does not know.
     """
-    try:
-        import submitit
-    except ImportError as error:
-        raise ImportError('a sweep needs submitit: pip install "ccl-plugins[sweep]"') from error
     logs = sweep.out / "logs"
     if launcher == "slurm":
-        executor = submitit.AutoExecutor(logs, cluster="slurm")
-        try:
-            executor.update_parameters(**{"name": "ccl-sweep", **sweep.slurm})
-        except (NameError, TypeError, AssertionError) as error:
-            raise ValueError(f"[slurm]: {' '.join(str(error).split())}") from error
+        executor = on_slurm(logs, "a sweep", {"name": "ccl-sweep", **sweep.slurm})
         return list(executor.map_array(work_in, [str(sweep.out)] * jobs))
     import torch
 
     devices = torch.cuda.device_count()
-    local, started = submitit.LocalExecutor(logs), []
+    local, started = submitit("a sweep").LocalExecutor(logs), []
     for i in range(jobs):
         own = {"gpus_per_node": 1, "visible_gpus": (i % devices,)} if devices else {}
         local.update_parameters(timeout_min=FOREVER, **own)

@@ -1,0 +1,135 @@
+"""Jobs of submitit: on this machine, or on a cluster with SLURM."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+FOREVER = 60 * 24 * 365
+"""Minutes: submitit ends local processes after five by default."""
+
+INTERRUPTED = 130
+"""With what ``ccl train`` ends after it was asked to stop and has written a checkpoint."""
+
+
+def submitit(purpose: str) -> Any:
+    """The package, or an ImportError that says how to install it."""
+    try:
+        import submitit as found
+    except ImportError as error:
+        raise ImportError(f'{purpose} needs submitit: pip install "ccl-plugins[sweep]"') from error
+    return found
+
+
+def on_slurm(logs: Path, purpose: str, options: Mapping[str, Any]) -> Any:
+    """Submitit's executor for SLURM.
+
+    Args:
+        logs: The folder of its output.
+        purpose: What needs it, for messages.
+        options: submitit's, as ``{"timeout_min": 600, "slurm_partition": "gpu"}``.
+
+    Raises:
+        ImportError: If submitit is not installed.
+        RuntimeError: If this machine has no SLURM.
+        ValueError: For options that submitit does not know.
+    """
+    executor = submitit(purpose).AutoExecutor(logs, cluster="slurm")
+    try:
+        executor.update_parameters(**options)
+    except (NameError, TypeError, AssertionError) as error:
+        raise ValueError(f"[slurm]: {' '.join(str(error).split())}") from error
+    return executor
+
+
+class Training:
+    """A ``ccl train`` that a job runs, and that the job begins again where it was stopped.
+
+    Training runs in a process of its own: it is asked to write a checkpoint, as by a first Ctrl-C, when the
+    job is to end, and submitit submits the job again.
+
+    Args:
+        arguments: Of ``ccl train``, but ``--resume`` and ``--overwrite``.
+        first: ``["--resume"]``, ``["--overwrite"]`` or ``[]``, for the first time.
+    """
+
+    def __init__(self, arguments: Sequence[str], first: Sequence[str] = ()) -> None:
+        self.arguments, self.first = [*arguments], [*first]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __call__(self) -> int:
+        """Train.
+
+        Raises:
+            RuntimeError: If training failed; what it printed is in the job's output.
+        """
+        command = [sys.executable, "-m", "ccl_plugins", "train", *self.arguments, *self.first]
+        # SLURM signals all processes of a job; only this one asks for the checkpoint.
+        ignoring = signal.getsignal(signal.SIGUSR2)
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+        try:
+            self._process = subprocess.Popen(command)
+        finally:
+            signal.signal(signal.SIGUSR2, ignoring)
+        while self._process.poll() is None:
+            time.sleep(0.2)
+        code = self._process.returncode
+        if code not in (0, INTERRUPTED):
+            raise RuntimeError(f"ccl train ended with {code}; what it printed says why")
+        return code
+
+    def checkpoint(self) -> Any:
+        """What submitit submits again: asks training to write a checkpoint, and waits for it."""
+        process = self._process
+        if process is not None and not _has_ended(process.pid):
+            os.kill(process.pid, signal.SIGTERM)
+            while not _has_ended(process.pid):
+                time.sleep(0.2)
+        return submitit("a job").helpers.DelayedSubmission(Training(self.arguments, ["--resume"]))
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether a process that this one started has ended; it may still be waited for elsewhere.
+
+    In a signal handler: what it interrupted may hold the lock of ``Popen.poll``.
+    """
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
+def submit(
+    trainings: Mapping[Path, tuple[Training, int, int]], launcher: str, options: Mapping[str, Any]
+) -> dict[Path, Any]:
+    """Submit runs as jobs, whose output is in the folder ``logs`` of each run.
+
+    Args:
+        trainings: By the run's folder, what is trained, and on how many nodes and devices of each.
+        launcher: ``"local"``: on this machine, all at once; ``"slurm"``.
+        options: submitit's for SLURM.
+
+    Returns:
+        submitit's jobs, by the run's folder.
+
+    Raises:
+        ImportError: If submitit is not installed.
+        RuntimeError: If this machine has no SLURM.
+        ValueError: For options that submitit does not know, before a job is submitted.
+    """
+    executors = {}
+    for folder, (_, nodes, devices) in trainings.items():
+        logs, purpose = folder / "logs", f"--launcher {launcher}"
+        if launcher == "local":
+            executors[folder] = submitit(purpose).LocalExecutor(logs)
+            executors[folder].update_parameters(timeout_min=FOREVER)
+            continue
+        shape = {"nodes": nodes, "tasks_per_node": devices, "gpus_per_node": devices}
+        executors[folder] = on_slurm(logs, purpose, {"name": folder.name, **shape, **options})
+    return {folder: executors[folder].submit(trainings[folder][0]) for folder in trainings}
