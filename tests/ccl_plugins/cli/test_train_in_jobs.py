@@ -141,13 +141,17 @@ def test_training_is_asked_for_a_checkpoint_before_its_job_is_submitted_again(mo
     monkeypatch.setattr(subprocess, "Popen", popen)
     training = jobs.Training(["x.toml", "--out", "runs"], ["--overwrite"])
     found: list[Any] = []
+    asleep = time.sleep
 
-    def preempt(*_: Any) -> None:  # in the main thread, within the wait, as submitit's handler
+    def preempt(
+        seconds: float,
+    ) -> None:  # in the main thread, within the wait, as submitit's handler
+        monkeypatch.setattr(time, "sleep", asleep)
+        while not Path("ready").exists():
+            asleep(0.01)
         found.append(training.checkpoint())
 
-    monkeypatch.setattr(
-        time, "sleep", lambda _: preempt() if Path("ready").exists() and not found else None
-    )
+    monkeypatch.setattr(time, "sleep", preempt)
     assert training() == 130
     assert begun[0][1:] == ["-m", "ccl_plugins", "train", "x.toml", "--out", "runs", "--overwrite"]
     again = found[0].function
