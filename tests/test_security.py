@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from support.code_scan import unsafe
 from support.imports import ROOT
@@ -29,10 +31,22 @@ OPENS_MODULES = {
 """Where a name becomes a module; none of them comes from a config or a record."""
 
 
+STARTS = {
+    "ccl_plugins/experiments/jobs.py": r"\[sys.executable, \"-m\", \"ccl_plugins\", \"train\", "
+}
+"""Where a process is started, and with what: this Python, with words and without a shell."""
+
+
 def test_the_packages_read_no_pickle_and_run_no_text():
     assert len(SOURCES) > 100
-    found = {str(path.relative_to(ROOT)): [*unsafe(path.read_text("utf-8"))] for path in SOURCES}
-    assert not {path: places for path, places in found.items() if places}
+    texts = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in SOURCES}
+    found = {path: [*unsafe(text)] for path, text in texts.items()}
+    wrong = {path: places for path, places in found.items() if places}
+    assert wrong.keys() == STARTS.keys()
+    for path, command in STARTS.items():
+        assert len(wrong[path]) == texts[path].count("subprocess.Popen(") == 1
+        assert re.search(command, texts[path])
+        assert "shell=" not in texts[path]
 
 
 def test_names_become_modules_in_few_places():

@@ -62,6 +62,7 @@ class HuggingFace:
     Raises:
         ValueError: If a parameter is out of its range; on use, for a split, column or image that is not
             there, naming those that are.
+        OSError: On use, for a data set that is not there or cannot be read, and for an image, by its row.
         ImportError: On use, if ``datasets`` is not installed.
     """
 
@@ -147,10 +148,18 @@ class HuggingFace:
                 "the data set hf needs datasets, which is not installed: pip install 'ccl-plugins[hf]'"
             ) from error
         folder = Path(self.path).expanduser()
-        if any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):
-            return datasets.load_from_disk(str(folder))
-        path = str(folder) if folder.exists() else self.path
-        return datasets.load_dataset(path, self.name, revision=self.revision)
+        try:
+            if any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):
+                return datasets.load_from_disk(str(folder))
+            path = str(folder) if folder.exists() else self.path
+            return datasets.load_dataset(path, self.name, revision=self.revision)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"the data set {self.path!r}: {error}") from error
+        except (OSError, ValueError) as error:
+            raise OSError(
+                f"the data set {self.path!r} cannot be read: {error}; if a file of it was cut short,"
+                " write or fetch it again"
+            ) from error
 
     @cached_property
     def _image(self) -> str:

@@ -146,6 +146,23 @@ def test_an_image_that_cannot_be_decoded_is_named_by_its_row(tmp_path):
         images.__getitems__([1, 2])
 
 
+@pytest.mark.parametrize("what", ["cut short", "deleted"])
+def test_a_file_that_is_damaged_is_named_with_the_data_set(tmp_path, what):
+    Dataset.from_dict(rows(12), FEATURES).save_to_disk(tmp_path / "one")
+    (file,) = (tmp_path / "one").glob("*.arrow")
+    if what == "deleted":
+        file.unlink()
+    else:
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    with pytest.raises(OSError, match=f"the data set '{tmp_path / 'one'}'"):
+        HuggingFace(tmp_path / "one", label="fine_label")("train")
+
+
+def test_a_data_set_that_is_not_there_is_named():
+    with pytest.raises(OSError, match=r"the data set './nothing' cannot be read"):
+        HuggingFace("./nothing")("train")
+
+
 def test_a_missing_package_is_named(folder, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "datasets", None)
     with pytest.raises(ImportError, match=r"ccl-plugins\[hf\]"):
