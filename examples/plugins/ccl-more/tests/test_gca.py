@@ -5,12 +5,14 @@ import math
 import pytest
 import torch
 from ccl_plugins.kernels import RBF, Delta
+from ccl_plugins.numerics import EMPTY
 from ccl_plugins.objectives import NTXent, SoftInfoNCE
 from ccl_plugins.pairs import Pairs, Samples, in_batch
 from ccl_plugins.testing import equals
 from torch.nn.functional import cross_entropy, normalize
 
 from ccl_more import GCA
+from ccl_more.gca import NARROW, _Offsets, offsets
 
 Z = torch.randn(10, 2, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 TAU = 0.3
@@ -216,3 +218,50 @@ def test_gradients_of_gradients_are_those_of_the_value(views, temperature, param
 
     assert torch.autograd.gradcheck(loss, few, fast_mode=True, atol=1e-5)
     assert torch.autograd.gradgradcheck(loss, few, fast_mode=True, atol=1e-4, rtol=1e-3)
+
+
+def scores(dtype=torch.float64, temperature=0.3):
+    generator = torch.Generator().manual_seed(3)
+    log_k = (2 * torch.rand(7, 9, generator=generator, dtype=torch.float64) - 1) / temperature
+    keep = torch.rand(7, 9, generator=generator) < 0.7
+    keep[2], keep[:, 4] = False, False  # a row and a column in which nothing counts
+    return log_k.masked_fill(~keep, EMPTY).to(dtype).requires_grad_()
+
+
+@pytest.mark.parametrize("exponents", [(1.0, 1.0), (0.8, 0.4), (1.0, 0.1)])
+@pytest.mark.parametrize("iterations", [0, 1, 10])
+def test_the_scaling_by_products_is_the_one_in_logarithms(iterations, exponents):
+    log_k, weights = scores(), torch.randn(9, dtype=torch.float64)
+    found, expected = (
+        _Offsets.apply(log_k, iterations, *exponents),
+        offsets(log_k, iterations, *exponents),
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-12)
+    if not iterations:
+        return
+    first = [
+        torch.autograd.grad((y * weights).sum(), log_k, create_graph=True)[0]
+        for y in (found, expected)
+    ]
+    torch.testing.assert_close(*first, rtol=1e-9, atol=1e-12)
+    second = [torch.autograd.grad(g.square().sum(), log_k)[0] for g in first]
+    torch.testing.assert_close(*second, rtol=1e-8, atol=1e-11)
+
+
+def test_the_scaling_by_products_is_exact_in_float32_down_to_its_least_temperature():
+    log_k = scores(temperature=NARROW)
+    exact = offsets(log_k, 10, 1.0, 1.0)
+    found = _Offsets.apply(log_k.detach().float().requires_grad_(), 10, 1.0, 1.0)
+    torch.testing.assert_close(found.double(), exact, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("temperature", [0.01, 0.079, 0.08, 0.5])
+def test_a_low_temperature_is_finite(temperature):
+    views = [torch.randn(6, 4, requires_grad=True) for _ in range(2)]
+    loss = GCA(temperature, row_penalty=None, column_penalty=None)(*views)
+    loss.backward()
+    exact = GCA(temperature, row_penalty=None, column_penalty=None)(
+        *(v.detach().double() for v in views)
+    )
+    torch.testing.assert_close(loss.detach().double(), exact, rtol=1e-4, atol=1e-5)
+    assert all(v.grad.isfinite().all() for v in views)

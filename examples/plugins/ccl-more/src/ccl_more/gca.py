@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from ccl_plugins.arguments import positive, whole
-from ccl_plugins.numerics import EMPTY, masked
+from ccl_plugins.numerics import EMPTY, logsumexp, masked
 from ccl_plugins.objectives import ContrastiveObjective, Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import VALUE_TYPES, Kernel, ValueType
@@ -93,30 +93,105 @@ class GCA(ContrastiveObjective):
         every, target = torch.cat(logits), torch.cat(targets)
         some = target.amax(1) > EMPTY / 2
         every = every + self.offsets(every)
-        values = (target.softmax(1) * (every.logsumexp(1)[:, None] - every)).sum(1).where(some, 0)
+        values = (logsumexp(every) - (target.softmax(1) * every).sum(1)).where(some, 0)
         shape = len(logits), -1
         return values.reshape(shape), some.reshape(shape).to(values.dtype)
 
     def offsets(self, log_k: Tensor) -> Tensor:
         """(k,) log v after the last iteration, from log K (n, k)."""
-        counts = log_k > EMPTY / 2
-        rows, columns = counts.any(1), counts.any(0)
-        log_a, log_b = (-each.sum().clamp_min(1).to(log_k.dtype).log() for each in (rows, columns))
+        exponents = self.exponent(self.row_penalty), self.exponent(self.column_penalty)
+        fixed = not any(isinstance(each, Tensor) for each in (self.temperature, *exponents))
+        narrow = NARROW if log_k.dtype == torch.float32 else NARROW / 8
+        if fixed and float(self.temperature) >= narrow and not torch.compiler.is_compiling():
+            return _Offsets.apply(log_k, self.iterations, *exponents)
+        return offsets(log_k, self.iterations, *exponents)
+
+    def exponent(self, penalty: float | Tensor | None) -> float | Tensor:
+        """``ρ / (ρ + τ)``, of a scaling whose marginal is penalized with ρ; 1 without a penalty."""
+        return 1.0 if penalty is None else penalty / (penalty + self.temperature)
+
+
+NARROW = 0.08
+"""The least temperature at which products of exponentials are far from the smallest float32."""
+
+
+def offsets(
+    log_k: Tensor, iterations: int, of_rows: float | Tensor, of_columns: float | Tensor
+) -> Tensor:
+    """(k,) log v of unbalanced optimal transport after some iterations, in logarithms throughout.
+
+    Args:
+        log_k: (n, k) the logarithm of K; ``EMPTY`` where an entry does not count.
+        iterations: Of both scalings.
+        of_rows: The exponent of the scaling of rows.
+        of_columns: That of columns.
+    """
+    rows, columns, log_a, log_b = marginals(log_k)
+    log_v = torch.zeros_like(log_k[0])
+    for _ in range(iterations):
+        log_u = (of_rows * (log_a - log_product(log_k, log_v, 1))).where(rows, 0)[:, None]
+        log_v = (of_columns * (log_b - log_product(log_k, log_u, 0))).where(columns, 0)
+    return log_v
+
+
+def marginals(log_k: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Rows and columns with an entry that counts, and the logarithms of the uniform weights of these."""
+    counts = log_k > EMPTY / 2
+    rows, columns = counts.any(1), counts.any(0)
+    log_a, log_b = (-each.sum().clamp_min(1).to(log_k.dtype).log() for each in (rows, columns))
+    return rows, columns, log_a, log_b
+
+
+class _Offsets(torch.autograd.Function):
+    """`offsets` with one exponential of K, products of K with vectors, and one product for the gradient."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, log_k: Tensor, iterations: int, of_rows: float, of_columns: float
+    ) -> Tensor:
+        rows, columns, log_a, log_b = marginals(log_k)
+        top = log_k.amax(1).where(rows, 0)
+        k = (log_k - top[:, None]).exp_()
+        tiny = torch.finfo(k.dtype).tiny
         log_v = torch.zeros_like(log_k[0])
-        for _ in range(self.iterations):
-            log_u = self.relaxed(log_a - log_product(log_k, log_v, 1), self.row_penalty)
-            log_u = log_u.where(rows, 0)[:, None]
-            log_v = self.relaxed(log_b - log_product(log_k, log_u, 0), self.column_penalty)
-            log_v = log_v.where(columns, 0)
+        steps = []
+        for _ in range(iterations):
+            most = log_v.max()
+            v = (log_v - most).exp()
+            of_v = (k @ v).clamp_min(tiny)
+            log_u = (of_rows * (log_a - of_v.log() - most - top)).where(rows, 0)
+            scaled = (log_u + top).where(rows, -torch.inf)
+            most = scaled.max().clamp_min(torch.finfo(k.dtype).min)
+            u = (scaled - most).exp()
+            of_u = (u @ k).clamp_min(tiny)
+            log_v = (of_columns * (log_b - of_u.log() - most)).where(columns, 0)
+            steps.append((v, of_v, u, of_u))
+        ctx.exponents = of_rows, of_columns
+        ctx.iterations = iterations
+        ctx.save_for_backward(log_k, k, rows, columns, *(each for step in steps for each in step))
         return log_v
 
-    def relaxed(self, log_scaling: Tensor, penalty: float | Tensor | None) -> Tensor:
-        """The exponent ``ρ / (ρ + τ)``, on the logarithm."""
-        return (
-            log_scaling
-            if penalty is None
-            else log_scaling * (penalty / (penalty + self.temperature))
-        )
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        log_k, k, rows, columns, *saved = ctx.saved_tensors
+        of_rows, of_columns = ctx.exponents
+        if torch.is_grad_enabled():  # for a second derivative
+            value = offsets(log_k, ctx.iterations, of_rows, of_columns)
+            (slope,) = torch.autograd.grad(value, log_k, grad, create_graph=True)
+            return slope, None, None, None
+        left, right = [], []
+        for i in range(len(saved) - 4, -1, -4):
+            v, of_v, u, of_u = saved[i : i + 4]
+            share = (-of_columns * grad / of_u).where(columns, 0)
+            left.append(u)
+            right.append(share)
+            share = (-of_rows * u * (k @ share) / of_v).where(rows, 0)
+            left.append(share)
+            right.append(v)
+            grad = v * (share @ k)
+        if not left:
+            return torch.zeros_like(log_k), None, None, None
+        return k * (torch.stack(left, 1) @ torch.stack(right)), None, None, None
 
 
 def log_product(log_k: Tensor, log_x: Tensor, dim: int) -> Tensor:
