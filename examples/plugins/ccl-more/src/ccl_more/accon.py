@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import torch
 from ccl_plugins.arguments import non_negative, positive
-from ccl_plugins.numerics import as_vectors, logsumexp, masked
+from ccl_plugins.numerics import as_vectors, logsumexp, squared_distance
 from ccl_plugins.objectives import Scalar
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import Sizes, Table
@@ -78,18 +78,21 @@ class ACCon(Supervised):
     def row(self, pairs: Pairs, candidates: Candidates) -> tuple[Tensor, Tensor]:
         """One value per anchor."""
         self.check_condition({})
-        z = as_vectors(pairs.everyone(self.on, candidates.i))
-        gaps = torch.cdist(z[pairs.rows], z, compute_mode="donot_use_mm_for_euclid_dist")
+        # Twice as exact as float32, since the root of a small square is not; a product is still fast.
+        z = pairs.everyone(self.on, candidates.i).double()
+        gaps = squared_distance(z[pairs.rows], z).sqrt().to(pairs.anchors.dtype)
         given = pairs.positive
         alike = pairs.counted(gaps <= self.same if given is None else given)
         positives = candidates.with_own(alike)
         negatives = candidates.columns(pairs.contrasted(alike) & ~alike)
-        share = (gaps / self.largest).clamp_max(1).to(pairs.anchors.dtype)
-        phi = candidates.columns(math.pi * (1 - share))
+        # Of φ = π (1 - share), before the samples' values are repeated for each view.
+        angle = (gaps / self.largest).clamp_max(1) * math.pi
+        cosine_of, sine_of = candidates.columns(-angle.cos()), candidates.columns(angle.sin())
         cosine = candidates.sims()
         # The derivative of the sine is infinite at equal and opposite embeddings.
         sine = (1 - cosine.square()).clamp_min(torch.finfo(cosine.dtype).eps).sqrt()
-        turned = cosine * phi.cos() - sine * phi.sin()
-        logits = torch.where(positives, cosine, turned) / self.temperature
-        total = logsumexp(masked(logits, positives | negatives))
-        return (total - mean_over(positives, logits)).where(positives.any(1), 0), positives.any(1)
+        turned = torch.addcmul(cosine * cosine_of, sine, sine_of, value=-1)
+        sims = torch.where(positives, cosine, turned)
+        total = logsumexp(sims / self.temperature, positives | negatives)
+        attraction = mean_over(positives, sims) / self.temperature
+        return (total - attraction).where(positives.any(1), 0), positives.any(1)
