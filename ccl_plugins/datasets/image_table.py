@@ -202,7 +202,9 @@ def _side_by_side(block: str, names: Sequence[str], table: Mapping[str, Any]) ->
     """The rows of several columns of numbers, or of words for 1 and 0."""
     columns = []
     for name in names:
-        cells = [_BITS.get(c.lower(), c) if isinstance(c, str) else c for c in table[name]]
+        column = table[name]
+        given = column.tolist() if hasattr(column, "tolist") else column
+        cells = [_BITS.get(c.lower(), c) if isinstance(c, str) else c for c in given]
         word = next((cell for cell in cells if isinstance(cell, str)), None)
         if word is not None:
             raise ValueError(

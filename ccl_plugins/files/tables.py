@@ -229,7 +229,7 @@ def _refuse_too_large(path: Path, about: Any) -> None:
 
 
 def _read_column(column: Any) -> Any:
-    """An array for a column of vectors without gaps; else a list, with None for missing cells.
+    """An array for numbers or vectors without gaps; else a list, with None for missing cells.
 
     None for a column that holds neither words nor numbers, nor vectors of equally many numbers.
     """
@@ -240,6 +240,8 @@ def _read_column(column: Any) -> Any:
     if types.is_decimal(column.type):
         column = column.cast(float64())
     kind = column.type
+    if _is_number(kind) and not column.null_count:
+        return column.to_numpy()  # a hundred million numbers are as many Python objects otherwise
     if _is_number(kind) or any(
         is_word(kind) for is_word in (types.is_string, types.is_large_string, types.is_string_view)
     ):
@@ -247,7 +249,7 @@ def _read_column(column: Any) -> Any:
     lists = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
     if not lists or not _is_number(kind.value_type):
         return None
-    if len({*compute.list_value_length(column).to_pylist()} - {None}) > 1:
+    if len(compute.unique(compute.list_value_length(column)).drop_null()) > 1:
         return None
     flat = compute.list_flatten(column)
     if column.null_count or flat.null_count or types.is_boolean(kind.value_type) or not len(flat):
