@@ -4,6 +4,7 @@ import contextlib
 import multiprocessing
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -94,7 +95,11 @@ def start(function: str, folder: Path) -> subprocess.Popen[str]:
     """A program of its own, in its own group of processes, as a terminal starts it."""
     return subprocess.Popen(
         [sys.executable, "-m", "support.stuck_ranks", function, str(folder)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "PYTHONFAULTHANDLER": "1",
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -104,8 +109,18 @@ def start(function: str, folder: Path) -> subprocess.Popen[str]:
 
 def wait_until_stuck(program: subprocess.Popen[str]) -> None:
     assert program.stdout is not None
+    if not select.select([program.stdout], [], [], 240)[0]:
+        os.killpg(program.pid, signal.SIGABRT)  # each process says where it is
+        pytest.fail(f"no rank waits after 240 s: {program.communicate(timeout=30)[1]}")
     assert program.stdout.readline().strip() == "waiting"
     time.sleep(2)  # until the other rank waits for it
+
+
+def end(program: subprocess.Popen[str]) -> None:
+    """End a program and all processes of its group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(program.pid, signal.SIGKILL)
+    program.communicate(timeout=30)
 
 
 def is_any_left(group: int) -> bool:
@@ -147,8 +162,7 @@ def test_a_second_interrupt_ends_a_process_that_waits_in_a_collective(tmp_path: 
         assert err.endswith("ccl: stopped at once\n")
     finally:
         for program in (first, second):
-            program.kill()
-            program.communicate()
+            end(program)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -172,9 +186,7 @@ def test_a_second_interrupt_ends_all_ranks_of_which_one_is_stuck(
         assert err.count("Ctrl-C again stops at once") == 1
         assert not is_any_left(program.pid)
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(program.pid, signal.SIGKILL)
-        program.communicate()
+        end(program)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -197,9 +209,7 @@ def test_a_rank_that_is_killed_is_told_in_a_line_with_step_and_checkpoint(tmp_pa
         )
         assert not is_any_left(program.pid)
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(program.pid, signal.SIGKILL)
-        program.communicate()
+        end(program)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -211,5 +221,4 @@ def test_no_rank_outlives_the_process_that_launched_it(tmp_path: Path) -> None:
         program.communicate(timeout=30)
         assert not is_any_left(program.pid)
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(program.pid, signal.SIGKILL)
+        end(program)
