@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,15 +95,15 @@ def fit(
         writer = Checkpointing(checkpoints, settings, record, interrupt, losses)
         listed = [*callbacks, writer, waiting]
         trainer = make_trainer(settings, folder, losses, listed, progress, loggers)
-        if trainer.strategy.launcher is not None:
-            interrupt.kill_launched = trainer.strategy.launcher.kill
+        launcher = trainer.strategy.launcher
+        launching = nullcontext() if launcher is None else interrupt.launching(launcher.kill)
 
         def launched() -> Any:
-            return getattr(trainer.strategy.launcher, "procs", ())
+            return getattr(launcher, "procs", ())
 
         try:
             several = waiting.watching(settings.processes > 1, launched)
-            with beside_workers(settings, trainer), several:
+            with beside_workers(settings, trainer), several, launching:
                 trainer.fit(module, ckpt_path=str(resume.path) if resume else None)
             writer.check_weights(parts.networks, trainer.global_step)
         except NotFinite as error:

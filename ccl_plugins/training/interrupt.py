@@ -12,7 +12,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -28,6 +28,9 @@ PATIENCE_TO_CLOSE = 10.0
 
 EXIT_STATUS = 130
 
+LAUNCHER = "CCL_LAUNCHER"
+"""The variable in which a process leaves its number to those that it launches."""
+
 
 class Interrupt:
     """A context that records a request to stop; a second Ctrl-C stops at once.
@@ -42,8 +45,7 @@ class Interrupt:
 
     def __init__(self) -> None:
         self.requested = False
-        self.kill_launched: Callable[[Any], None] | None = None
-        """Sends a signal to the processes that this one launched."""
+        self._kill_launched: Callable[[Any], None] | None = None
         self._raised = False
         self._former: dict[int, Any] = {}
 
@@ -57,8 +59,10 @@ class Interrupt:
             self._former_fd = signal.set_wakeup_fd(
                 self._written.fileno(), warn_on_full_buffer=False
             )
+            # Not the parent alone: a launcher that ended before is no parent any more.
+            launcher = int(os.environ.get(LAUNCHER, os.getppid()))
             self._watcher = threading.Thread(
-                target=self._watch, args=(ours, os.getppid()), daemon=True, name="ccl-interrupt"
+                target=self._watch, args=(ours, launcher), daemon=True, name="ccl-interrupt"
             )
             self._watcher.start()
         return self
@@ -78,6 +82,20 @@ class Interrupt:
         """Install the handlers; called again after Lightning has replaced the one for SIGTERM."""
         for number in self._former:
             signal.signal(number, self._request)
+
+    @contextlib.contextmanager
+    def launching(self, kill: Callable[[Any], None]) -> Iterator[None]:
+        """Processes that are launched within the block end with this one.
+
+        Args:
+            kill: Sends a signal to them.
+        """
+        self._kill_launched = kill
+        os.environ[LAUNCHER] = str(os.getpid())
+        try:
+            yield
+        finally:
+            del os.environ[LAUNCHER]
 
     def _request(self, number: int, frame: FrameType | None) -> None:
         if self.requested and number == signal.SIGINT:
@@ -119,8 +137,8 @@ class Interrupt:
 
     def _end(self, why: str) -> None:
         """End this process, what it launched and its workers; Python may never run here again."""
-        if self.kill_launched is not None:
-            self.kill_launched(signal.SIGKILL)
+        if self._kill_launched is not None:
+            self._kill_launched(signal.SIGKILL)
         for worker in multiprocessing.active_children():
             worker.kill()
         print(f"ccl: {why}", file=sys.stderr, flush=True)
