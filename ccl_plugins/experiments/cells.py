@@ -232,11 +232,11 @@ def _take(
         waiting = any(trial.state.name == "WAITING" for trial in cells.values())
         if not waiting and len(cells) >= (sweep.trials or 0):
             return None
-        # What is drawn for a cell depends on the seed and on the cells before it alone.
-        seed = sweep.seed + len(cells)
-        study.sampler = _optuna().samplers.TPESampler(seed=seed, constant_liar=True)
         taken = study.ask()
         name = taken.user_attrs.get("cell", f"{len(cells):03d}")
+        # What is drawn for a cell depends on the seed and on the cells before it alone.
+        seed = sweep.seed + int(name)
+        study.sampler = _optuna().samplers.TPESampler(seed=seed, constant_liar=True)
         taken.set_user_attr("cell", name)
         held.enter_context(owning(sweep.out / "locks" / name))
         cell = _drawn(taken, sweep)

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -345,6 +346,23 @@ def test_a_search_draws_the_same_values_again_after_a_kill():
     os.waitpid(child, 0)
     assert run("--resume") == 0
     assert table() == table("whole")
+
+
+def test_a_cell_killed_before_its_values_are_noted_draws_the_same_again(monkeypatch):
+    write(SEARCH)
+    sweep = Sweep.from_toml("sweep.toml")
+    sweeps.begin(sweep)
+    with contextlib.ExitStack() as held:
+        *_, values = sweeps._take(sweep, held)
+    Path("out").rename("whole")
+    sweeps.begin(sweep)
+    with monkeypatch.context() as patch, contextlib.ExitStack() as held:
+        patch.setattr(sweeps, "_drawn", mock.Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            sweeps._take(sweep, held)
+    with contextlib.ExitStack() as held:
+        *_, name, again = sweeps._take(sweep, held)
+    assert (name, again) == ("000", values)
 
 
 def test_a_search_stops_a_cell_that_is_behind():
