@@ -28,7 +28,7 @@ from ccl_plugins.files import mapped
 from ccl_plugins.files.tensors import read_tensors
 from ccl_plugins.training.tables import Tables
 
-FEATURES, TEST, FEW, BATCH = 64, 2000, 2000, 256
+FEATURES, TEST, FEW, BATCH, CLASSES = 64, 2000, 2000, 256, 1000
 TOML = """
 dataset = {{use = "features", train = "{0}/train.safetensors", test = "{0}/test.safetensors"}}
 backbone = {{use = "mlp", in_features = {1}, hidden = [64]}}
@@ -93,6 +93,24 @@ def _watch(run: subprocess.Popen[str], peaks: dict[str, int]) -> None:
         time.sleep(0.05)
 
 
+def compare(folder: Path, shape: tuple[int, ...], value_type: str) -> str:
+    """Two lines about a condition in memory and in a file."""
+    file = folder / "z.safetensors"
+    dtype = torch.float32 if len(shape) > 1 else torch.int64
+    with mapped.writing(file, {"z": (shape, dtype)}) as tensors:
+        for part in mapped.blocks(tensors["z"]):
+            size = (part.stop - part.start, *shape[1:])
+            drawn = torch.randn(size) if len(shape) > 1 else torch.randint(0, CLASSES, size)
+            tensors["z"][part] = drawn
+    in_file = read_tensors(file)[0]["z"]
+    (a, b), (c, d) = (table(each, value_type) for each in (in_file.clone(), in_file))
+    what = f"{shape[0]:,} x {shape[1]} numbers" if len(shape) > 1 else f"{shape[0]:,} class ids"
+    return (
+        f"| {what} | fit | {a:.2f} s | {c:.2f} s | {c / a:.1f} |\n"
+        f"| | look-up | {b:.2f} ms | {d:.2f} ms | {d / b:.1f} |"
+    )
+
+
 def table(values: torch.Tensor, value_type: str) -> tuple[float, float]:
     """Seconds to fit and check a condition's table, and ms to look up a batch."""
     label = torch.zeros(len(values), dtype=torch.uint8)
@@ -120,9 +138,10 @@ def main() -> None:
     made.add_argument("--seconds", type=float, default=45, help="of training")
     made.add_argument("--data", type=Path)
     options = made.parse_args()
-    runs, table_rows = options.run or ["2000000,128,1", "10000000,512,2"], 1 << 20
+    runs, table_rows, ids = options.run or ["2000000,128,1", "10000000,512,2"], 1 << 20, 10**8
     if options.quick:
-        runs, table_rows, options.seconds, mapped.LARGE = ["4000,128,1"], 4000, 1, 0
+        runs, options.seconds, mapped.LARGE = ["4000,128,1"], 1, 0
+        table_rows = ids = 4000
     lines = []
     for each in runs:
         rows, width, processes = map(int, each.split(","))
@@ -139,12 +158,10 @@ def main() -> None:
             f" {seconds:.0f} s |"
         )
     with tempfile.TemporaryDirectory(dir=options.data) as name:
-        file = Path(name) / "z.safetensors"
-        with mapped.writing(file, {"z": ((table_rows, 128), torch.float32)}) as tensors:
-            for part in mapped.blocks(tensors["z"]):
-                tensors["z"][part] = torch.randn(part.stop - part.start, 128)
-        in_file = read_tensors(file)[0]["z"]
-        (a, b), (c, d) = (table(each, "continuous") for each in (in_file.clone(), in_file))
+        tables = [
+            compare(Path(name), (table_rows, 128), "continuous"),
+            compare(Path(name), (ids,), "categorical"),
+        ]
     report = f"""# Tables larger than memory
 
 `ccl train` on vectors of {FEATURES} numbers with a condition in a file: Fair-CCLK with `rbf`, batches of {BATCH},
@@ -156,12 +173,11 @@ each pass reads the disk.
 |---|---|---|---|---|---|---|
 {chr(10).join(lines)}
 
-A condition of {table_rows:,} x 128 numbers in a file, beside one in memory: fitted and checked, and {BATCH} random rows.
+A condition in a file, beside one in memory: fitted and checked, and {BATCH} random rows.
 
-| | memory | file | ratio |
-|---|---|---|---|
-| fit | {a:.2f} s | {c:.2f} s | {c / a:.1f} |
-| look-up | {b:.2f} ms | {d:.2f} ms | {d / b:.1f} |
+| | | memory | file | ratio |
+|---|---|---|---|---|
+{chr(10).join(tables)}
 
 torch {torch.__version__}; written by `python docs/benchmarks/large_tables.py`.
 """  # noqa: E501  a page
