@@ -116,7 +116,7 @@ class TrainingModule(LightningModule):
         trait(self.objective, "setup")(tables, sizes)
         count_epochs(self.objective, self._steps_per_epoch)
         trait(self.method, "keep_statistics")(trait(self.objective, "statistics")())
-        self._loss = _prepare(self.method, self.objective, self.settings)
+        self._loss = prepare(self.method, self.objective, self.settings)
 
     def train_dataloader(self) -> Loader:
         """The loader of this process's batches, made once the tables are fitted."""
@@ -290,7 +290,7 @@ class TrainingModule(LightningModule):
         )
 
 
-def _prepare(method: nn.Module, objective: Any, settings: FitSettings) -> Callable[[Any], Tensor]:
+def prepare(method: nn.Module, objective: Any, settings: FitSettings) -> Callable[[Any], Tensor]:
     """Set the memory format of the method's weights and compile its networks.
 
     Returns:

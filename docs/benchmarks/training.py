@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from memory import high_water
 from pages import parser, publish
-from training_loops import Images, method, run
+from training_loops import LOOPS, Images, method, run
 
 import ccl_plugins as ccl
 from ccl_plugins.kernels import Cosine
@@ -35,7 +35,7 @@ from ccl_plugins.training.loader import Items, collate
 from ccl_plugins.training.step import take_step
 from ccl_plugins.training.tables import Tables
 
-METHODS, LOOPS = ("simclr", "moco_v2"), ("ours", "by_hand")
+METHODS = ("simclr", "moco_v2")
 
 
 def main() -> None:

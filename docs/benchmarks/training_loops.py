@@ -28,15 +28,16 @@ from ccl_plugins.samplers import Uniform
 from ccl_plugins.training import FitSettings, Parts, fit
 
 HIDDEN, DIM, QUEUE, TEMPERATURE = 512, 128, 4096, 0.1
+LOOPS = ("ours", "by_hand")
 
 
 class Images(Dataset[Any]):
-    """Random images of 32 x 32 pixels in memory; both the data set component and its split."""
+    """Random images in memory, at most 1,024 different ones; both the data set component and its split."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, side: int = 32) -> None:
         generator = torch.Generator().manual_seed(0)
         self.images = torch.randint(
-            0, 256, (size, 3, 32, 32), generator=generator, dtype=torch.uint8
+            0, 256, (min(size, 1024), 3, side, side), generator=generator, dtype=torch.uint8
         )
         self.metadata = {"label": torch.zeros(size, dtype=torch.long)}
 
@@ -45,10 +46,20 @@ class Images(Dataset[Any]):
         return self
 
     def __len__(self) -> int:
-        return len(self.images)
+        return len(self.metadata["label"])
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
-        return self.images[index], 0
+        return self.images[index % len(self.images)], 0
+
+
+class Plain:
+    """Two views that are the image itself: what is left is the work of the loop and of the networks."""
+
+    count = 2
+
+    def __call__(self, image: Tensor) -> list[Tensor]:
+        """The views of an image."""
+        return [image / 255] * 2
 
 
 class Augmented(Dataset[Any]):
@@ -61,7 +72,7 @@ class Augmented(Dataset[Any]):
         return len(self.images)
 
     def __getitem__(self, index: int) -> list[Tensor]:
-        drawn: list[Tensor] = self.views(self.images.images[index])
+        drawn: list[Tensor] = self.views(self.images[index][0])
         return drawn
 
 
@@ -111,26 +122,40 @@ class MoCoByHand(ByHand):
 
 
 class Clock(Callback):
-    """Processor time from the end of one batch to the end of the next."""
+    """Processor time from the end of one batch to the end of the next, or wall-clock time.
 
-    def __init__(self) -> None:
+    In wall-clock time, a GPU is waited for after the second and the last batch alone, so that the processor
+    may run ahead in between; only the sum of the seconds then counts.
+    """
+
+    def __init__(self, wall: bool = False) -> None:
+        self.wall = wall
         self.ends: list[float] = []
 
-    def on_train_batch_end(self, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
         """Store the time."""
-        self.ends.append(time.process_time())
+        last = trainer.num_training_batches
+        if self.wall and torch.cuda.is_available() and len(self.ends) + 1 in (2, last):
+            torch.cuda.synchronize()
+        self.ends.append(time.perf_counter() if self.wall else time.process_time())
 
     def seconds(self) -> list[float]:
         """Seconds of every batch but the first two, which include set-up."""
         return [b - a for a, b in zip(self.ends[1:], self.ends[2:], strict=False)]
 
 
-def run(cell: dict[str, Any]) -> list[float]:
-    """Train for some steps and return the processor seconds of each."""
+def run(cell: dict[str, Any], clock: Clock | None = None) -> list[float]:
+    """Train for some steps and return the seconds of each, processor time unless the clock says otherwise.
+
+    Args:
+        cell: What is trained: ``loop``, ``method``, ``backbone``, ``batch`` and ``steps``; and if not as by
+            default ``side`` of the images, ``plain`` views, ``workers``, ``precision`` and ``micro_batch``.
+        clock: The clock.
+    """
     torch.manual_seed(0)
-    clock = Clock()
-    images = Images(cell["batch"] * cell["steps"])
-    views = ccl.create("transform", "simclr", size=32)
+    clock, side = clock or Clock(), cell.get("side", 32)
+    images = Images(cell["batch"] * cell["steps"], side)
+    views = Plain() if cell.get("plain") else ccl.create("transform", "simclr", size=side)
     with tempfile.TemporaryDirectory() as folder:
         loop = ours if cell["loop"] == "ours" else by_hand
         loop(cell, images, views, Path(folder), clock)
@@ -153,7 +178,8 @@ def ours(cell: dict[str, Any], images: Images, views: Any, out: Path, clock: Clo
         1,
         cell["batch"],
         optimizer=AdamW(lr=1e-3),
-        workers=0,
+        workers=cell.get("workers", 0),
+        precision=cell.get("precision", "32-true"),
         micro_batch=cell.get("micro_batch"),
     )
     layout = Layout(out)
@@ -178,8 +204,16 @@ def by_hand(cell: dict[str, Any], images: Images, views: Any, out: Path, clock: 
         max_epochs=1,
         callbacks=[clock],
         default_root_dir=out,
+        precision=cell.get("precision", "32-true"),
         enable_progress_bar=False,
         enable_model_summary=False,
     )
-    loader = DataLoader(Augmented(images, views), cell["batch"], shuffle=True, drop_last=True)
+    loader = DataLoader(
+        Augmented(images, views),
+        cell["batch"],
+        shuffle=True,
+        drop_last=True,
+        num_workers=cell.get("workers", 0),
+        pin_memory=torch.cuda.is_available(),
+    )
     trainer.fit(model, loader)

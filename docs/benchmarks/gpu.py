@@ -1,0 +1,175 @@
+"""Check and measure the library on a GPU, in parts that can be stopped and continued.
+
+  objectives  every installed objective: loss and gradient on the GPU against the CPU, float32 and bf16
+  methods     every installed method: steps of training on the GPU against the CPU, float32 and bf16
+  compiled    every objective and method, compiled by inductor, against the CPU without compiling
+  waits       a step of every objective and method, and one of `fit`: a wait for the GPU is an error
+  share       time and peak memory of every objective, and of a step of ResNet-50 and ViT-S
+  memory      a batch embedded whole and in pieces (GradCache): peak memory, images/s, the same gradient
+  resume      a run that was killed and resumed, against one that was not
+  whole       images/s of `fit` against lightly's example, with the same networks and data
+
+Without PART it measures all of them, in at most 25 minutes.  Each row is stored as soon as it is measured.
+A part begins no row after its minutes; called again, it goes on with the rows that are missing.  The page
+is written beside the rows.  On a machine without a GPU the same code runs at tiny sizes on the CPU, which
+checks the script and measures nothing; rows are then stored only with `--out`.
+
+Examples:
+  python docs/benchmarks/gpu.py                       all parts; again, until nothing is missing
+  python docs/benchmarks/gpu.py objectives waits      two parts
+  python docs/benchmarks/gpu.py share --only infonce  one component
+  python docs/benchmarks/gpu.py --again               measure what failed once more
+  python docs/benchmarks/gpu.py --page                write the page from the rows that are there
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from gpu_page import page
+from gpu_parts import PARTS, Suite, suite_on
+
+from ccl_plugins.files.atomic import atomic_write
+from ccl_plugins.testing.inputs import seeded
+
+MINUTES, ALL_MINUTES = 7.0, 25.0
+"""After which no row is begun: of a part, so that it ends within eight, and of all parts together."""
+
+Row = dict[str, Any]
+
+
+class Rows:
+    """The rows that were measured, in a file that is whole after each."""
+
+    def __init__(self, path: Path | None, machine: dict[str, str]) -> None:
+        self.path, self.machine = path, machine
+        self.all: list[Row] = json.loads(path.read_text()) if path and path.exists() else []
+
+    def find(self, part: str, name: str) -> Row | None:
+        """The row of this machine's kind, if it was measured."""
+        wanted = {"part": part, "name": name, **self.machine}
+        return next((row for row in self.all if row.items() >= wanted.items()), None)
+
+    def add(self, part: str, name: str, found: Row) -> None:
+        """Store a row in place of an earlier one, and write the page."""
+        before = self.find(part, name)
+        self.all = [row for row in self.all if row is not before]
+        self.all.append({"part": part, "name": name, **self.machine, **found})
+        self.write()
+
+    def write(self) -> None:
+        """Write rows and page."""
+        if self.path:
+            with atomic_write(self.path) as partial:
+                partial.write_text(json.dumps(self.all, indent=1) + "\n")
+            self.path.with_suffix(".md").write_text(page(self.all))
+
+
+def measured(part: str, suite: Suite, rows: Rows, until: float, again: bool) -> list[str]:
+    """Measure a part's rows that are missing; the names of those that still are."""
+    missing = []
+    for name, job in PARTS[part](suite):
+        before = rows.find(part, name)
+        if before and not (again and before["state"] == "failed"):
+            continue
+        if time.monotonic() > until:
+            missing.append(name)
+            continue
+        begin = time.monotonic()
+        try:
+            with seeded():
+                found = job()
+        except Exception as error:  # whatever a component raises is the result of its row
+            found = failure(error)
+        rows.add(part, name, found)
+        print(
+            f"{part}: {name}: {found['state']}, {time.monotonic() - begin:.1f} s"
+            f" {found.get('error', '')}",
+            flush=True,
+        )
+        if suite.device == "cuda":
+            torch.cuda.empty_cache()
+        if "CUDA error" in found.get("error", ""):
+            sys.exit("The GPU takes no more work of this process: call the script again to go on.")
+    return missing
+
+
+def failure(error: Exception) -> Row:
+    """The row of a job that raised."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return {"state": "failed", "error": "out of memory"}
+    lines = str(error).strip().splitlines() or ["no message"]
+    return {"state": "failed", "error": f"{type(error).__name__}: {lines[0]}"}
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    command = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    command.add_argument(
+        "parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; all by default"
+    )
+    command.add_argument(
+        "--out", type=Path, help="file of the rows (default: gpu.json beside this script)"
+    )
+    command.add_argument(
+        "--minutes", type=float, default=MINUTES, help="after which a part begins no row"
+    )
+    command.add_argument("--device", choices=("cuda", "cpu"), help="default: a GPU if there is one")
+    command.add_argument(
+        "--only", nargs="+", default=[], metavar="NAME", help="objectives and methods"
+    )
+    command.add_argument("--again", action="store_true", help="measure rows that failed once more")
+    command.add_argument("--page", action="store_true", help="write the page and measure nothing")
+    options = command.parse_args(arguments)
+    if unknown := [part for part in options.parts if part not in PARTS]:
+        command.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    return options
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure what is missing, and say what still is; 1 if rows are missing or failed."""
+    options = parse(arguments)
+    if options.device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Lightning would take the GPU
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if options.device == "cuda" and device == "cpu":
+        sys.exit("torch sees no GPU here: torch.cuda.is_available() is false")
+    if device == "cpu":
+        print(
+            "No GPU: the same code at tiny sizes on the CPU, which checks this script and measures nothing."
+        )
+    warnings.filterwarnings("ignore")  # of Lightning about loaders, of torch about its debug mode
+    suite = suite_on(device, options.only)
+    name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
+    path = options.out or Path(__file__).with_name("gpu.json")
+    if device == "cpu" and not (options.out or options.page):
+        path = None
+    rows = Rows(path, {"device": name, "torch": torch.__version__})
+    if options.page:
+        rows.write()
+        return 0
+    end, missing = time.monotonic() + 60 * ALL_MINUTES, dict[str, list[str]]()
+    for part in options.parts or PARTS:
+        until = min(end, time.monotonic() + 60 * options.minutes)
+        missing[part] = measured(part, suite, rows, until, options.again)
+    failed = [row for row in rows.all if row["part"] in missing and row["state"] == "failed"]
+    for part, names in missing.items():
+        if names:
+            print(f"{part}: {len(names)} rows are missing, from {names[0]!r} on: call it again")
+    for row in failed:
+        print(f"failed: {row['part']}: {row['name']}: {row['error']}")
+    return int(bool(failed or any(missing.values())))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
