@@ -53,10 +53,14 @@ class Rows:
         self.path, self.machine = path, machine
         self.all: list[Row] = json.loads(path.read_text()) if path and path.exists() else []
 
+    def here(self) -> list[Row]:
+        """The rows of this machine's GPU and torch."""
+        return [row for row in self.all if row.items() >= self.machine.items()]
+
     def find(self, part: str, name: str) -> Row | None:
-        """The row of this machine's kind, if it was measured."""
-        wanted = {"part": part, "name": name, **self.machine}
-        return next((row for row in self.all if row.items() >= wanted.items()), None)
+        """A row of this machine, if it was measured."""
+        found = (row for row in self.here() if (row["part"], row["name"]) == (part, name))
+        return next(found, None)
 
     def add(self, part: str, name: str, found: Row) -> None:
         """Store a row in place of an earlier one, and write the page."""
@@ -90,11 +94,8 @@ def measured(part: str, suite: Suite, rows: Rows, until: float, again: bool) -> 
         except Exception as error:  # whatever a component raises is the result of its row
             found = failure(error)
         rows.add(part, name, found)
-        print(
-            f"{part}: {name}: {found['state']}, {time.monotonic() - begin:.1f} s"
-            f" {found.get('error', '')}",
-            flush=True,
-        )
+        how = ": ".join(filter(None, (found["state"], found.get("error"))))
+        print(f"{part}: {name}: {how} ({time.monotonic() - begin:.1f} s)", flush=True)
         if suite.device == "cuda":
             torch.cuda.empty_cache()
         if "CUDA error" in found.get("error", ""):
@@ -104,7 +105,7 @@ def measured(part: str, suite: Suite, rows: Rows, until: float, again: bool) -> 
 
 def failure(error: Exception) -> Row:
     """The row of a job that raised."""
-    if isinstance(error, torch.OutOfMemoryError):
+    if isinstance(error, torch.cuda.OutOfMemoryError):
         return {"state": "failed", "error": "out of memory"}
     lines = str(error).strip().splitlines() or ["no message"]
     return {"state": "failed", "error": f"{type(error).__name__}: {lines[0]}"}
@@ -132,7 +133,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     command.add_argument("--page", action="store_true", help="write the page and measure nothing")
     options = command.parse_args(arguments)
     if unknown := [part for part in options.parts if part not in PARTS]:
-        command.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+        command.error(f"no part {', '.join(map(repr, unknown))}: there are {', '.join(PARTS)}")
     return options
 
 
@@ -141,33 +142,30 @@ def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     if options.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Lightning would take the GPU
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    if options.device == "cuda" and device == "cpu":
-        sys.exit("torch sees no GPU here: torch.cuda.is_available() is false")
-    if device == "cpu":
-        print(
-            "No GPU: the same code at tiny sizes on the CPU, which checks this script and measures nothing."
-        )
-    warnings.filterwarnings("ignore")  # of Lightning about loaders, of torch about its debug mode
-    suite = suite_on(device, options.only)
-    name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
+    device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device == "cuda" and not torch.cuda.is_available():
+        sys.exit("torch sees no GPU here: torch.cuda.is_available() is False")
+    warnings.filterwarnings("ignore")  # Lightning's about loaders, torch's about its debug mode
     path = options.out or Path(__file__).with_name("gpu.json")
-    if device == "cpu" and not (options.out or options.page):
-        path = None
+    if device == "cpu" and not options.page:
+        path = options.out
+        print("No GPU: tiny sizes on the CPU, which checks this script and measures nothing.")
+    name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
     rows = Rows(path, {"device": name, "torch": torch.__version__})
     if options.page:
         rows.write()
         return 0
-    end, missing = time.monotonic() + 60 * ALL_MINUTES, dict[str, list[str]]()
+    suite, missing = suite_on(device, options.only), dict[str, list[str]]()
+    end = time.monotonic() + 60 * ALL_MINUTES
     for part in options.parts or PARTS:
         until = min(end, time.monotonic() + 60 * options.minutes)
         missing[part] = measured(part, suite, rows, until, options.again)
-    failed = [row for row in rows.all if row["part"] in missing and row["state"] == "failed"]
+    failed = [row for row in rows.here() if row["part"] in missing and row["state"] == "failed"]
+    for row in failed:
+        print(f"{row['part']}: {row['name']} failed: {row['error']}")
     for part, names in missing.items():
         if names:
-            print(f"{part}: {len(names)} rows are missing, from {names[0]!r} on: call it again")
-    for row in failed:
-        print(f"failed: {row['part']}: {row['name']}: {row['error']}")
+            print(f"{part}: {len(names)} missing, from {names[0]!r} on; call the script again")
     return int(bool(failed or any(missing.values())))
 
 

@@ -71,9 +71,11 @@ def steps(cell: dict[str, Any]) -> dict[str, Step]:
         called = torch.compile(objective, fullgraph=True) if cell.get("compiled") else objective
         given: dict[str, Any] = {"condition": z} if names else {}
         if getattr(objective, "reads_features", False):
-            given["features"] = [torch.randn(b, DIM, **options) for _ in views]
+            given["features"] = views  # whose gradient is all that some have
         if further := extras(objective, c, options):
             given["extras"] = further
+        objective(*views, **given)  # before their first step, some have nothing to learn from
+        trait(objective, "after_step")()
         return {
             "objective": lambda: backward(lambda: called(*views, **given), views),
             "reference": lambda: backward(lambda: reference(*views), views),
