@@ -345,7 +345,7 @@ def build(suite: Suite, method: str, network: str, **params: Any) -> Any:
     return made.to(suite.device).train()
 
 
-def seconds(step: Callable[[], None], suite: Suite) -> float:
+def seconds(step: Callable[[], object], suite: Suite) -> float:
     """Median wall-clock seconds of a step, waiting for the device."""
     found = []
     for _ in range(suite.repeats):
@@ -472,8 +472,8 @@ def resume(suite: Suite) -> Jobs:
             train(unbroken)
             train(broken, resume=True)
             saved = (read_checkpoint(Layout(out).weights)["method"] for out in (broken, unbroken))
-            weights = [torch.cat([x.double().flatten() for x in each.values()]) for each in saved]
-        return judged({"weights": apart(*weights)}, 1e-4)
+            found, expected = (torch.cat([x.double().flatten() for x in w.values()]) for w in saved)
+        return judged({"weights": apart(found, expected)}, 1e-4)
 
     yield f"killed before step {KILLED_AT + 1} of {STEPS}", job
 

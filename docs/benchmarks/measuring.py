@@ -187,7 +187,7 @@ def seconds(step: Step, cell: dict[str, Any]) -> float:
     return clock() - start
 
 
-def peak(step: Step, device: str) -> int:
+def peak(step: Callable[[], object], device: str) -> int:
     """Peak memory in bytes of a step, above the memory in use before it."""
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
