@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -72,16 +73,15 @@ class HSIC(ContrastiveObjective):
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """The estimate, the same for every sample."""
+        missing = pairs.samples.missing
         # With partners, the views after the first show images of other values.
-        views = range(len(pairs.anchors) if pairs.samples.partner is None else 1)
+        views = pairs.anchors if pairs.samples.partner is None else pairs.anchors[:1]
+        if missing is not None:
+            views = views.masked_fill(missing[:, None], 0)
         estimates: list[Tensor] = []
-        for i in views:
+        for i, similar in enumerate(compared(self.embedding_kernel, views.unbind(), missing)):
             if not estimates or pairs.samples.condition[self.on].ndim == 3:
                 centered = self.centered(pairs, i)
-            x = pairs.anchors[i]
-            if pairs.samples.missing is not None:
-                x = x.masked_fill(pairs.samples.missing[:, None], 0)
-            similar = compared(self.embedding_kernel, x, pairs.samples.missing)
             estimates.append((similar * centered).sum())
         values = torch.stack(estimates).mean().expand(1, pairs.anchors.shape[1])
         return values, torch.ones_like(values)
@@ -89,37 +89,42 @@ class HSIC(ContrastiveObjective):
     @torch.no_grad()
     def centered(self, pairs: Pairs, i: int) -> Tensor:
         """(n, n) M with ``Σ_jk K_jk M_jk`` the estimate, from the condition in view ``i``."""
-        z = pairs.samples.condition_of(self.on, i)
-        known = torch.ones_like(z.reshape(len(z), -1)[:, 0], dtype=torch.float64)
-        if pairs.samples.missing is not None:
-            known = known.masked_fill(pairs.samples.missing, 0)
-        similar = compared(self.kernel, z, pairs.samples.missing).double() * known * known[:, None]
-        n = known.sum()
-        least, rows = 2, n
-        if self.estimator == "unbiased":
-            similar, least, rows = similar.fill_diagonal_(0), 4, n - 2
-        sums = similar.sum(1) / rows.clamp_min(1)
+        z, missing = pairs.samples.condition_of(self.on, i), pairs.samples.missing
+        biased = self.estimator == "biased"
+        (similar,) = compared(self.kernel, [z], missing)
+        similar = similar.to(torch.float64, copy=True)  # the kernel may have kept its matrix
+        n = similar.new_full((), len(z)) if missing is None else (~missing).sum().double()
+
+        def keep(matrix: Tensor) -> Tensor:
+            if missing is not None:
+                matrix.masked_fill_(missing | missing[:, None], 0)
+            return matrix if biased else matrix.fill_diagonal_(0)
+
+        sums = keep(similar).sum(1) / (n if biased else n - 2).clamp_min(1)
         # Matrices whose rows sum to 0; of the unbiased one, without the diagonal.
-        total = sums.sum() / (n if self.estimator == "biased" else n - 1).clamp_min(1)
-        similar = (similar - sums - sums[:, None] + total) * known * known[:, None]
-        count = (n - 1).square() if self.estimator == "biased" else n * (n - 3)
-        if self.estimator == "unbiased":
-            similar = similar.fill_diagonal_(0)
-        return torch.where(n >= least, similar / count, 0.0).to(pairs.anchors.dtype)
+        total = sums.sum() / (n if biased else n - 1).clamp_min(1)
+        keep(similar.sub_(sums - total).sub_(sums[:, None]))
+        count = (n - 1).square() if biased else n * (n - 3)
+        share = torch.where(n >= (2 if biased else 4), 1 / count, 0.0)
+        return similar.mul_(share).to(pairs.anchors.dtype)
 
 
-def compared(kernel: Kernel | None, x: Tensor, missing: Tensor | None) -> Tensor:
-    """(n, n) similarities of rows, by default Gaussian with the median of those that are not missing."""
+def compared(
+    kernel: Kernel | None, values: Sequence[Tensor], missing: Tensor | None
+) -> list[Tensor]:
+    """(n, n) similarities of the rows of each, by default Gaussian with the median of those not missing."""
     if kernel is not None:
-        return similarities(kernel, x, x)
-    square = squared_distance(x, x)
+        return [similarities(kernel, x, x) for x in values]
+    squares = [squared_distance(x, x) for x in values]
     with torch.no_grad():
-        some = slice(None, None, -(-len(x) // SAMPLES))
-        far = square[some, some]
-        far = far.masked_fill(far == 0, torch.nan)
+        some = slice(None, None, -(-len(squares[0]) // SAMPLES))
+        far = torch.stack([square[some, some] for square in squares])
+        far = far.masked_fill_(far == 0, torch.nan)
         if missing is not None:
-            far = far.masked_fill(missing[some] | missing[some, None], torch.nan)
-        # Without a dimension, nanmedian would wait for a GPU.
-        median = far.flatten().nanmedian(0).values
-        scale = torch.where(median.isnan(), 1.0, median)
-    return (-square / scale).exp()
+            far = far.masked_fill_(missing[some] | missing[some, None], torch.nan)
+        # Each distance once.  Without a dimension, nanmedian would wait for a GPU.
+        row, column = torch.triu_indices(*far.shape[1:], device=far.device)
+        once = far.flatten(1).index_select(1, row * far.shape[1] + column)
+        medians = once.nanmedian(1).values
+        scales = torch.where(medians.isnan(), 1.0, medians)
+    return [(square / -scale).exp() for square, scale in zip(squares, scales, strict=True)]

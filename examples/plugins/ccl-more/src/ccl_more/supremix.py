@@ -6,12 +6,12 @@ from typing import ClassVar
 
 import torch
 from ccl_plugins.arguments import below_one, non_negative, positive
-from ccl_plugins.numerics import as_vectors, logsumexp, masked
+from ccl_plugins.numerics import EMPTY, as_vectors, logsumexp
 from ccl_plugins.objectives import Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
 from torch import Tensor
 
-from ccl_more.supervised import Candidates, Supervised
+from ccl_more.supervised import Supervised
 
 
 class SupReMix(Supervised):
@@ -64,9 +64,25 @@ class SupReMix(Supervised):
         super().__init__(temperature, on=on, gather_distributed=gather_distributed)
         self.share, self.window, self.magnify = share, window, magnify
 
-    def row(self, pairs: Pairs, candidates: Candidates) -> tuple[Tensor, Tensor]:
-        """One value per anchor."""
-        z = as_vectors(pairs.everyone(self.on, candidates.i))
+    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """One value per anchor and anchor view; what the condition says is computed once for all views."""
+        self.refuse_draws(pairs)
+        rows: list[tuple[Tensor, Tensor]] = []
+        for i in range(len(pairs.anchor_views)):
+            if not rows or pairs.samples.condition[self.on].ndim == 3:
+                weighed = self.weighed(pairs, i)
+            rows.append(self.of_view(pairs, i, *weighed))
+        values, weights = (torch.stack(parts) for parts in zip(*rows, strict=True))
+        return values, weights.to(values.dtype)
+
+    @torch.no_grad()
+    def weighed(self, pairs: Pairs, i: int) -> tuple[list[Tensor], Tensor, Tensor]:
+        """Logarithms of weights in the denominator, weights of positives, and their number.
+
+        (n, m + q) for embeddings and, unless ``share`` is None, for their mixtures; (n, m + q) that sums
+        the inner products with P (without the own keys) and M; (n,).
+        """
+        z = as_vectors(pairs.everyone(self.on, i))
         if z.shape[1] != 1:
             raise ValueError(
                 f"{self.on} must be one number per sample, not {z.shape[1]}: they have no order"
@@ -76,35 +92,53 @@ class SupReMix(Supervised):
         given = pairs.positive
         alike = pairs.counted(gaps == 0 if given is None else given)
         others = pairs.contrasted(alike) & ~alike
-        positives, negatives = candidates.with_own(alike), candidates.columns(others)
-        sims = candidates.sims()
-        far = candidates.columns(gaps.abs()).to(sims.dtype) * self.magnify
-        real = sims / self.temperature
-        repelled = [masked(real, positives), masked(real + torch.log1p(far), negatives)]
+        dtype, m, views = pairs.anchors.dtype, pairs.keys.shape[1], len(pairs.key_views)
+        far = gaps.abs().to(dtype) * self.magnify
+        logs = [far.log1p().masked_fill_(~others, EMPTY).masked_fill_(alike, 0)]
         if self.share is not None:
-            hard = (self.share + (1 - self.share) * sims) / self.temperature
-            repelled.append(masked(hard + torch.log1p((1 - self.share) * far), negatives))
-        total = logsumexp(torch.cat(repelled, 1))
-        attraction, number = (real * positives).sum(1), positives.sum(1).to(sims.dtype)
+            logs.append(torch.log1p((1 - self.share) * far).masked_fill_(~others, EMPTY))
+        pulls = alike.to(dtype)
+        number = views * pulls[:, :m].sum(1) + pulls[:, m:].sum(1)
         if self.window is not None:
-            mixed, more = self.mixtures(pairs, candidates, z, gaps, others)
-            attraction, number = attraction + mixed / self.temperature, number + more
-        value = total - attraction / number.clamp_min(1)
-        return value.where(number > 0, 0), number > 0
+            mixed, more = self.mixtures(z[:m], gaps[:, :m], others[:, :m])
+            pulls[:, :m] += views * mixed
+            number += views * views * more
+        return logs, pulls, number
 
-    def mixtures(
-        self, pairs: Pairs, candidates: Candidates, z: Tensor, gaps: Tensor, others: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """(n,) sums of inner products with the hard positives, and their numbers."""
-        m, views = pairs.keys.shape[1], len(pairs.key_views)
-        gaps, others, z = gaps[:, :m], others[:, :m], z[:m]
+    def mixtures(self, z: Tensor, gaps: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+        """(n, m) sums of each sample's shares in the hard positives of one view, and their numbers (n,)."""
         below = (others & (gaps < 0) & (gaps > -self.window)).to(z.dtype)
         above = (others & (gaps > 0) & (gaps < self.window)).to(z.dtype)
         between = z - z[:, None]  # row j, column k: z_k - z_j
         inverse = torch.where(between > 0, 1 / between, 0)
         # Row i, column j: the sum of μ over all k; row i, column k: the sum of 1 - μ over all j.
-        weights = below * ((above * gaps) @ inverse.T) + above * ((below * -gaps) @ inverse)
-        keys = pairs.keys.sum(0)
-        sims = pairs.anchors[candidates.i] @ keys.T
-        number = views * views * below.sum(1) * above.sum(1)
-        return (sims * weights.to(sims.dtype)).sum(1) * views, number.to(sims.dtype)
+        shares = below * ((above * gaps) @ inverse.T) + above * ((below * -gaps) @ inverse)
+        return shares, below.sum(1) * above.sum(1)
+
+    def of_view(
+        self, pairs: Pairs, i: int, logs: list[Tensor], pulls: Tensor, number: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Values and weights (n,) of the anchors of one view."""
+        m, anchors, missing = pairs.keys.shape[1], pairs.anchors[i], pairs.samples.missing
+        own = anchors.new_zeros(len(anchors), 0)
+        if mine := [j for j, k in enumerate(pairs.key_views) if k != pairs.anchor_views[i]]:
+            own = torch.stack([pairs.own_sim(i, j) for j in mine], 1)
+        number = number + own.shape[1] * (1 if missing is None else ~missing[pairs.rows])
+        # The weighted sum of keys first, so that no matrix of inner products has a gradient.
+        toward = pulls[:, :m] @ pairs.keys.sum(0)
+        queries = anchors / self.temperature
+        blocks = [((queries @ pairs.keys.flatten(0, 1).T).unflatten(1, (-1, m)), slice(0, m))]
+        if pairs.queue is not None:
+            keys = pairs.queue.of_view(i)
+            toward = toward + pulls[:, m:] @ keys
+            blocks.append(((queries @ keys.T)[:, None], slice(m, None)))
+        repelled = [own / self.temperature]
+        for scores, some in blocks:
+            repelled.append(logsumexp(scores, logs[0][:, None, some]))
+            if self.share is not None:
+                hard = logsumexp(scores, logs[1][:, None, some], 1 - self.share)
+                repelled.append(hard + self.share / self.temperature)
+        total = torch.cat(repelled, 1).logsumexp(1)
+        attraction = ((anchors * toward).sum(1) + own.sum(1)) / self.temperature
+        value = total - attraction / number.clamp_min(1)
+        return value.where(number > 0, 0), number > 0
