@@ -8,6 +8,7 @@ from ccl_plugins.experiments.cells import rows_of as rows_of
 from ccl_plugins.experiments.composition import Composition as Composition
 from ccl_plugins.experiments.curves import curves as curves
 from ccl_plugins.experiments.layout import Layout as Layout
+from ccl_plugins.experiments.learning_rates import LearningRates as LearningRates
 from ccl_plugins.experiments.pipeline import Pipeline as Pipeline
 from ccl_plugins.experiments.pipeline import Run as Run
 from ccl_plugins.experiments.pipeline import load as load

@@ -17,6 +17,7 @@ from ccl_plugins.experiments.changes import other_run
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.information import plane
 from ccl_plugins.experiments.layout import Layout
+from ccl_plugins.experiments.learning_rates import LearningRates, find_learning_rate
 from ccl_plugins.experiments.measure import freeze, held_out, measure, read_projections
 from ccl_plugins.experiments.metrics import (
     TIMES,
@@ -89,6 +90,33 @@ class Pipeline(Composition):
             prepared = prepare(checked, callbacks, logger)
             train(prepared, progress=progress)
         return Run(out, pipeline, prepared.splits if pipeline.built_evaluators else None)
+
+    def find_lr(
+        self,
+        least: float = 1e-6,
+        most: float = 10.0,
+        steps: int = 100,
+        *,
+        progress: bool = True,
+        **settings: Any,
+    ) -> LearningRates:
+        """Losses of a short training whose learning rate rises, and a suggestion; nothing is kept.
+
+        Args:
+            least: The first value of ``fit.optimizer.lr``, above 0.
+            most: The last value, above ``least``.
+            steps: Optimizer steps, 20 or more.
+            progress: Whether a progress bar is shown.
+            settings: `ccl_plugins.training.FitSettings`, in place of the pipeline's own.
+
+        Raises:
+            ValueError: For values out of range, if the run has fewer steps, and if the loss is not finite
+                from the first rates on.
+        """
+        with one_line_warnings():
+            return find_learning_rate(
+                self.with_settings(**settings), least, most, steps, progress=progress
+            )
 
     def plane(self, against: str = "label") -> tuple[list[Point], list[str]]:
         """The categorical conditions with one table, on the information plane; see `ccl information`.

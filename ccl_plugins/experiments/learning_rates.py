@@ -1,0 +1,196 @@
+"""The learning rate finder: a short training with a rising rate, of which nothing is kept."""
+
+from __future__ import annotations
+
+import copy
+import math
+import tempfile
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ccl_plugins.arguments import positive, whole
+from ccl_plugins.experiments.composition import Composition
+from ccl_plugins.experiments.origin import naming
+from ccl_plugins.experiments.requirements import check_method, has_queue
+from ccl_plugins.protocols import Length
+
+FEWEST = 20
+"""Optimizer steps below which the losses of a trial say nothing."""
+
+
+@dataclass(frozen=True)
+class LearningRates:
+    """The losses of a training whose learning rate rose with every step.
+
+    Args:
+        rates: Values of ``fit.optimizer.lr``, rising by equal factors.
+        losses: The loss of the step with each rate; the last may be NaN or infinite, where the trial ended.
+    """
+
+    rates: list[float]
+    losses: list[float]
+
+    @property
+    def smoothed(self) -> list[float]:
+        """The finite losses, smoothed by a Gaussian as wide as a twentieth of the steps."""
+        x = torch.tensor(self.losses, dtype=torch.float64)
+        x = x[x.isfinite()]
+        steps = torch.arange(len(x), dtype=torch.float64)
+        weights = (-0.5 * ((steps[:, None] - steps) / (len(self.losses) / 20)).square()).exp()
+        return (weights @ x / weights.sum(1)).tolist()
+
+    @property
+    def suggestion(self) -> float | None:
+        """Where the smoothed loss, over the logarithm of the rate, falls fastest before its least value.
+
+        None if the loss falls by less than it scatters.
+        """
+        smooth = torch.tensor(self.smoothed, dtype=torch.float64)
+        least = int(smooth.argmin())
+        scatter = (torch.tensor(self.losses, dtype=torch.float64)[: len(smooth)] - smooth).std()
+        if least < 2 or smooth[0] - smooth[least] <= scatter:
+            return None
+        return self.rates[int(torch.gradient(smooth)[0][:least].argmin())]
+
+    def plot(self, path: str | Path) -> None:
+        """Draw losses and suggestion into a file, whose ending chooses the format."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(5.5, 3.6), layout="constrained")
+        panel = figure.subplots()
+        panel.plot(self.rates, self.losses, color="0.7", label="loss")
+        smooth = self.smoothed
+        panel.plot(self.rates[: len(smooth)], smooth, label="smoothed")
+        if self.suggestion is not None:
+            label = f"suggestion: {self.suggestion:.2g}"
+            panel.axvline(self.suggestion, color="0.3", ls=":", label=label)
+        panel.set(xscale="log", xlabel="fit.optimizer.lr", ylabel="loss")
+        panel.legend()
+        figure.savefig(path, dpi=150)
+
+
+def find_learning_rate(
+    pipeline: Composition,
+    least: float = 1e-6,
+    most: float = 10.0,
+    steps: int = 100,
+    *,
+    progress: bool = True,
+) -> LearningRates:
+    """Train new networks for a few steps, each with a higher learning rate than the one before.
+
+    The rate rises by equal factors in place of the schedule and its warm-up; all else is as at the start of
+    a run, on one device.  Networks, queues and what an objective keeps are copies, and no folder is left.
+
+    Args:
+        pipeline: The pipeline.
+        least: The first value of ``fit.optimizer.lr``, above 0.
+        most: The last value, above ``least``.
+        steps: Optimizer steps, 20 or more.
+        progress: Whether a progress bar is shown.
+
+    Raises:
+        ValueError: For values out of range, if the run has fewer steps, and if the loss is not finite from
+            the first rates on.
+        NotFinite: If the first loss is not finite, before any rate was used.
+
+    Source:
+        Smith, Cyclical Learning Rates for Training Neural Networks (2017), section 3.3, with
+        rates that rise by factors.
+    """
+    from ccl_plugins.training.first_use import check_columns
+    from ccl_plugins.training.fitting import fit
+    from ccl_plugins.training.not_finite import NotFinite
+    from ccl_plugins.training.randomness import seed_everything
+
+    if not positive("least", least) < positive("most", most):
+        raise ValueError(f"most must be above least, {least:g}, not {most:g}")
+    whole("steps", steps, FEWEST)
+    rates = [least * (most / least) ** (i / (steps - 1)) for i in range(steps)]
+    settings = pipeline.settings
+
+    def rising(step: int, length: Length) -> float:
+        return rates[min(step, steps - 1)] / settings.optimizer.lr
+
+    once = replace(
+        settings,
+        schedule=rising,
+        devices=1,
+        nodes=1,
+        checkpoint_every=settings.epochs,
+        checkpoint_every_steps=None,
+        log_every=steps,
+    )
+    seed_everything(settings.seed)
+    with (
+        naming(pipeline),
+        tempfile.TemporaryDirectory() as folder,
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        built = pipeline.build()
+        queued = has_queue(pipeline.choices["method"])
+        check_method(built.method, queued, settings.batch_size, built.conditions)
+        # An object that a user gave is not built anew.
+        method, objective = copy.deepcopy((built.method, built.objective))
+        split = built.dataset("train")
+        check_columns(built.transform, split)
+        place, losses = Path(folder), _losses(steps)
+        try:
+            result = fit(
+                replace(built, method=method, objective=objective),
+                split,
+                once,
+                {},
+                folder=place,
+                checkpoints=place / "checkpoints",
+                weights=place / "weights.pt",
+                callbacks=[losses],
+                progress=progress,
+            )
+        except NotFinite:  # the rate is too high, which ends the trial
+            if not losses.found:
+                raise
+            finished = True
+        else:
+            finished = result.finished
+    if not finished:
+        raise KeyboardInterrupt
+    found = losses.found
+    if sum(map(math.isfinite, found)) < FEWEST // 2:
+        raise ValueError(
+            f"the loss is not finite at step {len(found)}, with the learning rate"
+            f" {rates[len(found) - 1]:.2g}: give a lower least than {least:g}"
+        )
+    return LearningRates(rates[: len(found)], found)
+
+
+def _losses(steps: int) -> Any:
+    """A Lightning callback whose ``found`` has the loss of each optimizer step; it ends training."""
+    from pytorch_lightning import Callback
+
+    class Losses(Callback):
+        def __init__(self) -> None:
+            self.found: list[float] = []
+            self.batches: list[torch.Tensor] = []
+
+        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+            if pl_module.total_steps < steps:
+                raise ValueError(
+                    f"the run has {pl_module.total_steps} steps, and {steps} learning rates are to be"
+                    f" tried: give fewer steps, {FEWEST} or more, or more epochs"
+                )
+
+        def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, *_: Any) -> None:
+            self.batches.append(outputs["loss"].detach())
+            if trainer.global_step > len(self.found):
+                self.found.append(float(torch.stack(self.batches).mean()))
+                self.batches = []
+                if len(self.found) == steps or not math.isfinite(self.found[-1]):
+                    trainer.should_stop = True
+
+    return Losses()
