@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from support.small_pipeline import TOML
+from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_data
 from support.vector_pipeline import make_pipeline
 
 import ccl_plugins as ccl
