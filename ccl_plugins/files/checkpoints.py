@@ -6,6 +6,7 @@ before the comment: torch itself checks nothing, and reads other values from a f
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 from collections import OrderedDict
@@ -106,7 +107,10 @@ def _check_seal(path: Path) -> None:
 def versions() -> dict[str, str]:
     """The versions of the packages that a result depends on."""
     names = ("ccl-plugins", "lightly", "pytorch-lightning", "timm", "torch", "torchvision")
-    return {name: metadata.version(name) for name in names}
+    return {name: _version(name) for name in names}
+
+
+_version = functools.cache(metadata.version)  # it parses a file of some kilobytes each time
 
 
 def _require_plain(data: Any, place: str) -> None:
