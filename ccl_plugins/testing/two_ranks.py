@@ -50,7 +50,10 @@ class _TwoRanks:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        context = multiprocessing.get_context("spawn")
+        # Where they can be forked from a process that has imported the libraries, once for both.
+        forked = "forkserver" in multiprocessing.get_all_start_methods()
+        context: Any = multiprocessing.get_context("forkserver" if forked else "spawn")
+        context.set_forkserver_preload(["ccl_plugins.testing.methods"])
         self._ends: list[Connection] = []
         self._processes = []
         for rank in range(2):
