@@ -19,6 +19,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # The libraries are a million objects that stay: to look for garbage among them takes time.
 gc.set_threshold(50_000, 10, 50)
 
+# Bringing a file to the disk takes milliseconds, and none of these files outlives its machine.
+os.fsync = lambda _: None
+
 
 @pytest.fixture(scope="session")
 def two_processes() -> Callable[..., list[Any]]:
@@ -28,7 +31,7 @@ def two_processes() -> Callable[..., list[Any]]:
 
 @pytest.fixture(scope="session")
 def installed_plugins(tmp_path_factory: pytest.TempPathFactory) -> InstalledPlugins:
-    """The packages of ``tests/plugins``; installing one takes a second, so a session does it once."""
+    """The packages of ``tests/plugins``; installing them takes seconds, so a session does it once."""
     root = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         root = root.parent  # of all processes

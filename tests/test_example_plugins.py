@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.imports import ROOT
-
-from ccl_plugins.testing.fixtures import install_package
+from support.installed_plugins import install_packages
 
 PACKAGES = sorted(path.parent.name for path in (ROOT / "examples/plugins").glob("*/pyproject.toml"))
 LEFT_BY_TOOLS = shutil.ignore_patterns("build", "runs", "*.egg-info", ".*_cache", "__pycache__")
@@ -27,7 +26,7 @@ class Installed:
         for name in PACKAGES:
             source = ROOT / "examples/plugins" / name
             shutil.copytree(source, self.sources / name, ignore=LEFT_BY_TOOLS)
-        install_package(*(self.sources / name for name in PACKAGES), target=self.target)
+        install_packages({self.sources / name: self.target for name in PACKAGES})
 
     def python(self, *arguments: str) -> str:
         """The output of Python in the folder of the sources; it must succeed."""

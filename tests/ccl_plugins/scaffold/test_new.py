@@ -13,11 +13,11 @@ import zipfile
 
 import pytest
 from support.imports import ROOT
+from support.installed_plugins import install_packages
 
 from ccl_plugins.cli import main
 from ccl_plugins.kinds import KINDS, registry
 from ccl_plugins.scaffold import read_names, render
-from ccl_plugins.testing.fixtures import install_package
 
 AUTHOR = 'Ada "Countess" Lovelace \\ Åström 🎲'
 
@@ -38,7 +38,7 @@ def packages(tmp_path_factory):
 def installed(packages, tmp_path_factory):
     """A function that runs Python with all packages installed."""
     target = tmp_path_factory.mktemp("target")
-    install_package(*sorted(packages.iterdir()), target=target)
+    install_packages(dict.fromkeys(packages.iterdir(), target))
 
     def run(*arguments):
         return subprocess.run(
