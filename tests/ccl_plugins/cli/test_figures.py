@@ -14,14 +14,14 @@ from ccl_plugins.figures import figure
 from ccl_plugins.kinds import registry
 
 TOML = """
-dataset = "color_digits"
+dataset = {use = "subset", of = "color_digits", train = 400, test = 200}
 backbone = "lenet5"
 method = {use = "simclr", hidden = 16, dim = 8}
 transform = {use = "simclr", size = 32, flip = 0.0, jitter = 0.0, gray = 0.0, blur = 0.0}
 condition = {use = "column", name = "color"}
 objective = {use = "fair_cclk", kernel = {use = "rbf", scale = 0.1}}
 evaluate = ["knn"]
-fit = {epochs = 1, batch_size = 512, workers = 0}
+fit = {epochs = 1, batch_size = 128, workers = 0}
 """
 
 

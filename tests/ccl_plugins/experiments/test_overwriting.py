@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
 import shutil
@@ -82,6 +83,12 @@ def refuse() -> None:
     raise PermissionError(13, "Permission denied")
 
 
+@functools.cache
+def pipelines() -> list[Any]:
+    """That of the old run, another one, and one of more epochs."""
+    return [make_pipeline(), make_pipeline(temperature=0.5), make_pipeline(epochs=3)]
+
+
 def assert_old_or_none(out: Path, before: dict[str, bytes]) -> None:
     """The folder holds the old run with every byte, or a resume begins from nothing."""
     now = content(out)
@@ -91,7 +98,7 @@ def assert_old_or_none(out: Path, before: dict[str, bytes]) -> None:
         return
     with pytest.raises(FileNotFoundError, match="holds no run"):
         ccl.load(out)
-    for pipeline in (make_pipeline(), make_pipeline(temperature=0.5), make_pipeline(epochs=3)):
+    for pipeline in pipelines():
         assert check(pipeline, out, resume=True).point is None
         check(pipeline, out)  # the folder is free
 
