@@ -91,11 +91,11 @@ def measure(
                 known, seen = _with_values(evaluator, train), _with_values(evaluator, test)
                 measured_of = known if getattr(evaluator, "split", "test") == "train" else seen
                 with over_groups(measured_of.groups):
-                    found = _checked(evaluator, evaluator(known, seen))
+                    given = _checked(evaluator, evaluator(known, seen))
             except UndefinedMetric as error:
                 warnings.warn(f"the evaluator {choice!r} is left out: {error}", stacklevel=2)
                 continue
-            for each in found:
+            for each in given:
                 if each.name in measured:
                     raise ValueError(
                         f"two evaluators give {each.name!r}, the second is {type(evaluator).__name__}:"
@@ -125,6 +125,14 @@ def held_out(train: Frozen) -> tuple[Frozen, Frozen]:
     return train.take(rows), train.take(held)
 
 
+def of_validation(measured: Mapping[str, Measurement]) -> dict[str, Measurement]:
+    """Measurements of the validation part, whose sentences name its samples and not those of the test."""
+    return {
+        name: replace(each, sentence=each.sentence.replace("test samples", "validation samples"))
+        for name, each in measured.items()
+    }
+
+
 def role_of(column: str | None, conditions: Mapping[str, Any]) -> Role | None:
     """What a column is in a pipeline with these conditions."""
     if column is None:
@@ -135,14 +143,14 @@ def role_of(column: str | None, conditions: Mapping[str, Any]) -> Role | None:
     return "condition" if column in conditions or column in read else "other"
 
 
-def _checked(evaluator: Any, found: Any) -> Sequence[Measurement]:
+def _checked(evaluator: Any, given: Any) -> Sequence[Measurement]:
     """What an evaluator returned, if it is measurements."""
-    if not isinstance(found, list | tuple) or not all(map(_is_measurement, found)):
+    if not isinstance(given, list | tuple) or not all(map(_is_measurement, given)):
         raise ValueError(
             f"the evaluator {type(evaluator).__name__} must return a list of measurements, as"
-            f" [Measurement('knn/top1', 0.9)], not {engine.represented(found)}"
+            f" [Measurement('knn/top1', 0.9)], not {engine.represented(given)}"
         )
-    return found
+    return given
 
 
 def _is_measurement(each: Any) -> bool:

@@ -18,7 +18,13 @@ from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.information import plane
 from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.experiments.learning_rates import LearningRates, find_learning_rate
-from ccl_plugins.experiments.measure import freeze, held_out, measure, read_projections
+from ccl_plugins.experiments.measure import (
+    freeze,
+    held_out,
+    measure,
+    of_validation,
+    read_projections,
+)
 from ccl_plugins.experiments.metrics import (
     TIMES,
     Measured,
@@ -433,10 +439,10 @@ class Run:
         """
         from ccl_plugins.training.same_data import require_data_of
 
-        found = {split: self.dataset(split) for split in SPLITS}
+        splits = {split: self.dataset(split) for split in SPLITS}
         workers = self.record["fit"]["workers"]
-        require_data_of(self.record, found, self.transform, workers, str(self.path))
-        return found["train"], found["test"]
+        require_data_of(self.record, splits, self.transform, workers, str(self.path))
+        return splits["train"], splits["test"]
 
     def features(self, split: str, device: str | torch.device | None = None) -> Frozen:
         """Backbone features of a split, un-augmented, with its metadata; computed once and then kept.
@@ -540,8 +546,7 @@ class Run:
 
         Evaluators are fitted to nine tenths of the training split and measured on the last tenth: every
         tenth sample in a shuffle that is the same for all runs on a data set.  The network has seen the
-        images of both parts, so that these numbers choose between runs, and are not to be reported.  The
-        test samples that sentences of `measurements` speak of are the held-out ones.
+        images of both parts, so that these numbers choose between runs, and are not to be reported.
 
         Args:
             device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
@@ -602,7 +607,8 @@ class Run:
             train, test = held_out(train)
         else:
             test = self._frozen("test", device, projections)
-        return measure(self.recorded, train, test, evaluators=evaluators)
+        measured = measure(self.recorded, train, test, evaluators=evaluators)
+        return of_validation(measured) if validate else measured
 
     def _write(
         self,

@@ -143,6 +143,8 @@ def test_a_run_is_measured_by_other_evaluators_without_a_trace(run):
         "knn/top1",
     }
     assert run.measure(Halves(), validate=True)["size/test"].value == 4
+    (on_validation,) = run.measure("knn", validate=True).values()
+    assert on_validation.sentence.startswith("the share of the validation samples whose label")
     assert run.measure() == {}
     assert {path: path.read_bytes() for path in run.path.iterdir() if path.is_file()} == files
     with pytest.raises(
