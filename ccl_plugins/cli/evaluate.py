@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,20 @@ def opened(folder: str | Path) -> Run:
     with reporting_mistakes(str(run.layout.record)):
         _ = run.dataset, run.transform, run.recorded.choices["backbone"]
     return run
+
+
+def readable(folders: Iterable[str]) -> tuple[dict[Path, Run], dict[str, str]]:
+    """The runs in some folders that have weights; and why the others cannot be read, as `attempt_each`."""
+    runs: dict[Path, Run] = {}
+
+    def read(folder: Path) -> None:
+        run = opened(folder)
+        with reporting_mistakes():
+            _ = run.progress
+        runs[folder] = run
+
+    failed = attempt_each(folders, read)
+    return runs, {str(folder): reason for folder, reason in failed.items() if reason}
 
 
 def measured(run: Run, file: str = "") -> Result:

@@ -8,16 +8,12 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ccl_plugins._engine import engine
-from ccl_plugins.cli.batch import RUNS, attempt, attempt_each
+from ccl_plugins.cli.batch import RUNS, attempt
 from ccl_plugins.cli.commands import Command, argument, reporting_mistakes
-from ccl_plugins.cli.evaluate import opened
+from ccl_plugins.cli.evaluate import readable
 from ccl_plugins.kinds import registry
-
-if TYPE_CHECKING:
-    from ccl_plugins.experiments.pipeline import Run
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -36,18 +32,11 @@ def _run(options: argparse.Namespace) -> int:
 
     with reporting_mistakes():
         figures = _figures(options.figure)
-    found: dict[Path, Run] = {}
-
-    def read(folder: Path) -> None:
-        run = opened(folder)
-        with reporting_mistakes():
-            _ = run.progress
-        found[folder] = run
-
-    failed = sum(map(bool, attempt_each(options.runs, read).values()))
-    if not found:
+    read, missing = readable(options.runs)
+    if not read:
         return 1
-    runs = {title: found[folder] for title, folder in _titles([*found]).items()}
+    failed = len(missing)
+    runs = {title: read[folder] for title, folder in _titles([*read]).items()}
     first = first_of_each(runs)
     drawn = 0
     for name, choose in figures.items():
@@ -86,11 +75,11 @@ def _figures(given: list[str] | None) -> dict[str, Callable[[], engine.Choice]]:
         named.append((choice.spec.name, partial(registry().read, "figure", choice)))
     if given is None:
         named = [(s.name, partial(registry().choose, "figure", s.id)) for s in offered()]
-    found: dict[str, Callable[[], engine.Choice]] = {}
+    by_file: dict[str, Callable[[], engine.Choice]] = {}
     for name, choose in named:
-        again = sum(other == name for other, _ in named[: len(found)])
-        found[f"{name}-{again + 1}" if again else name] = choose
-    return found
+        again = sum(other == name for other, _ in named[: len(by_file)])
+        by_file[f"{name}-{again + 1}" if again else name] = choose
+    return by_file
 
 
 def _titles(folders: list[Path]) -> dict[str, Path]:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ccl_plugins.cli.batch import RUNS, attempt_each
-from ccl_plugins.cli.commands import Command, argument, reporting_mistakes
-from ccl_plugins.cli.evaluate import opened
-
-if TYPE_CHECKING:
-    from ccl_plugins.experiments.pipeline import Run
+from ccl_plugins.cli.batch import RUNS
+from ccl_plugins.cli.commands import Command, argument
+from ccl_plugins.cli.evaluate import readable
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -22,19 +18,10 @@ def _run(options: argparse.Namespace) -> int:
     """
     from ccl_plugins.report import write_report
 
-    runs: list[Run] = []
-
-    def read(folder: Path) -> None:
-        run = opened(folder)
-        with reporting_mistakes():
-            _ = run.progress
-        runs.append(run)
-
-    found = attempt_each(options.runs, read)
-    missing = {str(folder): reason for folder, reason in found.items() if reason}
+    runs, missing = readable(options.runs)
     if not runs:
         return 1
-    file = write_report(runs, Path(options.out).expanduser(), missing=missing)
+    file = write_report([*runs.values()], Path(options.out).expanduser(), missing=missing)
     print(f"{file}: open it in a browser")
     return int(bool(missing))
 
