@@ -23,9 +23,9 @@ def _run(options: argparse.Namespace) -> int:
             todo = {name: checks(name) for name in options.names}
         except LookupError as error:
             raise Mistake(str(error)) from error
-        for name, found in todo.items():
+        for name, listed in todo.items():
             states, skipped = Counter[str](), Counter[tuple[str, str]]()
-            for _, of_component in groupby(found, key=lambda each: each.component):
+            for _, of_component in groupby(listed, key=lambda each: each.component):
                 outcomes = [run(each) for each in of_component]
                 for outcome in outcomes:
                     state, check = outcome.state, outcome.check

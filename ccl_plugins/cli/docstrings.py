@@ -83,20 +83,20 @@ def arguments(doc: str) -> dict[str, str]:
 
 def _sections(doc: str) -> dict[str, str]:
     """The text of each section by its title line; the text before the first has the title ""."""
-    found: dict[str, str] = {}
+    sections: dict[str, str] = {}
     title, lines = "", inspect.cleandoc(doc).splitlines()
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         if _TITLE.fullmatch(line) and following.startswith("    "):
             title = line
         else:
-            found[title] = f"{found.get(title, '')}{line}\n"
-    return {title: text.strip("\n") for title, text in found.items()}
+            sections[title] = f"{sections.get(title, '')}{line}\n"
+    return {title: text.strip("\n") for title, text in sections.items()}
 
 
 def _entries(sections: dict[str, str]) -> Iterator[tuple[str, str]]:
     for title, text in sections.items():
         if title.startswith("Args"):
-            found = [*_ENTRY.finditer(text)]
-            ends = [*(each.start() for each in found[1:]), len(text)]
-            for each, end in zip(found, ends, strict=True):
+            heads = [*_ENTRY.finditer(text)]
+            ends = [*(each.start() for each in heads[1:]), len(text)]
+            for each, end in zip(heads, ends, strict=True):
                 yield each[1], text[each.start() : end].rstrip()

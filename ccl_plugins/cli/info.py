@@ -166,17 +166,17 @@ def _declared(
     wanted = read("kind", lambda: protocol(spec.kind), object)
     names = [*inspect.get_annotations(wanted)]
     names += [n for n, v in vars(wanted).items() if isinstance(v, property)]
-    found = {n: inspect.getattr_static(target, n, None) for n in names}
+    values = {n: inspect.getattr_static(target, n, None) for n in names}
     depends = tuple(  # properties, and attributes that the constructor sets
         n
-        for n, value in found.items()
+        for n, value in values.items()
         if isinstance(value, property) or read(n, functools.partial(_lacks, target, n), True)
     )
     built = read("constructor", lambda: _built(registry, spec, example), None) if depends else None
     if built is not None:
-        found |= {n: read(n, functools.partial(getattr, built, n, None), None) for n in depends}
+        values |= {n: read(n, functools.partial(getattr, built, n, None), None) for n in depends}
     plain = (bool, int, float, str, list, tuple, dict)
-    return {n: value for n, value in found.items() if isinstance(value, plain)}, depends
+    return {n: value for n, value in values.items() if isinstance(value, plain)}, depends
 
 
 def _lacks(target: Any, name: str) -> bool:

@@ -81,9 +81,9 @@ def _read_values(text: str) -> tuple[str, list[Any]]:
 
     parameter, _, values = text.partition("=")
     try:
-        found = tomllib.loads(f"values = [{values}]")["values"]
+        listed = tomllib.loads(f"values = [{values}]")["values"]
     except tomllib.TOMLDecodeError as error:
         raise Mistake(f"--values {text}: {error}; write PARAMETER=V,V,... as k=1,2,3") from error
-    if not parameter or not found:
+    if not parameter or not listed:
         raise Mistake(f"--values {text}: write PARAMETER=V,V,... as k=1,2,3")
-    return parameter.strip(), found
+    return parameter.strip(), listed

@@ -32,25 +32,25 @@ COMMAND = Command(
 class Shown(TextTable):
     """The columns as a table, and under it the rest; JSON has all of it."""
 
-    def __init__(self, found: Inspection) -> None:
-        super().__init__(found.columns, [*_lines(found)])
-        self.found = found
+    def __init__(self, inspection: Inspection) -> None:
+        super().__init__(inspection.columns, [*_lines(inspection)])
+        self.inspection = inspection
 
     def json(self) -> str:
         """The inspection as a JSON object."""
-        return json.dumps(asdict(self.found), indent=2)
+        return json.dumps(asdict(self.inspection), indent=2)
 
 
-def _lines(found: Inspection) -> list[str]:
-    lines = [", ".join(f"{n} {split} samples" for split, n in found.samples.items())]
-    if found.step:
-        seconds, hours, gigabytes = found.step.values()
+def _lines(inspection: Inspection) -> list[str]:
+    lines = [", ".join(f"{n} {split} samples" for split, n in inspection.samples.items())]
+    if inspection.step:
+        seconds, hours, gigabytes = inspection.step.values()
         whole = f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
         lines.append(
             f"a step takes {seconds:.3g} s on this machine, the run about {whole} without evaluation;"
             f" {gigabytes:.1f} GB of memory"
         )
-    return [*lines, *(f"- {note}" for note in found.notes)]
+    return [*lines, *(f"- {note}" for note in inspection.notes)]
 
 
 def _inspected(options: argparse.Namespace) -> Shown:

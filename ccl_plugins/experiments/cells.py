@@ -155,8 +155,8 @@ def _study(sweep: Sweep) -> optuna.Study:
 def _by_cell(study: optuna.Study) -> dict[str, optuna.trial.FrozenTrial]:
     """The last trial of each cell, in the order of the cells."""
     trials = study.get_trials(deepcopy=False)
-    found = {each.user_attrs["cell"]: each for each in trials if "cell" in each.user_attrs}
-    return dict(sorted(found.items()))
+    last = {each.user_attrs["cell"]: each for each in trials if "cell" in each.user_attrs}
+    return dict(sorted(last.items()))
 
 
 def _enqueue(
@@ -273,10 +273,10 @@ def work(
             tell(f"cell {name} (of {sweep.size}): {named(cell)}")
             pruning = _pruning(trial, sweep.prune)
             try:
-                found = _run_cell(sweep, sweep.out / "cells" / name, cell, pruning, progress)
-                value = _of(found, sweep.metric)
+                metrics = _run_cell(sweep, sweep.out / "cells" / name, cell, pruning, progress)
+                value = _of(metrics, sweep.metric)
                 if sweep.subject_to:  # 0 and less are within the bounds
-                    trial.set_constraint("subject_to", sweep.excess(found))
+                    trial.set_constraint("subject_to", sweep.excess(metrics))
             except (RunInterrupted, KeyboardInterrupt, OtherData):
                 raise
             # The cell's components may raise anything; the other cells do not depend on it.
@@ -325,9 +325,9 @@ def _run_cell(
 
     train(prepared, progress=progress, before=before)
     run = Run(folder, pipeline, prepared.splits)
-    found = run.validate(on=sweep.own_validation)
+    metrics = run.validate(on=sweep.own_validation)
     run.evaluate()
-    return found
+    return metrics
 
 
 def _refuse_other_data(sweep: Sweep, record: Mapping[str, Any]) -> None:
@@ -336,10 +336,10 @@ def _refuse_other_data(sweep: Sweep, record: Mapping[str, Any]) -> None:
         other = read_json(file)
         if other.get("dataset") != record["dataset"]:
             continue
-        if found := other_data(other.get(DATA, {}), record[DATA]):
+        if changed := other_data(other.get(DATA, {}), record[DATA]):
             raise OtherData(
-                f"the data is not that of cell {file.parent.name}: {'; '.join(found)}. The cells of a sweep"
-                " are compared on one data set: bring that back, or begin a sweep in another folder"
+                f"the data is not that of cell {file.parent.name}: {'; '.join(changed)}. The cells of a"
+                " sweep are compared on one data set: bring that back, or begin a sweep in another folder"
             )
 
 
@@ -538,9 +538,9 @@ def configurations(sweep: Sweep, cells: Iterable[Cell]) -> list[dict[str, Any]]:
         done = [each for each in group if each.state == "done"]
         row: dict[str, Any] = {"values": json.loads(key), "cells": len(group), "done": len(done)}
         for kind in ("before", "validation", "test"):
-            found = [m for each in done if (m := getattr(each, kind).get(sweep.metric)) is not None]
-            row[kind] = statistics.fmean(found) if found else None
-            row[f"{kind}_deviation"] = statistics.stdev(found) if len(found) > 1 else None
+            given = [m for each in done if (m := getattr(each, kind).get(sweep.metric)) is not None]
+            row[kind] = statistics.fmean(given) if given else None
+            row[f"{kind}_deviation"] = statistics.stdev(given) if len(given) > 1 else None
         row["interval"] = done[0].interval if len(done) == 1 else None
         bounded = {
             name: statistics.fmean(each.validation.get(name, math.nan) for each in done)

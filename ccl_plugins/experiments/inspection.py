@@ -60,8 +60,8 @@ def inspect_file(path: str | Path, *, quick: bool = False) -> Inspection:
     notes: list[str] = []
     with _noting(notes):
         pipeline = Composition.from_toml(path)
-    found = inspect(pipeline, quick=quick)
-    return replace(found, notes=[*notes, *found.notes])
+    inspection = inspect(pipeline, quick=quick)
+    return replace(inspection, notes=[*notes, *inspection.notes])
 
 
 def inspect(pipeline: Composition, *, quick: bool = False) -> Inspection:
@@ -178,12 +178,12 @@ def _associated(pipeline: Composition, columns: list[dict[str, Any]]) -> Iterato
 
 def _unreadable(splits: Mapping[str, Any]) -> Iterator[str]:
     for name, split in splits.items():
-        found = split.unreadable() if hasattr(split, "unreadable") else []
-        if found:
-            first = "; ".join(f"{each.path}: {each.reason}" for each in found[:5])
-            more = f"; and {len(found) - 5} more" if len(found) > 5 else ""
+        unreadable = split.unreadable() if hasattr(split, "unreadable") else []
+        if unreadable:
+            first = "; ".join(f"{each.path}: {each.reason}" for each in unreadable[:5])
+            more = f"; and {len(unreadable) - 5} more" if len(unreadable) > 5 else ""
             yield (
-                f"{len(found)} of {len(split)} images of {name} cannot be read: {first}{more};"
+                f"{len(unreadable)} of {len(split)} images of {name} cannot be read: {first}{more};"
                 ' on_error = "skip" of the data set leaves them out'
             )
 

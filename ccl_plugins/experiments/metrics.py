@@ -81,16 +81,16 @@ def write_measurements(
     numbers after training alone, and is never that of other measurements.
     """
     changed: dict[str, Any] = {str(time): each for time, each in (measured or {}).items()}
-    found = read_measurements(layout)
-    found = replace(found, **changed, costs={**found.costs, **(costs or {})})
+    known = read_measurements(layout)
+    known = replace(known, **changed, costs={**known.costs, **(costs or {})})
     if "after" in changed:
         layout.metrics.unlink(missing_ok=True)
     rows: dict[str, Any] = {
-        time: [asdict(each) for each in getattr(found, time).values()] for time in TIMES
+        time: [asdict(each) for each in getattr(known, time).values()] for time in TIMES
     }
-    _write(layout.measurements, {**rows, "costs": found.costs})
+    _write(layout.measurements, {**rows, "costs": known.costs})
     if "after" in changed:
-        _write(layout.metrics, numbers(found.after))
+        _write(layout.metrics, numbers(known.after))
 
 
 def forget_measurements(layout: Layout) -> None:

@@ -36,7 +36,10 @@ def check_modalities(transform: Transform, method: Any, backbone: Any, dataset: 
     towers = method.params.get("towers") if "modalities" in method.supplied else None
     if towers is not None:
         _check_towers(transforms, towers, method.spec.name)
-    elif len(transforms) > 1 and not _has_towers(method):
+    # A method without a parameter ``towers`` may take several modalities all the same.
+    elif len(transforms) > 1 and not (
+        "modalities" in method.supplied or trait(method.spec.load(), "embed_modality")
+    ):
         raise ValueError(
             f"the views are of several modalities ({', '.join(transforms)}), and the method"
             f" {method.spec.name} has one network: give method ="
@@ -75,11 +78,6 @@ def check_towers(evaluators: Iterable[Any], method: Any, transform: Transform) -
                 f"{reads} the views are of {', '.join(by_modality(transform))}: give"
                 ' transform = {image = ..., text = "tokens"}'
             )
-
-
-def _has_towers(method: Any) -> bool:
-    """Whether a choice without a parameter ``towers`` takes several modalities all the same."""
-    return "modalities" in method.supplied or trait(method.spec.load(), "embed_modality")
 
 
 def _check_towers(transforms: Mapping[str, Any], towers: Mapping[str, Any], method: str) -> None:

@@ -234,16 +234,16 @@ def judged_by(results: Iterable[Result]) -> dict[str, str]:
     first, then what conditions read, then other columns.
     """
     places: dict[str | None, int] = {"label": 0, "condition": 1}
-    found: dict[str, tuple[int, str]] = {}
+    judges: dict[str, tuple[int, str]] = {}
     for result in results:
         for each in (*result.after.values(), *result.before.values()):
             if each.column is not None and each.direction is not None:
                 place, name = places.get(each.role, 2), each.name
                 # Another run may have a condition of this column.
-                earlier, name = found.get(each.column, (place, name))
-                found[each.column] = min(place, earlier), name
-    ordered = sorted(found, key=lambda column: found[column][0])
-    return {column: found[column][1] for column in ordered}
+                earlier, name = judges.get(each.column, (place, name))
+                judges[each.column] = min(place, earlier), name
+    ordered = sorted(judges, key=lambda column: judges[column][0])
+    return {column: judges[column][1] for column in ordered}
 
 
 def conditioned(results: Iterable[Result]) -> list[str]:
@@ -264,15 +264,15 @@ def configurations(results: Sequence[Result]) -> list[list[Result]]:
     for i, each in enumerate(results):
         alone = bool(each.state) or not each.record
         groups.setdefault(i if alone else _configuration(each.record), []).append(each)
-    found: list[list[Result]] = []
+    parts: list[list[Result]] = []
     for group in groups.values():
         by_folder: dict[Path, list[Result]] = {}
         for each in group:
             by_folder.setdefault(each.path.parent, []).append(each)
         # The same seed twice is no second sample: such runs differ in something that no record has.
         for some in [group] if _seeds_differ(group) else by_folder.values():
-            found += [some] if _seeds_differ(some) else [[each] for each in some]
-    return sorted(found, key=lambda group: results.index(group[0]))
+            parts += [some] if _seeds_differ(some) else [[each] for each in some]
+    return sorted(parts, key=lambda group: results.index(group[0]))
 
 
 def _seeds_differ(group: Sequence[Result]) -> bool:

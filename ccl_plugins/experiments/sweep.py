@@ -113,7 +113,8 @@ class Sweep:
         """
         # A component before its parameters.
         given = {dotted(key): value for key, value in cell.items() if key != NAME}
-        return override(self.tables, sorted(given.items(), key=_depth), TABLES)
+        changes = sorted(given.items(), key=lambda change: len(change[0]))
+        return override(self.tables, changes, TABLES)
 
     def excess(self, metrics: Mapping[str, float]) -> float:
         """By how much metrics are beyond the bounds of ``subject_to``, in all; 0 within them.
@@ -332,10 +333,6 @@ def _values(key: str, given: Any, kind: str) -> list[Any] | Range:
         return Range(**given)
     except ValueError as error:
         raise ValueError(f"{key}: {error}") from error
-
-
-def _depth(change: tuple[Sequence[str], Any]) -> int:
-    return len(change[0])
 
 
 def named(cell: Mapping[str, Any]) -> str:

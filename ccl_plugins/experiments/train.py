@@ -198,6 +198,8 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
             installed or lack an option.
         OtherData: If the run to be resumed began with other data.
     """
+    from pytorch_lightning.loggers import Logger
+
     from ccl_plugins.metadata.groups import check_apart
     from ccl_plugins.training.first_use import check_columns
     from ccl_plugins.training.randomness import seed_everything
@@ -214,7 +216,10 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
         logging = registry().call("ccl_loggers", pipeline=pipeline, options=pipeline.hook_options)
         looking = registry().call("ccl_symptoms", pipeline=pipeline, options=pipeline.hook_options)
         listed, loggers = _callbacks(callbacks, hooked), _loggers(logger)
-        offered = [each for name, given in logging for each in _offered(name, given)]
+        wanted = "loggers must be a list of Lightning loggers"
+        offered = [
+            e for name, given in logging for e in _all(Logger, given, f"plugin {name}: {wanted}")
+        ]
         if loggers is True:
             check_loggers(pipeline.built_loggers)
         record = pipeline.to_dict()
@@ -410,16 +415,9 @@ def _callbacks(given: Any, hooked: Iterable[tuple[str, Any]]) -> list[Any]:
     """The user's callbacks, and after them those of plug-ins."""
     from pytorch_lightning import Callback
 
-    listed: list[Any] = []
-    sources = [("", given), *((f"plugin {plugin}: ", answer) for plugin, answer in hooked)]
-    for source, answer in sources:
-        some = list(answer) if isinstance(answer, Iterable) else [None]
-        if not all(isinstance(each, Callback) for each in some):
-            raise TypeError(
-                f"{source}callbacks must be a list of Lightning callbacks, not {answer!r}"
-            )
-        listed += some
-    return listed
+    wanted = "callbacks must be a list of Lightning callbacks"
+    sources = [(wanted, given), *((f"plugin {name}: {wanted}", answer) for name, answer in hooked)]
+    return [each for wanted, answer in sources for each in _all(Callback, answer, wanted)]
 
 
 def _loggers(given: Any) -> Any:
@@ -428,25 +426,16 @@ def _loggers(given: Any) -> Any:
 
     if isinstance(given, bool) or given is None:
         return given is not False
-    listed = list(given) if isinstance(given, Iterable) else [given]
-    if not all(isinstance(each, Logger) for each in listed):
-        raise TypeError(
-            "logger must be True (the pipeline's loggers), False, a Lightning logger or a list of them, not"
-            f" {given!r}"
-        )
+    wanted = "True (the pipeline's loggers), False, a Lightning logger or a list of them"
+    return [given] if isinstance(given, Logger) else _all(Logger, given, f"logger must be {wanted}")
+
+
+def _all(cls: type, given: Any, wanted: str) -> list[Any]:
+    """What was given as a list, all of one class; anything else is refused, saying what is wanted."""
+    listed = list(given) if isinstance(given, Iterable) else [None]
+    if not all(isinstance(each, cls) for each in listed):
+        raise TypeError(f"{wanted}, not {given!r}")
     return listed
-
-
-def _offered(plugin: str, given: Any) -> list[Any]:
-    """The loggers that a plug-in gives."""
-    from pytorch_lightning.loggers import Logger
-
-    some = list(given) if isinstance(given, Iterable) else [None]
-    if not all(isinstance(each, Logger) for each in some):
-        raise TypeError(
-            f"plugin {plugin}: loggers must be a list of Lightning loggers, not {given!r}"
-        )
-    return some
 
 
 def is_first() -> bool:

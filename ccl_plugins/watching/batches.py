@@ -61,7 +61,7 @@ def described_kernels(objective: Any, pairs: Any) -> dict[str, Tensor]:
 
     Over the first 512 samples of the batch that have a value.
     """
-    found = {}
+    described = {}
     for kernel, names in kernels_read(objective):
         if not all(name in pairs.samples.condition for name in names):
             continue
@@ -70,5 +70,7 @@ def described_kernels(objective: Any, pairs: Any) -> dict[str, Tensor]:
         kept = take(values, (~lost).nonzero().flatten()[:SAMPLED_ROWS])
         if len(kept[names[0]]) > 1:
             read = values_read(kept, names)
-            found[together(names)] = torch.stack(describe_kernel(similarities(kernel, read, read)))
-    return found
+            described[together(names)] = torch.stack(
+                describe_kernel(similarities(kernel, read, read))
+            )
+    return described

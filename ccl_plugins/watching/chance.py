@@ -107,9 +107,9 @@ def _random(ids: Tensor | None) -> Callable[[int, Tensor], Tensor]:
 
 def _classes(objective: Any, pairs: Pairs) -> list[Tensor | None]:
     """None, for every sample by itself, and the class ids (m + q,) of each condition that is read."""
-    found: list[Tensor | None] = [None]
+    classes: list[Tensor | None] = [None]
     for name in objective.conditions:
         values = pairs.samples.condition.get(name)
         if values is not None and values.ndim == 1 and not values.is_floating_point():
-            found.append(pairs.everyone(name))
-    return found
+            classes.append(pairs.everyone(name))
+    return classes

@@ -87,24 +87,24 @@ class Columns:
         """Those that say something, of the tables as they are now: (N,) class ids or (N, c) numbers."""
         tables = {name: self.tables[name].values for name in self._own}
         types = {name: self.tables.conditions[name].value_type for name in self._own}
-        found: dict[str, Tensor] = {}
+        measurable: dict[str, Tensor] = {}
         for name, values in {**self._metadata, **tables}.items():
             if name not in self._checked or self._checked[name][0] is not values:
                 value_type = {**self._types, **types}[name]
                 self._checked[name] = values, dict(_columns(name, values, value_type))
-            found |= self._checked[name][1]
-        return found
+            measurable |= self._checked[name][1]
+        return measurable
 
     def evaluators(self) -> list[Evaluator]:
         """What is measured by default: what columns say now, and how projections and features lie."""
-        found: list[Evaluator] = []
+        probes: list[Evaluator] = []
         for name, values in self.measurable().items():
             if values.is_floating_point():
-                found.append(Regression(name, reg="gcv", eight_bit=False))
+                probes.append(Regression(name, reg="gcv", eight_bit=False))
             else:
-                found += [LinearProbe(column=name, solver="least_squares"), KNN(column=name)]
+                probes += [LinearProbe(column=name, solver="least_squares"), KNN(column=name)]
         return [
-            *found,
+            *probes,
             RankMe(),
             RankMe("features"),
             Alignment(),

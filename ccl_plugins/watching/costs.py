@@ -83,9 +83,9 @@ class Costs(Callback):
 
     def to_dict(self) -> dict[str, float]:
         """Seconds by name, ``monitors`` the sum over measures, and ``monitors_share``."""
-        found = {"training": self.training, "monitors": sum(self.monitors.values())}
-        found |= {f"monitors/{name}": seconds for name, seconds in self.monitors.items()}
-        return {**found, "monitors_share": self.share}
+        costs = {"training": self.training, "monitors": sum(self.monitors.values())}
+        costs |= {f"monitors/{name}": seconds for name, seconds in self.monitors.items()}
+        return {**costs, "monitors_share": self.share}
 
     def state_dict(self) -> dict[str, Any]:
         """The seconds until now."""

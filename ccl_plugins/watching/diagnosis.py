@@ -66,12 +66,12 @@ class Diagnosis(Callback):
         """Read what was found before a resume, and listen to what the training itself finds."""
         self._findings = pl_module.findings
         try:
-            found = read_findings(self.file)
+            earlier = read_findings(self.file)
         except ValueError as error:
             warnings.warn(f"{error}; what was found before may be said again", stacklevel=2)
-            found = []
-        self._findings.found[:0] = found
-        self._findings.known |= {(each.name, each.about) for each in found}
+            earlier = []
+        self._findings.found[:0] = earlier
+        self._findings.known |= {(each.name, each.about) for each in earlier}
         self._findings.listener = self._write
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
@@ -188,7 +188,7 @@ class Diagnosis(Callback):
         """Say what symptoms find; one that raises is named, and not asked again."""
         for symptom in list(self.symptoms):
             try:
-                found = [*what(symptom)]
+                findings = [*what(symptom)]
             except Exception as error:
                 self.symptoms.remove(symptom)
                 warnings.warn(
@@ -197,7 +197,7 @@ class Diagnosis(Callback):
                     stacklevel=2,
                 )
                 continue
-            for finding in found:
+            for finding in findings:
                 explained = any(each.explains for each in self._findings.found)
                 if not (symptom.follows and explained):
                     self._findings.say(finding)
@@ -233,19 +233,19 @@ def _measure(objective: Any, pairs: Pairs) -> tuple[Embeddings, list[tuple[str, 
     numbers = describe(pairs, objective.embedding == "raw")
     temperatures = [*_temperatures(objective)]
     values = [torch.as_tensor(value).detach().to(numbers) for _, value in temperatures]
-    found = torch.cat([numbers, *(each[None] for each in values)]).tolist()
+    copied = torch.cat([numbers, *(each[None] for each in values)]).tolist()
     count = len(numbers)
     settings = [setting for setting, _ in temperatures]
-    return Embeddings(*found[:count]), [*zip(settings, found[count:], strict=True)]
+    return Embeddings(*copied[:count]), [*zip(settings, copied[count:], strict=True)]
 
 
 def _scale(objective: Any, pairs: Pairs) -> Scale | None:
     try:
-        found = scale_of(objective, pairs)
+        scale = scale_of(objective, pairs)
     except Exception:  # a stranger's objective may refuse embeddings that no network gives
         return None
-    finite = found is not None and abs(found.chance) < 1e6 and abs(found.reached) < 1e6
-    return found if finite else None
+    finite = scale is not None and abs(scale.chance) < 1e6 and abs(scale.reached) < 1e6
+    return scale if finite else None
 
 
 def _temperatures(objective: Any) -> Iterator[tuple[str, Any]]:

@@ -139,18 +139,18 @@ def unseal(folder: Path) -> None:
 
 
 def _logged(folder: Path) -> list[Path]:
-    found = {file for name in _files(folder) for file in folder.glob(name)}
-    return sorted(file for file in found if file.is_file())
+    files = {file for name in _files(folder) for file in folder.glob(name)}
+    return sorted(file for file in files if file.is_file())
 
 
 def delete_files(folder: Path) -> None:
     """Delete what the loggers of the run in a folder left there."""
     for name in _files(folder):
-        for found in folder.glob(name):
-            if found.is_dir() and not found.is_symlink():
-                shutil.rmtree(found)
+        for file in folder.glob(name):
+            if file.is_dir() and not file.is_symlink():
+                shutil.rmtree(file)
             else:
-                found.unlink()
+                file.unlink()
     (folder / LEFT).unlink(missing_ok=True)
 
 

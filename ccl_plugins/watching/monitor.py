@@ -163,8 +163,8 @@ class Monitor(Callback):
         if pl_module.consumed.batches < self.due:
             return
         with torch.no_grad(), torch.autocast(pl_module.device.type, enabled=False):
-            found = dict(self._measured(pl_module))
-        values = {f"monitor/{k}": v for k, v in ranks.of_first(found).items() if math.isfinite(v)}
+            mine = dict(self._measured(pl_module))
+        values = {f"monitor/{k}": v for k, v in ranks.of_first(mine).items() if math.isfinite(v)}
         publish(trainer, values, trainer.global_step)
         self._clear()
         self._plan(pl_module.consumed.batches)
@@ -201,7 +201,7 @@ class Monitor(Callback):
         fit, out = ((~held).nonzero().flatten(), held.nonzero().flatten())
         train, test = varying(known.take(fit), known.take(out))
         recent = known.take(torch.arange(len(index))[-RECENT:])
-        chosen, found = self.evaluators, dict[str, float]()
+        chosen, numbers = self.evaluators, dict[str, float]()
         with alone():
             for each in self.columns.evaluators() if chosen is None else chosen:
                 read, name = trait(each, "columns"), type(each).__name__
@@ -215,8 +215,8 @@ class Monitor(Callback):
                         if not (chosen is None and isinstance(error, ValueError)):
                             self._say(name, error)
                         continue
-                found |= {one.name: float(one.value) for one in measured}
-        return found
+                numbers |= {one.name: float(one.value) for one in measured}
+        return numbers
 
     def _say(self, name: str, error: Exception) -> None:
         """Warn once of an evaluator that raised."""
