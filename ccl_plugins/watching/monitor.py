@@ -201,7 +201,7 @@ class Monitor(Callback):
         fit, out = ((~held).nonzero().flatten(), held.nonzero().flatten())
         train, test = varying(known.take(fit), known.take(out))
         recent = known.take(torch.arange(len(index))[-RECENT:])
-        chosen, numbers = self.evaluators, dict[str, float]()
+        chosen, by_name = self.evaluators, dict[str, float]()
         with alone():
             for each in self.columns.evaluators() if chosen is None else chosen:
                 read, name = trait(each, "columns"), type(each).__name__
@@ -215,8 +215,8 @@ class Monitor(Callback):
                         if not (chosen is None and isinstance(error, ValueError)):
                             self._say(name, error)
                         continue
-                numbers |= {one.name: float(one.value) for one in measured}
-        return numbers
+                by_name |= {one.name: float(one.value) for one in measured}
+        return by_name
 
     def _say(self, name: str, error: Exception) -> None:
         """Warn once of an evaluator that raised."""
