@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-USE = "import ccl_plugins as ccl; assert ccl.kernel('rbf').spec.id == 'ccl-plugins/rbf'; "
+# A logger, whose module imports no torch.
+USE = "import ccl_plugins as ccl; assert ccl.logger('csv').spec.id == 'ccl-plugins/csv'; "
 THEIRS = "import registry; assert registry.mine == 1; "
 PRIVATE = "import sys; print('_ccl_registry' in sys.modules)"
 
@@ -58,5 +59,5 @@ def test_something_without_a_spec_in_its_place(run, strange):
 
 
 def test_errors_are_caught_as_the_face_names_them_under_either_name(run):
-    caught = "\ntry:\n    ccl.kernel('rgb')\nexcept ccl.UnknownComponent: pass\n"
+    caught = "\ntry:\n    ccl.logger('cvs')\nexcept ccl.UnknownComponent: pass\n"
     assert run(USE + caught, registry="mine = 1")
