@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,11 @@ PART = 1 << 20
 RELEASED = 64
 """The parts after which pages of a file are released."""
 
+MOST_IN_FILES = 1 << 28
+"""The most bytes of all files of images of which every file is read; of more, `SAMPLED` files."""
+
 MOST_IN_FILE = 1 << 20
-"""The most bytes of a file that are read."""
+"""The most bytes of each of these that are read."""
 
 
 def of_tensors(tensors: Mapping[str, Tensor]) -> str:
@@ -83,9 +86,9 @@ def of_data(split: Any, read: Callable[[list[int]], list[str]]) -> dict[str, Any
     """What identifies the data of a split wherever it lies, as plain data for `differences`.
 
     That is the number of samples, the types and values of all columns, texts too, and images: all that are
-    in memory (evenly spaced ones above 4 GiB); the sizes of all files and the bytes of 256 evenly spaced
-    ones, with the times at which all were written; or 256 evenly spaced images of any other split.  Images
-    that differ each time they are read are left out.
+    in memory (evenly spaced ones above 4 GiB); the bytes of all files; above 256 MiB the sizes of all, the
+    bytes of 256 evenly spaced ones and the times at which all were written; or 256 evenly spaced images of
+    any other split.  Images that differ each time they are read are left out.
 
     Args:
         split: A torch Dataset with ``metadata``.
@@ -98,11 +101,16 @@ def of_data(split: Any, read: Callable[[list[int]], list[str]]) -> dict[str, Any
     columns |= {
         name: ["texts", _of_texts(each)] for name, each in getattr(split, "texts", {}).items()
     }
-    found = {"samples": len(split), "columns": columns, "images": _of_images(split, read)}
+    found: dict[str, Any] = {"samples": len(split), "columns": columns}
     paths = None if hasattr(split, "fingerprint") else paths_of(split)
-    if paths is not None and os.path.isfile(paths[0]):
-        found["written"] = _written(paths)
-    return found
+    if paths is None or not os.path.isfile(paths[0]) or _in_memory(split) is not None:
+        return found | {"images": _of_images(split, read)}
+    sizes, written, changed = zip(*map(_stat, paths), strict=True)
+    few = sum(sizes) <= MOST_IN_FILES
+    if not few:
+        times = hashlib.sha256(repr([written, changed]).encode()).hexdigest()
+        found["written"] = [min(written), max(written), times]
+    return found | {"images": _of_files(paths, sizes, whole=few)}
 
 
 def of_image(image: Any) -> str:
@@ -130,7 +138,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     # Images without a fingerprint are not compared.
     if now["images"] != before["images"] and now["images"] and before["images"]:
         return [*found, "images differ"]
-    if now["samples"] > SAMPLED and "written" in now and "written" in before:
+    if "written" in now and "written" in before:
         first, last, _ = now["written"]
         if first <= before["written"][1] < last:
             found.append("some image files were written since, and others were not")
@@ -139,11 +147,11 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 def doubt(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """What could not be compared of data without `differences`, in words; empty where all was."""
-    if now["samples"] <= SAMPLED or before.get("written") == now.get("written"):
+    if "written" not in now or before.get("written") == now["written"]:
         return ""
     return (
         f"image files have other times than before, as those of a copy have: all {now['samples']} sizes and"
-        f" {SAMPLED} contents are the same, and the other contents are not known"
+        f" {min(SAMPLED, now['samples'])} contents are the same, and the other contents are not known"
     )
 
 
@@ -163,10 +171,12 @@ def doubts(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return [f"{split} split: {each}" for split, each in found.items() if each]
 
 
-def _written(paths: Iterable[str]) -> list[Any]:
-    """When the first and the last of some files were written, and the SHA-256 of all times."""
-    times = [_stat(path, "st_mtime_ns") for path in paths]
-    return [min(times), max(times), hashlib.sha256(repr(times).encode()).hexdigest()]
+def _of_files(paths: Sequence[str], sizes: Sequence[int], whole: bool) -> str:
+    """The SHA-256 of the sizes of files and of their bytes; if not whole, of the first of some files."""
+    digest = hashlib.sha256(",".join(map(str, sizes)).encode())
+    for i in range(len(paths)) if whole else _evenly_spaced(len(paths), SAMPLED):
+        digest.update(_bytes(paths[i], -1 if whole else MOST_IN_FILE))
+    return digest.hexdigest()
 
 
 def _of_images(split: Any, read: Callable[[list[int]], list[str]]) -> str:
@@ -176,12 +186,6 @@ def _of_images(split: Any, read: Callable[[list[int]], list[str]]) -> str:
         return of_tensors({"images": held}) if held.nbytes <= MOST_IN_MEMORY else of_parts(held)
     digest = hashlib.sha256()
     sampled = _evenly_spaced(len(split), SAMPLED)
-    paths = paths_of(split)
-    if paths is not None and os.path.isfile(paths[0]):
-        digest.update(",".join(str(_stat(path, "st_size")) for path in paths).encode())
-        for i in sampled:
-            digest.update(_head(paths[i]))
-        return digest.hexdigest()
     twice = sampled[:2]
     found = read([*twice, *sampled])
     if found[: len(twice)] != found[len(twice) : 2 * len(twice)] or "" in found:
@@ -251,18 +255,23 @@ def _evenly_spaced(size: int, most: int) -> list[int]:
     return torch.linspace(0, size - 1, min(most, size), dtype=torch.float64).long().tolist()
 
 
-def _stat(path: str, name: str) -> int:
-    """A number that the system knows of a file; 0 without it, which the data set names when it reads it."""
+def _stat(path: str) -> tuple[int, int, int]:
+    """A file's size, when it was written (which a copy may keep) and last changed (which none keeps).
+
+    They are 0 without the file, which the data set names when it reads it.
+    """
     try:
-        return int(getattr(os.stat(path), name))
+        found = os.stat(path)
     except OSError:
-        return 0
+        return 0, 0, 0
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def _head(path: str) -> bytes:
+def _bytes(path: str, most: int) -> bytes:
+    """The first bytes of a file, all for -1; none without it."""
     try:
         with open(path, "rb") as file:
-            return file.read(MOST_IN_FILE)
+            return file.read(most)
     except OSError:
         return b""
 

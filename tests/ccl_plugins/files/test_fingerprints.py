@@ -189,26 +189,59 @@ def test_copied_files_are_the_same_data_and_changed_ones_are_not(tmp_path):
         (tmp_path / "b" / name).write_text(before)
 
 
-def test_files_of_equal_size_written_since_are_other_data_unless_all_were(tmp_path, monkeypatch):
-    monkeypatch.setattr(fingerprints, "SAMPLED", 2)  # the first and the last are read
+def test_one_of_many_small_files_with_other_bytes_is_other_data_whatever_its_time_says(tmp_path):
+    split = Listed([str(tmp_path / f"{i}.raw") for i in range(300)])
+    split.metadata = {"label": torch.zeros(300)}
+    for path in split.paths:
+        Path(path).write_bytes(b"some")
+        os.utime(path, (10, 10))
+    first = data_of(split)
+    Path(split.paths[1]).write_bytes(b"else")  # which is not among 256 evenly spaced ones
+    os.utime(split.paths[1], (10, 10))
+    assert differences(first, data_of(split)) == ["images differ"]
+    shutil.copytree(tmp_path, tmp_path / "copy")
+    copied = Listed([str(tmp_path / "copy" / Path(path).name) for path in split.paths])
+    copied.metadata = split.metadata
+    assert differences(data_of(split), data_of(copied)) == []
+    assert doubt(data_of(split), data_of(copied)) == ""
+
+
+@pytest.fixture
+def large_files(tmp_path, monkeypatch):
+    """A split of 8 files that are too large to be read but for the first and the last."""
+    monkeypatch.setattr(fingerprints, "SAMPLED", 2)
+    monkeypatch.setattr(fingerprints, "MOST_IN_FILES", 31)
     split = Listed([str(tmp_path / f"{i}.raw") for i in range(8)])
     split.metadata = {"label": torch.zeros(8)}
     for i, path in enumerate(split.paths):
         Path(path).write_bytes(b"some")
         os.utime(path, (10 + i, 10 + i))
-    first = data_of(split)
-    assert doubt(first, data_of(split)) == ""
-    Path(split.paths[4]).write_bytes(b"else")
-    found = data_of(split)
+    return split
+
+
+def test_files_of_equal_size_written_since_are_other_data_unless_all_were(large_files):
+    first = data_of(large_files)
+    assert doubt(first, data_of(large_files)) == ""
+    Path(large_files.paths[4]).write_bytes(b"else")
+    found = data_of(large_files)
     assert differences(first, found) == ["some image files were written since, and others were not"]
-    for path in split.paths:
+    for path in large_files.paths:
         os.utime(path, (30, 30))
-    copied = data_of(split)
+    copied = data_of(large_files)
     assert differences(first, copied) == []
     assert doubt(first, copied).endswith("the other contents are not known")
     assert other_data({"train": first}, {"train": found, "test": found})[0].startswith(
         "train split"
     )
+
+
+def test_a_file_that_was_replaced_with_its_time_kept_is_said(large_files):
+    first = data_of(large_files)
+    Path(large_files.paths[4]).write_bytes(b"else")
+    os.utime(large_files.paths[4], (14, 14))  # as rsync --archive leaves it
+    found = data_of(large_files)
+    assert differences(first, found) == []
+    assert doubt(first, found).endswith("the other contents are not known")
 
 
 def test_a_dataset_that_holds_its_images_as_one_array_is_compared_whole():
