@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import ClassVar
 
 import pytest
+import torch
 from support.broken import broken_laws, names
 
+from ccl_plugins.evaluators import KNN
 from ccl_plugins.protocols import Measurement
 
 
@@ -125,9 +127,19 @@ class Cheating(Sound):
         return [Measurement("cheat/top1", value, line, 30, None, "label", None, "higher", 1 / 3)]
 
 
+class CheatingOnBoth(KNN):
+    """Has the test samples among the neighbors."""
+
+    def __call__(self, train, test):
+        columns = {k: torch.cat([z, test.metadata[k]]) for k, z in train.metadata.items()}
+        features = torch.cat([train.features, test.features])
+        return super().__call__(replace(train, features=features, metadata=columns), test)
+
+
 BROKEN = {
     Sound: set(),
     Cheating: {"does_not_learn_from_the_test_split"},
+    CheatingOnBoth: {"does_not_learn_from_the_test_split"},
     Nameless: NUMBERS,
     Turned: NUMBERS,
     Infinite: NUMBERS,
