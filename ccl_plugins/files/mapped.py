@@ -159,10 +159,14 @@ def rows(values: Tensor, index: Tensor) -> Tensor:
 
     Raises:
         ChangedFile: If the file is shorter than it was.
+        IndexError: For a place that there is not.
     """
     mapped = _file_of(values) if _open else None
     if mapped is None or not values.is_contiguous():
         return values[index]
+    for place in (index.min(), index.max()) if index.numel() else ():
+        if not -len(values) <= place < len(values):
+            raise IndexError(f"there are {len(values)} rows, and none at {int(place)}")
     path, _, address, descriptor = _open[mapped]
     found = values.new_empty((*index.shape, *values.shape[1:]))
     size, first = values[:1].nbytes, values.data_ptr() - address

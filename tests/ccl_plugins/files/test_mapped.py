@@ -145,6 +145,15 @@ def test_rows_are_read_as_tensors_give_them(tmp_path, small, index):
     assert rows(found["a"], torch.empty(0, dtype=torch.long)).shape == (0, 3)
 
 
+@pytest.mark.parametrize("place", [7, -8])
+def test_a_row_that_a_file_does_not_have_is_refused_as_in_memory(tmp_path, small, place):
+    save_file(GIVEN, tmp_path / "a.safetensors")
+    found, _ = read_tensors(tmp_path / "a.safetensors")
+    for values in found["a"], GIVEN["a"]:
+        with pytest.raises(IndexError):
+            rows(values, torch.tensor([0, place]))
+
+
 def test_samples_of_a_file_go_to_another_process(tmp_path, small):
     save_file(GIVEN, tmp_path / "a.safetensors")
     samples = Rows(read_tensors(tmp_path / "a.safetensors")[0]["a"][1:])
