@@ -56,6 +56,11 @@ def check_sum(file: Path) -> bool:
     return False
 
 
+def has_sum(file: Path) -> bool:
+    """Whether the ``SHA256SUMS`` beside a file has a checksum of it, right or wrong."""
+    return any(line.partition("  ")[2] == file.name for line in _lines(file.parent / SUMS))
+
+
 def _but(folder: Path, names: Iterable[str]) -> list[str]:
     """The lines of other files than these."""
     names = {*names}

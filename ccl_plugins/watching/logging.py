@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.messages import printable
-from ccl_plugins.files.sums import WrongSum, check_sum, forget_sums, write_sums
+from ccl_plugins.files.sums import WrongSum, check_sum, forget_sums, has_sum, write_sums
 from ccl_plugins.protocols import trait
 
 if TYPE_CHECKING:
@@ -120,22 +120,27 @@ def log_again(
 
 
 def seal(folder: Path) -> None:
-    """Write the checksums of what the loggers of the run in a folder left there."""
-    write_sums(folder, [each.name for each in _logged(folder)])
+    """Write the checksums of what the loggers of the run in a folder left there.
+
+    Files that still have one are those that `unseal` found damaged, and stay so.
+    """
+    write_sums(folder, [each.name for each in _logged(folder) if not has_sum(each)])
 
 
 def unseal(folder: Path) -> None:
-    """Delete the checksums of what loggers left, before they write more.
+    """Delete the checksums of what loggers left, before they write more; but of damaged files, keep them.
 
     Warns:
         UserWarning: For a file that does not have its checksum; it is continued as it is.
     """
+    whole = []
     for file in _logged(folder):
         try:
             check_sum(file)
+            whole.append(file.name)
         except WrongSum as error:
-            warnings.warn(f"{error}; it is continued as it is", stacklevel=3)
-    forget_sums(folder, [each.name for each in _logged(folder)])
+            warnings.warn(f"{error}; it is continued as it is, and stays damaged", stacklevel=3)
+    forget_sums(folder, whole)
 
 
 def _logged(folder: Path) -> list[Path]:

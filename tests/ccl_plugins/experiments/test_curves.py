@@ -88,6 +88,9 @@ def test_a_wrong_bit_in_what_a_run_logged_is_named(run, tmp_path, kept):
             curves(ccl.load(out))
         with pytest.warns(UserWarning, match=rf"{path.name} is damaged.*as it is"):
             unseal(out)  # a run that goes on
+        seal(out)
+        with pytest.raises(ValueError, match=rf"{path.name} is damaged"):
+            curves(ccl.load(out))
         whole[len(whole) // 2] ^= 1
         path.write_bytes(whole)
         assert "loss" in curves(ccl.load(out))
