@@ -74,7 +74,8 @@ def fit(
             fitted and the sampler is made; on several processes, if they are not of one run.
         NonFiniteLoss: If the loss becomes NaN or infinite, naming step, samples and last checkpoint.
         NonFiniteWeights: If weights to be written are NaN or infinite, naming step and last checkpoint.
-        LostProcess: If another process ended or does not answer, naming step, host and last checkpoint.
+        LostProcess: If another process ended or does not answer, naming step, host and last checkpoint;
+            if a worker was ended, as where memory is short.
     """
     from ccl_plugins.files.checkpoints import versions, write_checkpoint
     from ccl_plugins.training.checkpointing import Checkpointing, last_good
@@ -103,7 +104,8 @@ def fit(
 
         try:
             several = waiting.watching(settings.processes > 1, launched)
-            with beside_workers(settings, trainer), several, launching:
+            workers = waiting.telling_of_workers()
+            with beside_workers(settings, trainer), several, launching, workers:
                 trainer.fit(module, ckpt_path=str(resume.path) if resume else None)
             writer.check_weights(parts.networks, trainer.global_step)
         except NotFinite as error:

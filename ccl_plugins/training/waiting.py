@@ -28,8 +28,12 @@ SIGNS = ("gloo", "Connection closed by peer", "Connection reset by peer", "NCCL"
 """What errors of communication say that are no `torch.distributed.DistError`."""
 
 
+WORKER = "DataLoader worker (pid"
+"""What torch's errors of a worker that was ended begin with."""
+
+
 class LostProcess(RuntimeError):
-    """Another process of the run has ended, or did not answer within `BOUND`."""
+    """Another process of the run, or a worker, has ended, or did not answer within `BOUND`."""
 
 
 class Waiting(Callback):
@@ -90,6 +94,24 @@ class Waiting(Callback):
         finally:
             self._ended.set()
             watcher.join()
+
+    @contextmanager
+    def telling_of_workers(self) -> Iterator[None]:
+        """Tell by its name that a worker was ended from outside.
+
+        Raises:
+            LostProcess: For such a worker, with the step and what needs less memory.
+        """
+        try:
+            yield
+        except RuntimeError as error:
+            if not str(error).startswith(WORKER):
+                raise
+            raise LostProcess(
+                f"a worker that reads samples was ended after step {self._step}, as the system does where"
+                " memory is short (fewer fit.workers, or smaller batches, need less) or where a file that"
+                f" it reads was cut short: {' '.join(str(error).split())[:300]}. {self.last_good()}"
+            ) from error
 
     def _watch(self, launched: Callable[[], Iterable[Any]]) -> None:
         told: set[int] = set()

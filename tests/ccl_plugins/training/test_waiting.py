@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
 
 import pytest
+from torch.utils.data import DataLoader, Dataset
 
 from ccl_plugins.training.waiting import LostProcess, Waiting
 
@@ -44,6 +47,28 @@ def test_another_error_stays_what_it_is() -> None:
     assert not isinstance(caught.value, LostProcess)
 
 
+class Deadly(Dataset[int]):
+    """Its second batch ends the worker, as the system does where memory is short."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        if index:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return index
+
+
+def test_a_worker_that_is_killed_is_told_with_step_checkpoint_and_cure() -> None:
+    waiting = Waiting(lambda: "The last good checkpoint is x")
+    line = r"a worker .* after step 0, .* memory is short .*fit\.workers.* The last good checkpoint is x"
+    with pytest.raises(LostProcess, match=line), waiting.telling_of_workers():
+        list(DataLoader(Deadly(), num_workers=1))
+    with pytest.raises(RuntimeError, match="shape") as caught, waiting.telling_of_workers():
+        raise RuntimeError("a wrong shape")
+    assert not isinstance(caught.value, LostProcess)
+
+
 def test_a_launched_process_that_ends_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     waiting = Waiting(lambda: "The last good checkpoint is x", after=0.4)
     fine, failed = (subprocess.Popen([sys.executable, "-c", f"exit({n})"]) for n in (0, 3))
@@ -52,6 +77,6 @@ def test_a_launched_process_that_ends_is_told_once(caplog: pytest.LogCaptureFixt
         assert failed.wait(10) == 3
         waiting._since = time.monotonic()
         time.sleep(0.3)
-    (line,) = (record.getMessage() for record in caplog.records if "ended" in record.getMessage())
+    (line,) = (record.getMessage() for record in caplog.records if "status" in record.getMessage())
     assert line.startswith(f"process {failed.pid}, launched by process 0 of 1 on ")
     assert line.endswith("ended with status 3 after step 0. The last good checkpoint is x")
