@@ -39,6 +39,7 @@ _VALUES: dict[str, Any] = {
     "precision": str,
     "accumulate": int,
     "micro_batch": int,
+    "anchors_at_once": int,
     "clip": float,
     "keep_last": int,
 }

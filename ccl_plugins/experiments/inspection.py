@@ -75,6 +75,7 @@ def inspect(pipeline: Composition, *, quick: bool = False) -> Inspection:
         ValueError: For what would keep the pipeline from training.
     """
     from ccl_plugins.metadata.groups import check_apart
+    from ccl_plugins.objectives.base import refuse_parts
     from ccl_plugins.training import first_use
     from ccl_plugins.training.randomness import seed_everything
     from ccl_plugins.training.rehearsal import rehearse
@@ -87,6 +88,7 @@ def inspect(pipeline: Composition, *, quick: bool = False) -> Inspection:
         parts = pipeline.build()
         queued = has_queue(pipeline.choices["method"])
         check_method(parts.method, queued, pipeline.settings.batch_size, parts.conditions)
+        refuse_parts(parts.objective, pipeline.settings.anchors_at_once)
         splits = {name: parts.dataset(name) for name in ("train", "test")}
         train = splits["train"]
         check_apart(train, splits["test"])

@@ -201,6 +201,7 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
     from pytorch_lightning.loggers import Logger
 
     from ccl_plugins.metadata.groups import check_apart
+    from ccl_plugins.objectives.base import refuse_parts
     from ccl_plugins.training.first_use import check_columns
     from ccl_plugins.training.randomness import seed_everything
     from ccl_plugins.training.same_data import fingerprint, refuse_other_data
@@ -212,6 +213,7 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
         parts = pipeline.build()
         queued = has_queue(pipeline.choices["method"])
         check_method(parts.method, queued, pipeline.settings.batch_size, parts.conditions)
+        refuse_parts(parts.objective, pipeline.settings.anchors_at_once)
         hooked = registry().call("ccl_callbacks", pipeline=pipeline, options=pipeline.hook_options)
         logging = registry().call("ccl_loggers", pipeline=pipeline, options=pipeline.hook_options)
         looking = registry().call("ccl_symptoms", pipeline=pipeline, options=pipeline.hook_options)

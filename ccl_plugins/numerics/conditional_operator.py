@@ -24,8 +24,8 @@ from ccl_plugins.numerics.kernel_functions import (
 from ccl_plugins.numerics.landmarks import columns_by_landmarks
 from ccl_plugins.numerics.numbers import Number, is_zero
 
-Columns = Callable[[slice], Tensor]
-"""From a slice of columns to these columns of the operator's n rows: (n, ·)."""
+Columns = Callable[..., Tensor]
+"""From a slice of columns, and a slice ``among`` the operator's n rows (all by default), to (n, ·)."""
 
 
 def conditional_operator(
@@ -89,7 +89,8 @@ def conditional_columns(
             only the form with features uses it.
 
     Returns:
-        A function from columns, a slice of 0..m, to (n, ·); NaN where K + ridge I is singular.
+        A function from columns, a slice of 0..m, to (n, ·), or to those ``among`` the n rows; NaN where
+        K + ridge I is singular.
 
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), Proposition 2.2.
@@ -122,7 +123,7 @@ def conditional_columns(
             noise = torch.nan if is_zero(ridge) else ridge
             return columns_by_landmarks(kernel, values, noise, rows, valid, landmarks, out)
         weights = _dual(similarities(kernel, values, values).double(), ridge, rows, valid).to(out)
-        return lambda columns: weights[:, columns]
+        return lambda some, among=slice(None): weights[among, some]
 
 
 def _of_classes(
@@ -153,8 +154,8 @@ def _of_classes(
     mine, same, across = ids[rows, None], (alpha * u[rows, None]).to(out), share * u[rows]
     across, u = across.to(out), u.to(out)
 
-    def columns(some: slice) -> Tensor:
-        return ((mine == ids[some]) * same).addr_(across, u[some])
+    def columns(some: slice, among: slice = slice(None)) -> Tensor:
+        return ((mine[among] == ids[some]) * same[among]).addr_(across[among], u[some])
 
     return columns
 
@@ -184,15 +185,15 @@ def _primal(
     solved = solved.mul_(torch.where(info == 0, 1.0, torch.nan)).mT
     near = solved.to(out)
 
-    def columns(some: slice) -> Tensor:
+    def columns(some: slice, among: slice = slice(None)) -> Tensor:
         start, stop, _ = some.indices(b + sum(map(len, queue)))
-        parts = [(solved @ phi[start:stop].mT).to(out)] if start < b else []
+        parts = [(solved[among] @ phi[start:stop].mT).to(out)] if start < b else []
         if stop > b:
             begin = max(start, b)
             further = features_of(kernel, queue[0][begin - b : stop - b].to(out)).mT
             if valid is not None:
                 further = further.masked_fill(~valid[begin:stop], 0)
-            parts.append(near @ further)
+            parts.append(near[among] @ further)
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
     return columns

@@ -23,7 +23,7 @@ def columns_by_landmarks(
     valid: Tensor | None,
     landmarks: int,
     out: torch.dtype,
-) -> Callable[[slice], Tensor]:
+) -> Callable[..., Tensor]:
     """Columns of the operator of K = ΦΦᵀ + diag(rest), Φ of rank ``landmarks``.
 
     ``rest = k(a, a) - |φ|²`` keeps the weight of samples far from all landmarks.  With ν = ridge + rest and
@@ -55,10 +55,10 @@ def columns_by_landmarks(
     solved = torch.cholesky_solve(psi[rows].double().mT, inverse)
     solved = solved.mul_(torch.where(info == 0, ridge, torch.nan)).mT.to(out)
 
-    def columns(some: slice) -> Tensor:
-        weights = solved @ psi[some].mT
-        start, _, _ = some.indices(m)
-        first, mine = max(start, begin), weights.diagonal(begin - start)
+    def columns(some: slice, among: slice = slice(None)) -> Tensor:
+        weights = solved[among] @ psi[some].mT
+        start, row = some.start or 0, begin + (among.start or 0)
+        first, mine = max(start, row), weights.diagonal(row - start)
         mine.add_(own[first : first + len(mine)])  # the anchors' own columns, if any
         return weights
 

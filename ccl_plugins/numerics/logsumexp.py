@@ -197,8 +197,8 @@ class _TiltedMean(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        count = ctx.count
-        sims, keeps, slopes = (ctx.saved_tensors[i * count : (i + 1) * count] for i in range(3))
+        count, saved = ctx.count, ctx.saved_tensors
+        sims, keeps, slopes = (saved[i * count : (i + 1) * count] for i in range(3))
         if asked_for_graph():
             upper, lower, of_upper, of_lower = ctx.scales
             x = torch.cat([masked(x, keep) for x, keep in zip(sims, keeps, strict=True)], 1)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from inspect import signature
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from ccl_plugins.arguments import finite, one_of
+from ccl_plugins.arguments import finite, one_of, whole
 from ccl_plugins.numerics.condition_values import fill_missing, missing_samples
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.joint import Joint, of_one_tensor
@@ -106,6 +108,8 @@ class ContrastiveObjective(nn.Module):
     """Whether it cannot do without ``pairs.samples.features``; a call then needs ``features=``."""
     compiles: bool = True
     """Whether ``loss`` can be compiled."""
+    in_parts: bool = False
+    """Whether anchors may be taken in parts: none depends on others, and ``terms`` keeps nothing."""
     adversarial: bool = False
     """Whether the encoder raises a part of the loss, which may then rise in a healthy run."""
     hides: bool = False
@@ -220,8 +224,37 @@ class ContrastiveObjective(nn.Module):
         with torch.autocast(pairs.anchors.device.type, enabled=False):
             return self._mean(pairs, *self._counted(pairs))
 
+    def solved(self, pairs: Pairs) -> Pairs:
+        """Pairs with what is computed once for all anchors, before some are taken at a time."""
+        return pairs
+
     def _counted(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """The terms of pairs of any method: an anchor without a value of a condition gets weight 0."""
+        """The terms of pairs of any method, computed for ``pairs.anchors_at_once`` anchors at a time.
+
+        What the gradient needs of a part's inner products is computed again in the backward pass.
+
+        Raises:
+            ValueError: For anchors at a time, if the objective does not declare ``in_parts``.
+        """
+        size, n = pairs.anchors_at_once, pairs.anchors.shape[1]
+        refuse_parts(self, size)
+        if size is None or size >= n:
+            return self._of_part(pairs)
+        solved = self.solved(pairs)
+        parts = [
+            checkpoint(
+                lambda some: self._of_part(solved.part(some)),  # new pairs: they remember products
+                slice(first, first + size),
+                use_reentrant=False,
+                preserve_rng_state=False,
+            )
+            for first in range(0, n, size)
+        ]
+        values, weights = (torch.cat(each, 1) for each in zip(*parts, strict=True))
+        return values, weights
+
+    def _of_part(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """The terms of these anchors: one without a value of a condition gets weight 0."""
         prepared = self._prepared(pairs)
         values, weights = self._shaped(self.terms(prepared), prepared.anchors.shape[1])
         if prepared.samples.missing is None:
@@ -285,6 +318,7 @@ class ContrastiveObjective(nn.Module):
         index: Tensor | None = None,
         extras: Mapping[str, Tensor] | None = None,
         missing: Literal["error", "ignore"] = "error",
+        anchors_at_once: int | None = None,
     ) -> Tensor:
         """The loss of raw embeddings.
 
@@ -297,12 +331,15 @@ class ContrastiveObjective(nn.Module):
             extras: Further tensors by name, ``"<condition>/<name>"``, for an objective that reads them.
             missing: ``"error"`` refuses samples without a value of a condition (NaN, -1 among class ids);
                 ``"ignore"`` leaves them out of the loss, as anchors and as keys.
+            anchors_at_once: The number of anchors that are compared with all keys at a time, so that no
+                inner products of all of them are in memory; None: all.
 
         Raises:
             TypeError: For a missing condition, one that is not read, or one of another value type; and for
                 missing features.
-            ValueError: For shapes that do not fit, too few views, NaN or inf, class ids below 0, and
-                anchors for which the loss is undefined.
+            ValueError: For shapes that do not fit, too few views, NaN or inf, class ids below 0, anchors
+                for which the loss is undefined, and ``anchors_at_once`` in an objective that cannot take
+                some at a time.
         """
         name = type(self).__name__
         stacked = stack_views(name, views, self.min_views)
@@ -330,6 +367,9 @@ class ContrastiveObjective(nn.Module):
                 ignored=tuple(values) if ignore else (),
             )
             pairs = in_batch(stacked, samples, self.gather_distributed)
+            if anchors_at_once is not None:
+                at_once = whole("anchors_at_once", anchors_at_once, 1)
+                pairs = replace(pairs, anchors_at_once=at_once)
             return self.loss(pairs) if torch.compiler.is_compiling() else self.defined_loss(pairs)
 
     def check_condition(self, condition: Mapping[str, Tensor]) -> None:
@@ -396,6 +436,15 @@ def stack_rows(rows: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     """Values and weights (rows, n), from (n,) values and weights of each row."""
     values, weights = zip(*rows, strict=True)
     return torch.stack(values), torch.stack(weights)
+
+
+def refuse_parts(objective: Any, anchors_at_once: int | None) -> None:
+    """Raise ValueError for a number of anchors at a time, if the objective takes them together."""
+    if anchors_at_once is not None and not trait(objective, "in_parts"):
+        raise ValueError(
+            f"anchors_at_once={anchors_at_once}: {type(objective).__name__} takes all anchors together;"
+            " leave it out, or use an objective whose anchors do not depend on each other, as infonce"
+        )
 
 
 def own_terms(objective: Any, pairs: Pairs) -> tuple[Tensor, Tensor]:

@@ -15,6 +15,7 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -60,7 +61,9 @@ class CCLK(ContrastiveObjective, ABC):
         form: ``"paper"`` or ``"released"``, what the authors' code computes (see
             `ccl_plugins.objectives.cclk`), meaningless at a temperature below 0.022.
         landmarks: The number of samples that represent all where the operator is approximated for a
-            large queue (see `ccl_plugins.numerics.conditional_operator`); None: the exact operator.
+            large batch or queue (see `ccl_plugins.numerics.conditional_operator`); None: the exact
+            operator, which for a kernel without features, as ``rbf``, is solved with a matrix of all
+            samples, with ``anchors_at_once`` too.
 
     Warns:
         UserWarning: For ``form="released"`` with a temperature below 0.022.
@@ -73,6 +76,7 @@ class CCLK(ContrastiveObjective, ABC):
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"kernel": "rbf"}
     value_types = VALUE_TYPES
+    in_parts = True
     temperature = ScalarAttribute(positive, learnable=True)
     ridge = ScalarAttribute(zero_or_seen)
 
@@ -177,11 +181,8 @@ class CCLK(ContrastiveObjective, ABC):
 
     def weights(self, pairs: Pairs, i: int) -> Tensor:
         """(n, m + q) rows of the conditional operator, over the samples of batch and queue."""
-        if self.form == "released":
-            weights = self.released_operator(pairs, i)
-        else:
-            with torch.no_grad():
-                weights = self.operator(pairs, i)(slice(None))
+        with torch.no_grad():
+            weights = self.operator(pairs, i)(slice(None))
         if (
             pairs.samples.missing is not None
         ):  # rows of 0 have no logarithm, and NaN would reach gradients
@@ -194,8 +195,22 @@ class CCLK(ContrastiveObjective, ABC):
         own = functional.pad(own, (0, weights.shape[1] - own.shape[1]))
         return weights.masked_fill(~(eligible | own), 0)
 
+    def solved(self, pairs: Pairs) -> Pairs:
+        """Pairs with the operator of all anchors, which are then taken some at a time."""
+        known = self.joined(pairs.known(self.conditions))
+        views = {i for i, _ in pairs.cross(self.symmetric)}
+        if known.samples.condition[self.on].ndim != 3:
+            views = {min(views)}
+        with torch.no_grad():
+            return replace(pairs, operators={i: self.operator(known, i) for i in views})
+
     def operator(self, pairs: Pairs, i: int) -> Columns:
         """Columns of the conditional operator, by the condition in anchor view ``i``."""
+        if i in pairs.operators:
+            return pairs.operators[i]
+        if self.form == "released":
+            weights = self.released_operator(pairs, i)
+            return lambda some, among=slice(None): weights[among, some]
         # The queue's Gram matrix leaves out samples without what the kernel reads, and no others.
         read = self.read_by_kernel
         queue = pairs.queue

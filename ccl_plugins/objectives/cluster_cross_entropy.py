@@ -46,6 +46,7 @@ class ClusterCrossEntropy(ContrastiveObjective):
     min_views = 1
     embedding: Literal["sphere", "raw"] = "raw"
     reads_queue = False
+    in_parts = True
 
     def __init__(
         self,

@@ -32,6 +32,7 @@ class InfoNCE(ContrastiveObjective):
 
     streams_queue: ClassVar[bool] = True
     """Whether the queue is added block by block to ``values`` of the batch; else ``values`` reads it."""
+    in_parts = True
     temperature = ScalarAttribute(positive, learnable=True)
 
     def __init__(

@@ -79,6 +79,7 @@ class Mixture(ContrastiveObjective):
         self.reads_queue = any(self._declared("reads_queue"))
         self.reads_features = any(self._declared("reads_features"))
         self.compiles = all(self._declared("compiles"))
+        self.in_parts = all(self._declared("in_parts"))
         self.adversarial = any(self._declared("adversarial"))
         self.stops_gradient = any(self._declared("stops_gradient"))
         self._conditions = _common_value_types(members)
@@ -164,8 +165,9 @@ class Mixture(ContrastiveObjective):
         counted = sum(share.detach().sum().round() for share in shares)
         return torch.cat(rows) * counted, torch.cat(shares)
 
-    def _prepared(self, pairs: Pairs) -> Pairs:
-        return pairs  # each objective prepares them for itself
+    def _counted(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        # Each objective prepares the pairs, and takes some anchors at a time, for itself.
+        return self._shaped(self.terms(pairs), pairs.anchors.shape[1])
 
     def _declared(self, name: str) -> list[Any]:
         """What each objective declares as a trait."""

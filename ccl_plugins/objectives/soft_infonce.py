@@ -53,6 +53,7 @@ class SoftInfoNCE(ContrastiveObjective):
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"kernel": "rbf"}
     value_types = VALUE_TYPES
+    in_parts = True
     temperature = ScalarAttribute(positive, learnable=True)
     target_temperature = ScalarAttribute(positive, optional=True)
 

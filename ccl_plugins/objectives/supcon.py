@@ -50,6 +50,7 @@ class SupCon(ContrastiveObjective):
 
     value_types = ("categorical",)
     within_view = True
+    in_parts = True
     temperature = ScalarAttribute(positive, learnable=True)
 
     def __init__(

@@ -52,6 +52,7 @@ class UCL(ContrastiveObjective):
     """
 
     within_view = True
+    in_parts = True
     temperature = ScalarAttribute(positive, learnable=True)
     o = ScalarAttribute(positive, words=("batch", "negatives"))
     beta = ScalarAttribute(non_negative)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -54,6 +55,10 @@ class Pairs:
             objective decides.
         negative: (n, m + q) bool, the other samples that may be negatives; None: all.  With
             ``positive``, samples that are neither are left out.
+        anchors_at_once: The number of anchors that an objective compares with the keys at a time; None:
+            all.
+        operators: By anchor view, what CCL-K solved for all anchors before it takes some at a time: from
+            a slice of the m + q samples to their weights (n, ·).
     """
 
     anchors: Tensor
@@ -70,6 +75,8 @@ class Pairs:
     draws: Tensor | None = None
     positive: Tensor | None = None
     negative: Tensor | None = None
+    anchors_at_once: int | None = None
+    operators: Mapping[int, Callable[..., Tensor]] = field(default_factory=dict)
     _products: dict[tuple[int, int], Tensor] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -309,6 +316,24 @@ class Pairs:
             negative=_gathered(self.negative),
             offset=0,
             processes=1,
+        )
+
+    def part(self, some: slice) -> Pairs:
+        """These pairs with some of the n anchors, and all keys."""
+        start, _, _ = some.indices(self.anchors.shape[1])
+        features = self.samples.features
+        rows = (self.draws, self.positive, self.negative)
+        draws, positive, negative = (None if x is None else x[some] for x in rows)
+        return replace(
+            self,
+            anchors=self.anchors[:, some],
+            samples=replace(self.samples, features=None if features is None else features[:, some]),
+            offset=self.offset + start,
+            draws=draws,
+            positive=positive,
+            negative=negative,
+            anchors_at_once=None,
+            operators={i: partial(of, among=some) for i, of in self.operators.items()},
         )
 
     @staticmethod

@@ -128,6 +128,12 @@ _DECLARED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
             "Read before the first step of a run with `compile`. False if the loss cannot be compiled, for"
             " example because it takes gradients; the networks are then compiled alone.",
         ),
+        "in_parts": (
+            False,
+            "Read before a run with `anchors_at_once`, and by the conformance kit. True if the term of an"
+            " anchor depends on other samples through the keys alone, and `terms` keeps nothing: the loss"
+            " may then be computed for some anchors at a time.",
+        ),
         "stops_gradient": (
             False,
             "Read by the conformance kit, and by `ContrastiveObjective.loss`, which then refuses second"

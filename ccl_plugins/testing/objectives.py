@@ -214,6 +214,29 @@ def check_two_processes_equal_one(subject: Subject) -> None:
     require_same_on_two_ranks(on_each_rank, build, batch, rtol=1e-9, atol=1e-12)
 
 
+def check_anchors_may_be_taken_in_parts(subject: Subject) -> None:
+    """With ``in_parts``, the loss and its gradient must be the same for 3 anchors at a time.
+
+    They are compared in a batch, and with momentum keys and a queue.
+    """
+    objective, batch = prepared(subject)
+    if not trait(objective, "in_parts"):
+        raise SkipTest("in_parts = False declares a loss that takes all anchors together")
+
+    def loss(size: int | None, queued: bool, objective: Any, batch: RawBatch) -> Tensor:
+        pairs = queue_pairs(objective, batch, 4, 0.0) if queued else pairs_of(objective, batch)
+        found: Tensor = objective.loss(replace(pairs, anchors_at_once=size))
+        return found
+
+    more = raw_batch(objective, views=max(objective.min_views, 2))
+    for queued, given in ((False, batch), (True, more)):
+        whole, parts = (
+            value_and_gradient(functools.partial(loss, size, queued), objective, given)
+            for size in (None, 3)
+        )
+        require_exact(parts, whole, "with a queue" if queued else "in a batch")
+
+
 def _prepared_alone(subject: Subject) -> Any:
     return prepare(subject.build())
 

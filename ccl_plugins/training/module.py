@@ -207,7 +207,13 @@ class TrainingModule(LightningModule):
             ranks.require_equal(len(batch.views[0]))
         trait(self.objective, "progress")(self.global_step, self.total_steps)
         loss, self.pairs = take_step(
-            self.parts, self.tables, batch, self.settings.micro_batch, self._loss, first
+            self.parts,
+            self.tables,
+            batch,
+            self.settings.micro_batch,
+            self._loss,
+            first,
+            self.settings.anchors_at_once,
         )
         if not first and not self._queue_compared:
             warn_of_unread_queue(self.objective, self.method, self.pairs)

@@ -50,6 +50,8 @@ class FitSettings:
         accumulate: Batches whose gradients make one optimizer step.
         micro_batch: Samples of a batch that each device encodes at a time; None: all.  The gradient is
             that of the whole batch, in the memory of a part and with twice the forward passes.
+        anchors_at_once: Anchors that each device compares with all keys at a time; None: all.  The loss
+            and its gradient are the same, in the memory of a part.
         clip: Largest norm of the gradient; None: no limit.
         compile: Whether networks and objective are compiled, or the backend of torch.compile.
         channels_last: Whether images and filters are stored with channels last, as GPUs with tensor
@@ -81,6 +83,7 @@ class FitSettings:
     precision: str = "32-true"
     accumulate: int = 1
     micro_batch: int | None = None
+    anchors_at_once: int | None = None
     clip: float | None = None
     compile: bool | str = False
     channels_last: bool = False

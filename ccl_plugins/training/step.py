@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -25,13 +26,15 @@ def take_step(
     micro_batch: int | None = None,
     loss: Callable[[Any], Tensor] | None = None,
     first: bool = False,
+    anchors_at_once: int | None = None,
 ) -> tuple[Tensor, Any]:
     """The loss of a batch, and the pairs that it was computed on.
 
     No state changes and no value is inspected.  After ``backward`` the caller gives the pairs to
     ``method.enqueue``, and after the optimizer's step it calls ``method.after_step``.  ``embed`` runs in
     the ambient autocast, if any.  ``loss`` is ``objective.loss``, for example compiled.  In the
-    ``first`` step of a run, what the method and the objective return is checked.
+    ``first`` step of a run, what the method and the objective return is checked.  The objective compares
+    ``anchors_at_once`` anchors with all keys at a time; None: all.
     """
     method, objective = parts.method, parts.objective
     index, partner, read = batch.index, None, batch.read
@@ -62,6 +65,8 @@ def take_step(
             ignored=tables.ignored,
         )
         pairs = method.pairs(embedded, samples)
+        if anchors_at_once is not None:
+            pairs = replace(pairs, anchors_at_once=anchors_at_once)
         if first:
             check_weights(objective, pairs)
         value = (loss or objective.loss)(pairs)

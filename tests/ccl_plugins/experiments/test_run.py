@@ -228,7 +228,7 @@ def test_a_resume_without_a_plug_in_says_what_to_install(tmp_path, finished, cap
 def test_settings_of_the_command_line_reach_the_record(tmp_path, capsys):
     (tmp_path / "fair.toml").write_text(TOML)
     given = {"precision": "bf16-mixed", "accumulate": "2", "micro_batch": "64", "clip": "1.5"}
-    given |= {"batch_size": "128", "keep_last": "1"}
+    given |= {"batch_size": "128", "keep_last": "1", "anchors_at_once": "16"}
     words = [word for k, v in given.items() for word in (f"--{k.replace('_', '-')}", v)]
     files = [str(tmp_path / "fair.toml"), "--out", str(tmp_path / "runs"), "--quiet"]
     with pytest.warns(UserWarning, match="micro_batch=64: the"):

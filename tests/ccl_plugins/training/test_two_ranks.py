@@ -20,7 +20,11 @@ from support import training_ranks
         ("dual", {"epochs": 5, "precision": "64-true"}, 1e-9),
         ("dual with a queue", {"epochs": 5, "micro_batch": 3, "precision": "64-true"}, 1e-9),
         ("simclr", {"epochs": 20, "accumulate": 2, "precision": "64-true"}, 1e-9),
-        ("moco_v2", {"epochs": 10, "micro_batch": 3, "precision": "64-true"}, 1e-9),
+        (
+            "moco_v2",
+            {"epochs": 10, "micro_batch": 3, "anchors_at_once": 3, "precision": "64-true"},
+            1e-9,
+        ),
     ],
 )
 def test_two_ranks_train_as_one_process(
@@ -29,7 +33,7 @@ def test_two_ranks_train_as_one_process(
     """Losses, weights, momentum encoder and queue are those of one process with the whole batch."""
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
-    without = {k: v for k, v in settings.items() if k != "micro_batch"}
+    without = {k: v for k, v in settings.items() if k not in ("micro_batch", "anchors_at_once")}
     weights, table, losses = training_ranks.train(str(tmp_path / "one"), 1, method, **without)
     arguments = (str(tmp_path / "two"), method, settings)
     both = two_processes(training_ranks.train_as_rank, *arguments)
