@@ -173,8 +173,6 @@ def operator(reader: Reader, values: Any) -> Tensor | None:
     named = values if isinstance(values, Mapping) else {reader.names[0]: values}
     pairs = reader.objective.joined(in_batch(torch.zeros(2, count_of(values), 1), Samples(named)))
     with torch.no_grad():
-        if reader.objective.form == "released":
-            return reader.objective.released_operator(pairs, 0)
         return reader.objective.operator(pairs, 0)(slice(None))
 
 

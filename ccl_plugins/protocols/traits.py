@@ -131,8 +131,8 @@ _DECLARED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "in_parts": (
             False,
             "Read before a run with `anchors_at_once`, and by the conformance kit. True if the term of an"
-            " anchor depends on other samples through the keys alone, and `terms` keeps nothing: the loss"
-            " may then be computed for some anchors at a time.",
+            " anchor depends on other samples through the keys alone, and `terms` keeps nothing and"
+            " draws nothing at random: the loss may then be computed for some anchors at a time.",
         ),
         "stops_gradient": (
             False,

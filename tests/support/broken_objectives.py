@@ -111,12 +111,6 @@ class LocalCount(Sound):
         return values * pairs.anchors.shape[1], weights
 
 
-class Together(LocalCount):
-    """Says that anchors may be taken in parts."""
-
-    in_parts = True
-
-
 class Looking(Sound):
     """Branches on a value."""
 
@@ -248,8 +242,7 @@ BROKEN = {
     Forgetful: {"a_resumed_run_goes_on_as_it_would_have"},
     CalledOtherwise: {"is_called_on_embeddings"},
     LowPrecision: {"half_precision_is_computed_in_float32"},
-    LocalCount: {"two_processes_equal_one"},
-    Together: {"two_processes_equal_one", "anchors_may_be_taken_in_parts"},
+    LocalCount: {"two_processes_equal_one", "anchors_may_be_taken_in_parts"},
     Looking: {"compiles_without_graph_breaks", "keeps_the_type_and_device_of_embeddings"},
     RootOfNothing: {"degenerate_batches_are_finite_or_refused"},
     CountsAll: {"samples_without_a_value_are_left_out"},

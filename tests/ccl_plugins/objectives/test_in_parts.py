@@ -58,7 +58,6 @@ def test_value_and_gradient_are_those_of_all_anchors_at_once(case, place):
 @pytest.mark.parametrize("name", ["infonce", "fair_cclk"])
 @pytest.mark.parametrize("place", [in_batch, with_queue])
 def test_the_gradient_has_a_gradient(name, place):
-    case = Case(name, every.classes()[name].__dict__.get("EXAMPLE", {}))
     case = Case(name, {"kernel": "rbf"} if name == "fair_cclk" else {})
     given = RawBatch(*random_batch(case)), case.build()
     whole = value_and_gradients(place, given, None, times=2)

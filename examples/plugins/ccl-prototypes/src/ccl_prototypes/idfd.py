@@ -47,6 +47,7 @@ class IDFD(InfoNCE):
     """
 
     feature_temperature = ScalarAttribute(positive)
+    in_parts = False  # features are decorrelated over all anchors
     weight = ScalarAttribute(non_negative)
 
     def __init__(

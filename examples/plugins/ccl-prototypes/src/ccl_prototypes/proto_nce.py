@@ -60,6 +60,7 @@ class ProtoNCE(InfoNCE):
     """
 
     hierarchies = True
+    in_parts = False  # negatives are drawn once for all anchors
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"k": 8}
     EXAMPLE_EXTRAS: ClassVar[Mapping[str, Any]] = {
         "condition/centroids_8": (8, 16),
