@@ -87,10 +87,10 @@ def main() -> None:
         "",
         f"Forward and backward of a loss on two views of b embeddings of {DIM} numbers in float32, with all"
         " anchors",
-        f"at once and with `anchors_at_once={AT_ONCE}`; conditions are {WIDTH} numbers. Each cell is one step"
-        " in a",
-        f"process of its own, on {options.threads} thread of a CPU, with its peak memory and processor time;"
-        " torch",
+        f"at once and with `anchors_at_once={AT_ONCE}`; conditions are {WIDTH} numbers. Each cell is one"
+        " step in a",
+        f"process of its own, on {options.threads} thread of a CPU, with its peak memory and processor"
+        " time; torch",
         f"{torch.__version__}. Written by `python docs/benchmarks/anchors_at_once.py`.",
         "",
         f"| objective | b | all at once (MiB) | {AT_ONCE} at a time (MiB) | memory ratio | time ratio |",
