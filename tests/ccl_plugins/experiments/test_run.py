@@ -238,6 +238,18 @@ def test_settings_of_the_command_line_reach_the_record(tmp_path, capsys):
     assert len(list((tmp_path / "runs/fair/checkpoints").iterdir())) == 1
 
 
+@pytest.mark.parametrize("command", [["train", "--quiet"], ["inspect", "--quick"]])
+def test_anchors_in_parts_are_refused_before_a_run_begins(command, tmp_path, capsys):
+    text = TOML.replace('use = "fair_cclk"', 'use = "cacr"').replace("kernel = {", "# kernel = {")
+    text = text.replace("condition = {", "# condition = {")
+    (tmp_path / "a.toml").write_text(f"{text}anchors_at_once = 8\n")
+    out = ["--out", str(tmp_path / "runs")] if command[0] == "train" else []
+    assert main([command[0], str(tmp_path / "a.toml"), *command[1:], *out]) != 0
+    shown = capsys.readouterr()
+    assert "anchors_at_once=8: CACR takes all anchors together" in shown.err + shown.out
+    assert not [*tmp_path.glob("runs/*/checkpoints")]
+
+
 def test_a_run_killed_before_its_first_checkpoint_begins_anew(tmp_path, finished):
     out = tmp_path / "fair"
     out.mkdir()
