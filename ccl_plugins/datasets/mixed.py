@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils import data
 
-from ccl_plugins.datasets.annotated import Annotated
+from ccl_plugins.datasets.annotated import Annotated, reads_several
 from ccl_plugins.datasets.splitting import SPLITS, check_split
 from ccl_plugins.metadata.columns import factorize
 from ccl_plugins.protocols import Dataset, ValueType, trait
@@ -64,7 +64,7 @@ class Mixed:
         texts = {name: [t for p in parts.values() for t in p.texts[name]] for name in self.texts()}
         words = {self.column: [*parts], **{k: v for k, v in self._words.items() if v is not None}}
         made = Annotated(
-            data.ConcatDataset(parts.values()),
+            Joined(parts.values()),
             {**columns, self.column: source},
             words,
             texts,
@@ -172,3 +172,25 @@ class Mixed:
                 " have one of the same name, or none"
             )
         return next(iter(groups.values()))
+
+
+class Joined(data.ConcatDataset[Any]):
+    """Data sets one after another, which are read several samples at once where they can be."""
+
+    def __init__(self, parts: Iterable[Any]) -> None:
+        super().__init__(parts)
+        if any(reads_several(part) for part in self.datasets):
+            self.__getitems__ = self._read_together
+
+    def _read_together(self, indices: Sequence[int]) -> list[Any]:
+        """Some samples: one call for each data set."""
+        found: dict[int, Any] = {}
+        start, parts = 0, list[Any](self.datasets)
+        for part, end in zip(parts, self.cumulative_sizes, strict=True):
+            its = [index for index in indices if start <= index < end]
+            rows = [index - start for index in its]
+            several = reads_several(part) and rows
+            read = part.__getitems__(rows) if several else [part[row] for row in rows]
+            found |= zip(its, read, strict=True)
+            start = end
+        return [found[index] for index in indices]

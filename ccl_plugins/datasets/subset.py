@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils import data
 
 from ccl_plugins.arguments import whole
-from ccl_plugins.datasets.annotated import Annotated, rows_of
+from ccl_plugins.datasets.annotated import Annotated, reads_several, rows_of
 from ccl_plugins.datasets.splitting import check_fraction, check_split
 from ccl_plugins.files.tables import choose
 from ccl_plugins.protocols import Dataset, ValueType, trait
@@ -102,6 +102,8 @@ class Kept:
     def __init__(self, samples: Any) -> None:
         self.samples = samples
         self.read: dict[int, Any] = {}
+        if reads_several(samples):
+            self.__getitems__ = self._read_together
 
     def __len__(self) -> int:
         """Number of samples."""
@@ -112,6 +114,12 @@ class Kept:
         if index not in self.read:
             self.read[index] = self.samples[index]
         return self.read[index]
+
+    def _read_together(self, indices: Sequence[int]) -> list[Any]:
+        """Some samples, where ``samples`` reads several at once: those that were not read yet."""
+        if new := [index for index in dict.fromkeys(indices) if index not in self.read]:
+            self.read.update(zip(new, self.samples.__getitems__(new), strict=True))
+        return [self.read[index] for index in indices]
 
 
 def balanced(ids: Tensor, size: int, seed: int) -> list[int]:

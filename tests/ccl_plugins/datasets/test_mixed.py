@@ -37,6 +37,18 @@ def test_samples_come_one_data_set_after_another():
         assert found[len(first)][1] == ids[len(first)]
 
 
+def test_several_samples_are_read_in_one_call_of_each_data_set_that_has_one():
+    shapes = Sprites(train=30, test=20)
+    mixed, digits = Mixed({"digits": ColorDigits(), "shapes": shapes})("train"), ColorDigits()
+    n, wanted = len(digits("train")), [9, 4, 9]
+    places = [n + 3, *wanted, n + 8, 0]
+    found = mixed.__getitems__(places)
+    for index, (image, label) in zip(places, found, strict=True):
+        assert torch.equal(image, mixed[index][0])
+        assert label == mixed[index][1]
+    assert not hasattr(Mixed({"a": own(), "b": own()})("train"), "__getitems__")
+
+
 def test_columns_that_a_data_set_lacks_are_missing():
     mixed = Mixed({"digits": ColorDigits(), "shapes": Sprites(train=30, test=20)})
     columns, n = mixed("train").metadata, len(ColorDigits()("train"))

@@ -72,6 +72,22 @@ def test_a_kept_sample_is_read_once():
     assert (len(kept), samples.reads) == (3, 2)
 
 
+def test_kept_samples_are_read_several_at_once():
+    class Samples(list):
+        calls = ()
+
+        def __getitems__(self, indices):
+            self.calls += (indices,)
+            return [self[index] for index in indices]
+
+    samples = Samples("abcd")
+    kept = Kept(samples)
+    assert kept.__getitems__([2, 0, 2]) == ["c", "a", "c"]
+    assert kept.__getitems__([0, 3]) == ["a", "d"]
+    assert samples.calls == ([2, 0], [3])
+    assert not hasattr(Kept([1, 2]), "__getitems__")
+
+
 @pytest.mark.parametrize("keep", [False, True])
 def test_an_image_is_that_of_its_file_and_an_error_names_it(tmp_path, keep):
     for split in ("train", "test"):
