@@ -70,6 +70,7 @@ BASES = {
     "save",
     "styled",
     "svg",
+    "uniforms",
 }
 """Exported beside the components, for authors to build on."""
 

@@ -264,7 +264,8 @@ def _constant_weights(objective: Any) -> Iterator[None]:
 
 def _batch(run: Run, index: int | None) -> tuple[Any, Batch, int]:
     """The tables, the first training batch with a sample (at most 512 of it), and the sample's place."""
-    from ccl_plugins.training.loader import Items, collate
+    from ccl_plugins.protocols import trait
+    from ccl_plugins.training.loader import Items, augment, collate
     from ccl_plugins.training.sampling import Batches, Consumed, EpochSampler
     from ccl_plugins.training.tables import Tables
 
@@ -283,8 +284,10 @@ def _batch(run: Run, index: int | None) -> tuple[Any, Batch, int]:
             continue
         if places[0] >= MOST:
             keys[0], keys[places[0]], places = keys[places[0]], keys[0], [0]
-        items = Items(split, run.parts.transform, settings.seed)
-        return tables, collate(items.__getitems__(keys[:MOST])), places[0]
+        transform = run.parts.transform
+        items = Items(split, transform, settings.seed, bool(trait(transform, "batch_transforms")))
+        batch = collate(items.__getitems__(keys[:MOST]))
+        return tables, augment(transform, batch), places[0]
     raise ValueError(f"sample {index} is in no batch of the first epoch: give another index")
 
 

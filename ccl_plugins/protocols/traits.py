@@ -232,6 +232,14 @@ _DECLARED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
             " then seeds each view separately.",
             Sequence,
         ),
+        "batch_transforms": (
+            None,
+            "Read when a run begins. One function for each view, called on the device with the images of a"
+            " batch as the data set has them, `(n, channels, height, width)`, those of PIL as uint8, and"
+            " with seeds `(n,)`, long. It returns `n` tensors, stacked; row i may depend on image i and"
+            " seed i alone. Training then draws views by these and not image by image.",
+            Sequence,
+        ),
         "source": (
             None,
             "Read when a pipeline is composed and when a sample is loaded. The column that the views are"

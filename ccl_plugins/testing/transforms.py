@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -98,3 +99,20 @@ def check_plain_is_not_augmented(subject: Subject) -> None:
     require_same_draws(lambda: built.plain(batch[0]))
     shapes = tuple(built.plain(batch[0]).shape), tuple(built(sample)[0].shape)
     require(shapes[0] == shapes[1], f"the shapes are {shapes[0]} and {shapes[1]}")
+
+
+def check_views_of_a_batch_are_drawn_row_by_row(subject: Subject) -> None:
+    """A row of ``batch_transforms`` must depend on its image and seed alone: runs resume, ranks share."""
+    built, (_, batch) = subject.build(), samples(subject)
+    functions = trait(built, "batch_transforms") or []
+    found = f"with count {built.count}, it has {len(functions)}"
+    require(len(functions) in (0, built.count), found)
+    seeds = torch.arange(len(batch)) + 7
+    for function in functions:
+        require_same_draws(partial(function, batch, seeds))
+        with require_unchanged(lambda: [batch, seeds]):
+            together = function(batch, seeds)
+        shapes = tuple(together.shape[1:]), tuple(built.plain(batch[0]).shape)
+        require(shapes[0] == shapes[1], f"a view is {shapes[0]}, and plain gives {shapes[1]}")
+        alone = [function(batch[i : i + 1], seeds[i : i + 1]) for i in range(len(batch))]
+        require_equal(torch.cat(alone), together, "each row alone", rtol=1e-4, atol=1e-5)

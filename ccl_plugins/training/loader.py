@@ -24,8 +24,19 @@ from ccl_plugins.transforms.modalities import column_of, sources
 if TYPE_CHECKING:
     from pytorch_lightning import Trainer
 
-Augmented = tuple[list[Tensor], list[int]]
-"""The views of one sample and its index, followed by its partner's index if it has one."""
+
+class Augmented(NamedTuple):
+    """The views of one sample, or what they are drawn from.
+
+    Args:
+        views: The views; with seeds the image, followed by its partner's if it has one.
+        indices: The sample's index, followed by its partner's.
+        seeds: A seed for each view that is drawn later, in a batch; else none.
+    """
+
+    views: list[Tensor]
+    indices: list[int]
+    seeds: tuple[int, ...] = ()
 
 
 class Batch(NamedTuple):
@@ -36,11 +47,14 @@ class Batch(NamedTuple):
         index: (n,) dataset indices, or (n, 2) if views after the first are of a partner.
         read: The values of conditions whose tables are in files, by name, (n, ...) or (n, 2, ...);
             None: they are read in the step.
+        seeds: (n, u) of views that are drawn on the device, by `augment`; ``views`` are then images
+            (n, channels, height, width), and those of partners.  None: ``views`` are views.
     """
 
     views: list[Tensor]
     index: Tensor  # type: ignore[assignment]  # hides tuple.index, which a batch does not need
     read: Mapping[str, Tensor] | None = None
+    seeds: Tensor | None = None
 
 
 class Items(Dataset[Augmented]):
@@ -51,9 +65,15 @@ class Items(Dataset[Augmented]):
     transform without ``transforms`` are seeded together.  Those of several modalities are made of
     the image, the texts and the values of a sample.  A split with ``__getitems__``, as torch names it,
     reads the images of a batch in one call.
+
+    Args:
+        split: The split.
+        transform: The transform.
+        seed: Of the run.
+        batched: Whether to give images, of which `augment` draws the views of a batch.
     """
 
-    def __init__(self, split: Any, transform: Transform, seed: int) -> None:
+    def __init__(self, split: Any, transform: Transform, seed: int, batched: bool = False) -> None:
         self.split = split
         self.transform = transform
         self.transforms = trait(transform, "transforms")
@@ -63,6 +83,7 @@ class Items(Dataset[Augmented]):
             else None
         )
         self.seed = seed
+        self.batched = batched
         self._reading = Reading(split, self.columns)
         self._read_many = split.__getitems__ if reads_several(split) else None
 
@@ -94,18 +115,23 @@ class Items(Dataset[Augmented]):
         # Before the images are read, since a data set may draw random numbers too.
         seed_cpu(mix(self.seed, epoch, position, 0))
         images = [self._read(i, together) for i in indices]
+        if self.batched:
+            count = self.transform.count
+            # 63 bits, which a signed tensor holds.
+            seeds = tuple(mix(self.seed, epoch, position, view) >> 1 for view in range(count))
+            return Augmented([_as_tensor(image) for image in images], list(indices), seeds)
         if self.transforms is None:
             made = [self.transform(image) for image in images]
             for each in made:
                 check_views(self.transform, each)
-            return [made[0][0], *made[-1][1:]], list(indices)
+            return Augmented([made[0][0], *made[-1][1:]], list(indices))
         views = []
         for view, transform in enumerate(self.transforms):
             if view:
                 seed_cpu(mix(self.seed, epoch, position, view))
             views.append(transform(images[min(view, len(images) - 1)]))
         check_views(self.transform, views)
-        return views, list(indices)
+        return Augmented(views, list(indices))
 
     def _read(self, index: int, together: Mapping[int, Any]) -> Any:
         """The image of a sample, or what a transform of several modalities takes."""
@@ -122,11 +148,53 @@ def _image(sample: Any, index: int) -> Any:
     return sample[0]
 
 
+def _as_tensor(image: Any) -> Tensor:
+    """The pixels of an image, of PIL or a tensor."""
+    if isinstance(image, Tensor):
+        return image
+    from torchvision.transforms.v2.functional import pil_to_tensor  # late, as torchvision is slow
+
+    pixels: Tensor = pil_to_tensor(image)
+    return pixels
+
+
 def collate(samples: Sequence[Augmented]) -> Batch:
-    """Stack samples to a batch."""
-    index = torch.tensor([indices for _, indices in samples])
-    views = [torch.stack(view) for view in zip(*(views for views, _ in samples), strict=True)]
-    return Batch(views, index.squeeze(1) if index.shape[1] == 1 else index)
+    """Stack samples to a batch.
+
+    Raises:
+        ValueError: For images of different sizes whose views are drawn together.
+    """
+    index = torch.tensor([each.indices for each in samples])
+    seeds = torch.tensor([each.seeds for each in samples]) if samples[0].seeds else None
+    if seeds is not None:
+        _check_shapes(samples)
+    views = [torch.stack(view) for view in zip(*(each.views for each in samples), strict=True)]
+    return Batch(views, index.squeeze(1) if index.shape[1] == 1 else index, seeds=seeds)
+
+
+def _check_shapes(samples: Sequence[Augmented]) -> None:
+    """Refuse images of different shapes."""
+    sample, like = samples[0].indices[0], samples[0].views[0].shape
+    for each in samples:
+        for index, image in zip(each.indices, each.views, strict=True):
+            if image.shape != like:
+                raise ValueError(
+                    "views of a batch are drawn together from images of one shape, and sample"
+                    f" {sample} is {tuple(like)}, sample {index} {tuple(image.shape)}: leave batched out,"
+                    " or store the images in one size"
+                )
+
+
+def augment(transform: Transform, batch: Batch) -> Batch:
+    """The batch with its views, which are drawn now if it has images and seeds."""
+    if batch.seeds is None:
+        return batch
+    views = [
+        of_batch(batch.views[min(view, len(batch.views) - 1)], batch.seeds[:, view])
+        for view, of_batch in enumerate(trait(transform, "batch_transforms"))
+    ]
+    check_views(transform, views)
+    return batch._replace(views=views, seeds=None)
 
 
 def read_batch(

@@ -21,7 +21,7 @@ from ccl_plugins.training.features import embed_split
 from ccl_plugins.training.findings import Findings
 from ccl_plugins.training.first_use import warn_of_unread_queue
 from ccl_plugins.training.kernel_check import check_kernel, kernels_read, together
-from ccl_plugins.training.loader import Batch, Items, Loader, default_workers
+from ccl_plugins.training.loader import Batch, Items, Loader, augment, default_workers
 from ccl_plugins.training.loss_log import publish
 from ccl_plugins.training.micro_batches import warn_about_statistics
 from ccl_plugins.training.not_finite import refuse_non_finite
@@ -129,7 +129,8 @@ class TrainingModule(LightningModule):
                 self.trainer.global_rank,
                 self.trainer.world_size,
             )
-            items = Items(self.split, self.parts.transform, settings.seed)
+            batched = bool(trait(self.parts.transform, "batch_transforms"))
+            items = Items(self.split, self.parts.transform, settings.seed, batched)
             pin = device == "cuda"
             self._loader = Loader(items, batches, self._workers, pin, self.tables.read)
         return self._loader
@@ -191,7 +192,11 @@ class TrainingModule(LightningModule):
             read(self.tables.look_up)
 
     def on_after_batch_transfer(self, batch: Batch, dataloader_idx: int) -> Batch:
-        """Bring images into the memory format of the filters."""
+        """Draw views that are drawn on the device, and bring images into the filters' memory format."""
+        if batch.seeds is not None:
+            drawn = augment(self.parts.transform, batch)
+            # The loader's batches were brought to the precision before the transfer.
+            batch = self.trainer.precision_plugin.convert_input(drawn)
         if not self.settings.channels_last:
             return batch
         views = [

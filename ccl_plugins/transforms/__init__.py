@@ -1,5 +1,6 @@
 """Views: the augmentations of an image, one file each; no data sets, no batches."""
 
+from ccl_plugins.transforms.batched import uniforms as uniforms
 from ccl_plugins.transforms.byol import BYOLTransform as BYOLTransform
 from ccl_plugins.transforms.column import ColumnTransform as ColumnTransform
 from ccl_plugins.transforms.lightly import LightlyTransform as LightlyTransform

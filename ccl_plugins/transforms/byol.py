@@ -39,6 +39,7 @@ class BYOLTransform(LightlyTransform):
         solarize: tuple[float, float] = (0.0, 0.2),
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
+        batched: bool = False,
     ) -> None:
         for name, pair in {"blur": blur, "solarize": solarize}.items():
             if len(pair) != 2:
@@ -49,4 +50,4 @@ class BYOLTransform(LightlyTransform):
             )
             for kind in (0, 1)
         ]
-        super().__init__(kinds, size=size, mean=mean, std=std, count=count)
+        super().__init__(kinds, size=size, mean=mean, std=std, count=count, batched=batched)

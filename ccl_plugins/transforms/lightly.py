@@ -13,6 +13,7 @@ from torchvision.transforms.v2 import RandomHorizontalFlip
 from torchvision.transforms.v2 import functional as pixels
 
 from ccl_plugins.arguments import positive, whole
+from ccl_plugins.transforms.batched import BatchedView
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -22,7 +23,7 @@ class LightlyTransform:
     """Views by given transforms of lightly, and the image without augmentation.
 
     Images are PIL images of mode RGB or L, or uint8 tensors (channels, height, width) on the CPU; the
-    views of both are equal up to rounding by one level in the crop.  A view has as many channels as
+    views of both are equal.  A view has as many channels as
     ``mean``: a gray image is repeated to three, any other difference is an error.  Images of other than
     one or three channels can be cropped and flipped alone.
 
@@ -33,6 +34,9 @@ class LightlyTransform:
         mean: Of each channel, for pixels in [0, 1].
         std: Of each channel, above 0, for pixels in [0, 1].
         count: Number of views, 1 or more; they take the kinds in turn.  By default one of each kind.
+        batched: Whether training draws the views of a whole batch at once, on the device, by steps of the
+            same distribution (`BatchedView`); all images are then of one size.  Else they are drawn image
+            by image, by the loader's workers.
 
     Args of subclasses:
         min_scale: Smallest part of the image's area that a crop keeps, above 0 and at most 1.
@@ -45,6 +49,8 @@ class LightlyTransform:
     Attributes:
         transforms: For each view, a function from an image to the view, so that training can seed each
             view on its own.
+        batch_transforms: For each view, a function from images (n, channels, height, width) and seeds
+            (n,) to the views; None unless ``batched``.
 
     Raises:
         ValueError: If a parameter is out of its range; on use, for a wrong shape or mode.
@@ -59,6 +65,7 @@ class LightlyTransform:
         mean: Sequence[float],
         std: Sequence[float],
         count: int | None = None,
+        batched: bool = False,
     ) -> None:
         self.size = whole("size", size, 1)
         self.count = whole("count", len(transforms) if count is None else count, 1)
@@ -75,6 +82,13 @@ class LightlyTransform:
                 f"images of {len(mean)} channels can be cropped and flipped alone: turn the other steps"
                 " off, with jitter=0, gray=0, blur=0"
             )
+        self.batch_transforms = None
+        if batched:
+            of_batch = [BatchedView(steps) for steps in kinds]
+            self.batch_transforms = [
+                partial(self._view_of_batch, of_batch[view % len(kinds)])
+                for view in range(self.count)
+            ]
         self.mean = torch.tensor(mean)[:, None, None]
         self.std = torch.tensor([positive("std", value) for value in std])[:, None, None]
 
@@ -101,12 +115,10 @@ class LightlyTransform:
         image = self._checked(image)
         if isinstance(image, Tensor) and image.ndim != 3:
             raise ValueError(f"an image must be (channels, h, w), not {tuple(image.shape)}")
-        crop, *rest = self.steps[view]
-        image = crop(image)
-        if rest and isinstance(image, Tensor) and not self._as_tensors:
-            # lightly blurs PIL images only, and changing their colors takes half the time.
+        if isinstance(image, Tensor) and not self._as_tensors:
+            # lightly blurs PIL images only, and cropping and changing their colors takes half the time.
             image = pixels.to_pil_image(image)
-        for step in rest:
+        for step in self.steps[view]:
             image = step(image)
         return self._normalized(image if isinstance(image, Tensor) else pixels.pil_to_tensor(image))
 
@@ -134,10 +146,16 @@ class LightlyTransform:
 
     def _normalized(self, tensor: Tensor) -> Tensor:
         # Bitwise equal to torchvision's ToDtype and Normalize, in a third of the time.
-        mean, std = self.mean, self.std
-        if tensor.device != mean.device:
-            mean, std = mean.to(tensor.device), std.to(tensor.device)
-        return tensor.float().mul_(1.0 / 255).sub_(mean).div_(std)
+        return self._standardized(tensor.float().mul_(1.0 / 255))
+
+    def _standardized(self, tensor: Tensor) -> Tensor:
+        """Pixels in [0, 1], changed in place."""
+        # Nothing waits for the device.
+        mean, std = (x.to(tensor.device, non_blocking=True) for x in (self.mean, self.std))
+        return tensor.sub_(mean).div_(std)
+
+    def _view_of_batch(self, view: BatchedView, images: Tensor, seeds: Tensor) -> Tensor:
+        return self._standardized(view(self._checked(images), seeds))  # type: ignore[arg-type]  # no PIL
 
 
 def _probability(step: Any) -> float:

@@ -31,6 +31,7 @@ class MoCoV2Transform(LightlyTransform):
         blur: float = 0.5,
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
+        batched: bool = False,
     ) -> None:
         steps = view_steps(size, min_scale, flip, jitter, gray, blur, like=MOCO_V2)
-        super().__init__([steps], size=size, mean=mean, std=std, count=count)
+        super().__init__([steps], size=size, mean=mean, std=std, count=count, batched=batched)

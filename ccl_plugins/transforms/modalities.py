@@ -45,6 +45,11 @@ class Modalities:
         for name, transform in of.items():
             if trait(transform, "modalities"):
                 raise ValueError(f"the transform of {name!r} is of several modalities itself")
+            if trait(transform, "batch_transforms"):
+                raise ValueError(
+                    f"the transform of {name!r} draws whole batches, which one of several modalities"
+                    " cannot: leave batched out"
+                )
         image = of[IMAGE]
         if (source := trait(image, "source")) is not None:
             raise ValueError(

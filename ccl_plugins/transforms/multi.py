@@ -35,6 +35,7 @@ class MultiTransform(LightlyTransform):
         blur: float = 0.5,
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
+        batched: bool = False,
     ) -> None:
         like, strength = SIMCLR, jitter
         if not isinstance(strength, int | float):
@@ -42,7 +43,7 @@ class MultiTransform(LightlyTransform):
         steps = view_steps(
             size, min_scale, flip, strength, gray, blur, like=like, chance=jitter_chance
         )
-        super().__init__([steps], size=size, mean=mean, std=std, count=count)
+        super().__init__([steps], size=size, mean=mean, std=std, count=count, batched=batched)
 
 
 def _four(jitter: Sequence[float]) -> Jitter:

@@ -31,6 +31,7 @@ class SimCLRTransform(LightlyTransform):
         blur: float = 0.5,
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
+        batched: bool = False,
     ) -> None:
         steps = view_steps(size, min_scale, flip, jitter, gray, blur, like=SIMCLR)
-        super().__init__([steps], size=size, mean=mean, std=std, count=2)
+        super().__init__([steps], size=size, mean=mean, std=std, count=2, batched=batched)

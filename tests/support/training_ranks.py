@@ -18,7 +18,7 @@ from ccl_plugins.methods import Dual, MoCoV2, SimCLR
 from ccl_plugins.objectives import AlignUniform, InfoNCE
 from ccl_plugins.training import CannotBegin, FitSettings, ResumePoint
 from ccl_plugins.training.ranks import chunk, gather_rows, on_first, rank
-from ccl_plugins.transforms import Modalities, TokenTransform
+from ccl_plugins.transforms import Modalities, SimCLRTransform, TokenTransform
 
 
 class Small(nn.Sequential):
@@ -57,10 +57,16 @@ def make_method(name: str) -> Any:
         queue = {"queue_size": 20, "momentum": 0.9} if name == "dual with a queue" else {}
         return Dual({"word": tower}, dim=4, **queue, backbone=Small())
     heads = {"hidden": 8, "dim": 4, "batch_norm": False, "backbone": Small()}
-    return SimCLR(**heads) if name == "simclr" else MoCoV2(**heads, queue_size=20, momentum=0.9)
+    return (
+        SimCLR(**heads)
+        if name.startswith("simclr")
+        else MoCoV2(**heads, queue_size=20, momentum=0.9)
+    )
 
 
 def views_for(method: str) -> Any:
+    if method == "simclr, batched views":
+        return SimCLRTransform(size=4, batched=True)
     if not method.startswith("dual"):
         return FakeTransform()
     return Modalities({"image": FakeTransform(1), "word": TokenTransform("word", length=3)})

@@ -215,7 +215,7 @@ def test_a_batch_is_read_by_one_call_where_the_split_can(part):
 
     found = Items(split, Same(), 0).__getitems__([(0, 0, 4, 2), (0, 1, 2, 5)])
     assert given.calls == [[4, 2, 5]]
-    assert [[float(view) for view in views] for views, _ in found] == [[4, 3], [2, 6]]
+    assert [[float(view) for view in views] for views, *_ in found] == [[4, 3], [2, 6]]
 
 
 def test_a_subset_of_samples_that_are_read_one_by_one_is_read_so():

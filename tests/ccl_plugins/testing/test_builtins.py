@@ -26,7 +26,12 @@ EXPECTED = {
 """Laws that variants do not keep; objectives/test_every.py holds joint kernels to them on other values."""
 
 
-VARIANTS_OF = {**OF_OBJECTIVES, "method/dual": {"with a queue": {"queue_size": 32}}}
+BATCHED = {"batched": {"batched": True}}
+VARIANTS_OF = {
+    **OF_OBJECTIVES,
+    "method/dual": {"with a queue": {"queue_size": 32}},
+    **{f"transform/{name}": BATCHED for name in ("simclr", "multi", "moco_v2", "byol")},
+}
 CHECKS = [
     (component, [*its])
     for component, its in groupby(

@@ -57,6 +57,16 @@ class Cropped(Sound):
         return image[..., :16, :16] / 255
 
 
+class Together(Sound):
+    """Draws the views of a batch with one number for all."""
+
+    def __init__(self):
+        self.batch_transforms = [self._view] * self.count
+
+    def _view(self, images, seeds):
+        return images / 255 + seeds.sum()
+
+
 BROKEN = {
     Sound: set(),
     Miscounted: {"gives_as_many_views_as_it_says"},
@@ -64,6 +74,7 @@ BROKEN = {
     Spoiling: {"leaves_the_image_as_it_is"},
     OneByOne: {"plain_takes_a_batch"},
     Cropped: {"plain_is_not_augmented"},
+    Together: {"views_of_a_batch_are_drawn_row_by_row"},
 }
 
 

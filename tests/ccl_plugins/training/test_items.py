@@ -8,10 +8,12 @@ import pytest
 import torch
 from support.training_fakes import FakeDataset, FakeTransform, noisy
 from torch import Tensor
+from torchvision.transforms.v2.functional import to_pil_image
 
-from ccl_plugins.training.loader import Items, Loader, collate
+from ccl_plugins.training.loader import Items, Loader, augment, collate
 from ccl_plugins.training.randomness import generator_states
 from ccl_plugins.training.sampling import Batches, Consumed
+from ccl_plugins.transforms import SimCLRTransform
 
 KEYS = [(0, 0, 3), (0, 1, 5), (1, 0, 3)]
 
@@ -29,7 +31,7 @@ def test_a_sample_is_the_same_whatever_was_drawn_before() -> None:
 
 def test_samples_differ_by_seed_epoch_position_and_view() -> None:
     drawn = [items()[0, 0, 3], items()[1, 0, 3], items()[0, 1, 3], items(seed=1)[0, 0, 3]]
-    views = [view for sample, _ in drawn for view in sample]
+    views = [view for sample in drawn for view in sample.views]
     for i, a in enumerate(views):
         assert not any(torch.equal(a, b) for b in views[i + 1 :])
 
@@ -73,17 +75,62 @@ def test_the_views_after_the_first_show_the_partner(separate: bool) -> None:
     assert batch.index.tolist() == [[3, 7], [4, 8]]
 
 
-def test_workers_give_what_the_main_process_gives() -> None:
+@pytest.mark.parametrize("batched", [False, True])
+def test_workers_give_what_the_main_process_gives(batched: bool) -> None:
     from ccl_plugins.samplers import Uniform
 
     def batches(workers: int) -> list[Any]:
         def sampler() -> Any:
             return Uniform(size=20, batch_size=6, seed=3)
 
-        loader = Loader(items(), Batches(sampler, Consumed(), 6), workers, pin_memory=False)
+        split = FakeDataset()("train")
+        its = Items(split, BATCHED, 3, batched=True) if batched else items()
+        loader = Loader(its, Batches(sampler, Consumed(), 6), workers, pin_memory=False)
         try:
-            return [tuple(batch) for batch in loader]
+            return [tuple(augment(BATCHED, batch)) for batch in loader]
         finally:
             loader.close()
 
     torch.testing.assert_close(batches(2), batches(0), rtol=0, atol=0)
+
+
+BATCHED = SimCLRTransform(size=6, batched=True)
+
+
+def drawn(keys: Any, seed: int = 0, split: Any = None) -> list[Tensor]:
+    """The views of a batch of keys, drawn together."""
+    items = Items(split or FakeDataset()("train"), BATCHED, seed, batched=True)
+    batch = augment(BATCHED, collate(items.__getitems__(keys)))
+    assert batch.seeds is None
+    return batch.views
+
+
+def test_batched_views_do_not_depend_on_the_rest_of_the_batch() -> None:
+    keys = [(1, position, index) for position, index in enumerate([3, 3, 7, 0, 19, 4])]
+    whole = drawn(keys)
+    assert [view.shape for view in whole] == [(6, 3, 6, 6)] * 2
+    torch.rand(3)
+    halves = zip(drawn(keys[:3]), drawn(keys[3:]), strict=True)  # as two ranks, or after a resume
+    torch.testing.assert_close([torch.cat(half) for half in halves], whole)
+    several = [*whole, *drawn([(2, p, i) for _, p, i in keys]), *drawn(keys, seed=1)]
+    alike = [bool(torch.isclose(a, b).all()) for a in several for b in several if a is not b]
+    assert not any(alike)
+    assert not torch.isclose(whole[0][0], whole[0][1]).all()  # one sample at two positions
+
+
+def test_batched_views_after_the_first_show_the_partner() -> None:
+    one, two = drawn([(0, 0, 3, 7), (0, 1, 4, 8)])
+    torch.testing.assert_close(one, drawn([(0, 0, 3), (0, 1, 4)])[0])
+    torch.testing.assert_close(two, drawn([(0, 0, 7), (0, 1, 8)])[1])
+
+
+def test_batched_views_are_drawn_of_images_of_pil_too() -> None:
+    split = FakeDataset()("train")
+    pil = [(to_pil_image(image), 0) for image in split.images]
+    torch.testing.assert_close(drawn(KEYS, split=pil), drawn(KEYS), rtol=0, atol=0)
+
+
+def test_images_of_different_shapes_cannot_be_batched() -> None:
+    split = [(torch.zeros(3, 4, 4 + i % 2, dtype=torch.uint8), 0) for i in range(9)]
+    with pytest.raises(ValueError, match=r"sample 4 is \(3, 4, 4\), sample 5 \(3, 4, 5\): leave"):
+        drawn([(0, 0, 4), (0, 1, 6), (0, 2, 5)], split=split)

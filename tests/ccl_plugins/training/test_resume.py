@@ -12,6 +12,7 @@ from support.training_fakes import FakeDataset, FakeMethod, fit, make_parts
 
 from ccl_plugins.protocols import Table
 from ccl_plugins.training import FitSettings, Parts
+from ccl_plugins.transforms import SimCLRTransform
 
 # 44 samples in batches of 8 are 5 batches in an epoch.
 SETTINGS: dict[str, Any] = {"epochs": 3, "batch_size": 8, "workers": 0, "log_every": 2}
@@ -43,12 +44,14 @@ class Drifting:
         return Table(values, {"center": values.mean(0)})
 
 
-def parts() -> Parts:
-    return make_parts(dataset=FakeDataset(44), conditions={"condition": Drifting()})
+def parts(**more: Any) -> Parts:
+    return make_parts(dataset=FakeDataset(44), conditions={"condition": Drifting()}, **more)
 
 
-def run(out: Path, stop: int = 0, resume: bool = False, **changes: Any) -> tuple[Any, Parts]:
-    built = parts()
+def run(
+    out: Path, stop: int = 0, resume: bool = False, batched: bool = False, **changes: Any
+) -> tuple[Any, Parts]:
+    built = parts(transform=SimCLRTransform(size=4, batched=True)) if batched else parts()
     settings = FitSettings(**{**SETTINGS, **changes})
     stops = [StopAfter(stop)] if stop else []
     result = fit(built, settings, out, {}, resume=resume, callbacks=stops, progress=False)
@@ -77,12 +80,13 @@ def test_a_stopped_and_resumed_run_equals_an_unbroken_one(
         )
 
 
-def test_a_run_stopped_with_workers_resumes_exactly_without(tmp_path: Path) -> None:
+@pytest.mark.parametrize("batched", [False, True])
+def test_a_run_stopped_with_workers_resumes_exactly_without(tmp_path: Path, batched: bool) -> None:
     (tmp_path / "whole").mkdir()
     (tmp_path / "broken").mkdir()
-    _, expected = run(tmp_path / "whole")
-    run(tmp_path / "broken", 7, workers=2)
-    _, late = run(tmp_path / "broken", resume=True)
+    _, expected = run(tmp_path / "whole", batched=batched)
+    run(tmp_path / "broken", 7, batched=batched, workers=2)
+    _, late = run(tmp_path / "broken", resume=True, batched=batched)
     torch.testing.assert_close(
         late.method.state_dict(), expected.method.state_dict(), rtol=0, atol=0
     )

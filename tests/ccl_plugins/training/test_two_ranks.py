@@ -16,6 +16,7 @@ from support import training_ranks
         # 21 samples are 2 batches of 8 in an epoch: 20 optimizer steps each.
         ("simclr", {"epochs": 10}, 1e-5),
         ("moco_v2", {"epochs": 10}, 1e-5),
+        ("simclr, batched views", {"epochs": 5, "precision": "64-true"}, 1e-5),
         # In float64: a bias of keys in attention has no gradient but rounding, which Adam scales up.
         ("dual", {"epochs": 5, "precision": "64-true"}, 1e-9),
         ("dual with a queue", {"epochs": 5, "micro_batch": 3, "precision": "64-true"}, 1e-9),
