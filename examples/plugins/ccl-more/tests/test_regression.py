@@ -90,18 +90,18 @@ def test_accon_is_finite_at_equal_and_opposite_embeddings():
 
 def slow_supremix(views, z, queue=(), share=0.2, window=0.6, magnify=1.5):
     """All mixtures of two keys of the batch are formed, one at a time."""
-    losses, n = [], len(views[0])
+    losses, n, z = [], len(views[0]), z.tolist()
     for x, i, keys in candidates(views, queue):
         total, positives = 0.0, []
         for y, j in keys:
-            distance = float((z[i] - z[j]).abs())
+            distance = abs(z[i] - z[j])
             weight = 1 + magnify * distance
             total = total + weight * (x @ y / TAU).exp()
             if distance == 0:
                 positives.append(x @ y / TAU)
             elif share is not None:
                 mixture, value = share * x + (1 - share) * y, share * z[i] + (1 - share) * z[j]
-                weight = 1 + magnify * float((z[i] - value).abs())
+                weight = 1 + magnify * abs(z[i] - value)
                 total = total + weight * (x @ mixture / TAU).exp()
         for y, j in keys if window is not None else ():
             for w, k in keys:

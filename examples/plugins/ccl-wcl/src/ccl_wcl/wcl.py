@@ -48,6 +48,9 @@ class WCL(NTXent):
         paper's heads have batch normalization.
     """
 
+    # The graph of weak labels, and the views within which they are contrasted, are of all anchors.
+    in_parts = False
+
     def __init__(
         self,
         temperature: Scalar = 0.1,
