@@ -7,6 +7,7 @@ import ccl_plugins as ccl
 import pytest
 import torch
 from ccl_plugins.methods import FeatureQueue, SimCLR
+from ccl_plugins.numerics import sinkhorn
 from ccl_plugins.pairs import Pairs, Samples, in_batch, with_keys
 from ccl_plugins.protocols import Sizes
 from ccl_plugins.testing import equals
@@ -15,7 +16,6 @@ from lightly.loss.swav_loss import sinkhorn as lightlys_sinkhorn
 from torch.nn.functional import normalize
 
 from ccl_prototypes import SwAV
-from ccl_prototypes.sinkhorn import sinkhorn
 
 
 def made(dtype=torch.float64, **given):

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 
 import torch
 from ccl_plugins.arguments import positive, whole
+from ccl_plugins.numerics import sinkhorn
 from ccl_plugins.objectives import ContrastiveObjective, Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import Sizes, Table
 from torch import Tensor, nn
 from torch.nn.functional import log_softmax, normalize
-
-from ccl_prototypes.sinkhorn import sinkhorn
 
 
 class SwAV(ContrastiveObjective):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
-from ccl_plugins.numerics import masked
 from torch import Tensor
+
+from ccl_plugins.numerics.logsumexp import masked
 
 
 @torch.no_grad()
