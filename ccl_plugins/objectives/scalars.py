@@ -1,9 +1,10 @@
 """The numbers of an objective: fixed, scheduled over training, or learned.
 
 A constructor parameter of type `Scalar` takes a number or a table that describes how it changes:
-``{schedule = "cosine", start = 0.5, end = 0.1}``, over training from start to end, or with ``period = 400``
-to the end and back again every 400 epochs; or ``{learn = true, start = 0.07}``, and with ``lowest = 0.01``
-never below that, as CLIP's, whose scale 1 / temperature is at most 100.
+``{schedule = "cosine", start = 0.5, end = 0.1}``, over training from start to end; with ``epochs = 30``
+over the first 30 epochs, a warm-up; or with ``period = 400`` to the end and back again every 400 epochs;
+or ``{learn = true, start = 0.07}``, and with ``lowest = 0.01`` never below that, as CLIP's, whose
+scale 1 / temperature is at most 100.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Scheduled(nn.Module):
         start: The first value.
         end: The last value, or that at half of a period.
         period: T, in epochs, above 0; None: half a period over the whole training.
+        epochs: The epochs after which the end is reached, above 0; None: all, or those of a period.
 
     Source:
         Kukleva et al., Temperature Schedules for Self-Supervised Contrastive Methods on Long-Tail Data
@@ -54,10 +56,16 @@ class Scheduled(nn.Module):
     value: Tensor
 
     def __init__(
-        self, schedule: str, start: float, end: float, period: float | None = None
+        self,
+        schedule: str,
+        start: float,
+        end: float,
+        period: float | None = None,
+        epochs: float | None = None,
     ) -> None:
         super().__init__()
-        self.schedule, self.start, self.end, self.period = schedule, start, end, period
+        self.schedule, self.start, self.end = schedule, start, end
+        self.period, self.epochs = period, epochs
         self.steps_per_epoch: float = 1
         self.register_buffer("value", torch.tensor(float(start)))
 
@@ -67,10 +75,11 @@ class Scheduled(nn.Module):
 
     def progress(self, step: int, total: int) -> None:
         """Set the value for a step of all, without waiting for the device."""
-        if self.period is None:
-            done = min(step / max(total - 1, 1), 1.0)
+        passed = step / self.steps_per_epoch
+        if self.period is not None:
+            done = 1 - abs(1 - 2 * (passed / self.period % 1))
         else:
-            done = 1 - abs(1 - 2 * (step / self.steps_per_epoch / self.period % 1))
+            done = min(passed / self.epochs if self.epochs else step / max(total - 1, 1), 1.0)
         if self.schedule == "cosine":
             done = (1 - math.cos(math.pi * done)) / 2
         self.value.fill_(self.start + (self.end - self.start) * done)
@@ -78,6 +87,7 @@ class Scheduled(nn.Module):
     def extra_repr(self) -> str:
         """The schedule, for printing."""
         every = "" if self.period is None else f" and back in {self.period} epochs"
+        every = every if self.epochs is None else f" in {self.epochs} epochs"
         return f"{self.schedule}, {self.start} to {self.end}{every}"
 
 
@@ -114,17 +124,23 @@ def read_scalar(
         case {"schedule": str() as schedule, "start": start, **rest} if rest.keys() <= {
             "end",
             "period",
-        }:
+        } or rest.keys() <= {"end", "epochs"}:
             one_of(f"{name}.schedule", schedule, SCHEDULES)
             start = check(f"{name}.start", _number(f"{name}.start", start))
-            if schedule == "constant" and rest.get("end", start) == start and "period" not in rest:
+            if (
+                schedule == "constant"
+                and rest.keys() <= {"end"}
+                and rest.get("end", start) == start
+            ):
                 return start
             if schedule != "constant" and "end" in rest:
                 end = check(f"{name}.end", _number(f"{name}.end", rest["end"]))
-                period = rest.get("period")
-                if period is not None:
-                    period = positive(f"{name}.period", _number(f"{name}.period", period))
-                return Scheduled(schedule, start, end, period)
+                times = {
+                    key: positive(f"{name}.{key}", _number(f"{name}.{key}", rest[key]))
+                    for key in ("period", "epochs")
+                    if rest.get(key) is not None
+                }
+                return Scheduled(schedule, start, end, **times)
         case {"learn": bool() as learn, "start": start, **rest} if rest.keys() <= {"lowest"}:
             start = check(f"{name}.start", _number(f"{name}.start", start))
             least = rest.get("lowest")
@@ -137,7 +153,8 @@ def read_scalar(
             return Learned(start, least) if learn else start
     raise TypeError(
         f'{name} must be a number, {{schedule = "linear" or "cosine", start = ..., end = ...'
-        f"{', period = EPOCHS' if 'period' in given else ''}}}"
+        f"{', period = EPOCHS' if 'period' in given else ''}"
+        f"{', epochs = EPOCHS' if 'epochs' in given and 'period' not in given else ''}}}"
         f"{' or {learn = true, start = ...}' if learnable else ''}, not {given!r}"
     )
 

@@ -78,6 +78,15 @@ def test_a_period_counts_epochs_of_many_steps():
     torch.testing.assert_close(found["0/weight"].item(), 0.5, rtol=1e-6, atol=0)
 
 
+def test_a_warm_up_ends_after_its_epochs_whatever_the_length_of_the_run():
+    objective, found = InfoNCE({**scheduled("linear"), "epochs": 2}), []
+    count_epochs(objective, 2)
+    for step in range(6):
+        objective.progress(step, 100)
+        found.append(objective.scalars()["temperature"].item())
+    torch.testing.assert_close(found, [0.5, 0.4, 0.3, 0.2, 0.1, 0.1], rtol=1e-6, atol=0)
+
+
 def test_before_any_progress_it_has_its_start_and_beyond_the_last_step_its_end():
     objective = InfoNCE(scheduled("linear"))
     torch.testing.assert_close(objective.temperature, torch.tensor(0.5))
@@ -181,6 +190,17 @@ def test_a_number_can_be_set_anew():
             "temperature.period must be a finite number above 0, not 0",
         ),
         (lambda: InfoNCE({**scheduled("cosine"), "period": "3"}), TypeError, "period must be a n"),
+        (lambda: InfoNCE({**scheduled("linear"), "epochs": 0}), ValueError, "epochs must be a fin"),
+        (
+            lambda: InfoNCE({**scheduled("linear"), "epochs": 1, "period": 3}),
+            TypeError,
+            "temperature must be a number",
+        ),
+        (
+            lambda: InfoNCE({"schedule": "constant", "start": 1, "epochs": 3}),
+            TypeError,
+            "end = ..., epochs = EPOCHS}",
+        ),
         (
             lambda: InfoNCE({"schedule": "constant", "start": 1, "period": 3}),
             TypeError,
