@@ -96,10 +96,11 @@ def _check_towers(transforms: Mapping[str, Any], towers: Mapping[str, Any], meth
 
 
 def _check_image_size(backbone: Any, transform: Any) -> None:
-    """Check that the chosen backbone takes images of the size that the transform makes."""
+    """Check that the chosen backbone takes images of the sizes that the transform makes."""
     cls, size = backbone.spec.load(), getattr(transform, "size", None)
-    if isinstance(cls, type) and isinstance(size, int):
-        trait(cls, "check_image_size")(backbone.params, size)
+    for each in dict.fromkeys(trait(transform, "sizes") or [size]):
+        if isinstance(cls, type) and isinstance(each, int):
+            trait(cls, "check_image_size")(backbone.params, each)
 
 
 def _check_tokens(tower: Any, transform: Any) -> None:

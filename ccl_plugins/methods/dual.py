@@ -13,6 +13,7 @@ from ccl_plugins.arguments import below_one, one_of, whole
 from ccl_plugins.methods.feature_queue import FeatureQueue
 from ccl_plugins.methods.heads import mlp_head
 from ccl_plugins.methods.momentum import MomentumEncoder
+from ccl_plugins.methods.one_pass import in_one_pass
 from ccl_plugins.numerics.gram import Statistic
 from ccl_plugins.pairs.pairs import Pairs, in_batch, with_keys
 from ccl_plugins.pairs.samples import Samples
@@ -153,7 +154,7 @@ class Dual(nn.Module):
         return self.backbone if name == IMAGE else self.towers[name]
 
     def embed(self, views: Sequence[Tensor]) -> Embedded:
-        """The views of a modality in one forward pass, so that batch statistics are of all of them.
+        """The views of a modality and size in one forward pass: batch statistics are of all of them.
 
         Raises:
             ValueError: For another number of views than there are modalities of views.
@@ -163,16 +164,20 @@ class Dual(nn.Module):
                 f"Dual embeds views of {', '.join(self.modalities)}, and got {len(views)} views: give it"
                 " modalities=, a name for each view"
             )
-        n, features = len(views[0]), {}
-        together = {name: torch.cat(self._of(name, views)) for name in self.heads}
-        for name, x in together.items():
-            features[name] = self._tower(name)(x)
+        n, of_each = len(views[0]), {name: self._of(name, views) for name in self.heads}
+        features = {
+            name: torch.cat(in_one_pass(self._tower(name), some)) for name, some in of_each.items()
+        }
         projections = {name: self.heads[name](x) for name, x in features.items()}
         keys = None
         if self.queue is not None:
             # Last, so that the second forward pass of micro-batches ends before the keys.
             keys = self._in_order(
-                {name: self.key_encoders[name](x) for name, x in together.items()}, n
+                {
+                    name: torch.cat(in_one_pass(self.key_encoders[name], some))
+                    for name, some in of_each.items()
+                },
+                n,
             )
         return Embedded(
             features[IMAGE].view(self.modalities.count(IMAGE), n, -1),

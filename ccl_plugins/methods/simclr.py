@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ccl_plugins.methods.heads import LastNorm, NamedHead, chosen_head
+from ccl_plugins.methods.one_pass import in_one_pass
 from ccl_plugins.pairs.pairs import Pairs, in_batch
 from ccl_plugins.pairs.samples import Samples
 from ccl_plugins.protocols import Embedded
@@ -69,13 +70,13 @@ class SimCLR(nn.Module):
         return self.head(self.encode(x))
 
     def embed(self, views: Sequence[Tensor]) -> Embedded:
-        """All views in one forward pass, or one after another."""
+        """All views of a size in one forward pass, or one view after another."""
         if not self.joint:
             features = torch.stack([self.encode(view) for view in views])
             return Embedded(features, torch.stack([self.head(each) for each in features]))
-        features = self.encode(torch.cat(list(views)))
-        split = (len(views), len(views[0]), -1)
-        return Embedded(features=features.view(split), projections=self.head(features).view(split))
+        features = torch.stack(in_one_pass(self.encode, views))
+        projections = self.head(features.flatten(0, 1)).unflatten(0, features.shape[:2])
+        return Embedded(features, projections)
 
     def pairs(self, embedded: Embedded, samples: Samples) -> Pairs:
         """Every view against every other, over the batches of all processes."""

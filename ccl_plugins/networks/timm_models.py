@@ -156,15 +156,19 @@ def check_image_size(
     own = [own, own] if isinstance(own, int) else [*own]
     if _takes(model, channels, size, size) or not _takes(model, channels, *own):
         return
-    try:
-        other = _without_memory(name, {**options, "img_size": size})
-    except TypeError:  # it has no such parameter
-        other = None
-    resized = other is not None and _takes(other, channels, size, size)
-    option = f"the model options = {{img_size = {size}}}, or " if resized else ""
+
+    def takes_with(**option: Any) -> bool:
+        try:
+            other = _without_memory(name, {**options, **option})
+        except TypeError:  # it has no such parameter
+            return False
+        return other is not None and _takes(other, channels, size, size)
+
+    option = f"the model options = {{img_size = {size}}}, or " if takes_with(img_size=size) else ""
+    any_size = takes_with(dynamic_img_size=True)
     raise ValueError(
         f"{name!r} takes images of {own[0]}x{own[1]} pixels, not of {size}x{size}: give {option}{setting}"
-        f" = {own[0]}"
+        f" = {own[0]}{'; with dynamic_img_size = true it takes several sizes' if any_size else ''}"
     )
 
 

@@ -264,6 +264,12 @@ _DECLARED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
             "Called before training. A string that differs if a file that the transform reads, such as a"
             " tokenizer, has other contents; a run is not resumed with another one.",
         ),
+        "sizes": (
+            (),
+            "Read when a pipeline is composed. The height and width in pixels of each view, where they"
+            " differ from view to view; the first is the transform's `size`.",
+            Sequence,
+        ),
         "modalities": (
             (),
             "Read when a pipeline is composed and when a sample is loaded. For each view the name of its"

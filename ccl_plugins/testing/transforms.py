@@ -57,19 +57,22 @@ def observe(subject: Subject, built: Any) -> Any:
 def check_gives_as_many_views_as_it_says(subject: Subject) -> None:
     """``transform(image)`` must be a list of ``count`` finite float tensors of one shape.
 
-    Views of texts may be whole numbers; each modality has a shape of its own.
+    Views of texts may be whole numbers; each modality has a shape of its own, and each of its ``sizes``.
     """
     built, sample = subject.build(), samples(subject)[0][0]
     drawn = built(sample)
     names = modality_of_each(built)
-    shapes = {(name, tuple(view.shape)) for name, view in zip(names, drawn, strict=False)}
+    sizes = trait(built, "sizes") or [None] * len(names)
+    kinds = [*zip(names, sizes, strict=True)]
+    shapes = {(kind, tuple(view.shape)) for kind, view in zip(kinds, drawn, strict=False)}
     reading = sources(built)
     finite = all(
         (view.is_floating_point() or reading[name] is not None) and view.isfinite().all()
         for name, view in zip(names, drawn, strict=False)
     )
     found = f"with count {built.count}, it gave {len(drawn)} views of {shapes}"
-    one_shape = len(shapes) == len(set(names))
+    square = all(size is None or shape[-2:] == (size, size) for (_, size), shape in shapes)
+    one_shape = len(shapes) == len(set(kinds)) and square
     require(len(drawn) == len(names) == built.count >= 1 and one_shape and finite, found)
 
 
@@ -108,11 +111,13 @@ def check_views_of_a_batch_are_drawn_row_by_row(subject: Subject) -> None:
     found = f"with count {built.count}, it has {len(functions)}"
     require(len(functions) in (0, built.count), found)
     seeds = torch.arange(len(batch)) + 7
-    for function in functions:
+    sizes = trait(built, "sizes") or [None] * len(functions)
+    for function, size in zip(functions, sizes, strict=False):
         require_same_draws(partial(function, batch, seeds))
         with require_unchanged(lambda: [batch, seeds]):
             together = function(batch, seeds)
-        shapes = tuple(together.shape[1:]), tuple(built.plain(batch[0]).shape)
-        require(shapes[0] == shapes[1], f"a view is {shapes[0]}, and plain gives {shapes[1]}")
+        like = tuple(built.plain(batch[0]).shape)
+        shapes = tuple(together.shape[1:]), like if size is None else (*like[:-2], size, size)
+        require(shapes[0] == shapes[1], f"a view is {shapes[0]}, and must be {shapes[1]}")
         alone = [function(batch[i : i + 1], seeds[i : i + 1]) for i in range(len(batch))]
         require_equal(torch.cat(alone), together, "each row alone", rtol=1e-4, atol=1e-5)

@@ -24,6 +24,7 @@ def widths(parts: Parts, split: Any, settings: FitSettings) -> tuple[int, int]:
         views = [view.to(device) for view in batch.views]
         features = check_rows(method, "encode", method.encode(views[0]))
         projections = check_rows(method, "project", method.project(views[0]))
-        if trait(parts.transform, "modalities"):  # the networks of the others see theirs too
+        if trait(parts.transform, "modalities") or trait(parts.transform, "sizes"):
+            # Networks of other modalities, and views of other sizes, are seen too.
             method.embed(views)
         return features, projections

@@ -3,6 +3,7 @@
 from ccl_plugins.transforms.batched import uniforms as uniforms
 from ccl_plugins.transforms.byol import BYOLTransform as BYOLTransform
 from ccl_plugins.transforms.column import ColumnTransform as ColumnTransform
+from ccl_plugins.transforms.dino import DINOTransform as DINOTransform
 from ccl_plugins.transforms.lightly import LightlyTransform as LightlyTransform
 from ccl_plugins.transforms.moco_v2 import MoCoV2Transform as MoCoV2Transform
 from ccl_plugins.transforms.modalities import Modalities as Modalities
