@@ -1,6 +1,7 @@
 """The methods: lightly-style models that turn views into pairs; not objectives, not training."""
 
 from ccl_plugins.methods.byol import BYOL as BYOL
+from ccl_plugins.methods.dino import DINO as DINO
 from ccl_plugins.methods.dual import Dual as Dual
 from ccl_plugins.methods.feature_queue import FeatureQueue as FeatureQueue
 from ccl_plugins.methods.heads import mlp_head as mlp_head

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from torch import nn
 
 from ccl_plugins.methods.heads import mlp_head
-from ccl_plugins.methods.momentum import PredictingMethod
+from ccl_plugins.methods.momentum import PredictingMethod, rising
 
 
 class BYOL(PredictingMethod):
@@ -47,4 +47,4 @@ class BYOL(PredictingMethod):
 
     def momentum_after(self, step: int, total: int) -> float:
         """The momentum of this step: unlike MoCo v3, BYOL moves its encoder at a step's end."""
-        return super().momentum_after(step - 1, total)
+        return rising(self.momentum, step, total)

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, get_args
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
 
 from ccl_plugins.arguments import one_of, whole
 
@@ -130,3 +132,64 @@ def _lightly_heads() -> dict[str, Any]:
         for name, head in vars(heads).items()
         if name.endswith("ProjectionHead") and projects(head)
     }
+
+
+class PrototypeHead(nn.Module):
+    """Scores of prototypes: an MLP onto the unit sphere, and its inner products with unit vectors.
+
+    It computes what lightly's ``DINOProjectionHead`` does, from equal weights, and can be copied.
+
+    Args:
+        inputs: Length of a feature vector.
+        hidden: Width of the hidden layers.
+        bottleneck: Width of the prototypes.
+        dim: Number of prototypes.
+        batch_norm: Whether hidden layers have batch normalization.
+        learned_norms: Whether the prototypes' norms, 1 at first, are learned.
+
+    Raises:
+        TypeError: For a width that is not a whole number.
+        ValueError: For one below 1.
+    """
+
+    is_frozen: Tensor
+    """Whether the prototypes get a gradient of 0."""
+
+    def __init__(
+        self,
+        inputs: int,
+        hidden: int,
+        bottleneck: int,
+        dim: int,
+        *,
+        batch_norm: bool = False,
+        learned_norms: bool = False,
+    ) -> None:
+        from lightly.models.modules.heads import ProjectionHead
+
+        super().__init__()
+        for name, value in (("hidden", hidden), ("bottleneck", bottleneck), ("dim", dim)):
+            whole(name, value, 1)
+        blocks: list[tuple[Any, ...]] = [
+            (before, hidden, nn.BatchNorm1d(hidden) if batch_norm else None, nn.GELU())
+            for before in (inputs, hidden)
+        ]
+        head = ProjectionHead([*blocks, (hidden, bottleneck, None, None)])
+        self.layers: nn.Module = head.layers
+        for layer in self.layers.modules():
+            if isinstance(layer, nn.Linear):
+                nn.init.trunc_normal_(layer.weight, std=0.02)
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
+        self.prototypes = nn.Parameter(nn.Linear(bottleneck, dim, bias=False).weight.detach())
+        self.norms = nn.Parameter(torch.ones(dim)) if learned_norms else None
+        self.register_buffer("is_frozen", torch.tensor(False))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores (n, dim) of features (n, inputs)."""
+        prototypes = functional.normalize(self.prototypes, dim=1)
+        if self.norms is not None:
+            prototypes = prototypes * self.norms[:, None]
+        # A gradient of zero, and not none, so that every process has one.
+        prototypes = torch.where(self.is_frozen, prototypes.detach(), prototypes)
+        return functional.normalize(self.layers(x), dim=1) @ prototypes.T

@@ -61,6 +61,9 @@ class MomentumEncoder(nn.Module):
 class MomentumMethod(nn.Module):
     """A method that compares queries with the keys of a momentum encoder.
 
+    Attributes:
+        key_views: If ``symmetric``, the number of views, the first ones, that give keys; None: all.
+
     Args:
         backbone: Images to features; supplied by the pipeline.
         head: Features to projections.
@@ -76,6 +79,8 @@ class MomentumMethod(nn.Module):
         TypeError: For a size that is not a whole number.
         ValueError: For a value out of range.
     """
+
+    key_views: int | None = None
 
     def __init__(
         self, backbone: nn.Module, head: nn.Module, momentum: float, symmetric: bool = True
@@ -109,7 +114,9 @@ class MomentumMethod(nn.Module):
 
     def embed(self, views: Sequence[Tensor]) -> Embedded:
         """One forward pass for each view, so that batch statistics are of one view."""
-        for_queries, for_keys = (views, views) if self.symmetric else (views[:1], views[1:])
+        for_queries, for_keys = views, views[: self.key_views]
+        if not self.symmetric:
+            for_queries, for_keys = views[:1], views[1:]
         features = [self.encode(view) for view in for_queries]
         queries = torch.stack([self.query(each) for each in features])
         # Last, so that the second forward pass of micro-batches ends before the keys.
@@ -167,4 +174,9 @@ class PredictingMethod(MomentumMethod):
 
     def momentum_after(self, step: int, total: int) -> float:
         """The momentum of the next step, for which the keys are then computed."""
-        return 1 - (1 - self.momentum) * (1 + math.cos(math.pi * (step + 1) / total)) / 2
+        return rising(self.momentum, step + 1, total)
+
+
+def rising(momentum: float, step: int, total: int) -> float:
+    """A momentum that rises as a cosine from its first value at step 0, and would be 1 at ``total``."""
+    return 1 - (1 - momentum) * (1 + math.cos(math.pi * step / total)) / 2

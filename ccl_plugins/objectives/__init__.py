@@ -10,6 +10,7 @@ from ccl_plugins.objectives.classification import Classification as Classificati
 from ccl_plugins.objectives.cluster_cross_entropy import ClusterCrossEntropy as ClusterCrossEntropy
 from ccl_plugins.objectives.cmc import CMC as CMC
 from ccl_plugins.objectives.debiased import Debiased as Debiased
+from ccl_plugins.objectives.dino import DINOLoss as DINOLoss
 from ccl_plugins.objectives.fair_cclk import FairCCLK as FairCCLK
 from ccl_plugins.objectives.fair_infonce import FairInfoNCE as FairInfoNCE
 from ccl_plugins.objectives.guide import Guide as Guide
@@ -22,6 +23,7 @@ from ccl_plugins.objectives.hscl import HSCL as HSCL
 from ccl_plugins.objectives.hsic import HSIC as HSIC
 from ccl_plugins.objectives.hucl import HUCL as HUCL
 from ccl_plugins.objectives.infonce import InfoNCE as InfoNCE
+from ccl_plugins.objectives.koleo import KoLeo as KoLeo
 from ccl_plugins.objectives.lightly import Lightly as Lightly
 from ccl_plugins.objectives.mixture import Mixture as Mixture
 from ccl_plugins.objectives.nt_xent import NTXent as NTXent

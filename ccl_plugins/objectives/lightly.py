@@ -47,7 +47,7 @@ UNUSABLE: Mapping[str, str] = {
     "CO2Regularizer": "lightly does not export it, and its value has no gradient",
     "DetConBLoss": _MASKS,
     "DetConSLoss": _MASKS,
-    "DINOLoss": "it compares a teacher's and a student's scores of prototypes, with a moving center",
+    "DINOLoss": "it moves its center in each call: use the objective dino, with the method dino",
     "HypersphereLoss": "lightly does not export it: use the objective align_uniform",
     "IBOTPatchLoss": _MASKS,
     "IBOTPlusPlusPatchLoss": _MASKS,

@@ -110,7 +110,11 @@ class Case:
     def build(self, seed: int = 0, dtype: torch.dtype = torch.float64) -> Any:
         torch.manual_seed(seed)
         objective = ccl.create("objective", self.name, **self.params)
-        return (_begun(objective) if isinstance(objective, GuideHead) else objective).to(dtype)
+        if isinstance(objective, GuideHead):
+            objective = _begun(objective)
+        elif not objective.conditions:  # others would need tables
+            trait(objective, "setup")({}, Sizes(24, D, D, steps=10))
+        return objective.to(dtype)
 
     def with_params(self, **params: Any) -> Case:
         return Case(self.name, {**self.params, **params}, self.variant)

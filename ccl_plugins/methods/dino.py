@@ -1,0 +1,73 @@
+"""DINO: a student's scores of prototypes in every crop, and a momentum teacher's in the large ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from torch import nn
+
+from ccl_plugins.arguments import whole
+from ccl_plugins.methods.heads import PrototypeHead
+from ccl_plugins.methods.momentum import MomentumMethod, rising
+
+
+class DINO(MomentumMethod):
+    """A student's scores of prototypes in every view, and a momentum teacher's in the first ones (DINO).
+
+    Every view goes through the network by itself, so views may be of two sizes, as the transform `dino`
+    makes them; the teacher, the momentum encoder, sees the first ``key_views``, the large ones.  With the
+    objective `dino` this is DINO.  Other objectives compare a sample's scores, normalized, with the
+    teacher's of the other samples of all processes.
+
+    Shape:
+        u views (n, channels, height, width) -> projections (u, n, dim), keys (v, n, dim)
+
+    Args:
+        bottleneck: Width of the prototypes.
+        dim: Number of prototypes, whose scores are projections and keys.
+        batch_norm: Whether the head's hidden layers have batch normalization.
+        learned_norms: Whether the prototypes' norms are learned; else they are 1, as in the paper's large
+            models.
+        momentum: Momentum of the teacher in the first step, from 0 to below 1.
+        key_views: The number of views, the first ones, that the teacher sees, 1 or more.
+        frozen: Optimizer steps from the start in which prototypes have no gradient; the paper's is an
+            epoch.
+
+    Source:
+        Caron et al., Emerging Properties in Self-Supervised Vision Transformers (2021).  The head is
+        lightly's; here the gradient of frozen prototypes is 0, which an optimizer with weight decay sees.
+    """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"hidden": 16, "bottleneck": 8, "dim": 12}
+    head: PrototypeHead
+
+    def __init__(
+        self,
+        hidden: int = 2048,
+        bottleneck: int = 256,
+        dim: int = 65536,
+        batch_norm: bool = False,
+        learned_norms: bool = False,
+        momentum: float = 0.996,
+        key_views: int = 2,
+        frozen: int = 0,
+        *,
+        backbone: nn.Module,
+    ) -> None:
+        inputs: Any = backbone.num_features
+        norms = {"batch_norm": batch_norm, "learned_norms": learned_norms}
+        head = PrototypeHead(inputs, hidden, bottleneck, dim, **norms)
+        super().__init__(backbone, head, momentum)
+        self.key_views = whole("key_views", key_views, 1)
+        self.frozen = whole("frozen", frozen, 0)
+        self.head.is_frozen.fill_(self.frozen > 0)
+
+    def after_step(self, step: int, total: int) -> None:
+        """Move the teacher; the prototypes are frozen in the next step, or not."""
+        super().after_step(step, total)
+        self.head.is_frozen.fill_(step + 1 < self.frozen)
+
+    def momentum_after(self, step: int, total: int) -> float:
+        """The momentum of this step: the teacher moves at its end."""
+        return rising(self.momentum, step, total)

@@ -1,0 +1,77 @@
+"""KoLeo: embeddings spread out, each away from its nearest neighbor."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ccl_plugins.arguments import one_of, positive, whole
+from ccl_plugins.objectives.base import ContrastiveObjective
+from ccl_plugins.pairs.pairs import Pairs
+
+
+class KoLeo(ContrastiveObjective):
+    """Spread of embeddings: each is repelled by its nearest neighbor in the same view (KoLeo).
+
+    ``-log(|x - y| + ε)`` of unit vectors, with y the nearest x of another sample: an estimator of minus the
+    differential entropy, up to constants (Kozachenko and Leonenko).  Positives: none; negatives: the
+    nearest neighbor, among the samples of all processes.  It is a further term of a ``mixture``, as in
+    DINOv2, with a weight of 0.1 on the backbone's features of the two large views.
+
+    Shape:
+        u times (b, d) -> ()
+
+    Args:
+        at: ``"projection"``, or ``"features"`` of the backbone; in a call, give these as ``features=``.
+        views: The number of views, the first ones, that are spread, 1 or more; None: all.
+        eps: ε, above 0; it is added to each difference of coordinates too, as in lightly.
+
+    Raises:
+        TypeError: For a number of views that is not whole.
+        ValueError: For a value out of range, and for a batch of one sample.
+
+    Source:
+        Sablayrolles et al., Spreading Vectors for Similarity Search (2019); on one process as lightly's
+        ``KoLeoLoss``, which looks for neighbors within each.  The weight: Oquab et al., DINOv2: Learning
+        Robust Visual Features without Supervision (2023).
+    """
+
+    min_views = 1
+    within_view = True
+    distributed: Literal["mean", "replicated"] = "replicated"
+    reads_queue = False
+
+    def __init__(
+        self,
+        at: Literal["projection", "features"] = "projection",
+        views: int | None = None,
+        eps: float = 1e-8,
+        *,
+        gather_distributed: bool = False,
+    ) -> None:
+        super().__init__(gather_distributed=gather_distributed)
+        self.at = one_of("at", at, ("projection", "features"))
+        self.views = None if views is None else whole("views", views, 1)
+        self.eps = positive("eps", eps)
+        self.reads_features = self.at == "features"
+
+    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """The logarithm of the distance to the nearest neighbor, per view."""
+        x = pairs.samples.features if self.at == "features" else pairs.anchors
+        if x is None:
+            raise ValueError("KoLeo reads features, and these pairs have none")
+        if x.shape[1] < 2:
+            raise ValueError("KoLeo compares samples: a batch needs at least 2")
+        values = torch.stack([self._spread(view) for view in x[: self.views]])
+        return values, torch.ones_like(values)
+
+    def _spread(self, x: Tensor) -> Tensor:
+        """(n,) of vectors (n, d)."""
+        x = functional.normalize(x, dim=1, eps=self.eps)
+        with torch.no_grad():
+            own = torch.eye(len(x), dtype=torch.bool, device=x.device)
+            nearest = (x @ x.T).masked_fill(own, -2).argmax(1)
+        return -(functional.pairwise_distance(x, x[nearest], eps=self.eps) + self.eps).log()
