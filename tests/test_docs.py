@@ -83,7 +83,15 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "page", ["choose-a-method", "measure", "pretrained-backbones", "recipes", "train-on-captions"]
+    "page",
+    [
+        "choose-a-method",
+        "keep-what-it-knew",
+        "measure",
+        "pretrained-backbones",
+        "recipes",
+        "train-on-captions",
+    ],
 )
 def test_toml_blocks_compose(page):
     text = (DOCS / "how-to" / f"{page}.md").read_text()

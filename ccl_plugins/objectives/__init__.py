@@ -11,6 +11,7 @@ from ccl_plugins.objectives.cluster_cross_entropy import ClusterCrossEntropy as 
 from ccl_plugins.objectives.cmc import CMC as CMC
 from ccl_plugins.objectives.debiased import Debiased as Debiased
 from ccl_plugins.objectives.dino import DINOLoss as DINOLoss
+from ccl_plugins.objectives.distillation import Distillation as Distillation
 from ccl_plugins.objectives.fair_cclk import FairCCLK as FairCCLK
 from ccl_plugins.objectives.fair_infonce import FairInfoNCE as FairInfoNCE
 from ccl_plugins.objectives.guide import Guide as Guide

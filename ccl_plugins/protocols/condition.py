@@ -19,9 +19,9 @@ VALUE_TYPES: tuple[ValueType, ...] = get_args(ValueType)
 Refresh = Literal["never", "epoch", "batch"]
 """When a condition is computed: once, before every epoch, or in every step from the embedded batch."""
 
-ReadsEmbeddings = bool | Literal["key"]
-"""Whether a condition's ``fit`` calls ``embed()``, and if so, whether that gives projections (True) or the
-momentum encoder's keys."""
+ReadsEmbeddings = bool | Literal["key", "features"]
+"""Whether a condition's ``fit`` calls ``embed()``, and if so, whether that gives projections (True), the
+momentum encoder's keys or the backbone's features."""
 
 Missing = Literal["error", "own", "ignore", "drop"]
 """What happens to samples without a value of a condition: an error names them; each becomes a class of
@@ -45,8 +45,9 @@ class Table:
 class Embed(Protocol):
     """The unit-norm projections of the un-augmented training set, of N samples in d dimensions.
 
-    For a condition with ``reads_embeddings = "key"``, the momentum encoder's keys.  Large ones are in a
-    file: a condition that calls it has all in memory as it uses them; `blocks` and `nearest` do not.
+    For a condition with ``reads_embeddings = "key"``, the momentum encoder's keys; with ``"features"``, the
+    backbone's features, as they are.  Large ones are in a file: a condition that calls it has all in memory
+    as it uses them; `blocks` and `nearest` do not.
     """
 
     def __call__(self) -> Tensor:

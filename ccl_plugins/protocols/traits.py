@@ -194,8 +194,8 @@ _DECLARED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
             False,
             "Read before `fit` is called. True if `fit` calls `embed()`; all processes then compute the"
             ' embeddings together. `"key"` if `embed()` is to return the momentum encoder\'s keys: the'
-            " method must then have `project_key`.",
-            (True, False, "key"),
+            ' method must then have `project_key`. `"features"` if it is to return those of the backbone.',
+            (True, False, "key", "features"),
         ),
         "missing": (
             "error",

@@ -22,6 +22,9 @@ from ccl_plugins.training import ranks
 from ccl_plugins.training.loader import Items, collate
 from ccl_plugins.transforms.modalities import IMAGE, texts_of
 
+Embedding = Literal["projection", "key", "features"]
+"""What is computed of each sample: the head's output, the momentum encoder's, or the backbone's."""
+
 
 def frozen_features(
     method: Any,
@@ -139,21 +142,23 @@ def embed_split(
     split: Any,
     transform: Transform,
     batch_size: int = 512,
-    of: Literal["projection", "key"] = "projection",
+    of: Embedding = "projection",
     workers: int = 0,
     folder: Path | None = None,
 ) -> Tensor:
-    """Unit-norm projections or keys (N, d) of a split, float32 on the CPU; each process computes a part.
+    """Projections, keys or features (N, d) of a split, float32 on the CPU; each process computes a part.
+
+    Projections and keys are unit-norm, features are as the backbone gives them.
 
     Args:
         method: A `ccl_plugins.protocols.Method`; it stays on its device.
         split: The split.
         transform: Its ``plain`` makes the tensors.
         batch_size: Samples per forward pass.
-        of: Whether the network or the momentum encoder gives them.
+        of: What is computed.
         workers: Processes that read images, if the split is not in memory.
-        folder: Where large results are put into a file, ``embeddings-projection`` or ``embeddings-key``,
-            each part by its process; None: they are gathered in memory.
+        folder: Where large results are put into a file, as ``embeddings-projection``, each part by its
+            process; None: they are gathered in memory.
 
     Raises:
         ValueError: For keys of a method without a momentum encoder.
@@ -167,7 +172,8 @@ def embed_split(
 
     size = len(split)
     into = Filling(size, folder, f"{EMBEDDINGS}{of}", ranks.chunk(size))
-    found, in_file = _forward(method, unit, split, transform, batch_size, workers, into)
+    function = method.encode if of == "features" else unit
+    found, in_file = _forward(method, function, split, transform, batch_size, workers, into)
     if not in_file:
         return ranks.gather_rows(found, size).cpu()
     ranks.all_of(True)  # the rows of the others are there

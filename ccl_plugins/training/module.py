@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from pytorch_lightning import LightningModule
@@ -17,7 +17,7 @@ from ccl_plugins.protocols import (
     trait,
 )
 from ccl_plugins.training import ranks
-from ccl_plugins.training.features import embed_split
+from ccl_plugins.training.features import Embedding, embed_split
 from ccl_plugins.training.findings import Findings
 from ccl_plugins.training.first_use import warn_of_unread_queue
 from ccl_plugins.training.kernel_check import check_kernel, kernels_read, together
@@ -280,7 +280,7 @@ class TrainingModule(LightningModule):
                 found[of] = found.get(of, {}) | checked
         return found
 
-    def _embed(self, of: Literal["projection", "key"] = "projection") -> Tensor:
+    def _embed(self, of: Embedding = "projection") -> Tensor:
         # Conditions are first fitted before Lightning has moved the model.
         self.method.to(self.trainer.strategy.root_device)
         return embed_split(

@@ -88,8 +88,9 @@ class Tables:
     ) -> list[str]:
         """Fit the conditions that are due in ``epoch``, and return their names; called by all processes.
 
-        ``embed()`` gives the (N, d) unit-norm projections, ``embed("key")`` the momentum encoder's keys;
-        all processes take part in each call.  On ``device`` each finds what is nearest to its embeddings.
+        ``embed()`` gives the (N, d) unit-norm projections, ``embed("key")`` the momentum encoder's keys,
+        ``embed("features")`` the backbone's features; all processes take part in each call.  On ``device``
+        each finds what is nearest to its embeddings.
 
         Raises:
             RuntimeError: For a condition that calls ``embed`` and does not declare it.
@@ -116,7 +117,7 @@ class Tables:
     ) -> None:
         for names in together(due):
             reads = trait(due[names[0]], "reads_embeddings")
-            given = Embeddings(partial(embed, "key") if reads == "key" else embed, device)
+            given = Embeddings(partial(embed, reads) if isinstance(reads, str) else embed, device)
             if ranks.world_size() > 1 and reads:
                 given()  # with all processes, since the first one fits alone
             left_out, refreshed = self.left_out(), names[0] in self.tables

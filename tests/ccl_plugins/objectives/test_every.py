@@ -31,7 +31,8 @@ each_of_both = pytest.mark.parametrize("case", [*OTHER, *CHANGING], ids=str)
 
 def call(objective, views, condition):
     named = {key: tuple(z) if z.ndim == 3 else z for key, z in condition.items()}
-    return objective(*views, condition=named or None)
+    features = tuple(views) if objective.reads_features else None
+    return objective(*views, condition=named or None, features=features)
 
 
 def value_and_gradient(objective, views, condition):

@@ -67,7 +67,7 @@ def test_a_step_over_a_queue_waits_for_nothing(case):
             objective.progress(step, 2)
             embedded = method.embed(views)
             embedded = embedded if objective.embedding == "raw" else embedded.normalized()
-            pairs = method.pairs(embedded, Samples(condition, index))
+            pairs = method.pairs(embedded, Samples(condition, index, embedded.features))
             objective.loss(pairs).backward()
             method.enqueue(pairs)
             method.after_step(step, 2)

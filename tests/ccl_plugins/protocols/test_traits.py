@@ -82,7 +82,7 @@ def test_the_column_of_a_condition_is_known():
             "condition",
             Ones,
             {"reads_embeddings": "keys"},
-            "must be True, False or 'key', not 'keys'",
+            "must be True, False, 'key' or 'features', not 'keys'",
         ),
         (
             "condition",

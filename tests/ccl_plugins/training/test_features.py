@@ -73,6 +73,12 @@ def test_keys_of_a_split_are_the_momentum_encoders_of_each_image_alone() -> None
         embed_split(FakeMethod(), SPLIT, FakeTransform(), of="key")
 
 
+def test_features_of_a_split_are_the_backbones_own() -> None:
+    method = FakeMethod()
+    found = embed_split(method, SPLIT, FakeTransform(), batch_size=6, of="features")
+    torch.testing.assert_close(found, frozen_features(method, SPLIT, FakeTransform()).features)
+
+
 def test_large_features_are_in_a_file_without_a_name(tmp_path, monkeypatch) -> None:
     method = FakeMethod()
     expected = frozen_features(method, SPLIT, FakeTransform())

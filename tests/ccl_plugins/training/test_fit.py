@@ -21,11 +21,13 @@ from support.training_fakes import (
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import Tensor
 
+from ccl_plugins.conditions import Original
 from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.protocols import Embedded, Sizes, Table
 from ccl_plugins.training import FitSettings, Parts
 from ccl_plugins.training.checkpointing import by_step
+from ccl_plugins.training.features import frozen_features
 from ccl_plugins.training.not_finite import NonFiniteLoss, NonFiniteWeights
 
 
@@ -202,6 +204,26 @@ def test_an_objective_may_have_raw_embeddings(tmp_path: Path) -> None:
 
     run(tmp_path, make_parts(objective=Raw()), epochs=1)
     assert float((seen[0] - 1).abs().max()) > 0.01
+
+
+def test_the_original_features_stay_those_of_the_network_before_training(tmp_path: Path) -> None:
+    seen = []
+
+    class Reads(FakeObjective):
+        def terms(self, pairs: Any) -> tuple[Tensor, Tensor]:
+            seen.append((pairs.samples.index, pairs.samples.condition["condition"]))
+            return super().terms(pairs)
+
+    parts = make_parts(objective=Reads(), conditions={"condition": Original()})
+    split = parts.dataset("train")
+    before = frozen_features(parts.method, split, parts.transform).features
+    run(tmp_path, parts)
+    assert len(seen) > len(split) // 8
+    for index, values in seen:
+        torch.testing.assert_close(values, before[index])
+    assert not torch.allclose(
+        frozen_features(parts.method, split, parts.transform).features, before
+    )
 
 
 class Label:

@@ -7,7 +7,7 @@ import torch
 from support.training_fakes import FakeDataset
 from torch import Tensor
 
-from ccl_plugins.conditions import Clusters
+from ccl_plugins.conditions import Clusters, Original
 from ccl_plugins.protocols import Embedded, Table
 from ccl_plugins.training.randomness import generator_states
 from ccl_plugins.training.tables import Tables
@@ -103,7 +103,7 @@ def test_embeddings_are_computed_once_for_all_conditions_of_an_epoch() -> None:
     assert calls == [0]
 
 
-def test_keys_and_projections_are_each_given_to_the_conditions_that_declare_them() -> None:
+def test_what_is_computed_is_given_to_the_conditions_that_declare_them() -> None:
     class Asks(Given):
         def __init__(self, reads: Any) -> None:
             super().__init__(None)
@@ -116,12 +116,12 @@ def test_keys_and_projections_are_each_given_to_the_conditions_that_declare_them
 
     def embed(of: str = "projection") -> Tensor:
         calls.append(of)
-        return torch.full((6, 2), float(of == "key"))
+        return torch.full((6, 2), float(len(of)))
 
-    tables = Tables({"a": Asks(True), "b": Asks("key"), "c": Asks("key")}, 6)
+    tables = Tables({"a": Asks(True), "b": Asks("key"), "c": Asks("key"), "d": Original()}, 6)
     tables.refresh(0, SPLIT, embed)
-    assert calls == ["projection", "key"]
-    assert [float(tables[name].values.mean()) for name in "abc"] == [0, 1, 1]
+    assert calls == ["projection", "key", "features"]
+    assert [float(tables[name].values.mean()) for name in "abcd"] == [10, 3, 3, 8]
 
 
 def test_embeddings_are_given_only_to_conditions_that_declare_them() -> None:
