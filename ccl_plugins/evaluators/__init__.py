@@ -1,10 +1,12 @@
 """Evaluators: measurements on frozen features, one file each; only `FineTune` trains a network."""
 
 from ccl_plugins.evaluators.alignment import Alignment as Alignment
+from ccl_plugins.evaluators.cka import CKA as CKA
 from ccl_plugins.evaluators.clustering import Clustering as Clustering
 from ccl_plugins.evaluators.conditional_entropy import ConditionalEntropy as ConditionalEntropy
 from ccl_plugins.evaluators.cross_retrieval import CrossRetrieval as CrossRetrieval
 from ccl_plugins.evaluators.dependence import Dependence as Dependence
+from ccl_plugins.evaluators.elsewhere import Elsewhere as Elsewhere
 from ccl_plugins.evaluators.fairness import Fairness as Fairness
 from ccl_plugins.evaluators.few_shot import FewShot as FewShot
 from ccl_plugins.evaluators.fine_tune import FineTune as FineTune

@@ -32,6 +32,8 @@ class Layout:
         """What was measured last, as numbers by name."""
         self.measurements = folder / "measurements.json"
         """All measurements, with what they say, before training, after it and for choosing; and costs."""
+        self.original = folder / "original.safetensors"
+        """The features of the test split before training, if an evaluator reads them."""
         self.history = folder / "history.csv"
         """The scalars over the steps, where a logger wrote them: columns step, name, value."""
         self.diagnosis = folder / "diagnosis.json"
@@ -78,7 +80,7 @@ class Layout:
 
     def _delete_files(self) -> None:
         exported = [folder / name for folder in self.exports.values() for name in EXPORTED]
-        measured = (self.metrics, self.measurements)
+        measured = (self.metrics, self.measurements, self.original)
         files = (*measured, self.diagnosis, self.folder / SUMS, self.weights)
         for file in (*files, *exported):
             file.unlink(missing_ok=True)

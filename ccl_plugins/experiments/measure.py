@@ -62,6 +62,11 @@ def read_projections(evaluators: Iterable[Any]) -> bool:
     return any(trait(each, "reads_projections") for each in evaluators)
 
 
+def read_original(evaluators: Iterable[Any]) -> bool:
+    """Whether one of the built evaluators reads the features before training."""
+    return any(trait(each, "reads_original") for each in evaluators)
+
+
 def measure(
     pipeline: Composition | Recorded,
     train: Frozen,

@@ -6,6 +6,7 @@ import json
 import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from ccl_plugins.experiments.measure import (
     held_out,
     measure,
     of_validation,
+    read_original,
     read_projections,
 )
 from ccl_plugins.experiments.metrics import (
@@ -41,6 +43,7 @@ from ccl_plugins.experiments.train import check, prepare, train
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
 from ccl_plugins.files.lock import owning
 from ccl_plugins.files.messages import one_line_warnings
+from ccl_plugins.files.tensors import read_tensors
 from ccl_plugins.kinds import registry
 from ccl_plugins.protocols import trait
 from ccl_plugins.watching.logging import log_again
@@ -607,6 +610,9 @@ class Run:
             train, test = held_out(train)
         else:
             test = self._frozen("test", device, projections)
+            if read_original(built) and self.layout.original.is_file():
+                kept, _ = read_tensors(self.layout.original)
+                test = replace(test, original=kept["test"])
         measured = measure(self.recorded, train, test, evaluators=evaluators)
         return of_validation(measured) if validate else measured
 

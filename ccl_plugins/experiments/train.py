@@ -9,14 +9,14 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.experiments.changes import DATA, other_run
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.layout import Layout
-from ccl_plugins.experiments.measure import freeze, measure, read_projections
+from ccl_plugins.experiments.measure import freeze, measure, read_original, read_projections
 from ccl_plugins.experiments.metrics import forget_measurements, numbers, write_measurements
 from ccl_plugins.experiments.origin import naming
 from ccl_plugins.experiments.record import (
@@ -28,12 +28,15 @@ from ccl_plugins.experiments.record import (
 )
 from ccl_plugins.experiments.requirements import check_columns, check_method, has_queue
 from ccl_plugins.files.lock import owning, refuse_in_use
+from ccl_plugins.files.tensors import write_tensors
 from ccl_plugins.kinds import registry
 from ccl_plugins.protocols import Measurement, trait
 from ccl_plugins.watching.logging import check as check_loggers
 from ccl_plugins.watching.logging import contained, log_evaluation, opened, seal
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from ccl_plugins.training.parts import Parts
     from ccl_plugins.training.resume_point import ResumePoint
 
@@ -296,11 +299,13 @@ def train(
     # The first process owns the folder, for all.
     with naming(pipeline), owning(layout.folder) if is_first() else nullcontext():
         if is_first():
-            measured = {} if checked.point else _measure_before(prepared)
+            measured, original = ({}, None) if checked.point else _measure_before(prepared)
             _begin(prepared)
         loggers = _open_loggers(prepared)
         if is_first() and measured:
             write_measurements(layout, {"before": measured})
+            if original is not None:
+                write_tensors(layout.original, {"test": original}, {})
             log_evaluation(loggers, numbers(measured), step=0)
             before(measured)
         about = Hyperparameters(prepared.record, resumed=checked.point is not None)
@@ -381,7 +386,8 @@ def _is_finished(checked: Checked) -> bool:
     return (before["epochs"], before.get("max_steps")) == (now.epochs, now.max_steps)
 
 
-def _measure_before(prepared: Prepared) -> dict[str, Measurement]:
+def _measure_before(prepared: Prepared) -> tuple[dict[str, Measurement], Tensor | None]:
+    """What is measured of the backbone, and its features of the test split, if they are to be kept."""
     from ccl_plugins.networks.devices import accelerator
     from ccl_plugins.training.fitting import CannotBegin, until_begun
     from ccl_plugins.training.randomness import undisturbed
@@ -389,12 +395,12 @@ def _measure_before(prepared: Prepared) -> dict[str, Measurement]:
     parts, checked = prepared.parts, prepared.checked
     pipeline = checked.pipeline
     if not pipeline.built_evaluators:
-        return {}
+        return {}, None
     parts.method.to(accelerator())
     try:
         with undisturbed(), until_begun():
             projections = read_projections(pipeline.built_evaluators)
-            frozen = freeze(
+            train, test = freeze(
                 parts.method,
                 pipeline,
                 pipeline.settings.workers,
@@ -402,13 +408,14 @@ def _measure_before(prepared: Prepared) -> dict[str, Measurement]:
                 projections=projections,
                 folder=checked.layout.folder,
             )
-            return measure(pipeline, *frozen)
+            kept = test.features if read_original(pipeline.built_evaluators) else None
+            return measure(pipeline, train, replace(test, original=kept)), kept
     except CannotBegin as error:
         if not pipeline.evaluates_by_default:
             raise
         # Nobody chose these evaluators, and the data may be too few for them.
         warnings.warn(f"the backbone is not measured before training: {error}", stacklevel=2)
-        return {}
+        return {}, None
     finally:
         parts.method.to("cpu")  # where every run starts
 

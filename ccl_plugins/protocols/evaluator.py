@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from torch import Tensor, nn
 
@@ -99,6 +99,10 @@ class Frozen:
         projections: (u, N, d) float32 projections of u augmented views, of unit length, on the CPU; None
             unless an evaluator declares that it reads them.
         groups: (N,) ids of samples that belong together, as those of one patient; None if none do.
+        original: (N, f) float32 features of the network before training, on the CPU; None unless an
+            evaluator declares that it reads them, and where a run does not have them.
+        freeze: From another split to its frozen features, by the same network and prepared alike; None
+            where only the features are known.
     """
 
     features: Tensor
@@ -108,6 +112,8 @@ class Frozen:
     vocabulary: Mapping[str, Sequence[str]] = field(default_factory=dict)
     projections: Tensor | None = None
     groups: Tensor | None = None
+    original: Tensor | None = None
+    freeze: Callable[[Any], Frozen] | None = None
 
     def take(self, rows: Tensor) -> Frozen:
         """The samples of these rows (k,)."""
@@ -119,6 +125,7 @@ class Frozen:
             towers=self.towers and self.towers.take(rows),
             projections=None if self.projections is None else self.projections[:, rows],
             groups=None if self.groups is None else self.groups[rows],
+            original=None if self.original is None else self.original[rows],
         )
 
 

@@ -381,6 +381,11 @@ _DECLARED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
             False,
             "Read when features are computed. True if the evaluator reads `Frozen.projections`.",
         ),
+        "reads_original": (
+            False,
+            "Read before training. True if the evaluator reads `Frozen.original`; the run then keeps the"
+            " features of its test split before training.",
+        ),
     },
     "logger": {
         "files": (

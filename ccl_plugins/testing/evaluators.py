@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
+from ccl_plugins.metadata.columns import tensor_columns
 from ccl_plugins.protocols import Frozen, Images, Measurement, Towers, trait
 from ccl_plugins.testing.assertions import require, require_equal, require_unchanged
 from ccl_plugins.testing.inputs import CLASSES, SHAPE, WORDS, SmallBackbone, normal, seeded
@@ -48,7 +49,18 @@ def _frozen(n: int, seed: int, told: bool = True) -> Frozen:
     towers = Towers(normalize(features[:, :CLASSES], dim=1), _texts, {"caption": captions})
     words = dict.fromkeys(("label", "digit"), WORDS)
     views = normalize(features + 0.1 * normal(2, *features.shape, seed=seed + 3), dim=2)
-    return Frozen(features, columns, images, towers, words, views)
+    original = features + normal(*features.shape, seed=seed + 4)
+    return Frozen(
+        features, columns, images, towers, words, views, original=original, freeze=_elsewhere
+    )
+
+
+def _elsewhere(split: Any) -> Frozen:
+    """Features of another split, of which its columns say something."""
+    columns = tensor_columns(split.metadata)
+    return Frozen(
+        normal(len(split), 6, seed=9) + one_hot(columns["label"] % 6, 6), columns, freeze=_elsewhere
+    )
 
 
 def _texts(texts: Sequence[str]) -> Tensor:

@@ -65,6 +65,14 @@ def frozen_features(
         if projections
         else None,
         groups=groups_of(split),
+        freeze=partial(
+            frozen_features,
+            method,
+            transform=transform,
+            batch_size=batch_size,
+            workers=workers,
+            folder=folder,
+        ),
     )
 
 

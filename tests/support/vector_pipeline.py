@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,7 +16,10 @@ ROWS = {
 
 
 def make_pipeline(
-    temperature: float = 0.1, plugins: dict[str, Any] | None = None, **settings: Any
+    temperature: float = 0.1,
+    plugins: dict[str, Any] | None = None,
+    evaluate: Sequence[Any] = ("knn",),
+    **settings: Any,
 ) -> ccl.Pipeline:
     return ccl.Pipeline(
         dataset=ccl.create("dataset", "features", train=ROWS, test=ROWS),
@@ -23,7 +27,7 @@ def make_pipeline(
         method=ccl.method("simclr", hidden=8, dim=4),
         transform="noise",
         objective=ccl.objective("infonce", temperature=temperature),
-        evaluate=["knn"],
+        evaluate=evaluate,
         plugins=plugins,
         fit={"epochs": 2, "batch_size": 16, "workers": 0, "checkpoint_every": 1, **settings},
     )
