@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import json
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,9 @@ logger = logging.getLogger(__name__)
 
 HUB = ("hf-hub:", "hf_hub:")
 """How a name begins whose model is described on the Hugging Face Hub."""
+
+SHOWN = 3
+"""Of more weights that do not fit, the others are counted."""
 
 PATIENCE = 10.0
 """How long the Hub may take to answer, in seconds."""
@@ -133,7 +138,7 @@ def _answers(address: str) -> bool:
 def check_image_size(
     name: str, options: Mapping[str, Any], size: int, setting: str = "the views size"
 ) -> None:
-    """Refuse images of another size than a model takes, such as a ViT; no weights are made or loaded.
+    """Refuse images of a size that a model does not take, as most ViTs; no weights are made or loaded.
 
     Args:
         name: As in `create`; the models that only the Hub describes are not checked.
@@ -148,7 +153,15 @@ def check_image_size(
     if name.startswith(HUB):
         return
     model = _without_memory(name, options)
-    if model is None or not model.pretrained_cfg.get("fixed_input_size"):
+    if model is None:
+        return
+    patch = _patch(model)
+    if size < patch:
+        raise ValueError(
+            f"images of {size}x{size} pixels are smaller than a patch of {name!r}, {patch}x{patch} pixels:"
+            f" give {setting} = {patch} or more"
+        )
+    if not model.pretrained_cfg.get("fixed_input_size"):
         return
     channels, *own = model.pretrained_cfg["input_size"]
     channels = options.get("in_chans", channels)
@@ -156,6 +169,7 @@ def check_image_size(
     own = [own, own] if isinstance(own, int) else [*own]
     if _takes(model, channels, size, size) or not _takes(model, channels, *own):
         return
+<<<<<<< HEAD
 
     def takes_with(**option: Any) -> bool:
         try:
@@ -166,10 +180,85 @@ def check_image_size(
 
     option = f"the model options = {{img_size = {size}}}, or " if takes_with(img_size=size) else ""
     any_size = takes_with(dynamic_img_size=True)
+=======
+    below = size // patch * patch
+    if below != size and _takes(model, channels, below, below):
+        raise ValueError(
+            f"{name!r} takes images of whole patches of {patch}x{patch} pixels, and {size} is no multiple"
+            f" of {patch}: give {setting} = {below} or {below + patch}"
+        )
+    try:
+        other = _without_memory(name, {**options, "img_size": size})
+    except TypeError:  # it has no such parameter
+        other = None
+    resized = other is not None and _takes(other, channels, size, size)
+    option = f"the model options = {{img_size = {size}}}, or " if resized else ""
+>>>>>>> c08f9dea (Adapt a file of weights as timm adapts its own)
     raise ValueError(
         f"{name!r} takes images of {own[0]}x{own[1]} pixels, not of {size}x{size}: give {option}{setting}"
         f" = {own[0]}{'; with dynamic_img_size = true it takes several sizes' if any_size else ''}"
     )
+
+
+def _patch(model: Any) -> int:
+    """The height and width of a model's patches in pixels; 1 for a model without patches."""
+    side = getattr(getattr(model, "patch_embed", None), "patch_size", 1)
+    return max(side) if isinstance(side, tuple | list) else int(side)
+
+
+def image_statistics(
+    name: str, pretrained: bool, options: Mapping[str, Any], path: str | Path | None
+) -> tuple[Sequence[float], Sequence[float]] | None:
+    """Mean and standard deviation of the images that a model's weights were trained on, by channel.
+
+    They stand in a ``config.json`` beside the file or in the folder of the weights, as `ccl export` and
+    timm write it; else timm knows them by the model's name, for a file if the name has a tag.
+
+    Args:
+        name: As in `create`; the models that only the Hub describes are not looked up.
+        pretrained: Whether timm's weights for it are loaded.
+        options: Further arguments of the model.
+        path: A file of weights that are loaded last.
+
+    Returns:
+        None without weights, where they are not known, and for a model of other channels.
+
+    Raises:
+        ValueError: For a ``config.json`` that is no JSON, or a name that timm does not have.
+    """
+    import timm
+
+    if path is None and not pretrained:
+        return None
+    source, _, rest = name.rpartition(":")  # as of "local-dir:FOLDER"
+    found: dict[str, Any] = {}
+    if path is not None:
+        found = _described(Path(path).expanduser().parent)
+    elif source and not name.startswith(HUB):
+        found = _described(Path(rest).expanduser())
+    if not found and not source and (path is None or "." in name):
+        check_name(name)
+        config = timm.get_pretrained_cfg(name)
+        overlay = options.get("pretrained_cfg_overlay") or {}
+        found = {} if config is None else {**config.to_dict(), **overlay}
+    mean, std = found.get("mean"), found.get("std")
+    if not mean or not std or options.get("in_chans", len(mean)) != len(mean):
+        return None
+    return mean, std
+
+
+def _described(folder: Path) -> dict[str, Any]:
+    """What the ``config.json`` in a folder says of the weights beside it; nothing without one."""
+    file = folder / "config.json"
+    if not file.is_file():
+        return {}
+    try:
+        config = json.loads(file.read_text("utf-8"))
+    except ValueError as error:
+        raise ValueError(
+            f"{file}, which describes the weights beside it, is no JSON: {error}"
+        ) from error
+    return {**config, **config.get("pretrained_cfg", {})}
 
 
 def _without_memory(name: str, options: Mapping[str, Any]) -> Any:
@@ -194,9 +283,13 @@ def _takes(model: nn.Module, *shape: int) -> bool:
 def load_weights(model: nn.Module, path: str | Path, *, keep_head: bool = False) -> None:
     """Load a file of weights, without those of the last layer unless ``keep_head``.
 
+    As timm does with its own weights: those of another implementation get timm's names, positions are
+    resampled for the model's image size, and the first convolution is adapted to the model's channels.
+
     Raises:
         FileNotFoundError: If there is no such file.
-        RuntimeError: If it holds weights of another model.
+        ValueError: If it holds weights of another model, with the names that do not fit.
+        RuntimeError: If it holds more than weights.
         WrongSum: If it was exported with a checksum that it does not have.
     """
     from timm.models import load_state_dict
@@ -205,12 +298,76 @@ def load_weights(model: nn.Module, path: str | Path, *, keep_head: bool = False)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file of weights {str(path)!r}")
     check_sum(path)
-    weights = load_state_dict(str(path), weights_only=True)
-    classifier = getattr(model, "default_cfg", {}).get("classifier") or ()
-    heads = (classifier,) if isinstance(classifier, str) else tuple(classifier)
+    given = load_state_dict(str(path), weights_only=True)
+    weights = _adapted(given, model, keep_head)
+    # timm's modules have this function where weights of a family need one.
+    translate = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
+    if translate is not None and any(_differences(weights, model).values()):
+        with suppress(*_TRANSLATING):  # weights of another family
+            weights = _adapted(translate(dict(given), model), model, keep_head)
+    _require_fit(weights, model, path)
+    model.load_state_dict(weights)
+
+
+_TRANSLATING = (AssertionError, AttributeError, IndexError, KeyError, RuntimeError, ValueError)
+"""What timm's translations raise for weights that they are not made for."""
+
+
+def _adapted(weights: Mapping[str, Any], model: nn.Module, keep_head: bool) -> dict[str, Any]:
+    """Weights without the last layer, the first convolution's for as many channels as the model takes."""
+    from timm.models import adapt_input_conv
+
+    config: Mapping[str, Any] = getattr(model, "default_cfg", {})
     # timm keeps the last layer's name, though num_classes=0 has removed the layer.
-    prefixes = () if keep_head else tuple(f"{head}." for head in heads)
-    model.load_state_dict({k: v for k, v in weights.items() if not k.startswith(prefixes)})
+    prefixes = () if keep_head else tuple(f"{head}." for head in _names(config, "classifier"))
+    kept = {name: value for name, value in weights.items() if not name.startswith(prefixes)}
+    own = model.state_dict()
+    for name in (f"{first}.weight" for first in _names(config, "first_conv")):
+        if name not in own or name not in kept or kept[name].shape == own[name].shape:
+            continue
+        channels, kernel = kept[name].shape[1], kept[name].shape[2:]
+        if len(kernel) == 2 and kernel == own[name].shape[2:]:
+            # Before the third parameter, timm adapted three channels alone.
+            base = () if channels == 3 else (channels,)
+            kept[name] = adapt_input_conv(own[name].shape[1], kept[name], *base)
+    return kept
+
+
+def _names(config: Mapping[str, Any], entry: str) -> tuple[str, ...]:
+    """The names of layers in an entry of timm's, which holds one, several or none."""
+    names = config.get(entry) or ()
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _differences(weights: Mapping[str, Any], model: nn.Module) -> dict[str, list[str]]:
+    """The names of weights that a model lacks or does not know, and of those of another shape."""
+    own = model.state_dict()
+    return {
+        "missing": [name for name in own if name not in weights],
+        "unknown to it": [name for name in weights if name not in own],
+        "of another shape": [
+            f"{name} {tuple(weights[name].shape)} for {tuple(own[name].shape)}"
+            for name in own
+            if name in weights and weights[name].shape != own[name].shape
+        ],
+    }
+
+
+def _require_fit(weights: Mapping[str, Any], model: nn.Module, path: Path) -> None:
+    """Refuse weights that are not those of a model, with the names and the numbers of what differs."""
+    wrong = [
+        f"{len(names)} {'is' if len(names) == 1 else 'are'} {what} ({', '.join(names[:SHOWN])}"
+        f"{', ...' if len(names) > SHOWN else ''})"
+        for what, names in _differences(weights, model).items()
+        if names
+    ]
+    if wrong:
+        config: Mapping[str, Any] = getattr(model, "default_cfg", {})
+        raise ValueError(
+            f"{str(path)!r} does not hold the {len(model.state_dict())} weights of"
+            f" {config.get('architecture', type(model).__name__)!r}: {'; '.join(wrong)}; name the model"
+            " that was saved, with its options"
+        )
 
 
 def layers(model: Any) -> dict[str, int]:

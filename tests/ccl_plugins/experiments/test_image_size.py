@@ -35,6 +35,22 @@ def vit(name="vit_tiny_patch16_224", **given):
         (vit(options={"img_size": 64}), 32, r"takes images of 64x64 .*{img_size = 32}"),
         (vit("swin_tiny_patch4_window7_224", pretrained=True), 64, r"{img_size = 64}"),
         (vit("efficientformer_l1"), 32, r"not of 32x32: give the views size = 224$"),
+        (
+            vit(),
+            8,
+            r"8x8 pixels are smaller than a patch of .*16x16 pixels: give the views size = 16 or",
+        ),
+        (
+            vit("vit_small_patch16_dinov3"),
+            12,
+            r"12x12 pixels are smaller than a patch of 'vit_small",
+        ),
+        (
+            vit("vit_small_patch16_dinov3"),
+            40,
+            r"whole patches of 16x16 pixels, and 40 is no multiple of 16: .* size = 32 or 48",
+        ),
+        (vit("vit_small_patch14_dinov2"), 224, r"takes images of 518x518 .*{img_size = 224}"),
         (ccl.backbone("vit_moco_v3"), 96, r"'vit_small_patch16_224' takes .*{img_size = 96}"),
     ],
 )
@@ -57,6 +73,10 @@ def test_a_backbone_for_other_images_is_refused_when_composed_with_the_cure(
         (vit(), 224),
         (vit(options={"img_size": 32}), 32),
         (vit(options={"dynamic_img_size": True}), 64),
+        (
+            vit("vit_small_patch16_dinov3", options={"embed_dim": 48, "depth": 1, "num_heads": 4}),
+            48,
+        ),
         (vit("test_vit"), 32),  # timm calls its size fixed, and it takes others
         (vit("resnet10t"), 40),
         (vit("hf-hub:timm/resnet10t"), 40),  # described on the Hub, which is not asked
