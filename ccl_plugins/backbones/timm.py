@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar, Literal, Self
 
+import torch
 from torch import Tensor, nn
 
 from ccl_plugins.arguments import one_of
@@ -23,6 +24,10 @@ class Timm(nn.Module):
             and removes the pooling after it, for images of about 32 pixels.  timm has no weights for it.
         checkpoint_path: A file of weights for this architecture and stem, loaded last, without its
             classifier.
+        features: What of a vision transformer's last layer is the feature: ``"token"``: the class token;
+            ``"mean"``: the mean of the patches, without class token and registers; ``"both"``: one after
+            the other, as in DINOv2's linear probes; ``"default"``: what timm's model of this name gives,
+            as the attention pooling of SigLIP.
         freeze: How many layers, from the first, are not trained and keep their batch statistics: 1 for
             the stem with a ViT's tokens and positions, and 1 more for each block; or ``"all"``.
         options: Further arguments of the model, as ``{"in_chans": 1, "drop_path_rate": 0.1}``.
@@ -33,8 +38,8 @@ class Timm(nn.Module):
 
     Raises:
         ValueError: If timm has no model of this name, the model has no stem to replace, weights of
-            another stem are asked for, there are fewer layers to freeze, or an option is set by another
-            parameter.
+            another stem are asked for, it has no tokens of the kind that is asked for, a file holds weights
+            of another model, there are fewer layers to freeze, or an option is set by another parameter.
         TypeError: If the model does not take an option.
 
     Source:
@@ -52,8 +57,10 @@ class Timm(nn.Module):
         checkpoint_path: str | None = None,
         options: Mapping[str, Any] | None = None,
         freeze: int | Literal["all"] = 0,
+        features: Literal["default", "token", "mean", "both"] = "default",
     ) -> None:
         super().__init__()
+        one_of("features", features, ("default", "token", "mean", "both"))
         one_of("stem", stem, ("default", "cifar"))
         if stem == "cifar" and pretrained:
             raise ValueError(
@@ -68,6 +75,12 @@ class Timm(nn.Module):
         self._load(checkpoint_path)
         # Some models (MobileNetV3) widen the features after pooling.
         self.num_features = int(getattr(self.model, "head_hidden_size", self.model.num_features))
+        self.features = features
+        if features != "default":
+            _check_tokens(self.model, name, features)
+            if getattr(self.model, "attn_pool", None) is not None:
+                self.model.reset_classifier(0, "avg")  # without the weights of another pooling
+            self.num_features = self.model.embed_dim * (2 if features == "both" else 1)
         self._frozen = self._freeze(freeze, name) if freeze else []
         self.train()  # except frozen layers
 
@@ -75,6 +88,18 @@ class Timm(nn.Module):
     def check_image_size(parameters: Mapping[str, Any], size: int) -> None:
         """Refuse images of another size than the model takes, as most ViTs do."""
         timm_models.check_image_size(parameters["name"], parameters["options"] or {}, size)
+
+    @staticmethod
+    def image_statistics(
+        parameters: Mapping[str, Any],
+    ) -> tuple[Sequence[float], Sequence[float]] | None:
+        """Mean and standard deviation of the images that the weights were trained on, where known."""
+        return timm_models.image_statistics(
+            parameters["name"],
+            parameters.get("pretrained", False),
+            parameters["options"] or {},
+            parameters["checkpoint_path"],
+        )
 
     def _load(self, path: str | None) -> None:
         if path is not None:
@@ -110,12 +135,36 @@ class Timm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Features (n, num_features) of images (n, channels, height, width)."""
-        features: Tensor = self.model(x)
+        features: Tensor = self.model(x) if self.features == "default" else self._pooled(x)
         if features.shape[1:] != (self.num_features,):
             raise ValueError(
                 f"the model must give (n, {self.num_features}), not {tuple(features.shape)}; "
                 "an option such as global_pool changes that"
             )
+        return features
+
+    def _pooled(self, x: Tensor) -> Tensor:
+        tokens = self.model.forward_features(x)
+        parts = []
+        if self.features in ("token", "both"):
+            parts.append(tokens[:, 0])
+        if self.features in ("mean", "both"):
+            parts.append(tokens[:, self.model.num_prefix_tokens :].mean(1))
+        # Some models, as BEiT, normalize after pooling.
+        return torch.cat([self.model.head_drop(self.model.fc_norm(each)) for each in parts], 1)
+
+    def patches(self, x: Tensor) -> Tensor:
+        """Features (n, rows, columns, f) of the patches of images, or of the places of the last layer.
+
+        Raises:
+            ValueError: If timm does not give those of this model.
+        """
+        if not hasattr(self.model, "forward_intermediates"):
+            raise ValueError(f"timm gives no patch features of a {type(self.model).__name__}")
+        (found,) = self.model.forward_intermediates(
+            x, indices=1, norm=True, intermediates_only=True
+        )
+        features: Tensor = found.permute(0, 2, 3, 1)
         return features
 
     def no_weight_decay(self) -> set[str]:
@@ -135,6 +184,21 @@ class Timm(nn.Module):
             ValueError: If timm does not group this model's parameters into layers.
         """
         return {f"model.{name}": depth for name, depth in timm_models.layers(self.model).items()}
+
+
+def _check_tokens(model: Any, name: str, features: str) -> None:
+    """Refuse a model without the tokens that features are made of."""
+    parts = ("num_prefix_tokens", "embed_dim", "fc_norm", "head_drop", "forward_features")
+    if not all(hasattr(model, part) for part in parts):
+        raise ValueError(
+            f"features={features!r} is of the tokens of a vision transformer such as"
+            f" 'vit_small_patch14_dinov2'; {name!r} is none: use features='default'"
+        )
+    if features != "mean" and getattr(model, "cls_token", None) is None:
+        raise ValueError(
+            f"features={features!r} needs a class token, which {name!r} does not have: use features='mean',"
+            " or features='default'"
+        )
 
 
 def _cifar_stem(model: nn.Module, name: str) -> None:

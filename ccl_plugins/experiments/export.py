@@ -86,6 +86,8 @@ def _unknown_to_timm(run: Run) -> str:
         return f"the backbone {run.recorded.choices['backbone']!r}, which timm does not have"
     if backbone.stem != "default":
         return f"a backbone with stem={backbone.stem!r}, which no model of timm has"
+    if backbone.features != "default":
+        return f"a backbone with features={backbone.features!r}, which timm pools in another way"
     return ""
 
 

@@ -7,6 +7,7 @@ from ccl_plugins.figures.embedding_map import EmbeddingMap as EmbeddingMap
 from ccl_plugins.figures.information_plane import InformationPlane as InformationPlane
 from ccl_plugins.figures.kept_and_leaked import KeptAndLeaked as KeptAndLeaked
 from ccl_plugins.figures.kernel_matrix import KernelMatrix as KernelMatrix
+from ccl_plugins.figures.patches import Patches as Patches
 from ccl_plugins.figures.similarity import Similarity as Similarity
 from ccl_plugins.figures.style import figure as figure
 from ccl_plugins.figures.style import save as save

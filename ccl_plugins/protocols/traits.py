@@ -349,6 +349,18 @@ _DECLARED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
             " the transform's `size` in pixels. Raises ValueError for images that the network would not"
             " take, and says what to change; it builds no network.",
         ),
+        "image_statistics(parameters)": (
+            _nothing,
+            "A static method, called when a pipeline is composed, with all parameters of the backbone."
+            " Returns the mean and the standard deviation of each channel of the images that its weights"
+            " were trained on, for pixels in [0, 1]: two sequences of numbers; None without such weights."
+            " They are the default of the built-in transforms.",
+        ),
+        "patches(x)": (
+            None,
+            "Called for figures, with images. Returns the features of their patches, `(n, rows, columns,"
+            " f)`.",
+        ),
         "check_tokens(parameters, length, vocabulary)": (
             _nothing,
             "A static method of a network on token ids, called when a pipeline is composed, with its"
