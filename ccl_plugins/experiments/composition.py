@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ccl_plugins._engine import engine
-from ccl_plugins.experiments import modalities, requirements
+from ccl_plugins.experiments import image_statistics, modalities, requirements
 from ccl_plugins.experiments.changes import DATA
 from ccl_plugins.experiments.overrides import override
 from ccl_plugins.experiments.record import plugins_of
@@ -90,6 +90,9 @@ class Composition:
         requirements.check_tables(conditions, evaluate, fit)
         reg = registry()
         self.choices = {kind: reg.read(kind, given[kind], where=kind) for kind in SINGLE}
+        self.choices["transform"] = image_statistics.with_statistics(
+            self.choices["transform"], self.choices["backbone"]
+        )
         self.conditions = {
             name: reg.read("condition", choice, where=_place(name, conditions or {}))
             for name, choice in (conditions or {}).items()
@@ -135,6 +138,7 @@ class Composition:
             modalities.check_modalities(
                 self.transform, self.choices["method"], self.choices["backbone"], self.dataset
             )
+        image_statistics.warn_of_other_statistics(self.transform, self.choices["backbone"])
         modalities.check_towers(self.built_evaluators, self.choices["method"], self.transform)
         requirements.check_conditions(built)
         requirements.check_keys(built, self.choices["method"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ccl_plugins.transforms.lightly import IMAGENET_MEAN, IMAGENET_STD, LightlyTransform
+from ccl_plugins.transforms.lightly import LightlyTransform
 from ccl_plugins.transforms.steps import Jitter, view_steps
 
 BYOL = Jitter(0.4, 0.4, 0.2, 0.1)
@@ -37,8 +37,8 @@ class BYOLTransform(LightlyTransform):
         gray: float = 0.2,
         blur: tuple[float, float] = (1.0, 0.1),
         solarize: tuple[float, float] = (0.0, 0.2),
-        mean: Sequence[float] = IMAGENET_MEAN,
-        std: Sequence[float] = IMAGENET_STD,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
         batched: bool = False,
     ) -> None:
         for name, pair in {"blur": blur, "solarize": solarize}.items():

@@ -31,8 +31,9 @@ class LightlyTransform:
         transforms: One or more kinds of view: for each, the steps of a lightly transform, from its random
             resized crop to its last step before the conversion to a tensor.
         size: Height and width of a view in pixels, 1 or more.
-        mean: Of each channel, for pixels in [0, 1].
-        std: Of each channel, above 0, for pixels in [0, 1].
+        mean: Of each channel, for pixels in [0, 1]; None: that of the images which the weights of the
+            pipeline's backbone were trained on, ImageNet's without such weights.
+        std: Of each channel, above 0, for pixels in [0, 1]; None: likewise.
         count: Number of views, 1 or more; they take the kinds in turn.  By default one of each kind.
         batched: Whether training draws the views of a whole batch at once, on the device, by steps of the
             same distribution (`BatchedView`); all images are then of one size.  Else they are drawn image
@@ -62,13 +63,15 @@ class LightlyTransform:
         transforms: Sequence[Sequence[Any]],
         *,
         size: int,
-        mean: Sequence[float],
-        std: Sequence[float],
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
         count: int | None = None,
         batched: bool = False,
     ) -> None:
         self.size = whole("size", size, 1)
         self.count = whole("count", len(transforms) if count is None else count, 1)
+        mean = IMAGENET_MEAN if mean is None else mean
+        std = IMAGENET_STD if std is None else std
         if not mean or len(mean) != len(std):
             raise ValueError(f"mean and std must be equally long, not {mean!r} and {std!r}")
         # A step with probability 0 does nothing, and would take up to 100 us.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ccl_plugins.transforms.lightly import IMAGENET_MEAN, IMAGENET_STD, LightlyTransform
+from ccl_plugins.transforms.lightly import LightlyTransform
 from ccl_plugins.transforms.steps import Jitter, view_steps
 
 MOCO_V2 = Jitter(0.4, 0.4, 0.4, 0.1)
@@ -29,8 +29,8 @@ class MoCoV2Transform(LightlyTransform):
         jitter: float = 1.0,
         gray: float = 0.2,
         blur: float = 0.5,
-        mean: Sequence[float] = IMAGENET_MEAN,
-        std: Sequence[float] = IMAGENET_STD,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
         batched: bool = False,
     ) -> None:
         steps = view_steps(size, min_scale, flip, jitter, gray, blur, like=MOCO_V2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ccl_plugins.transforms.lightly import IMAGENET_MEAN, IMAGENET_STD, LightlyTransform
+from ccl_plugins.transforms.lightly import LightlyTransform
 from ccl_plugins.transforms.simclr import SIMCLR
 from ccl_plugins.transforms.steps import Jitter, view_steps
 
@@ -33,8 +33,8 @@ class MultiTransform(LightlyTransform):
         jitter_chance: float = 0.8,
         gray: float = 0.2,
         blur: float = 0.5,
-        mean: Sequence[float] = IMAGENET_MEAN,
-        std: Sequence[float] = IMAGENET_STD,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
         batched: bool = False,
     ) -> None:
         like, strength = SIMCLR, jitter
