@@ -226,10 +226,10 @@ def image_statistics(
     Raises:
         ValueError: For a ``config.json`` that is no JSON, or a name that timm does not have.
     """
-    import timm
-
     if path is None and not pretrained:
         return None
+    import timm
+
     source, _, rest = name.rpartition(":")  # as of "local-dir:FOLDER"
     found: dict[str, Any] = {}
     if path is not None:

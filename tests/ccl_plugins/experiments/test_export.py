@@ -106,6 +106,12 @@ def test_an_export_is_adapted_to_classes(run):
         torch.testing.assert_close(model.state_dict()[name], tensor)
 
 
+VIT = {
+    "name": "vit_small_patch16_dinov3",
+    "options": {"embed_dim": 16, "depth": 1, "num_heads": 2},
+}
+
+
 @pytest.mark.parametrize(
     ("backbone", "message"),
     [
@@ -116,6 +122,10 @@ def test_an_export_is_adapted_to_classes(run):
         (
             ccl.backbone("timm", name="resnet18", stem="cifar"),
             "stem='cifar', which no model of timm has: the format 'torch' takes any backbone",
+        ),
+        (
+            ccl.backbone("timm", **VIT, features="token"),
+            "features='token', which timm pools in another way: the format 'torch' takes any",
         ),
     ],
 )
@@ -144,6 +154,7 @@ ANY_BACKBONE = {
     "small_alexnet": ccl.backbone("small_alexnet"),
     "mlp": ccl.backbone("mlp", in_features=3 * 32 * 32, hidden=[8, 8]),
     "cifar stem": ccl.backbone("timm", name="resnet18", stem="cifar", options=SMALL),
+    "tokens": ccl.backbone("timm", **VIT, features="both"),
     "timm": ccl.backbone("timm", name="resnet10t", options=SMALL),
 }
 
