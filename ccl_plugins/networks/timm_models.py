@@ -169,7 +169,12 @@ def check_image_size(
     own = [own, own] if isinstance(own, int) else [*own]
     if _takes(model, channels, size, size) or not _takes(model, channels, *own):
         return
-<<<<<<< HEAD
+    below = size // patch * patch
+    if below != size and _takes(model, channels, below, below):
+        raise ValueError(
+            f"{name!r} takes images of whole patches of {patch}x{patch} pixels, and {size} is no multiple"
+            f" of {patch}: give {setting} = {below} or {below + patch}"
+        )
 
     def takes_with(**option: Any) -> bool:
         try:
@@ -180,20 +185,6 @@ def check_image_size(
 
     option = f"the model options = {{img_size = {size}}}, or " if takes_with(img_size=size) else ""
     any_size = takes_with(dynamic_img_size=True)
-=======
-    below = size // patch * patch
-    if below != size and _takes(model, channels, below, below):
-        raise ValueError(
-            f"{name!r} takes images of whole patches of {patch}x{patch} pixels, and {size} is no multiple"
-            f" of {patch}: give {setting} = {below} or {below + patch}"
-        )
-    try:
-        other = _without_memory(name, {**options, "img_size": size})
-    except TypeError:  # it has no such parameter
-        other = None
-    resized = other is not None and _takes(other, channels, size, size)
-    option = f"the model options = {{img_size = {size}}}, or " if resized else ""
->>>>>>> c08f9dea (Adapt a file of weights as timm adapts its own)
     raise ValueError(
         f"{name!r} takes images of {own[0]}x{own[1]} pixels, not of {size}x{size}: give {option}{setting}"
         f" = {own[0]}{'; with dynamic_img_size = true it takes several sizes' if any_size else ''}"
