@@ -56,6 +56,7 @@ BASES = {
     "Guide",
     "GuideHead",
     "InMemory",
+    "LoRA",
     "LightlyTransform",
     "MomentumEncoder",
     "QueuedLoss",

@@ -1,6 +1,7 @@
 """Backbones: networks from images to features, one file each; no heads, no losses."""
 
 from ccl_plugins.backbones.lenet5 import LeNet5 as LeNet5
+from ccl_plugins.backbones.lora import LoRA as LoRA
 from ccl_plugins.backbones.mlp import MLP as MLP
 from ccl_plugins.backbones.small_alexnet import SmallAlexNet as SmallAlexNet
 from ccl_plugins.backbones.text_transformer import TextTransformer as TextTransformer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar, Literal, Self
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ccl_plugins.arguments import one_of
+from ccl_plugins.backbones.lora import LoRA, adapt, merge, read_lora
 from ccl_plugins.networks import timm_models
 
 
@@ -31,16 +33,23 @@ class Timm(nn.Module):
         freeze: How many layers, from the first, are not trained and keep their batch statistics: 1 for
             the stem with a ViT's tokens and positions, and 1 more for each block; or ``"all"``.
         options: Further arguments of the model, as ``{"in_chans": 1, "drop_path_rate": 0.1}``.
+        lora: Low-rank matrices that learn instead of the weights, a `LoRA` or a table of its keys, as
+            ``{"rank": 16, "on": "qkv"}``.  Layers that ``freeze`` counts get none.
+        checkpointing: Whether blocks are computed again in the backward pass, which keeps the activations
+            of one block at a time (gradient checkpointing).
 
     Attributes:
         model: timm's.
         num_features: f, the length of a feature vector.
+        lora: As given, or None.
 
     Raises:
         ValueError: If timm has no model of this name, the model has no stem to replace, weights of
             another stem are asked for, it has no tokens of the kind that is asked for, a file holds weights
-            of another model, there are fewer layers to freeze, or an option is set by another parameter.
-        TypeError: If the model does not take an option.
+            of another model, there are fewer layers to freeze, an option is set by another parameter,
+            ``lora`` does not fit the model, or it has no gradient checkpointing.
+        TypeError: If the model does not take an option, or ``lora`` is no such table.
+        ImportError: If ``lora`` is given and peft is not installed.
 
     Source:
         Wightman, PyTorch Image Models; the stem of Chen et al., A Simple Framework for Contrastive
@@ -58,6 +67,8 @@ class Timm(nn.Module):
         options: Mapping[str, Any] | None = None,
         freeze: int | Literal["all"] = 0,
         features: Literal["default", "token", "mean", "both"] = "default",
+        lora: LoRA | None = None,
+        checkpointing: bool = False,
     ) -> None:
         super().__init__()
         one_of("features", features, ("default", "token", "mean", "both"))
@@ -81,8 +92,17 @@ class Timm(nn.Module):
             if getattr(self.model, "attn_pool", None) is not None:
                 self.model.reset_classifier(0, "avg")  # without the weights of another pooling
             self.num_features = self.model.embed_dim * (2 if features == "both" else 1)
-        self._frozen = self._freeze(freeze, name) if freeze else []
+        if freeze:
+            self._freeze(freeze, name)
+        self.lora = None if lora is None else read_lora(lora)
+        if self.lora is not None:
+            shape = timm_models.image_shape(self.model, self.options)
+            adapt(self.model, self.lora, name, shape)
+        self._frozen = self._wholly_frozen() if freeze or lora is not None else []
         self.train()  # except frozen layers
+        self.checkpointing = checkpointing
+        if checkpointing:
+            timm_models.checkpoint(self.model, name)
 
     @staticmethod
     def check_image_size(parameters: Mapping[str, Any], size: int) -> None:
@@ -105,8 +125,8 @@ class Timm(nn.Module):
         if path is not None:
             timm_models.load_weights(self.model, path)
 
-    def _freeze(self, first: int | Literal["all"], name: str) -> list[str]:
-        """Freeze the parameters of the first layers; give the names of wholly frozen modules."""
+    def _freeze(self, first: int | Literal["all"], name: str) -> None:
+        """Freeze the parameters of the first layers."""
         if first == "all":
             self.requires_grad_(False)
         else:
@@ -118,6 +138,9 @@ class Timm(nn.Module):
                 )
             for each, parameter in self.named_parameters():
                 parameter.requires_grad_(depths[each] >= first)
+
+    def _wholly_frozen(self) -> list[str]:
+        """The names of modules of which no parameter learns."""
         return [
             prefix
             for prefix, module in self.named_modules()
@@ -125,6 +148,17 @@ class Timm(nn.Module):
             and (parameters := [*module.parameters()])
             and not any(parameter.requires_grad for parameter in parameters)
         ]
+
+    def plain(self) -> Self:
+        """A copy without ``lora``, which its weights include, and without checkpointing."""
+        plain = copy.deepcopy(self)
+        if self.checkpointing:
+            plain.checkpointing = False
+            plain.model.set_grad_checkpointing(False)
+        if self.lora is not None:
+            merge(plain.model)
+            plain.lora, plain._frozen = None, []
+        return plain
 
     def train(self, mode: bool = True) -> Self:
         """Set the mode, but keep frozen layers in evaluation mode."""

@@ -24,6 +24,7 @@ class ViTMoCoV3(Timm):
         name: A ViT as in ``timm.list_models("vit_*")``, with a class token.
         heads: Attention heads of each block; they must divide its width.
         freeze_patches: Whether the patch embedding keeps its initial values.
+        checkpointing: As in `Timm`.
 
     Raises:
         ValueError: If timm has no model of this name, or it is no ViT with a class token and positions.
@@ -43,9 +44,10 @@ class ViTMoCoV3(Timm):
         freeze_patches: bool = True,
         checkpoint_path: str | None = None,
         options: Mapping[str, Any] | None = None,
+        checkpointing: bool = False,
     ) -> None:
         given = {"num_heads": heads, "weight_init": "moco", **(options or {})}
-        super().__init__(name, options=given)
+        super().__init__(name, options=given, checkpointing=checkpointing)
         _draw(self.model, name)
         self._load(checkpoint_path)
         self.model.patch_embed.proj.requires_grad_(not freeze_patches)

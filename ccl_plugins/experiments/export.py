@@ -18,6 +18,7 @@ FORMATS = ("timm", "torch")
 WEIGHTS = "model.safetensors"
 PROGRAM = "backbone.pt2"
 CONFIG = "config.json"
+ADAPTERS = ("adapter_model.safetensors", "adapter_config.json")
 README = "README.md"
 
 
@@ -31,6 +32,9 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
     As ``"torch"``, for any backbone, it holds ``backbone.pt2``, a program of `torch.export` in evaluation
     mode, which ``torch.export.load(...).module()`` runs with PyTorch alone, and ``model.safetensors``, the
     weights, to train them further.
+
+    The adapters of ``lora`` are part of these weights.  They lie beside them, too, as peft reads them:
+    ``adapter_model.safetensors`` and ``adapter_config.json``.
 
     ``README.md`` has the lines that load it.  ``SHA256SUMS`` has the checksums of the other files, which
     ``sha256sum --check`` compares, and a backbone of this library that loads the weights.
@@ -50,6 +54,8 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
             `torch.export` cannot follow.
     """
     from ccl_plugins.arguments import one_of
+    from ccl_plugins.backbones.lora import adapters
+    from ccl_plugins.backbones.timm import Timm
     from ccl_plugins.experiments.layout import EXPORTED
     from ccl_plugins.files.atomic import replacing
     from ccl_plugins.files.lock import owning
@@ -63,17 +69,23 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
     if one_of("format", format, FORMATS) == "timm" and unknown:
         raise ValueError(f"{run.path} has {unknown}: the format 'torch' takes any backbone")
     config = _config(backbone, run) if format == "timm" else _torch_config(run)
-    program = None if format == "timm" else _program(run, config["input_size"])
+    plain = backbone.plain() if isinstance(backbone, Timm) else backbone
+    program = None if format == "timm" else _program(plain, run, config["input_size"])
     target = Path(folder).expanduser() if folder is not None else run.layout.exports[format]
     # Copies, since safetensors refuses tensors that share memory.
-    state = {name: tensor.clone() for name, tensor in _inner(backbone).state_dict().items()}
+    state = {name: tensor.clone() for name, tensor in _inner(plain).state_dict().items()}
     with owning(run.path if folder is None else target), replacing(target, EXPORTED) as staged:
         write_tensors(staged / WEIGHTS, state, {})
         write_json(staged / CONFIG, config)
         if program is not None:
             (staged / PROGRAM).write_bytes(program)
+        if isinstance(backbone, Timm) and backbone.lora is not None:
+            learned, settings = adapters(backbone.model)
+            write_tensors(staged / ADAPTERS[0], learned, {})
+            settings.save_pretrained(staged)
         (staged / README).write_text(_readme(run, config, format), "utf-8")
-        write_sums(staged, (WEIGHTS, CONFIG) if program is None else (WEIGHTS, CONFIG, PROGRAM))
+        parts = (WEIGHTS, CONFIG, PROGRAM, *ADAPTERS)
+        write_sums(staged, [part for part in parts if (staged / part).exists()])
     return target
 
 
@@ -98,11 +110,11 @@ def _inner(backbone: Any) -> Any:
     return backbone.model if isinstance(backbone, Timm) else backbone
 
 
-def _program(run: Run, shape: Sequence[int]) -> bytes:
+def _program(backbone: Any, run: Run, shape: Sequence[int]) -> bytes:
     """A run's backbone as a program for batches of any size of images of a shape."""
     import torch
 
-    backbone = copy.deepcopy(run.backbone).cpu().eval()
+    backbone = copy.deepcopy(backbone).cpu().eval()
     try:
         program = torch.export.export(
             backbone,

@@ -11,7 +11,15 @@ from ccl_plugins.files.checkpoints import EMBEDDINGS, TABLE
 from ccl_plugins.files.sums import SUMS
 from ccl_plugins.watching.logging import delete_files
 
-EXPORTED = ("model.safetensors", "config.json", "backbone.pt2", "README.md", "SHA256SUMS")
+EXPORTED = (
+    "model.safetensors",
+    "config.json",
+    "backbone.pt2",
+    "adapter_model.safetensors",
+    "adapter_config.json",
+    "README.md",
+    "SHA256SUMS",
+)
 """The files of an export."""
 
 

@@ -163,10 +163,7 @@ def check_image_size(
         )
     if not model.pretrained_cfg.get("fixed_input_size"):
         return
-    channels, *own = model.pretrained_cfg["input_size"]
-    channels = options.get("in_chans", channels)
-    own = options.get("img_size", own)
-    own = [own, own] if isinstance(own, int) else [*own]
+    channels, *own = image_shape(model, options)
     if _takes(model, channels, size, size) or not _takes(model, channels, *own):
         return
     below = size // patch * patch
@@ -250,6 +247,38 @@ def _described(folder: Path) -> dict[str, Any]:
             f"{file}, which describes the weights beside it, is no JSON: {error}"
         ) from error
     return {**config, **config.get("pretrained_cfg", {})}
+
+
+def image_shape(model: Any, options: Mapping[str, Any]) -> tuple[int, ...]:
+    """The shape (channels, height, width) of images that a model is made for, with its options."""
+    channels, *own = model.pretrained_cfg["input_size"]
+    own = options.get("img_size", own)
+    return options.get("in_chans", channels), *([own, own] if isinstance(own, int) else own)
+
+
+def checkpoint(model: Any, name: str) -> None:
+    """Compute a model's blocks again in the backward pass, for memory.
+
+    Args:
+        model: Of timm, in the mode in which it is trained.
+        name: The model's, for errors.
+
+    Raises:
+        ValueError: If timm cannot for this model, or its batch statistics would count each batch twice.
+    """
+    norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    if any(norm.training and norm.track_running_stats for norm in norms):
+        raise ValueError(
+            f"checkpointing=True computes the blocks of {name!r} twice, and its {len(norms)} batch"
+            " normalizations would count every batch twice: micro_batch of [fit] saves memory without that"
+        )
+    try:
+        model.set_grad_checkpointing(True)
+    except AssertionError as error:
+        raise ValueError(
+            f"timm has no gradient checkpointing for {name!r}, which checkpointing=True asks for:"
+            " micro_batch of [fit] saves memory with any backbone"
+        ) from error
 
 
 def _without_memory(name: str, options: Mapping[str, Any]) -> Any:

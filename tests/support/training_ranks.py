@@ -12,7 +12,7 @@ from pytorch_lightning import Callback
 from support.training_fakes import FakeDataset, FakeTransform, fit, make_parts
 from torch import Tensor, nn
 
-from ccl_plugins.backbones import TextTransformer
+from ccl_plugins.backbones import TextTransformer, Timm
 from ccl_plugins.files import mapped
 from ccl_plugins.methods import Dual, MoCoV2, SimCLR
 from ccl_plugins.objectives import AlignUniform, InfoNCE
@@ -28,6 +28,13 @@ class Small(nn.Sequential):
         torch.manual_seed(0)
         # Layer normalization: SyncBatchNorm does not run on a CPU.
         super().__init__(nn.Flatten(), nn.Linear(48, 8), nn.LayerNorm(8), nn.ReLU())
+
+
+def adapted() -> nn.Module:
+    """A small ViT of which low-rank matrices learn, with blocks that are computed twice."""
+    options = {"img_size": 4, "patch_size": 2, "embed_dim": 8, "depth": 2, "num_heads": 2}
+    lora: Any = {"rank": 2, "on": "qkv"}
+    return Timm("vit_tiny_patch16_224", options=options, lora=lora, checkpointing=True)
 
 
 class Projected:
@@ -56,7 +63,8 @@ def make_method(name: str) -> Any:
         tower = TextTransformer(257, length=3, width=8, depth=1, heads=2)
         queue = {"queue_size": 20, "momentum": 0.9} if name == "dual with a queue" else {}
         return Dual({"word": tower}, dim=4, **queue, backbone=Small())
-    heads = {"hidden": 8, "dim": 4, "batch_norm": False, "backbone": Small()}
+    backbone = adapted() if name.endswith("lora") else Small()
+    heads = {"hidden": 8, "dim": 4, "batch_norm": False, "backbone": backbone}
     return (
         SimCLR(**heads)
         if name.startswith("simclr")

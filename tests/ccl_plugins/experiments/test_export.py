@@ -17,7 +17,7 @@ from support.imports import ROOT
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
-from ccl_plugins.experiments.export import export
+from ccl_plugins.experiments.export import ADAPTERS, PROGRAM, export
 from ccl_plugins.experiments.layout import EXPORTED, Layout
 from ccl_plugins.files.sums import WrongSum
 
@@ -81,7 +81,8 @@ def test_the_config_says_what_it_is(run):
     torch.testing.assert_close(images["mean"], [0.485, 0.456, 0.406])
     prepared = timm.data.resolve_data_config(pretrained_cfg=images)
     assert (prepared["crop_pct"], prepared["input_size"]) == (1.0, [3, 32, 32])
-    assert {path.name for path in folder.iterdir()} == {*EXPORTED} - {"backbone.pt2"}
+    others = {PROGRAM, *ADAPTERS}
+    assert {path.name for path in folder.iterdir()} == {*EXPORTED} - others
     done = subprocess.run(["sha256sum", "--check", "SHA256SUMS"], cwd=folder, capture_output=True)
     assert done.stdout == b"model.safetensors: OK\nconfig.json: OK\n"
 

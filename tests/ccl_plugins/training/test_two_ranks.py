@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,12 @@ from support import training_ranks
         ("simclr", {"epochs": 10}, 1e-5),
         ("moco_v2", {"epochs": 10}, 1e-5),
         ("simclr, batched views", {"epochs": 5, "precision": "64-true"}, 1e-5),
+        pytest.param(
+            "simclr with lora",
+            {"epochs": 5, "precision": "64-true"},
+            1e-9,
+            marks=pytest.mark.skipif(find_spec("peft") is None, reason="needs peft"),
+        ),
         # In float64: a bias of keys in attention has no gradient but rounding, which Adam scales up.
         ("dual", {"epochs": 5, "precision": "64-true"}, 1e-9),
         ("dual with a queue", {"epochs": 5, "micro_batch": 3, "precision": "64-true"}, 1e-9),
