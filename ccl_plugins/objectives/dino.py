@@ -81,8 +81,9 @@ class DINOLoss(ContrastiveObjective):
         self.iterations = whole("iterations", iterations, 1)
         self.register_buffer("center", None)
         self.register_buffer("sums", None, persistent=False)
-        if dim is not None:
-            self._create(whole("dim", dim, 1))
+        self.dim = None if dim is None else whole("dim", dim, 1)
+        if self.dim is not None:
+            self._create(self.dim)
 
     def setup(self, tables: Mapping[str, Table], sizes: Sizes) -> None:
         """Make the center, zeros, unless ``dim`` was given or it was loaded."""
@@ -103,7 +104,8 @@ class DINOLoss(ContrastiveObjective):
             others.setdefault(i, []).append(j)
         rows = []
         for i, keys in others.items():
-            scores, target = pairs.anchors[i] / self.temperature, targets[keys].mean(0)
+            scores = pairs.anchors[i] / self.temperature
+            target = torch.stack([targets[j] for j in keys]).mean(0)
             values = functional.cross_entropy(scores, target, reduction="none")
             rows.append((values, torch.full_like(values, len(keys))))
         if torch.is_grad_enabled():

@@ -107,13 +107,13 @@ class Case:
     def __str__(self) -> str:
         return f"{self.name}, {self.variant}" if self.variant else self.name
 
-    def build(self, seed: int = 0, dtype: torch.dtype = torch.float64) -> Any:
+    def build(self, seed: int = 0, dtype: torch.dtype = torch.float64, width: int = D) -> Any:
         torch.manual_seed(seed)
         objective = ccl.create("objective", self.name, **self.params)
         if isinstance(objective, GuideHead):
             objective = _begun(objective)
         elif not objective.conditions:  # others would need tables
-            trait(objective, "setup")({}, Sizes(24, D, D, steps=10))
+            trait(objective, "setup")({}, Sizes(24, width, width, steps=10))
         return objective.to(dtype)
 
     def with_params(self, **params: Any) -> Case:

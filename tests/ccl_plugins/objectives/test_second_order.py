@@ -33,7 +33,7 @@ def function_of(case, place):
     wide = ("cluster_cross_entropy", "classification", "regression", "prototypes")
     d = every.D if str(case).startswith(wide) else 3
     views, condition = random_batch(case, n=4)
-    views, objective = views[..., :d].clone(), case.build()
+    views, objective = views[..., :d].clone(), case.build(width=d)
     pairs = queue_pairs(objective, RawBatch(views, condition), 4, 0.0)
 
     def loss(moved, *parameters):

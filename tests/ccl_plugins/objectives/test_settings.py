@@ -37,6 +37,8 @@ def words():
 
 
 OTHER = {
+    "iterations": 2,
+    "views": 2,
     "positives": 3,
     "nearest": 5,
     "landmarks": 9,
