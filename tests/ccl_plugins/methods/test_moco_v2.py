@@ -194,7 +194,9 @@ def test_each_way_of_reading_pairs_learns_from_queries_and_a_queue(case, filled,
     embedded = method.embed(batch(n, views))
     embedded = embedded if objective.embedding == "raw" else embedded.normalized()
     loss = objective.loss(
-        method.pairs(embedded, Samples(rows_of(torch.arange(n)), torch.arange(n)))
+        method.pairs(
+            embedded, Samples(rows_of(torch.arange(n)), torch.arange(n), embedded.features)
+        )
     )
     assert loss.isfinite()
     loss.backward()

@@ -142,7 +142,9 @@ def test_every_objective_learns_from_predictions_of_three_views(case):
     condition = {k: z[[0, 1, 0]] if z.ndim == 3 else z for k, z in condition.items()}
     embedded = method.embed(images(8, 4, 0, views=3))
     embedded = embedded if objective.embedding == "raw" else embedded.normalized()
-    loss = objective.loss(method.pairs(embedded, Samples(condition, torch.arange(8))))
+    loss = objective.loss(
+        method.pairs(embedded, Samples(condition, torch.arange(8), embedded.features))
+    )
     assert loss.isfinite()
     loss.backward()
     gradients = [p.grad for p in method.parameters() if p.grad is not None]
