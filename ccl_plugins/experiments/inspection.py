@@ -21,7 +21,8 @@ from torch.utils import data
 
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.origin import naming
-from ccl_plugins.experiments.requirements import check_columns, check_method, has_queue
+from ccl_plugins.experiments.requirements import check_columns
+from ccl_plugins.experiments.train import build_parts
 from ccl_plugins.information.entropies import entropy, information
 from ccl_plugins.metadata.values import missing_rows
 from ccl_plugins.protocols import ValueType, trait
@@ -75,7 +76,6 @@ def inspect(pipeline: Composition, *, quick: bool = False) -> Inspection:
         ValueError: For what would keep the pipeline from training.
     """
     from ccl_plugins.metadata.groups import check_apart
-    from ccl_plugins.objectives.base import refuse_parts
     from ccl_plugins.training import first_use
     from ccl_plugins.training.randomness import seed_everything
     from ccl_plugins.training.rehearsal import rehearse
@@ -85,10 +85,7 @@ def inspect(pipeline: Composition, *, quick: bool = False) -> Inspection:
     seed_everything(pipeline.settings.seed)
     check_columns(pipeline.built_evaluators, pipeline.dataset)
     with naming(pipeline), _noting(notes):
-        parts = pipeline.build()
-        queued = has_queue(pipeline.choices["method"])
-        check_method(parts.method, queued, pipeline.settings.batch_size, parts.conditions)
-        refuse_parts(parts.objective, pipeline.settings.anchors_at_once)
+        parts = build_parts(pipeline)
         splits = {name: parts.dataset(name) for name in ("train", "test")}
         train = splits["train"]
         check_apart(train, splits["test"])

@@ -15,7 +15,7 @@ import torch
 from ccl_plugins.arguments import positive, whole
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.origin import naming
-from ccl_plugins.experiments.requirements import check_method, has_queue
+from ccl_plugins.experiments.train import build_parts
 from ccl_plugins.protocols import Length
 
 FEWEST = 20
@@ -132,9 +132,7 @@ def find_learning_rate(
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")
-        built = pipeline.build()
-        queued = has_queue(pipeline.choices["method"])
-        check_method(built.method, queued, settings.batch_size, built.conditions)
+        built = build_parts(pipeline)
         # An object that a user gave is not built anew.
         method, objective = copy.deepcopy((built.method, built.objective))
         split = built.dataset("train")

@@ -191,6 +191,21 @@ def check_installed(out: Path) -> None:
         check_plugins(read_json(record).get("versions", {}))
 
 
+def build_parts(pipeline: Composition) -> Parts:
+    """The parts of a pipeline, once what only built ones tell is checked: whether they fit its settings.
+
+    Raises:
+        ValueError: For a batch size, conditions or ``anchors_at_once`` that a part cannot take.
+    """
+    from ccl_plugins.objectives.base import refuse_parts
+
+    parts, settings = pipeline.build(), pipeline.settings
+    queued = has_queue(pipeline.choices["method"])
+    check_method(parts.method, queued, settings.batch_size, parts.conditions)
+    refuse_parts(parts.objective, settings.anchors_at_once)
+    return parts
+
+
 def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True) -> Prepared:
     """Build the networks, read the training data and send one sample through both.
 
@@ -204,7 +219,6 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
     from pytorch_lightning.loggers import Logger
 
     from ccl_plugins.metadata.groups import check_apart
-    from ccl_plugins.objectives.base import refuse_parts
     from ccl_plugins.training.first_use import check_columns
     from ccl_plugins.training.randomness import seed_everything
     from ccl_plugins.training.same_data import fingerprint, refuse_other_data
@@ -213,10 +227,7 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
     pipeline = checked.pipeline
     seed_everything(pipeline.settings.seed)
     with naming(pipeline):
-        parts = pipeline.build()
-        queued = has_queue(pipeline.choices["method"])
-        check_method(parts.method, queued, pipeline.settings.batch_size, parts.conditions)
-        refuse_parts(parts.objective, pipeline.settings.anchors_at_once)
+        parts = build_parts(pipeline)
         hooked = registry().call("ccl_callbacks", pipeline=pipeline, options=pipeline.hook_options)
         logging = registry().call("ccl_loggers", pipeline=pipeline, options=pipeline.hook_options)
         looking = registry().call("ccl_symptoms", pipeline=pipeline, options=pipeline.hook_options)
