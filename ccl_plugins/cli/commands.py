@@ -72,6 +72,12 @@ def argument(*names: str, **options: Any) -> Argument:
     return names, options
 
 
+def values_set(of: str, example: str) -> Argument:
+    """The argument ``--set``, in place of values of a configuration."""
+    words = f"in place of a value of the {of}, as {example}; may be repeated"
+    return argument("--set", action="append", default=[], metavar="KEY=VALUE", help=words)
+
+
 JSON = argument("--json", action="store_true", help="print JSON")
 KIND_NAMES = ", ".join(kind.name for kind in KINDS)
 

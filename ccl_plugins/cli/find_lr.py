@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 
-from ccl_plugins.cli.commands import JSON, Command, argument, reporting_mistakes, show
+from ccl_plugins.cli.commands import JSON, Command, argument, reporting_mistakes, show, values_set
 from ccl_plugins.cli.tables import TextTable
 
 
@@ -22,13 +22,7 @@ COMMAND = Command(
     argument("--least", type=float, default=1e-6, help="the first rate (default: %(default)s)"),
     argument("--most", type=float, default=10.0, help="the last rate (default: %(default)s)"),
     argument("--steps", type=int, default=100, help="optimizer steps (default: %(default)s)"),
-    argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="in place of a value of the file, as fit.batch_size=512; may be repeated",
-    ),
+    values_set("file", "fit.batch_size=512"),
     argument("--plot", metavar="FILE.png", help="draw the losses into this file"),
     argument("--quiet", action="store_true", help="no progress bar"),
     JSON,

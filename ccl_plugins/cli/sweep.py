@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
-from ccl_plugins.cli.commands import Command, Failed, Mistake, argument, reporting_mistakes
+from ccl_plugins.cli.commands import (
+    Command,
+    Failed,
+    Mistake,
+    argument,
+    reporting_mistakes,
+    values_set,
+)
 from ccl_plugins.cli.tables import TextTable
 
 if TYPE_CHECKING:
@@ -171,13 +178,7 @@ COMMAND = Command(
         help="where they run; the file's table [slurm] has the options of submitit",
     ),
     argument("--out", metavar="DIR", help="the sweep's folder, in place of the file's out"),
-    argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="in place of a value of the base, as dataset.root=mnist; may be repeated",
-    ),
+    values_set("base", "dataset.root=mnist"),
     argument("--resume", action="store_true", help="go on with a sweep that was stopped"),
     argument("--quiet", action="store_true", help="no progress bars"),
 )

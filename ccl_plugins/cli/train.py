@@ -20,6 +20,7 @@ from ccl_plugins.cli.commands import (
     argument,
     message,
     reporting_mistakes,
+    values_set,
 )
 from ccl_plugins.cli.evaluate import measured
 from ccl_plugins.kinds import registry
@@ -307,13 +308,7 @@ COMMAND = Command(
         metavar="0,1,2",
         help="train each file with each of these seeds, into DIR/NAME-seed-0, ...",
     ),
-    argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="in place of a value of the file, as objective.kernel.scale=0.2; may be repeated",
-    ),
+    values_set("file", "objective.kernel.scale=0.2"),
     argument("--compile", action="store_const", const=True, help="compile networks and objective"),
     argument(
         "--detect-anomaly", action="store_const", const=True, help="look for NaN in every step"
