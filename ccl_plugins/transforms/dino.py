@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ccl_plugins.arguments import fraction, whole
 from ccl_plugins.transforms.byol import BYOL
-from ccl_plugins.transforms.lightly import IMAGENET_MEAN, IMAGENET_STD, LightlyTransform
+from ccl_plugins.transforms.lightly import LightlyTransform
 from ccl_plugins.transforms.steps import view_steps
 
 
@@ -47,8 +47,8 @@ class DINOTransform(LightlyTransform):
         gray: float = 0.2,
         blur: tuple[float, float, float] = (1.0, 0.1, 0.5),
         solarize: float = 0.2,
-        mean: Sequence[float] = IMAGENET_MEAN,
-        std: Sequence[float] = IMAGENET_STD,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
         batched: bool = False,
     ) -> None:
         from torchvision.transforms.v2 import InterpolationMode, RandomResizedCrop
