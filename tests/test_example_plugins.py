@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from support.imports import ROOT
 from support.installed_plugins import install_packages
+from support.programs import run
 
 PACKAGES = sorted(path.parent.name for path in (ROOT / "examples/plugins").glob("*/pyproject.toml"))
 LEFT_BY_TOOLS = shutil.ignore_patterns("build", "runs", "*.egg-info", ".*_cache", "__pycache__")
@@ -31,14 +30,8 @@ class Installed:
     def python(self, *arguments: str) -> str:
         """The output of Python in the folder of the sources; it must succeed."""
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("CCL_", "PYTEST_"))}
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=self.sources,
-            env={**clean, "PYTHONPATH": str(self.target), "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            timeout=900,
-        )
+        env = {**clean, "PYTHONPATH": str(self.target), "OMP_NUM_THREADS": "1"}
+        done = run(*arguments, env=env, cwd=self.sources, timeout=900)
         assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-3000:]
         return done.stdout
 

@@ -10,11 +10,15 @@ import sys
 from pathlib import Path
 
 from support.imports import ROOT
+from support.programs import run
 
 PAGE = ROOT / "docs" / "tutorial" / "first-plugin.md"
 BLOCK = re.compile(r"^```(\w+)(?: status=(\d))?\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INSTALL = "pip install -e '.[dev]'"
 
+
+MODULES = {"ccl": "ccl_plugins", "pytest": "pytest"}
+"""What the commands run."""
 
 WITHOUT_TORCH = """
 [[tool.mypy.overrides]]
@@ -57,14 +61,12 @@ class Reader:
             self.run(words, status)
 
     def run(self, words: list[str], status: int = 0) -> None:
-        done = subprocess.run(
-            words,
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+        if words[0] in MODULES:
+            arguments = ["-m", MODULES[words[0]], *words[1:]]
+            done = run(*arguments, env=self.environment, cwd=self.folder, timeout=300)
+        else:
+            options = {"cwd": self.folder, "env": self.environment, "timeout": 300}
+            done = subprocess.run(words, capture_output=True, text=True, **options)
         self.output = done.stdout + done.stderr
         assert done.returncode == status, f"{words}: {self.output[-3000:]}"
 

@@ -6,13 +6,12 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from support.imports import ROOT
+from support.programs import run
 
 import ccl_plugins as ccl
 from ccl_plugins.testing.fixtures import install_package
@@ -88,14 +87,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     calls = " or ".join(
         f"main({line.split()})" for line in commands
     )  # the first that fails is the status
-    done = subprocess.run(
-        [sys.executable, "-c", f"import sys; from ccl_plugins.cli import main; sys.exit({calls})"],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(target), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    code = f"import sys; from ccl_plugins.cli import main; sys.exit({calls})"
+    env = {**os.environ, "PYTHONPATH": str(target)}
+    done = run("-c", code, env=env, cwd=folder, timeout=300)
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
     shutil.rmtree(target)
     return folder, done.stdout + done.stderr

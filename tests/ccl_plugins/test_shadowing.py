@@ -18,7 +18,7 @@ def run(installed_plugins, tmp_path):
         for file, text in files.items():
             (tmp_path / f"{file}.py").write_text(text)
         (tmp_path / name).write_text(script + PRIVATE)
-        done = installed_plugins.run(name, cwd=tmp_path)
+        done = installed_plugins.run(name, cwd=tmp_path, anew=True)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip() == "True"
 

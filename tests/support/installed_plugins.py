@@ -10,8 +10,10 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
+from support.programs import run
 
 SOURCES = Path(__file__).parents[1] / "plugins"
 
@@ -57,7 +59,12 @@ class InstalledPlugins:
         return self.root / name
 
     def run(
-        self, *arguments: str, plugins: str = "", cwd: Path | None = None, **variables: str
+        self,
+        *arguments: str,
+        plugins: str = "",
+        cwd: Path | None = None,
+        anew: bool = False,
+        **variables: str,
     ) -> subprocess.CompletedProcess[str]:
         """Run Python with these plug-ins installed.
 
@@ -65,20 +72,19 @@ class InstalledPlugins:
             arguments: Arguments of the interpreter, as ``"-c", code``.
             plugins: Names of folders in ``tests/plugins``, separated by blanks.
             cwd: Its working directory.
+            anew: Whether Python is started, and not forked from a process that has imported libraries.
             variables: Environment variables.
         """
         folders = [str(self.folder(name)) for name in plugins.split()]
         folders += [variables.pop("PYTHONPATH", ""), os.environ.get("PYTHONPATH", "")]
         path = os.pathsep.join(filter(None, folders))
         clean = {k: v for k, v in os.environ.items() if not k.startswith("CCL_")}
-        return subprocess.run(
-            [sys.executable, *arguments],
-            env={**clean, "PYTHONPATH": path, **variables},
-            cwd=cwd or self.root,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        env = {**clean, "PYTHONPATH": path, **variables}
+        if not anew:
+            return run(*arguments, env=env, cwd=cwd or self.root)
+        command = [sys.executable, *arguments]
+        options: Any = {"capture_output": True, "text": True, "timeout": 120}
+        return subprocess.run(command, env=env, cwd=cwd or self.root, **options)
 
     def python(self, code: str, *, plugins: str = "", **variables: str) -> str:
         """Run code, which must succeed, and return what it prints."""

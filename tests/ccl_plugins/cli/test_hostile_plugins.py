@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
 
 import pytest
-from support import hostile_plugins
+from support import hostile_plugins, programs
 from support.hostile_plugins import distribution
 from support.imports import ROOT
 
@@ -36,16 +33,7 @@ def names(tmp_path_factory):
 
 def run(names, *words):
     path = os.pathsep.join(map(str, (ROOT, ROOT / "tests", names["root"])))
-    return subprocess.run(
-        [sys.executable, *words],
-        env={**os.environ, "PYTHONPATH": path},
-        cwd=names["root"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        # A shell's job in the background ignores Ctrl-C, and so do its children.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    return programs.run(*words, env={**os.environ, "PYTHONPATH": path}, cwd=names["root"])
 
 
 @pytest.fixture(scope="module")

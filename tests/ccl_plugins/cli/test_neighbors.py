@@ -100,7 +100,7 @@ def test_one_that_writes_past_python_and_leaves_a_thread_keeps_nobody_waiting(in
 
 
 def test_one_that_imports_torch_to_be_listed_is_told_to_wait(installed_plugins):
-    report = doctor(installed_plugins, "eager")
+    report = doctor(installed_plugins, "eager", anew=True)
     texts = found(report, "remarks", "ccl-eager")
     assert any("its hooks module imports torch at its top" in text for text in texts)
     assert state(report, "ccl-eager") == "ok"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save_file
+from support.programs import run
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ccl_plugins.cli import main
@@ -53,9 +53,7 @@ def test_two_devices_train_one_pipeline_after_another_as_one_does(
     assert main(["train", *files, "--out", str(tmp_path / "one"), "--quiet"]) == 0
     table = capsys.readouterr().out
     words = ["train", *files, "--out", str(tmp_path / "two"), "--quiet", "--devices", "2"]
-    done = subprocess.run(
-        [sys.executable, "-m", "ccl_plugins", *words], capture_output=True, text=True, timeout=180
-    )
+    done = run("-m", "ccl_plugins", *words, env=os.environ, timeout=180)
     assert done.returncode == 0, done.stderr
     assert done.stdout == table.replace(f"{tmp_path}/one/", f"{tmp_path}/two/")
     for name in ("simclr", "moco_v2"):
@@ -79,9 +77,7 @@ def test_two_devices_say_everything_once_and_a_warning_on_one_line(tmp_path: Pat
     )
     (tmp_path / "a.toml").write_text(text)
     words = ["train", str(tmp_path / "a.toml"), "--out", str(tmp_path / "runs"), "--devices", "2"]
-    done = subprocess.run(
-        [sys.executable, "-m", "ccl_plugins", *words], capture_output=True, text=True, timeout=180
-    )
+    done = run("-m", "ccl_plugins", *words, env=os.environ, timeout=180)
     assert done.returncode == 0, done.stderr
     header, before, warning, progress = done.stderr.splitlines()
     assert header.startswith(f"{tmp_path}/a.toml: scl(")

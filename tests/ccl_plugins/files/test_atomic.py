@@ -5,11 +5,10 @@ import fcntl
 import os
 import resource
 import signal
-import subprocess
-import sys
 
 import pytest
 import torch
+from support.programs import Program
 
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.cache import cached
@@ -62,10 +61,7 @@ def test_two_processes_may_ask_the_cache_at_once(tmp_path):
         "    got = cached(Path(sys.argv[1]) / str(i), 'm', {'dataset': 'd'}, 10000, make)\n"
         "    assert torch.equal(got, make())\n"
     )
-    both = [
-        subprocess.Popen([sys.executable, "-W", "error", "-c", code, str(tmp_path)], cwd=tmp_path)
-        for _ in range(2)
-    ]
+    both = [Program("-c", code, str(tmp_path), env=os.environ, cwd=tmp_path) for _ in range(2)]
     assert [process.wait(timeout=500) for process in both] == [0, 0]
     assert len([*tmp_path.rglob("*.safetensors")]) == len([*tmp_path.rglob("m-*")]) == 5
     assert not [*tmp_path.rglob("*.partial")]

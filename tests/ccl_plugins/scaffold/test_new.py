@@ -10,8 +10,10 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from functools import partial
 
 import pytest
+from support import programs
 from support.imports import ROOT
 from support.installed_plugins import install_packages
 
@@ -40,17 +42,8 @@ def installed(packages, tmp_path_factory):
     target = tmp_path_factory.mktemp("target")
     install_packages(dict.fromkeys(packages.iterdir(), target))
 
-    def run(*arguments):
-        return subprocess.run(
-            [sys.executable, *arguments],
-            env={**os.environ, "PYTHONPATH": str(target), "OMP_NUM_THREADS": "1"},
-            cwd=packages,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-
-    return run
+    env = {**os.environ, "PYTHONPATH": str(target)}
+    return partial(programs.run, env=env, cwd=packages, timeout=300)
 
 
 def test_a_package_of_every_kind_is_listed_with_its_summary(installed):

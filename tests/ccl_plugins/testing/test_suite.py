@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from unittest import SkipTest
 
 import pytest
 import torch
+from support import programs
 from support.broken_objectives import Looking
 
 import ccl_plugins as ccl
@@ -221,15 +220,18 @@ def test_wrong(check):
 def test_expected_failures_are_strict_and_have_reasons(ring):
     folder = ring(ring="Ring", askew="Askew")
     (folder / "test_ring.py").write_text(TEST)
-    command = [sys.executable, "-m", "pytest", "-q", "-rxfE", "-k", "is_symmetric", "test_ring.py"]
-    found = subprocess.run(
-        [*command, "-p", "no:cacheprovider", "--rootdir", str(folder)],
-        env={**os.environ, "PYTHONPATH": str(folder)},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    ).stdout
+    options = [
+        "-q",
+        "-rxfE",
+        "-k",
+        "is_symmetric",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(folder),
+    ]
+    env = {**os.environ, "PYTHONPATH": str(folder)}
+    found = programs.run("-m", "pytest", "test_ring.py", *options, env=env, cwd=folder).stdout
     assert "1 failed, 1 passed" in found
     assert "2 xfailed" in found
     assert "test_right[kernel/askew-is_symmetric] - it leans" in found

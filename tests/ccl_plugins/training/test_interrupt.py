@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from pytorch_lightning import Callback
+from support.programs import Program, run
 from support.training_fakes import fit, make_parts
 
 from ccl_plugins.experiments.layout import Layout
@@ -92,23 +93,13 @@ def test_the_signals_are_given_back(tmp_path: Path) -> None:
     assert [signal.getsignal(number) for number in numbers] == before
 
 
-def start(function: str, folder: Path) -> subprocess.Popen[str]:
+def start(function: str, folder: Path) -> Program:
     """A program of its own, in its own group of processes, as a terminal starts it."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "support.stuck_ranks", function, str(folder)],
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            "PYTHONFAULTHANDLER": "1",
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONFAULTHANDLER": "1"}
+    return Program("-m", "support.stuck_ranks", function, str(folder), env=env)
 
 
-def wait_until_stuck(program: subprocess.Popen[str]) -> bool:
+def wait_until_stuck(program: Program) -> bool:
     """Wait until one rank waits for the other; False if that takes too long."""
     assert program.stdout is not None
     if not select.select([program.stdout], [], [], 180)[0]:
@@ -118,7 +109,7 @@ def wait_until_stuck(program: subprocess.Popen[str]) -> bool:
     return True
 
 
-def train_until_stuck(folder: Path) -> subprocess.Popen[str]:
+def train_until_stuck(folder: Path) -> Program:
     """Two ranks that train, of which the first waits for the second.
 
     They are started twice, if need be: another process may take the port that Lightning found free.
@@ -133,7 +124,7 @@ def train_until_stuck(folder: Path) -> subprocess.Popen[str]:
     pytest.fail(said)
 
 
-def end(program: subprocess.Popen[str]) -> None:
+def end(program: Program) -> None:
     """End a program and all processes of its group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(program.pid, signal.SIGKILL)
@@ -248,8 +239,6 @@ def test_a_rank_that_is_launched_by_a_process_that_is_gone_ends() -> None:
     )
     env = {**os.environ, "LOCAL_RANK": "1", LAUNCHER: str(gone.pid)}
     env["PYTHONPATH"] = os.pathsep.join(sys.path)
-    ended = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=50
-    )
+    ended = run("-c", code, env=env, timeout=50)
     assert ended.returncode == 130
     assert ended.stderr == "ccl: stopped, since the process that launched this one has ended\n"
