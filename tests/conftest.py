@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,6 +22,10 @@ gc.set_threshold(50_000, 10, 50)
 
 # Bringing a file to the disk takes milliseconds, and none of these files outlives its machine.
 os.fsync = lambda _: None
+
+
+# Processes are forked from one that has imported the libraries.
+multiprocessing.set_forkserver_preload(["ccl_plugins.testing.methods"])
 
 
 @pytest.fixture(scope="session")

@@ -38,7 +38,6 @@ class Program:
         self, *arguments: str, env: Mapping[str, str], cwd: str | Path | None = None
     ) -> None:
         context: Any = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["ccl_plugins.testing.methods"])  # as the kit's two ranks
         (out, its_out), (err, its_err) = (context.Pipe(duplex=False) for _ in range(2))
         self._process = context.Process(
             target=_run,

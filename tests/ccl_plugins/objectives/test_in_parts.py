@@ -74,7 +74,8 @@ def test_on_two_processes_it_is_the_loss_of_one(two_processes):
 def test_on_three_processes_it_is_the_loss_of_one(tmp_path):
     cases = [(case.build, RawBatch(*random_batch(case, n=12))) for case in SHARED]
     whole = in_parts.losses(cases, None)
-    multiprocessing.spawn(in_parts.as_rank, (3, str(tmp_path), cases, 3), nprocs=3)
+    given = 3, str(tmp_path), cases, 3
+    multiprocessing.start_processes(in_parts.as_rank, given, 3, start_method="forkserver")
     for rank in range(3):
         found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
         torch.testing.assert_close(found, whole, **near)

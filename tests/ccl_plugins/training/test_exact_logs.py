@@ -90,7 +90,7 @@ def test_a_resumed_run_has_the_weights_and_the_log_of_an_unbroken_one(
     tmp_path: Path, whole: Path, stop: int, number: int
 ) -> None:
     if number == signal.SIGKILL:
-        killed = multiprocessing.get_context("spawn").Process(
+        killed = multiprocessing.get_context("forkserver").Process(
             target=run, args=(str(tmp_path), stop, number)
         )
         killed.start()
