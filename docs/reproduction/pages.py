@@ -118,7 +118,7 @@ def _configuration(
         "values": {k: v for k, v in cells[0].values.items() if k not in ("name", SEED)},
         "seeds": seeds,
     }
-    for time in ("before", "test"):
+    for time in ("before", "validation", "test"):
         result[time] = {
             metric: moments(
                 {s: getattr(c, time)[metric] for s, c in zip(seeds, cells, strict=True)}
