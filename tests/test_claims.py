@@ -1,36 +1,56 @@
-"""The table of the papers' claims has every table and figure, and a status and evidence for each claim."""
+"""The papers' claims have a row each, and their statuses follow from the stored results by one rule."""
 
 from __future__ import annotations
 
+import csv
+import importlib.util
+import math
 import re
+import sys
+import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.stats import ttest_1samp
 
-PAGE = Path(__file__).parent.parent / "docs" / "reproduction" / "claims.md"
+ROOT = Path(__file__).parent.parent
+PAGES = ROOT / "docs" / "reproduction"
+PAGE = PAGES / "claims.md"
 PAPERS = {"CCL-K": (8, 4), "Cl-InfoNCE": (6, 6), "H-SCL": (1, 4), "CACR": (21, 10)}
 """How many tables and figures each paper has."""
 
-STATUSES = {"holds", "does not hold", "not tested", "no claim"}
+TESTED = {"supported", "contradicted", "inconclusive"}
+STATUSES = TESTED | {"exact", "not tested", "no claim"}
+
+spec = importlib.util.spec_from_file_location("reproduction_claims", PAGES / "claims.py")
+assert spec is not None
+assert spec.loader is not None
+claims = importlib.util.module_from_spec(spec)
+sys.modules[spec.name] = claims  # dataclasses look their module up
+spec.loader.exec_module(claims)
+FILE = tomllib.loads((PAGES / "claims.toml").read_text())
 
 
-def claims(paper: str) -> list[list[str]]:
-    """Item, claim, status and evidence of each row below a paper's heading."""
+@pytest.fixture(scope="module")
+def decided():
+    return claims.decide(FILE)
+
+
+def rows_of(paper: str) -> list[list[str]]:
+    """The cells of each row below a paper's heading."""
     _, _, below = PAGE.read_text().partition(f"\n## {paper}\n")
     lines = [line for line in below.partition("\n## ")[0].splitlines() if line.startswith("| ")]
-    rows = [re.split(r"(?<!\\)\|", line.strip().strip("|")) for line in lines]
-    return [
-        cells
-        for row in rows
-        if (cells := [cell.strip() for cell in row])[1:3] != ["claim", "status"]
-    ]
+    rows = [re.split(r"(?<!\\)\|", line.strip()[1:-1]) for line in lines]
+    stripped = [[cell.strip() for cell in row] for row in rows]
+    return [row for row in stripped if row[1:3] != ["claim", "status"] and row[0] != "---"]
 
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_table_and_figure_of_a_paper_has_its_row(paper):
     tables, figures = PAPERS[paper]
     items = {
-        match[0] for row in claims(paper) if (match := re.match(r"(Table|Figure) \d+", row[0]))
+        match[0] for row in rows_of(paper) if (match := re.match(r"(Table|Figure) \d+", row[0]))
     }
     expected = {f"Table {i + 1}" for i in range(tables)} | {
         f"Figure {i + 1}" for i in range(figures)
@@ -40,13 +60,176 @@ def test_every_table_and_figure_of_a_paper_has_its_row(paper):
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_claim_has_one_row_a_status_and_evidence(paper):
-    rows = claims(paper)
-    assert len({item for item, *_ in rows}) == len(rows)
-    for item, claim, status, evidence in rows:
+    rows = rows_of(paper)
+    assert len({row[0] for row in rows}) == len(rows)
+    for item, claim, status, difference, n, shows, p, evidence in rows:
         assert claim, item
         assert status in STATUSES, item
         targets = re.findall(r"\]\(([^)#]+)", evidence)
         assert all((PAGE.parent / target).is_file() for target in targets), item
         assert evidence, item
-        if status in ("holds", "does not hold"):
+        if status in TESTED | {"exact"}:
             assert targets, f"{item}: a tested claim needs a link to its evidence"
+        assert all(map(bool, (difference, n, shows, p))) == (status in TESTED), item
+
+
+def test_the_pages_are_what_the_script_writes(decided):
+    assert claims.write_claims(FILE, decided) == PAGE.read_text()
+    named = {row.page for row in decided if row.page}
+    for name in named:
+        text = (PAGES / name).read_text()
+        assert claims.BLOCK.search(text), f"{name} has no list of its claims"
+        assert claims.write_block(text, decided, name) == text
+
+
+def test_all_comparisons_are_in_the_file(decided):
+    with (claims.RESULTS / "claims.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row, found in zip(rows, claims.write_comparisons(decided), strict=True):
+        for key, value in found.items():
+            if isinstance(value, float):
+                assert math.isclose(float(row[key]), value, rel_tol=1e-6, abs_tol=1e-9), row
+            else:
+                assert row[key] == ("" if value is None else str(value)), row
+
+
+def test_statuses_follow_from_the_written_numbers():
+    """Of each paper's table alone: the adjusted p, and on which side of the claim the interval lies."""
+    seen = 0
+    for item, _, status, difference, _, _, p, _ in (r for paper in PAPERS for r in rows_of(paper)):
+        if status not in TESTED:
+            continue
+        seen += 1
+        assert (status == "inconclusive") == (not p.startswith("<") and float(p) >= 0.05), item
+        found = re.search(
+            r": (\S+) \((\S+) to (\S+)\)(?:; margin (\S+))?", difference.replace("−", "-")
+        )
+        assert found, item
+        _, low, high, margin = (float(each) if each else None for each in found.groups())
+        if status == "supported":
+            assert low > 0 if margin is None else max(-low, high) < margin, item
+        if status == "contradicted":
+            assert high < 0 if margin is None else max(low, -high) > margin, item
+    assert seen == len([r for r in FILE["row"] if "results" in r and r["paper"] != claims.OURS])
+
+
+def test_no_page_has_the_old_words():
+    for page in [ROOT / "README.md", *PAGES.glob("*.md")]:
+        assert not re.search(r"does not hold|: holds\b|within the noise", page.read_text()), page
+
+
+VALUES = {
+    "A": {"0": 10.0, "1": 12.0, "2": 11.0},
+    "B": {"0": 14.0, "1": 15.5, "2": 15.0},
+    "C": {"0": 9.5, "1": 12.5, "2": 10.0},
+}
+
+
+def test_the_additive_model_by_hand():
+    """Two-way analysis of variance of a full table."""
+    y = np.array([list(each.values()) for each in VALUES.values()])
+    rest = y - y.mean(1, keepdims=True) - y.mean(0) + y.mean()
+    error = math.sqrt((rest**2).sum() / 4 * 2 / 3)
+    found = claims.estimate(VALUES, {"B": 1, "A": -1})
+    assert found[2:] == (4, 3, "additive")
+    assert np.allclose(found[:2], (y[1].mean() - y[0].mean(), error), rtol=1e-12)
+
+
+def test_a_seed_that_some_configurations_lack_does_not_shift_the_others():
+    """The values are sums of both effects, and A lacks the seed with the highest."""
+    draw = np.random.default_rng(0)
+    effects, seeds = {"A": 1.0, "B": 4.0, "C": 2.0}, {"0": 0.0, "1": 2.0, "2": 5.0, "3": 3.0}
+    values = {
+        a: {s: x + y + draw.normal(0, 0.01) for s, y in seeds.items()} for a, x in effects.items()
+    }
+    del values["A"]["2"]
+    found = claims.estimate(values, {"B": 1, "A": -1})
+    assert found[2:] == (5, 3, "additive")
+    assert abs(found[0] - 3.0) < 0.03
+    assert found[1] < 0.03
+
+
+def test_where_configurations_spread_differently_the_differences_are_taken_seed_by_seed():
+    values = {**VALUES, "C": {"0": 100.0, "1": -300.0, "2": 900.0}}
+    found = claims.estimate(values, {"B": 1, "A": -1})
+    test = ttest_1samp([4.0, 3.5, 4.0], 0.0)
+    assert found[2:] == (2, 3, "paired")
+    assert np.allclose(found[0] / found[1], test.statistic, rtol=1e-12)
+    assert found[0] == pytest.approx(23 / 6)
+
+
+def compared(estimate, error=1.0, df=20, within=None):
+    return claims.Comparison("A − B", estimate, error, df, 3, "additive", within)
+
+
+def test_three_pairs_need_differences_of_3_3_deviations():
+    assert round(compared(0.0, 1 / math.sqrt(3), 2).shows, 2) == 3.26
+
+
+@pytest.mark.parametrize("within", [None, 2.0])
+def test_what_is_shown_is_shown_in_four_of_five_experiments(within):
+    draw = np.random.default_rng(0)
+    size, df = 20_000, 10
+    comparison = compared(0.0, 1.0, df, within)
+    errors = np.sqrt(draw.chisquare(df, size) / df)
+    means = draw.normal(0 if within else comparison.shows, 1, size)
+    edge = claims.t.ppf(0.975, df) * errors
+    found = np.abs(means) + edge < comparison.shows if within else means - edge > 0
+    assert abs(found.mean() - 0.8) < 0.015
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "status"),
+    [
+        ([compared(5.0)], "supported"),
+        ([compared(-5.0)], "contradicted"),
+        ([compared(1.0)], "inconclusive"),
+        ([compared(5.0), compared(1.0)], "inconclusive"),
+        ([compared(5.0), compared(-5.0)], "contradicted"),
+        ([compared(0.0, within=5.0)], "supported"),
+        ([compared(0.0, within=1.0)], "inconclusive"),
+        ([compared(-9.0, within=1.0)], "contradicted"),
+    ],
+)
+def test_a_claim_needs_all_comparisons_and_one_is_enough_against_it(comparisons, status):
+    decision = claims.Decision(comparisons)
+    assert decision.status(decision.p) == status
+    assert decision.status(0.05) == "inconclusive"
+
+
+def test_one_of_many_comparisons_counts_times_their_number_against_a_claim():
+    alone, many = (claims.Decision([compared(-2.3)] + n * [compared(9.0)]) for n in (0, 3))
+    assert many.p_contradicted == pytest.approx(4 * alone.p_contradicted)
+    assert alone.status(alone.p) == "contradicted"
+    assert many.status(many.p) == "inconclusive"
+    assert many.decisive.estimate == -2.3
+
+
+def test_holm_by_hand():
+    assert np.allclose(claims.holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
+    assert claims.holm([0.5, 0.9]) == [1.0, 1.0]
+
+
+def test_the_same_numbers_contradict_the_claim_turned_round():
+    row = {"item": "4c", "results": "hard_negatives"}
+    for names, status in ((["HCL", "InfoNCE"], "supported"), (["InfoNCE", "HCL"], "contradicted")):
+        tests = [{"metric": "linear/top1", "above": [names]}]
+        decision = claims.Decision([*claims.comparisons({**row, "tests": tests}, {})])
+        assert decision.status(decision.p) == status
+
+
+def test_a_setting_is_chosen_by_validation_and_not_by_the_test_split(monkeypatch):
+    def cell(validation, test):
+        return {"validation": {"linear/top1": {"mean": validation}}, "test": {"m": {"mean": test}}}
+
+    monkeypatch.setattr(
+        claims, "load", lambda name: {"at 1": cell(0.9, 0.2), "at 2": cell(0.3, 0.8)}
+    )
+    assert claims.choose("toy", ["at 1", "at 2"]) == "at 1"
+
+
+def test_a_name_that_is_not_there_is_refused():
+    tests = [{"metric": "linear/top1", "above": [["HCL", "SimCLR"]]}]
+    row = {"item": "Table 9", "results": "hard_negatives", "tests": tests}
+    with pytest.raises(ValueError, match=r"Table 9: hard_negatives has no 'SimCLR'; it has \['Inf"):
+        list(claims.comparisons(row, {}))

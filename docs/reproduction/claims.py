@@ -8,8 +8,8 @@
   claims that name the page;
 - ``examples/reproduction/results/claims.csv``: every comparison, also those that a table has no room for.
 
-A row of ``claims.toml`` has a ``status`` (``exact``, ``not tested`` or ``no claim``) and its ``evidence``, or
-``results`` and ``tests``, from which the status follows.  A test has a ``metric`` and one of
+A row of ``claims.toml`` has a ``status`` (``exact``, ``not tested`` or ``no claim``) and its ``evidence``,
+or ``results`` and ``tests``, from which the status follows.  A test has a ``metric`` and one of
 
 - ``above = [["A", "B"], ...]``: the mean of A is above that of B; four names, ``["A", "B", "C", "D"]``, say
   that A - B is above C - D;
@@ -130,10 +130,12 @@ class Decision:
 
     @property
     def p_supported(self) -> float:
+        """How likely such means are at the edge of where the claim is false."""
         return min(1.0, 2 * max(each.p_for for each in self.comparisons))
 
     @property
     def p_contradicted(self) -> float:
+        """How likely such means are at the edge of where the claim is true."""
         smallest = min(each.p_against for each in self.comparisons)
         return min(1.0, 2 * len(self.comparisons) * smallest)
 
@@ -143,6 +145,7 @@ class Decision:
         return min(self.p_supported, self.p_contradicted)
 
     def status(self, adjusted: float) -> str:
+        """What the comparisons say together, with p adjusted for the other rows."""
         if adjusted >= ALPHA:
             return "inconclusive"
         return "supported" if self.p_supported <= self.p_contradicted else "contradicted"
@@ -172,8 +175,8 @@ def estimate(values: Values, weights: Mapping[str, float]) -> tuple[float, float
     """A weighted sum of means: estimate, standard error, degrees of freedom, seeds, and the model.
 
     The model is value = configuration + seed + error, over all configurations with the metric.  Where the
-    values or the residuals of configurations spread differently (Bartlett's test), the weighted sum is taken
-    for each seed, and only these sums are used.
+    values or the residuals of configurations spread differently (Bartlett's test), the weighted sum is
+    taken for each seed, and only these sums are used.
     """
     labels = list(values)
     seeds = sorted({seed for each in values.values() for seed in each})
@@ -341,6 +344,7 @@ HEAD = ["claim", "status", "difference (95 % interval)", "n", "n shows", "p", "e
 
 
 def table(rows: Sequence[Row], first: str) -> str:
+    """Rows as a table, whose first column has this heading."""
     lines = [[first, *HEAD], ["---"] * (len(HEAD) + 1)]
     lines += [[cell.replace("|", "\\|") for cell in cells_of(row)] for row in rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)

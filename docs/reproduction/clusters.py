@@ -22,10 +22,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pages import log_axis
+from pages import half_width, log_axis, with_interval
 from scipy.stats import spearmanr
 
-from ccl_plugins.experiments import Pipeline, Sweep, labels_of, spread
+from ccl_plugins.experiments import Pipeline, Sweep, labels_of
 from ccl_plugins.figures.style import FAINT, MARKERS, RUNS, figure, styled, svg
 from ccl_plugins.information.entropies import Information, crossing, information, to_unit
 
@@ -106,16 +106,17 @@ def _text(value: Any) -> str:
 
 
 def with_accuracy(name: str, metric: str = METRIC) -> list[dict[str, Any]]:
-    """The rows of a file, each with its accuracy in percent and its deviation; none without results."""
+    """The rows of a file, each with its accuracy in percent and its interval; none without results."""
     file = RESULTS / f"{name}.json"
     found = json.loads(file.read_text())["configurations"] if file.exists() else []
     values = {each["label"]: each["test"][metric] for each in found}
     rows: list[dict[str, Any]] = []
     for row in _read(RESULTS / f"{name}_information.csv"):
         if value := values.get(row["configuration"]):
-            mean, deviation = 100 * value["mean"], 100 * (value["deviation"] or 0.0)
-            shown = spread(mean, deviation)
-            rows.append({**row, "mean": mean, "deviation": deviation, "top-1 (%)": shown})
+            mean = 100 * value["mean"]
+            half = 100 * half_width(value["deviation"], len(value["by_seed"]))
+            shown = with_interval(mean, half)
+            rows.append({**row, "mean": mean, "half": half, "top-1 (%)": shown})
     return rows
 
 
@@ -193,9 +194,7 @@ def draw_granularity(
     canvas = figure(5.6, 4.4)
     above, below = canvas.subplots(2, 1, sharex=True)
     ks = [row["k"] for row in rows]
-    above.errorbar(
-        ks, [r["mean"] for r in rows], [r["deviation"] for r in rows], marker="o", capsize=3
-    )
+    above.errorbar(ks, [r["mean"] for r in rows], [r["half"] for r in rows], marker="o", capsize=3)
     above.set_ylabel("linear probe, top-1 (%)")
     below.plot(ks, up, marker=MARKERS[0], color=RUNS[1], label="I(Z;T)")
     below.plot(ks, down, marker=MARKERS[1], color=RUNS[2], label="-H(Z|T)")
@@ -252,7 +251,7 @@ def draw_small_clusters(rows: Sequence[Row], lines: Mapping[str, float]) -> Any:
     groups: dict[str, list[tuple[float, float, float]]] = {}
     for row in rows:
         name = row["configuration"].partition(",")[0]
-        point = (float(row["samples per cluster"]), row["mean"], row["deviation"])
+        point = (float(row["samples per cluster"]), row["mean"], row["half"])
         groups.setdefault(name, []).append(point)
     for i, (name, points) in enumerate(groups.items()):
         xs, ys, errors = zip(*sorted(points), strict=True)

@@ -5,7 +5,8 @@
 
 - ``examples/reproduction/results/color_mnist.csv``: a row for each run;
 - ``examples/reproduction/results/color_mnist.json``: for each configuration the mean, the deviation and the
-  value of each seed, before training and on the test split, and the paired tests that the page shows;
+  value of each seed, before training, on the validation part and on the test split, and the paired
+  differences that the page shows;
 - tables and pictures of ``docs/reproduction/color_mnist.md``, from the JSON file alone.
 
 Without the sweep's folder the results stay as they are, and the page is written from them.  A page says in
@@ -31,12 +32,15 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import re
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from scipy.stats import t as student
 
 from ccl_plugins.experiments import (
     SEED,
@@ -129,7 +133,7 @@ def _configuration(
         logged = [read_curves(Run(sweep.out / "cells" / each.name)) for each in cells]
         result["curves"] = {
             scalar: [
-                [step, statistics.fmean(values), statistics.stdev(values)]
+                [step, statistics.fmean(values), statistics.stdev(values), *values]
                 for step, *values in _by_step([dict(each[scalar]) for each in logged])
             ]
             for scalar in sorted(scalars)
@@ -150,6 +154,19 @@ def moments(by_seed: Mapping[Any, float]) -> dict[str, Any]:
     values = list(by_seed.values())
     deviation = statistics.stdev(values) if len(values) > 1 else None
     return {"mean": statistics.fmean(values), "deviation": deviation, "by_seed": by_seed}
+
+
+def half_width(deviation: float | None, n: int) -> float:
+    """Half of the 95 % interval of a mean, by Student's t; 0 if all values are the same or there is one."""
+    return float(student.ppf(0.975, n - 1)) * deviation / math.sqrt(n) if deviation else 0.0
+
+
+def with_interval(mean: float, half: float) -> str:
+    """A number with its interval: ``37.4 (35.2 to 39.7)``; half of its width has two digits."""
+    if not half:
+        return spread(mean)
+    places = max(0, 1 - math.floor(math.log10(half)))
+    return f"{mean:.{places}f} ({mean - half:.{places}f} to {mean + half:.{places}f})"
 
 
 def record(experiment: str, values: Mapping[str, Mapping[str, Mapping[Any, float]]]) -> None:
@@ -258,13 +275,14 @@ def _cell(results: Results, label: str, metric: str, reference: str, first: str)
     if not found:
         return ""
     unit = _unit(metric)
-    text = spread(unit * found["mean"], found["deviation"] and unit * found["deviation"])
+    half = half_width(found["deviation"], len(found["by_seed"]))
+    text = with_interval(unit * found["mean"], unit * half)
     test = results["tests"].get(_reference(reference, label), {}).get(label, {}).get(metric)
     if not test or test["difference"] is None:
         return text
-    p = "" if test["p"] is None else f", p {_p(test['p'])}"
-    difference = unit * test["difference"]
-    return f"{text} ({difference:+{'.0f' if abs(difference) >= 1000 else '.3g'}}{p})"
+    half = half_width(test["deviation"], test["n"])
+    difference = with_interval(unit * test["difference"], unit * half)
+    return f"{text}; {'' if difference.startswith('-') else '+'}{difference}"
 
 
 def _unit(metric: str) -> int:
@@ -272,13 +290,9 @@ def _unit(metric: str) -> int:
     return 100 if metric.endswith("/top1") else 1
 
 
-def _p(p: float) -> str:
-    return "< .001" if p < 0.001 else f"= {p:.2g}".replace("0.", ".")
-
-
 @styled
 def draw(match: re.Match[str], results: Results) -> Any:
-    """A metric over a key, or a scalar over the training, with the deviation over the seeds."""
+    """A metric over a key, with its interval over the seeds, or the mean of a scalar over the training."""
     options = _options(match["options"])
     canvas = figure(5.6, 3.2)
     axes = canvas.subplots()
@@ -291,11 +305,11 @@ def draw(match: re.Match[str], results: Results) -> Any:
             continue
         if match["kind"] == "curves":
             if points := each.get("curves", {}).get(y):
-                groups[each["label"].removeprefix(only)] = [tuple(point) for point in points]
+                groups[each["label"].removeprefix(only)] = [tuple(point[:3]) for point in points]
         elif (x := each["values"].get(options["x"])) is not None and y in each["test"]:
             name = each["label"].partition(",")[0]
             value, unit = each["test"][y], _unit(y)
-            error = unit * (value["deviation"] or 0.0)
+            error = unit * half_width(value["deviation"], len(value["by_seed"]))
             groups.setdefault(name, []).append((x, unit * value["mean"], error))
     for i, (name, points) in enumerate(groups.items()):
         xs, ys, errors = zip(*sorted(points), strict=True)
