@@ -299,17 +299,22 @@ def decide(claims: Mapping[str, Any]) -> list[Row]:
         if "results" in row
     }
     adjusted: dict[int, float] = {}
-    for own in (False, True):
-        family = [i for i in decisions if (rows[i]["paper"] == OURS) is own]
+    for ours in (False, True):
+        family = [i for i in decisions if (rows[i]["paper"] == OURS) is ours]
         adjusted.update(zip(family, holm([decisions[i].p for i in family]), strict=True))
-    found = []
-    for i, row in enumerate(rows):
-        decision, p = decisions.get(i), adjusted.get(i)
-        status = row["status"] if decision is None or p is None else decision.status(p)
-        plain = [row[key] for key in ("paper", "item", "claim")]
-        own = [*plain, status, row.get("evidence", "")]
-        found.append(Row(*own, row.get("page", ""), decision, p))
-    return found
+    return [
+        Row(
+            row["paper"],
+            row["item"],
+            row["claim"],
+            decisions[i].status(adjusted[i]) if i in decisions else row["status"],
+            row.get("evidence", ""),
+            row.get("page", ""),
+            decisions.get(i),
+            adjusted.get(i),
+        )
+        for i, row in enumerate(rows)
+    ]
 
 
 def number(value: float) -> str:
