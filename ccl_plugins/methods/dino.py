@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from torch import nn
 
@@ -62,6 +62,14 @@ class DINO(MomentumMethod):
         self.key_views = whole("key_views", key_views, 1)
         self.frozen = whole("frozen", frozen, 0)
         self.head.is_frozen.fill_(self.frozen > 0)
+        self.train()
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode; the teacher drops no paths or numbers, and has batch statistics alone."""
+        super().train(mode)
+        for module in self.key_encoder.modules():
+            module.training &= isinstance(module, nn.modules.batchnorm._BatchNorm)
+        return self
 
     def after_step(self, step: int, total: int) -> None:
         """Move the teacher; the prototypes are frozen in the next step, or not."""

@@ -14,6 +14,7 @@ from lightly.models.utils import deactivate_requires_grad, update_momentum
 from torch import nn
 
 import ccl_plugins as ccl
+from ccl_plugins.backbones import Timm
 from ccl_plugins.methods import DINO
 from ccl_plugins.methods.heads import PrototypeHead
 from ccl_plugins.objectives import DINOLoss
@@ -162,6 +163,19 @@ def test_the_teacher_sees_the_first_views_alone():
     torch.testing.assert_close(embedded.keys[0], ours.project_key(views[0]))
     pairs = ours.pairs(embedded, Samples(index=torch.arange(6)))
     assert list(pairs.cross()) == [(i, 0) for i in range(1, 5)]
+
+
+def test_the_teacher_drops_no_paths_and_has_the_batch_statistics_of_training():
+    options = {"img_size": 8, "patch_size": 4, "embed_dim": 8, "depth": 3, "num_heads": 2}
+    vit = Timm("vit_tiny_patch16_224", options={**options, "drop_path_rate": 0.5})
+    ours = DINO(12, 6, 10, batch_norm=True, backbone=vit).train()
+    views = [torch.randn(6, 3, 8, 8) for _ in range(2)]
+    first, second = ours.embed(views), ours.embed(views)
+    torch.testing.assert_close(first.keys, second.keys)
+    assert not torch.allclose(first.projections, second.projections)
+    norms = [m for m in ours.key_encoder.modules() if isinstance(m, nn.BatchNorm1d)]
+    assert [norm.training for norm in norms] == [True, True]
+    assert not any(module.training for module in ours.eval().modules())
 
 
 def test_what_is_frozen_comes_back_from_a_checkpoint():
