@@ -41,6 +41,8 @@ class Timm(nn.Module):
     Attributes:
         model: timm's.
         num_features: f, the length of a feature vector.
+        patch_shape: Height and width of a patch in pixels, and the width of its embedding; None for a
+            model whose patches cannot be masked.
         lora: As given, or None.
 
     Raises:
@@ -92,6 +94,12 @@ class Timm(nn.Module):
             if getattr(self.model, "attn_pool", None) is not None:
                 self.model.reset_classifier(0, "avg")  # without the weights of another pooling
             self.num_features = self.model.embed_dim * (2 if features == "both" else 1)
+        self.patch_shape: tuple[int, int, int] | None = None
+        self._masking: tuple[Tensor, Tensor] | None = None
+        if timm_models.has_maskable_patches(self.model):
+            embed = self.model.patch_embed
+            self.patch_shape = (*embed.patch_size, self.model.embed_dim)
+            embed.register_forward_hook(self._masked)
         if freeze:
             self._freeze(freeze, name)
         self.lora = None if lora is None else read_lora(lora)
@@ -108,6 +116,11 @@ class Timm(nn.Module):
     def check_image_size(parameters: Mapping[str, Any], size: int) -> None:
         """Refuse images of another size than the model takes, as most ViTs do."""
         timm_models.check_image_size(parameters["name"], parameters["options"] or {}, size)
+
+    @staticmethod
+    def check_masked(parameters: Mapping[str, Any]) -> None:
+        """Refuse a model whose patches cannot be masked."""
+        timm_models.check_masked(parameters["name"], parameters["options"] or {})
 
     @staticmethod
     def image_statistics(
@@ -167,9 +180,55 @@ class Timm(nn.Module):
             self.get_submodule(each).eval()
         return self
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Features (n, num_features) of images (n, channels, height, width)."""
-        features: Tensor = self.model(x) if self.features == "default" else self._pooled(x)
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, token: Tensor | None = None
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Features (n, num_features) of images (n, channels, height, width).
+
+        Args:
+            x: The images.
+            mask: (n, rows, columns) True at patches whose embedding is replaced; None: none is.
+            token: (width,) what replaces it.  With one, the features of all patches, (n, rows, columns,
+                width), are returned beside those of the images.
+        """
+        if token is not None:
+            return self._with_patches(x, mask, token)
+        return self._checked(
+            self.model(x)
+            if self.features == "default"
+            else self._pooled(self.model.forward_features(x))
+        )
+
+    def _with_patches(self, x: Tensor, mask: Tensor | None, token: Tensor) -> tuple[Tensor, Tensor]:
+        if self.patch_shape is None:
+            raise ValueError(f"a {type(self.model).__name__} of timm has no patches to mask")
+        height, width, _ = self.patch_shape
+        grid = x.shape[-2] // height, x.shape[-1] // width
+        if mask is not None and mask.shape != (len(x), *grid):
+            raise ValueError(
+                f"images of {x.shape[-2]}x{x.shape[-1]} pixels have (n, {grid[0]}, {grid[1]}) patches, and"
+                f" the mask is {tuple(mask.shape)}"
+            )
+        self._masking = None if mask is None else (mask, token)
+        try:
+            tokens = self.model.forward_features(x)
+        finally:
+            self._masking = None
+        patches = tokens[:, self.model.num_prefix_tokens :]
+        default = self.features == "default"
+        features = self.model.forward_head(tokens) if default else self._pooled(tokens)
+        return self._checked(features), patches.unflatten(1, grid)
+
+    def _masked(self, _: nn.Module, __: Any, embedded: Tensor) -> Tensor | None:
+        """The patches' embeddings, with the token at those that are masked."""
+        if self._masking is None:
+            return None
+        mask, token = self._masking
+        # With images of any size, timm leaves rows and columns apart.
+        places = mask.reshape(embedded.shape[:-1])[..., None]
+        return torch.where(places, token.to(embedded.dtype), embedded)
+
+    def _checked(self, features: Tensor) -> Tensor:
         if features.shape[1:] != (self.num_features,):
             raise ValueError(
                 f"the model must give (n, {self.num_features}), not {tuple(features.shape)}; "
@@ -177,8 +236,7 @@ class Timm(nn.Module):
             )
         return features
 
-    def _pooled(self, x: Tensor) -> Tensor:
-        tokens = self.model.forward_features(x)
+    def _pooled(self, tokens: Tensor) -> Tensor:
         parts = []
         if self.features in ("token", "both"):
             parts.append(tokens[:, 0])

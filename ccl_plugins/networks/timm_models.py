@@ -194,6 +194,37 @@ def _patch(model: Any) -> int:
     return max(side) if isinstance(side, tuple | list) else int(side)
 
 
+def has_maskable_patches(model: Any) -> bool:
+    """Whether a model is a vision transformer whose layers have a token for each patch of an image."""
+    from timm.layers.patch_embed import PatchEmbed
+
+    parts = ("num_prefix_tokens", "embed_dim", "forward_features", "forward_head")
+    embed = getattr(model, "patch_embed", None)
+    # Others, as Swin's, join patches from layer to layer.
+    return isinstance(embed, PatchEmbed) and all(hasattr(model, part) for part in parts)
+
+
+def check_masked(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse a model whose patches cannot be masked; no weights are made or loaded.
+
+    Raises:
+        ValueError: For such a model, and for one that leaves patches out itself.
+    """
+    if options.get("patch_drop_rate"):
+        raise ValueError(
+            f"a method that masks patches needs all of them, and patch_drop_rate ="
+            f" {options['patch_drop_rate']} leaves some out: leave it out"
+        )
+    if name.startswith(HUB):
+        return
+    model = _without_memory(name, options)
+    if model is not None and not has_maskable_patches(model):
+        raise ValueError(
+            f"{name!r} has no patches to mask: take a vision transformer, as 'vit_small_patch16_224', or a"
+            " method that masks none, as dino"
+        )
+
+
 def image_statistics(
     name: str, pretrained: bool, options: Mapping[str, Any], path: str | Path | None
 ) -> tuple[Sequence[float], Sequence[float]] | None:

@@ -118,6 +118,12 @@ _DECLARED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
             "Read in a call on raw embeddings, which then needs `features=(f0, f1)`, a `(b, f)` tensor for"
             " each view. True if the objective cannot do without `pairs.features`, `(u, n, f)`.",
         ),
+        "reads_patches": (
+            False,
+            "Read when a pipeline is composed, and in a call on raw embeddings, which then needs"
+            " `patches=Patches(...)`. True if the objective reads `pairs.samples.patches`, the scores of"
+            " masked patches; a method without `masked_views` is then refused.",
+        ),
         "check_read(name, condition)": (
             _nothing,
             "Called when a pipeline is composed, with each condition that the objective reads, before the"
@@ -326,6 +332,19 @@ _DECLARED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
             " suit its length or its queue.",
             float,
         ),
+        "masked_views(parameters)": (
+            lambda parameters: 0,
+            "A static method, called when a pipeline is composed, with all parameters of the method."
+            " Returns of how many views, the first ones, it masks patches. Its backbone must then have"
+            " `patch_shape`, and these views are of one size.",
+        ),
+        "masking(height, width)": (
+            None,
+            "Called when a sample is loaded, for each view of which patches are masked, with its height and"
+            " width in pixels and seeded generators. Returns `(rows, columns)`, True at masked patches. It"
+            " is a `Masking`, which can be pickled. The method is then called as `embed(views, masks)`,"
+            " with `Masks`, and gives `patches` in its `Embedded`.",
+        ),
         "keep_statistics(statistics)": (
             _nothing,
             "Called once, after the objective's `setup`, with the result of its `statistics()`. The queue"
@@ -355,6 +374,21 @@ _DECLARED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
             " Returns the mean and the standard deviation of each channel of the images that its weights"
             " were trained on, for pixels in [0, 1]: two sequences of numbers; None without such weights."
             " They are the default of the built-in transforms.",
+        ),
+        "patch_shape": (
+            None,
+            "Read by a method that masks patches. Height and width of a patch in pixels, and the width of"
+            " its embedding. The backbone is then also called as `backbone(x, mask, token)`, and returns"
+            " `(n, num_features)` and the features `(n, rows, columns, width)` of all patches. Embeddings"
+            " of patches at which `mask`, `(n, rows, columns)`, is True are replaced by `token`,"
+            " `(width,)`, before positions are added; with a mask of None, none.",
+            Sequence,
+        ),
+        "check_masked(parameters)": (
+            None,
+            "A static method, called when a pipeline with a method that masks patches is composed, with all"
+            " parameters of the backbone. Raises ValueError if it has no `patch_shape` with these. A class"
+            " without it is refused.",
         ),
         "patches(x)": (
             None,

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import SkipTest
 
 import torch
 from torch import nn
 
-from ccl_plugins.testing.assertions import require, require_gradients, require_independent_rows
+from ccl_plugins.protocols import trait
+from ccl_plugins.testing.assertions import (
+    require,
+    require_equal,
+    require_gradients,
+    require_independent_rows,
+)
 from ccl_plugins.testing.inputs import network_inputs
 from ccl_plugins.testing.subject import Subject
 
@@ -47,3 +54,28 @@ def check_every_weight_has_a_gradient(subject: Subject) -> None:
     backbone = subject.build().train()
     backbone(network_inputs(subject.target, 4)).square().sum().backward()
     require_gradients(backbone)
+
+
+def check_masked_patches_are_not_seen(subject: Subject) -> None:
+    """With ``patch_shape``, the pixels of masked patches must not count, and the token must learn.
+
+    Without a mask, features must be those of ``backbone(x)``.
+    """
+    backbone, x = subject.build().eval(), network_inputs(subject.target, 4)
+    if (shape := trait(backbone, "patch_shape")) is None:
+        raise SkipTest("it has no patch_shape, as methods that mask patches need it")
+    height, width, f = shape
+    rows, columns = x.shape[-2] // height, x.shape[-1] // width
+    token = torch.linspace(-1, 1, f).requires_grad_()
+    features, patches = backbone(x, None, token)
+    require_equal(features, backbone(x), "features without a mask", rtol=1e-4, atol=1e-5)
+    wanted = (len(x), rows, columns, f)
+    require(patches.shape == wanted, f"patches are {tuple(patches.shape)}, not {wanted}")
+    mask = torch.zeros(wanted[:3], dtype=torch.bool)
+    mask[:, 0, 0] = True
+    other = x.clone()
+    other[..., :height, :width] += 1
+    found = backbone(other, mask, token)
+    require_equal(found, backbone(x, mask, token), "of other pixels in masked patches")
+    (gradient,) = torch.autograd.grad(found[0].square().sum() + found[1].square().sum(), token)
+    require(bool((gradient != 0).any()), "the token has no gradient")

@@ -137,6 +137,29 @@ class SmallBackbone(nn.Module):
         return self.norm(self.layer(pooled)).relu()
 
 
+class PatchBackbone(nn.Module):
+    """A network on patches of 8x8 pixels, which each see the mean of all, for methods that mask patches."""
+
+    num_features = 12
+    patch_shape = (8, 8, num_features)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Conv2d(3, self.num_features, 8, stride=8)
+        self.norm = nn.LayerNorm(self.num_features)
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, token: Tensor | None = None
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """(n, channels, height, width) -> (n, 12), and with a token patches (n, rows, columns, 12)."""
+        patches = self.embed(x).permute(0, 2, 3, 1)
+        if mask is not None and token is not None:
+            patches = torch.where(mask[..., None], token, patches)
+        mean = patches.mean((1, 2))
+        features = self.norm(mean)
+        return features if token is None else (features, self.norm(patches + mean[:, None, None]))
+
+
 def condition_values(value_types: Sequence[str], n: int, number: int = 0) -> Tensor:
     """Values for n samples, continuous if accepted, else categorical; others for another ``number``."""
     if "continuous" in value_types:
@@ -177,7 +200,8 @@ def sizes(target: Any) -> tuple[int, int]:
 def supplied_for(choice: engine.Choice) -> dict[str, Any]:
     """What a pipeline supplies to a component and to the components inside it."""
     if choice.kind == "method":
-        return {"backbone": SmallBackbone()}
+        masks = trait(choice.spec.load(), "masked_views")(choice.params)
+        return {"backbone": PatchBackbone() if masks else SmallBackbone()}
     if choice.kind == "sampler":
         target = choice.spec.load()
         size, batch_size = sizes(target)

@@ -6,7 +6,7 @@ import pytest
 from support.broken import broken_laws, names
 from torch import nn
 
-from ccl_plugins.testing.inputs import SmallBackbone
+from ccl_plugins.testing.inputs import PatchBackbone, SmallBackbone
 
 
 class Sound(SmallBackbone):
@@ -59,8 +59,26 @@ class Unused(Sound):
         self.unused = nn.Linear(2, 2)
 
 
+class Patched(PatchBackbone):
+    """A network on patches."""
+
+
+class Seeing(PatchBackbone):
+    """Adds the token to masked patches, and sees them."""
+
+    def forward(self, x, mask=None, token=None):
+        features, patches = super().forward(
+            x, None, token if token is not None else x.new_zeros(12)
+        )
+        if token is None:
+            return features
+        return features, patches if mask is None else patches + mask[..., None] * token
+
+
 BROKEN = {
     Sound: set(),
+    Patched: set(),
+    Seeing: {"masked_patches_are_not_seen"},
     Wrapped: {"is_a_module"},
     Misnumbered: {"features_are_as_long_as_it_says"},
     Relative: {"evaluation_looks_at_each_image_alone"},
