@@ -145,6 +145,9 @@ class Composition:
         self.built_conditions = variables(built)
         requirements.check_monitors(self.built_monitors or (), self.dataset, self.built_conditions)
         requirements.check_views(objective, self.transform)
+        requirements.check_masked(
+            objective, self.choices["method"], self.choices["backbone"], self.transform
+        )
         read = requirements.check_read(objective, self.built_conditions)
         with torch.random.fork_rng(devices=[]):
             read |= requirements.read_by_method(

@@ -44,6 +44,53 @@ def check_views(objective: Any, transform: Any) -> None:
         )
 
 
+def check_masked(objective: Any, method: Any, backbone: Any, transform: Any) -> None:
+    """Check that a method that masks patches has some to mask, and an objective that reads them.
+
+    Args:
+        objective: The built objective.
+        method: The choice.
+        backbone: The choice.
+        transform: The built transform.
+    """
+    name = method.spec.name
+    views = trait(method.spec.load(), "masked_views")(method.params)
+    if not views:
+        if trait(objective, "reads_patches"):
+            raise ValueError(
+                f"{type(objective).__name__} reads masked patches, and the method {name} masks none: use"
+                " method ibot"
+            )
+        return
+    if views > transform.count:
+        raise ValueError(
+            f"the method {name} masks patches of the first {views} views, and this transform gives"
+            f" {transform.count}: give it key_views = {transform.count}"
+        )
+    sizes = [*trait(transform, "sizes")][:views]
+    if len({*sizes}) > 1:
+        raise ValueError(
+            f"the method {name} masks patches of the first {views} views, which must be of one size, and"
+            f" they are of {', '.join(map(str, sizes))} pixels: give it key_views ="
+            f" {sizes.count(sizes[0])}"
+        )
+    cls = backbone.spec.load()
+    if isinstance(cls, type):
+        check = trait(cls, "check_masked")
+        if check is None:
+            raise ValueError(
+                f"the method {name} masks patches, and the backbone {backbone.spec.name} has none: take a"
+                " vision transformer, as timm's 'vit_small_patch16_224', or the method dino"
+            )
+        check(backbone.params)
+    if not trait(objective, "reads_patches"):
+        warnings.warn(
+            f"nothing in this pipeline reads the patches that {name} masks: add the objective ibot in a"
+            " mixture, or use method dino",
+            stacklevel=5,
+        )
+
+
 def check_read(reader: Any, conditions: Mapping[str, Any]) -> set[str]:
     """Check that an objective or a method gets the conditions that it reads; return their names."""
     name = type(reader).__name__

@@ -285,7 +285,8 @@ def _batch(run: Run, index: int | None) -> tuple[Any, Batch, int]:
         if places[0] >= MOST:
             keys[0], keys[places[0]], places = keys[places[0]], keys[0], [0]
         transform = run.parts.transform
-        items = Items(split, transform, settings.seed, bool(trait(transform, "batch_transforms")))
+        batched, masking = bool(trait(transform, "batch_transforms")), trait(run.method, "masking")
+        items = Items(split, transform, settings.seed, batched, masking)
         batch = collate(items.__getitems__(keys[:MOST]))
         return tables, augment(transform, batch), places[0]
     raise ValueError(f"sample {index} is in no batch of the first epoch: give another index")

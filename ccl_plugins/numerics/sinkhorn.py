@@ -5,12 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.logsumexp import masked
 
 
 @torch.no_grad()
 def sinkhorn(
-    scores: Tensor, epsilon: float | Tensor, iterations: int = 3, valid: Tensor | None = None
+    scores: Tensor,
+    epsilon: float | Tensor,
+    iterations: int = 3,
+    valid: Tensor | None = None,
+    *,
+    across: bool = False,
 ) -> Tensor:
     """Codes (m, k): each row sums to 1, and the columns' sums over the samples are nearly equal.
 
@@ -23,6 +29,8 @@ def sinkhorn(
         epsilon: ε, above 0; the larger, the more even the rows.
         iterations: 1 or more.
         valid: (m,) True at samples that count in the columns' sums; None: all.
+        across: Whether columns are summed over the samples of all processes, which may have different
+            numbers of them.
 
     Source:
         Cuturi, Sinkhorn Distances (2013); Caron et al., Unsupervised Learning of Visual Features by
@@ -30,9 +38,13 @@ def sinkhorn(
     """
     logits = scores / epsilon
     keep = None if valid is None else valid[:, None].expand_as(logits)
-    codes = (logits - masked(logits, keep).logsumexp(0)).softmax(1)
+    columns = masked(logits, keep).logsumexp(0)
+    if across:
+        columns = gather(columns[None]).logsumexp(0)
+    codes = (logits - columns).softmax(1)
     for _ in range(iterations - 1):
         # From here on every column has an entry of 1 / (m k) or more, so that no sum is 0.
-        codes = codes / (codes.sum(0) if valid is None else valid.to(codes.dtype) @ codes)
+        sums = codes.sum(0) if valid is None else valid.to(codes.dtype) @ codes
+        codes = codes / (gather(sums[None]).sum(0) if across else sums)
         codes = codes / codes.sum(1, keepdim=True)
     return codes

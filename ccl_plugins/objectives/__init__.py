@@ -23,6 +23,7 @@ from ccl_plugins.objectives.hcl import HCL as HCL
 from ccl_plugins.objectives.hscl import HSCL as HSCL
 from ccl_plugins.objectives.hsic import HSIC as HSIC
 from ccl_plugins.objectives.hucl import HUCL as HUCL
+from ccl_plugins.objectives.ibot import IBOTLoss as IBOTLoss
 from ccl_plugins.objectives.infonce import InfoNCE as InfoNCE
 from ccl_plugins.objectives.koleo import KoLeo as KoLeo
 from ccl_plugins.objectives.lightly import Lightly as Lightly

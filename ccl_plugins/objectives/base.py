@@ -27,6 +27,7 @@ from ccl_plugins.objectives.inputs import (
 )
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, changing, progress
 from ccl_plugins.pairs.pairs import Pairs, in_batch
+from ccl_plugins.pairs.patches import Patches
 from ccl_plugins.pairs.samples import Samples
 from ccl_plugins.protocols import VALUE_TYPES, Kernel, ValueType, trait
 
@@ -106,6 +107,8 @@ class ContrastiveObjective(nn.Module):
     """Whether anchors are compared with a queue, if the method has one."""
     reads_features: bool = False
     """Whether it cannot do without ``pairs.samples.features``; a call then needs ``features=``."""
+    reads_patches: bool = False
+    """Whether it reads ``pairs.samples.patches``; a call then needs ``patches=``."""
     compiles: bool = True
     """Whether ``loss`` can be compiled."""
     in_parts: bool = False
@@ -319,6 +322,7 @@ class ContrastiveObjective(nn.Module):
         extras: Mapping[str, Tensor] | None = None,
         missing: Literal["error", "ignore"] = "error",
         anchors_at_once: int | None = None,
+        patches: Patches | None = None,
     ) -> Tensor:
         """The loss of raw embeddings.
 
@@ -333,10 +337,11 @@ class ContrastiveObjective(nn.Module):
                 ``"ignore"`` leaves them out of the loss, as anchors and as keys.
             anchors_at_once: The number of anchors that are compared with all keys at a time, so that no
                 inner products of all of them are in memory; None: all.
+            patches: The scores of masked patches, for an objective that reads them.
 
         Raises:
             TypeError: For a missing condition, one that is not read, or one of another value type; and for
-                missing features.
+                missing features or patches.
             ValueError: For shapes that do not fit, too few views, NaN or inf, class ids below 0, anchors
                 for which the loss is undefined, and ``anchors_at_once`` in an objective that cannot take
                 some at a time.
@@ -349,6 +354,8 @@ class ContrastiveObjective(nn.Module):
             raise TypeError(
                 f"{name} reads backbone features: call it with features=(f0, f1), one (b, f) for each view"
             )
+        if patches is None and self.reads_patches:
+            raise TypeError(f"{name} reads masked patches: call it with patches=Patches(...)")
         read = None if features is None else stack_features(name, features, stacked)
         if not torch.compiler.is_compiling():
             known = {
@@ -364,6 +371,7 @@ class ContrastiveObjective(nn.Module):
                 index,
                 None if read is None else at_least_float32(read),
                 extras or {},
+                patches=None if patches is None else patches.at_least_float32(),
                 ignored=tuple(values) if ignore else (),
             )
             pairs = in_batch(stacked, samples, self.gather_distributed)

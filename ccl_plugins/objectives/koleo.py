@@ -19,7 +19,7 @@ class KoLeo(ContrastiveObjective):
     ``-log(|x - y| + ε)`` of unit vectors, with y the nearest x of another sample: an estimator of minus the
     differential entropy, up to constants (Kozachenko and Leonenko).  Positives: none; negatives: the
     nearest neighbor, among the samples of all processes.  It is a further term of a ``mixture``, as in
-    DINOv2, with a weight of 0.1 on the backbone's features of the two large views.
+    DINOv2: 0.1 times the sum of those of two large views, of the backbone's features, is a weight of 0.2.
 
     Shape:
         u times (b, d) -> ()

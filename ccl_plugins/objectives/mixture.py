@@ -78,6 +78,7 @@ class Mixture(ContrastiveObjective):
         self.hierarchies = any(self._declared("hierarchies"))
         self.reads_queue = any(self._declared("reads_queue"))
         self.reads_features = any(self._declared("reads_features"))
+        self.reads_patches = any(self._declared("reads_patches"))
         self.compiles = all(self._declared("compiles"))
         self.in_parts = all(self._declared("in_parts"))
         self.adversarial = any(self._declared("adversarial"))

@@ -11,6 +11,7 @@ from torch import Tensor
 from ccl_plugins.numerics.condition_values import fill_missing, missing_samples
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.precision import at_least_float32
+from ccl_plugins.pairs.patches import Patches
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +27,7 @@ class Samples:
         features: (u, n, f) backbone features of this process's samples, with gradient, for objectives that
             read them; of several modalities those of the image views alone.
         extras: Further tensors by name (the centroids of clusters, say), not one row per sample.
+        patches: The scores of this process's masked patches, for objectives that read them.
         partner: (m,) dataset index of the image in the views after the first, if it is another image.
         partner_condition: By name (m,) or (m, c), that image's values of the conditions with a table.
         ignored: Names of conditions whose missing values (NaN, -1 among class ids) leave a sample out of
@@ -38,6 +40,7 @@ class Samples:
     features: Tensor | None = None
     extras: Mapping[str, Tensor] = field(default_factory=dict)
     _: KW_ONLY
+    patches: Patches | None = None
     partner: Tensor | None = None
     partner_condition: Mapping[str, Tensor] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
@@ -63,7 +66,10 @@ class Samples:
         return replace(self, condition={**self.condition, **filled}, missing=missing)
 
     def gathered(self) -> Samples:
-        """These samples and those of the other processes, which have as many; features stay as they are."""
+        """These samples and those of the other processes, which have as many.
+
+        Features and patches stay as they are.
+        """
 
         def rows(given: Mapping[str, Tensor]) -> dict[str, Tensor]:
             return {name: gather(z, 1 if z.ndim == 3 else 0) for name, z in given.items()}

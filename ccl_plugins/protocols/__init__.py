@@ -34,6 +34,7 @@ from ccl_plugins.protocols.figure import DoesNotApply as DoesNotApply
 from ccl_plugins.protocols.figure import Figure as Figure
 from ccl_plugins.protocols.kernel import Kernel as Kernel
 from ccl_plugins.protocols.logger import Logger as Logger
+from ccl_plugins.protocols.method import Masking as Masking
 from ccl_plugins.protocols.method import Method as Method
 from ccl_plugins.protocols.objective import Objective as Objective
 from ccl_plugins.protocols.objective import Sizes as Sizes

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from ccl_plugins.numerics.precision import at_least_float32, unit
+from ccl_plugins.pairs.patches import Patches
 
 
 @dataclass(frozen=True)
@@ -17,11 +18,22 @@ class Embedded:
         features: (u, n, f) backbone features of u views; of several modalities those of the image views.
         projections: (u, n, d) the embeddings that become the objective's anchors.
         keys: (v, n, d) momentum keys, or None where the projections are the keys.
+        patches: The scores of masked patches, if the method masks some.
     """
 
     features: Tensor
     projections: Tensor
     keys: Tensor | None = None
+    patches: Patches | None = None
+
+    def at_least_float32(self) -> Embedded:
+        """The same in at least float32."""
+        return Embedded(
+            at_least_float32(self.features),
+            at_least_float32(self.projections),
+            None if self.keys is None else at_least_float32(self.keys),
+            None if self.patches is None else self.patches.at_least_float32(),
+        )
 
     def normalized(self) -> Embedded:
         """Projections and keys on the unit sphere, in at least float32."""

@@ -14,6 +14,20 @@ if TYPE_CHECKING:
     from ccl_plugins.pairs.samples import Samples
 
 
+class Masking(Protocol):
+    """Draws which patches of a view are masked, with the generators of python, numpy and torch.
+
+    It is drawn where samples are loaded, in processes of their own, so it can be pickled.
+    """
+
+    @property
+    def views(self) -> int:
+        """The number of views, the first ones, of which patches are masked."""
+
+    def __call__(self, height: int, width: int) -> Tensor:
+        """(rows, columns) True at the masked patches of a view, whose size is in pixels."""
+
+
 class Method(Protocol):
     """A lightly-style model: a backbone, its heads, and how their outputs become pairs.
 

@@ -67,8 +67,8 @@ def _by_variable(condition: Any, found: Any) -> dict[str, Any]:
 def embedded(reverse: bool = False) -> Embedded:
     """A batch of two views of 8 samples, with gradient, in their order or in reverse."""
     parts = [normal(VIEWS, BATCH_SIZE, width, seed=width) for width in (12, 6, 6)]
-    features, *unit = [(x.flip(1) if reverse else x).requires_grad_() for x in parts]
-    return Embedded(features, *(normalize(x, dim=-1) for x in unit))
+    features, x, y = [(x.flip(1) if reverse else x).requires_grad_() for x in parts]
+    return Embedded(features, normalize(x, dim=-1), normalize(y, dim=-1))
 
 
 def values_of(condition: Any, reverse: bool = False) -> dict[str, Tensor]:

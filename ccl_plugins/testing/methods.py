@@ -13,7 +13,7 @@ from torch import Tensor, distributed, nn
 from torch.nn.functional import normalize
 
 from ccl_plugins.objectives import InfoNCE, SupCon
-from ccl_plugins.pairs import Pairs, Queue, Samples
+from ccl_plugins.pairs import Masks, Pairs, Queue, Samples
 from ccl_plugins.protocols import Embedded, trait
 from ccl_plugins.testing.assertions import (
     require,
@@ -56,16 +56,34 @@ def pairs_of(method: Any, views: list[Tensor], first: int = 0, epoch: int = 0) -
     The last condition differs per view, as one that is computed in every step.
     """
     index = torch.arange(first, first + len(views[0]))
-    embedded: Embedded = method.embed(views).normalized()
+    masks = masks_of(method, views)
+    embedded: Embedded = (method.embed(views, masks) if masks else method.embed(views)).normalized()
     condition = {**conditions_of(index, epoch), "embedding": embedded.projections.detach()}
-    pairs: Pairs = method.pairs(embedded, Samples(condition, index, embedded.features))
+    samples = Samples(condition, index, embedded.features, patches=embedded.patches)
+    pairs: Pairs = method.pairs(embedded, samples)
     return pairs
+
+
+def masks_of(method: Any, views: list[Tensor]) -> Masks | None:
+    """The masks of views, if the method masks patches; those of a sample depend on its first view alone."""
+    if (masking := trait(method, "masking")) is None:
+        return None
+    height, width = views[0].shape[-2:]
+    drawn = []
+    for pixel in views[0].flatten(1)[:, 0].tolist():
+        with seeded(int(1e6 * abs(pixel))):
+            drawn.append(torch.stack([masking(height, width) for _ in range(masking.views)]))
+    return Masks.of(torch.stack(drawn))
 
 
 def loss_of(pairs: Pairs) -> Tensor:
     """A loss that contrasts, reads class ids of batch and queue, and attracts where nothing contrasts."""
     own = torch.stack([pairs.own_sim(i, j) for i, j in pairs.cross()]).mean()
     contrast: Tensor = InfoNCE().loss(pairs) + SupCon(on="label").loss(pairs)
+    if (patches := pairs.samples.patches) is not None:
+        contrast = (
+            contrast - patches.mean_of_images((patches.student * patches.teacher).mean(1)).mean()
+        )
     return contrast - own
 
 

@@ -12,7 +12,8 @@ from lightly.utils import dist
 from torch import Tensor, distributed
 from torch.nn.functional import normalize
 
-from ccl_plugins.pairs import Pairs, Queue, Samples, in_batch
+from ccl_plugins.pairs import Pairs, Patches, Queue, Samples, in_batch
+from ccl_plugins.protocols import trait
 from ccl_plugins.testing.inputs import conditions, normal, seeded
 
 WIDTH = 16
@@ -95,10 +96,21 @@ def pairs_of(objective: Any, batch: RawBatch, gather: bool = False) -> Pairs:
             torch.arange(first, first + n),
             batch.views,
             batch.extras,
+            patches=patches_of(objective, batch.views),
             ignored=batch.ignored,
         ),
         gather_distributed=gather,
     )
+
+
+def patches_of(objective: Any, views: Tensor) -> Patches | None:
+    """Scores of two masked patches of each view, if the objective reads them."""
+    if not trait(objective, "reads_patches"):
+        return None
+    of_samples = views.transpose(0, 1)
+    student = torch.stack([of_samples, of_samples.flip(-1)], 2).flatten(0, 2)
+    counts = torch.full(of_samples.shape[:2], 2, device=views.device)
+    return Patches(student, student.detach().roll(1, -1), counts)
 
 
 def queue_pairs(
@@ -148,6 +160,8 @@ def call(objective: Any, batch: RawBatch) -> Tensor:
     more: dict[str, Any] = {"extras": batch.extras} if batch.extras else {}
     if getattr(objective, "reads_features", False):
         more["features"] = tuple(batch.views)
+    if (patches := patches_of(objective, batch.views)) is not None:
+        more["patches"] = patches
     loss: Tensor = objective(*batch.views, condition=named or None, **more)
     return loss
 

@@ -47,6 +47,15 @@ def check_embedded(method: Any, found: Any, views: int, n: int) -> None:
             raise ValueError(
                 f"{name} must give {part} (u, {n}, width) of u views, 1 to {views}, not {_shown(x)}"
             )
+    if (patches := found.patches) is not None:
+        rows = (int(patches.counts.sum()), found.projections.shape[2])
+        right = patches.student.shape == patches.teacher.shape == rows
+        if not right or len(patches.counts) != n:
+            raise ValueError(
+                f"{name} must give patches of a student and a teacher, {rows} for {rows[0]} masked ones,"
+                f" and counts ({n}, v), not {_shown(patches.student)}, {_shown(patches.teacher)} and"
+                f" {_shown(patches.counts)}"
+            )
     if found.keys is not None and found.keys.shape[2] != found.projections.shape[2]:
         raise ValueError(
             f"{name} must give projections and keys of one width, not {found.projections.shape[2]} and"

@@ -14,7 +14,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from ccl_plugins.datasets.annotated import dictionary, reads_several
 from ccl_plugins.files.mapped import Reading
-from ccl_plugins.protocols import Transform, trait
+from ccl_plugins.pairs.patches import Masks
+from ccl_plugins.protocols import Masking, Transform, trait
 from ccl_plugins.training.first_use import check_views
 from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
 from ccl_plugins.training.sampling import Batches, SampleKey
@@ -32,11 +33,13 @@ class Augmented(NamedTuple):
         views: The views; with seeds the image, followed by its partner's if it has one.
         indices: The sample's index, followed by its partner's.
         seeds: A seed for each view that is drawn later, in a batch; else none.
+        masks: (rows, columns) of each view of which patches are masked.
     """
 
     views: list[Tensor]
     indices: list[int]
     seeds: tuple[int, ...] = ()
+    masks: Sequence[Tensor] = ()
 
 
 class Batch(NamedTuple):
@@ -49,12 +52,14 @@ class Batch(NamedTuple):
             None: they are read in the step.
         seeds: (n, u) of views that are drawn on the device, by `augment`; ``views`` are then images
             (n, channels, height, width), and those of partners.  None: ``views`` are views.
+        masks: The patches that the method masks, if it masks some.
     """
 
     views: list[Tensor]
     index: Tensor  # type: ignore[assignment]  # hides tuple.index, which a batch does not need
     read: Mapping[str, Tensor] | None = None
     seeds: Tensor | None = None
+    masks: Masks | None = None
 
 
 class Items(Dataset[Augmented]):
@@ -71,9 +76,17 @@ class Items(Dataset[Augmented]):
         transform: The transform.
         seed: Of the run.
         batched: Whether to give images, of which `augment` draws the views of a batch.
+        masking: How the method masks patches; None: it masks none.
     """
 
-    def __init__(self, split: Any, transform: Transform, seed: int, batched: bool = False) -> None:
+    def __init__(
+        self,
+        split: Any,
+        transform: Transform,
+        seed: int,
+        batched: bool = False,
+        masking: Masking | None = None,
+    ) -> None:
         self.split = split
         self.transform = transform
         self.transforms = trait(transform, "transforms")
@@ -84,6 +97,7 @@ class Items(Dataset[Augmented]):
         )
         self.seed = seed
         self.batched = batched
+        self.masking = masking
         self._reading = Reading(split, self.columns)
         self._read_many = split.__getitems__ if reads_several(split) else None
 
@@ -94,7 +108,7 @@ class Items(Dataset[Augmented]):
         """A whole batch, so that the global generators are saved and restored once."""
         with undisturbed():
             together = self._read_together(keys)
-            drawn = [self._draw(together, *key) for key in keys]
+            drawn = [self._with_masks(self._draw(together, *key), *key) for key in keys]
         self._reading.check()
         return drawn
 
@@ -133,6 +147,25 @@ class Items(Dataset[Augmented]):
         check_views(self.transform, views)
         return Augmented(views, list(indices))
 
+    def _with_masks(self, drawn: Augmented, epoch: int, position: int, *_: int) -> Augmented:
+        """A sample with the masks of its views, whose random numbers are those of no view."""
+        if self.masking is None:
+            return drawn
+        masks = []
+        for view in range(self.masking.views):
+            height, width = self._size(drawn, view)
+            seed_cpu(mix(self.seed, epoch, position, view, 1))
+            masks.append(self.masking(height, width))
+        return drawn._replace(masks=masks)
+
+    def _size(self, drawn: Augmented, view: int) -> tuple[int, int]:
+        """Height and width of a view in pixels."""
+        if not drawn.seeds:
+            height, width = drawn.views[view].shape[-2:]
+            return height, width
+        side = (trait(self.transform, "sizes") or [self.transform.size] * (view + 1))[view]  # type: ignore[attr-defined]
+        return side, side
+
     def _read(self, index: int, together: Mapping[int, Any]) -> Any:
         """The image of a sample, or what a transform of several modalities takes."""
         image = _image(together[index] if index in together else self.split[index], index)
@@ -169,7 +202,11 @@ def collate(samples: Sequence[Augmented]) -> Batch:
     if seeds is not None:
         _check_shapes(samples)
     views = [torch.stack(view) for view in zip(*(each.views for each in samples), strict=True)]
-    return Batch(views, index.squeeze(1) if index.shape[1] == 1 else index, seeds=seeds)
+    masks = None
+    if samples[0].masks:
+        masks = Masks.of(torch.stack([torch.stack([*each.masks]) for each in samples]))
+    index = index.squeeze(1) if index.shape[1] == 1 else index
+    return Batch(views, index, seeds=seeds, masks=masks)
 
 
 def _check_shapes(samples: Sequence[Augmented]) -> None:

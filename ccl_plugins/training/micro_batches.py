@@ -15,11 +15,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from ccl_plugins.pairs.patches import Masks, Patches
 from ccl_plugins.protocols import Embedded
 from ccl_plugins.training.randomness import cpu_states, set_cpu_states, undisturbed
 
 
-def embed(method: Any, views: Sequence[Tensor], size: int | None) -> Embedded:
+def embed(
+    method: Any, views: Sequence[Tensor], size: int | None, masks: Masks | None = None
+) -> Embedded:
     """Embed a batch in pieces of ``size`` samples; None: at once.
 
     The second pass of a piece draws the same random numbers from python, numpy and torch as the first
@@ -28,23 +31,33 @@ def embed(method: Any, views: Sequence[Tensor], size: int | None) -> Embedded:
     """
     n = len(views[0])
     if size is None or size >= n:
-        return method.embed(views)
+        return _embed(method, views, masks)
     pieces: list[Embedded] = [
         checkpoint(
-            method.embed,
-            [view[first : first + size] for view in views],
+            _embed,
+            method,
+            [view[some] for view in views],
+            None if masks is None else masks.part(some),
             use_reentrant=False,
             # The contexts of the first and the second pass; torch restores its own generators.
             context_fn=lambda: (nullcontext(), _SecondPass(method, cpu_states())),
         )
         for first in range(0, n, size)
+        for some in [slice(first, first + size)]
     ]
     keys = [piece.keys for piece in pieces if piece.keys is not None]
+    patches = [piece.patches for piece in pieces if piece.patches is not None]
     return Embedded(
         features=torch.cat([piece.features for piece in pieces], 1),
         projections=torch.cat([piece.projections for piece in pieces], 1),
         keys=torch.cat(keys, 1) if keys else None,
+        patches=Patches.joined(patches) if patches else None,
     )
+
+
+def _embed(method: Any, views: Sequence[Tensor], masks: Masks | None) -> Embedded:
+    embedded: Embedded = method.embed(views) if masks is None else method.embed(views, masks)
+    return embedded
 
 
 class _SecondPass(AbstractContextManager[None]):

@@ -130,7 +130,8 @@ class TrainingModule(LightningModule):
                 self.trainer.world_size,
             )
             batched = bool(trait(self.parts.transform, "batch_transforms"))
-            items = Items(self.split, self.parts.transform, settings.seed, batched)
+            masking = trait(self.method, "masking")
+            items = Items(self.split, self.parts.transform, settings.seed, batched, masking)
             pin = device == "cuda"
             self._loader = Loader(items, batches, self._workers, pin, self.tables.read)
         return self._loader

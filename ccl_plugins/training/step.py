@@ -9,9 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics.precision import at_least_float32
 from ccl_plugins.pairs.samples import Samples
-from ccl_plugins.protocols import Embedded
 from ccl_plugins.training.first_use import check_embedded, check_loss, check_weights
 from ccl_plugins.training.loader import Batch
 from ccl_plugins.training.micro_batches import embed
@@ -44,13 +42,12 @@ def take_step(
         if read is not None:
             partners_read = {name: values[:, 1] for name, values in read.items()}
             read = {name: values[:, 0] for name, values in read.items()}
-    embedded = embed(method, batch.views, micro_batch)
+    embedded = embed(method, batch.views, micro_batch, batch.masks)
     if first:
         check_embedded(method, embedded, len(batch.views), len(index))
     # Autocast ends here: similarities over small temperatures overflow in half precision.
     with torch.autocast(index.device.type, enabled=False):
-        tensors = {k: at_least_float32(x) for k, x in vars(embedded).items() if x is not None}
-        embedded = Embedded(**tensors)
+        embedded = embedded.at_least_float32()
         sphere = embedded.normalized()
         if objective.embedding != "raw":
             embedded = sphere
@@ -60,6 +57,7 @@ def take_step(
             index,
             embedded.features,
             tables.extras_on(index.device),
+            patches=embedded.patches,
             partner=partner,
             partner_condition={} if partner is None else tables.look_up(partner, partners_read),
             ignored=tables.ignored,

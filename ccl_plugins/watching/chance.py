@@ -73,8 +73,12 @@ def detached(pairs: Pairs) -> Pairs:
     """These pairs without gradient, and without the products that were computed on them."""
     anchors = pairs.anchors.detach()
     keys = anchors if pairs.keys is pairs.anchors else pairs.keys.detach()
-    features = pairs.samples.features
-    samples = replace(pairs.samples, features=None if features is None else features.detach())
+    features, patches = pairs.samples.features, pairs.samples.patches
+    samples = replace(
+        pairs.samples,
+        features=None if features is None else features.detach(),
+        patches=None if patches is None else patches.detached(),
+    )
     return replace(pairs, anchors=anchors, keys=keys, samples=samples)
 
 

@@ -209,12 +209,16 @@ def steps_of(
     optimizer = torch.optim.SGD(method.parameters(), lr=0.1)
     losses = []
     for step in range(3):
-        views = [view.to(device) for view in method_kit.views_of(method, step)]
+        drawn = method_kit.views_of(method, step)
+        views = [view.to(device) for view in drawn]
+        if (masks := method_kit.masks_of(method, drawn)) is not None:
+            masks = masks._replace(masked=masks.masked.to(device))
         index = step * method_kit.N + torch.arange(method_kit.N, device=device)
         precision = torch.autocast(device, dtype) if dtype else nullcontext()
         with no_waits(device if how == "checked" and step == 2 else "cpu"):
             with precision:
-                loss, pairs = take_step(parts, tables, Batch(views, index), loss=method_kit.loss_of)
+                batch = Batch(views, index, masks=masks)
+                loss, pairs = take_step(parts, tables, batch, loss=method_kit.loss_of)
             loss.backward()
             method.enqueue(pairs)
             optimizer.step()

@@ -17,7 +17,7 @@ import ccl_plugins as ccl
 from ccl_plugins.numerics.gram import gram_of
 from ccl_plugins.pairs import Pairs, Queue, Samples
 from ccl_plugins.protocols import Sizes, Table, trait
-from ccl_plugins.testing.objective_batches import WIDTH
+from ccl_plugins.testing.objective_batches import WIDTH, patches_of
 
 DIM, TEMPERATURE = 128, 0.1
 Step = Callable[[], None]
@@ -74,10 +74,15 @@ def steps(cell: dict[str, Any]) -> dict[str, Step]:
             given["features"] = views  # whose gradient is all that some have
         if further := extras(objective, c, options):
             given["extras"] = further
-        objective(*views, **given)  # before their first step, some have nothing to learn from
+
+        def loss() -> torch.Tensor:
+            masked = patches_of(objective, torch.stack(views))
+            return called(*views, **given, **({} if masked is None else {"patches": masked}))
+
+        loss()  # before their first step, some have nothing to learn from
         trait(objective, "after_step")()
         return {
-            "objective": lambda: backward(lambda: called(*views, **given), views),
+            "objective": lambda: backward(loss, views),
             "reference": lambda: backward(lambda: reference(*views), views),
         }
     bank = normalize(torch.randn(q, DIM, **options), dim=-1)

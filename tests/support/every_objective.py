@@ -72,6 +72,7 @@ VARIANTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "rbf": {"cost": "rbf"},
         "other view": {"negatives": "other_view", "tau_plus": 0.1, "weight_gradient": False},
     },
+    "ibot": {"sinkhorn": {"centering": "sinkhorn"}},
     "cacr_moco_v3": {"euclidean": {"cost": "euclidean"}},
     "cmc": {"core": {"graph": "core"}},
     "cluster_cross_entropy": {"projection": {"of": "projection"}},
@@ -184,6 +185,8 @@ def representatives() -> list[Case]:
         way = [getattr(built, name) for name in traits]
         types = sorted({t for each in built.conditions.values() for t in each})
         features = getattr(built, "reads_features", False)
+        if trait(built, "reads_patches"):  # of the method ibot alone
+            continue
         key = (*way, features, *types, case.variant.endswith("per view"))
         found.setdefault(key, case)
     return [*found.values()]

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from ccl_plugins.backbones import TextTransformer, Timm
 from ccl_plugins.files import mapped
-from ccl_plugins.methods import Dual, MoCoV2, SimCLR
-from ccl_plugins.objectives import AlignUniform, InfoNCE
-from ccl_plugins.training import CannotBegin, FitSettings, ResumePoint
+from ccl_plugins.methods import IBOT, Dual, MoCoV2, SimCLR
+from ccl_plugins.objectives import AlignUniform, DINOLoss, IBOTLoss, InfoNCE, KoLeo, Mixture
+from ccl_plugins.training import CannotBegin, FitSettings, Parts, ResumePoint
 from ccl_plugins.training.ranks import chunk, gather_rows, on_first, rank
 from ccl_plugins.transforms import Modalities, SimCLRTransform, TokenTransform
 
@@ -59,6 +59,11 @@ class Losses(Callback):
 
 def make_method(name: str) -> Any:
     torch.manual_seed(0)
+    if name.startswith("ibot"):
+        options = {"img_size": 4, "patch_size": 1, "embed_dim": 8, "depth": 2, "num_heads": 2}
+        vit = Timm("vit_tiny_patch16_224", options=options, features="token")
+        sizes = {"hidden": 8, "bottleneck": 4, "dim": 6, "momentum": 0.9}
+        return IBOT(**sizes, shared_head=name == "ibot", backbone=vit)
     if name.startswith("dual"):
         tower = TextTransformer(257, length=3, width=8, depth=1, heads=2)
         queue = {"queue_size": 20, "momentum": 0.9} if name == "dual with a queue" else {}
@@ -72,7 +77,26 @@ def make_method(name: str) -> Any:
     )
 
 
+def objective_for(method: str) -> Any:
+    if not method.startswith("ibot"):
+        return InfoNCE()
+    terms = [DINOLoss(), IBOTLoss(centering="sinkhorn"), IBOTLoss(), KoLeo("features")]
+    return Mixture(terms, [1.0, 0.5, 0.5, 0.1])
+
+
+def parts_for(method: str) -> Parts:
+    return make_parts(
+        dataset=FakeDataset(21),
+        transform=views_for(method),
+        method=make_method(method),
+        objective=objective_for(method),
+        conditions={"condition": Projected()},
+    )
+
+
 def views_for(method: str) -> Any:
+    if method.startswith("ibot"):
+        return FakeTransform(3)
     if method == "simclr, batched views":
         return SimCLRTransform(size=4, batched=True)
     if not method.startswith("dual"):
@@ -84,13 +108,7 @@ def train(
     folder: str, devices: int, method: str = "simclr", **settings: Any
 ) -> tuple[dict[str, Tensor], Tensor, list[float]]:
     """The method's state, the condition's last table, and the loss of every batch."""
-    parts = make_parts(
-        dataset=FakeDataset(21),
-        transform=views_for(method),
-        method=make_method(method),
-        objective=InfoNCE(),
-        conditions={"condition": Projected()},
-    )
+    parts = parts_for(method)
     given = {"epochs": 2, "batch_size": 8, "workers": 0, "devices": devices, **settings}
     losses = Losses()
     fit(parts, FitSettings(**given), Path(folder), {}, callbacks=[losses], progress=False)

@@ -19,6 +19,7 @@ from support.every_objective import Case, random_batch
 from ccl_plugins.testing.objective_batches import (
     RawBatch,
     on_each_rank,
+    patches_of,
     queue_pairs,
 )
 
@@ -32,7 +33,8 @@ each_of_both = pytest.mark.parametrize("case", [*OTHER, *CHANGING], ids=str)
 def call(objective, views, condition):
     named = {key: tuple(z) if z.ndim == 3 else z for key, z in condition.items()}
     features = tuple(views) if objective.reads_features else None
-    return objective(*views, condition=named or None, features=features)
+    patches = patches_of(objective, views)
+    return objective(*views, condition=named or None, features=features, patches=patches)
 
 
 def value_and_gradient(objective, views, condition):

@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 from ccl_plugins.numerics.logsumexp import EMPTY, _LogSumExp, masked
 from ccl_plugins.objectives import InfoNCE, cclk, infonce, supcon, transport
 from ccl_plugins.protocols import trait
-from ccl_plugins.testing.objective_batches import RawBatch, call, queue_pairs
+from ccl_plugins.testing.objective_batches import RawBatch, call, patches_of, queue_pairs
 
 CASES = [*every.plain_cases(), *every.changing_cases()]
 PLACES = ["call", "queue"]
@@ -40,7 +40,8 @@ def function_of(case, place):
         if place == "call":
             return call(objective, RawBatch(moved, condition))
         anchors = normalize(moved, dim=-1) if objective.embedding == "sphere" else moved
-        return objective.loss(replace(pairs, anchors=anchors))
+        samples = replace(pairs.samples, patches=patches_of(objective, moved))
+        return objective.loss(replace(pairs, anchors=anchors, samples=samples))
 
     return loss, [views.requires_grad_(), *objective.parameters()]
 

@@ -13,8 +13,11 @@ from support.every_objective import Case
 from support.sharded_methods import Small
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ccl_plugins.methods import MoCoV2
-from ccl_plugins.pairs import Samples
+from ccl_plugins.methods import IBOT, MoCoV2
+from ccl_plugins.objectives import DINOLoss, IBOTLoss, Mixture
+from ccl_plugins.pairs import Masks, Samples
+from ccl_plugins.testing.inputs import PatchBackbone
+from ccl_plugins.testing.objective_batches import patches_of
 
 WAITING = (
     "_local_scalar_dense",
@@ -52,6 +55,21 @@ class Refusing(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+def test_a_step_with_masked_patches_waits_for_nothing():
+    objective = Mixture([DINOLoss(dim=6), IBOTLoss(dim=6), IBOTLoss(dim=6, centering="sinkhorn")])
+    sizes = {"hidden": 8, "bottleneck": 4, "dim": 6, "mask_probability": 1.0}
+    method = IBOT(**sizes, shared_head=False, backbone=PatchBackbone())
+    views = list(torch.randn(3, 4, 3, 32, 32))
+    masks = Masks.of(torch.stack([method.masking(32, 32) for _ in range(8)]).view(4, 2, 4, 4))
+    with Refusing():
+        embedded = method.embed(views, masks)
+        samples = Samples(index=torch.arange(4), patches=embedded.patches)
+        objective.loss(method.pairs(embedded, samples)).backward()
+        method.after_step(0, 2)
+        objective.after_step()
+    assert len(embedded.patches.student) == sum(masks.counts) > 0
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_step_over_a_queue_waits_for_nothing(case):
     objective = case.build()
@@ -67,7 +85,9 @@ def test_a_step_over_a_queue_waits_for_nothing(case):
             objective.progress(step, 2)
             embedded = method.embed(views)
             embedded = embedded if objective.embedding == "raw" else embedded.normalized()
-            pairs = method.pairs(embedded, Samples(condition, index, embedded.features))
+            patches = patches_of(objective, embedded.projections)
+            samples = Samples(condition, index, embedded.features, patches=patches)
+            pairs = method.pairs(embedded, samples)
             objective.loss(pairs).backward()
             method.enqueue(pairs)
             method.after_step(step, 2)

@@ -17,6 +17,7 @@ import ccl_plugins as ccl
 from ccl_plugins.experiments.measure import _checked
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import ContrastiveObjective, InfoNCE
+from ccl_plugins.pairs import Patches
 from ccl_plugins.protocols import Embedded, Measurement, Table
 from ccl_plugins.testing.inputs import SmallBackbone
 from ccl_plugins.training import FitSettings
@@ -87,18 +88,22 @@ class Fitted:
 
 WRONG = {
     "features": (
-        {"method": Embeds(lambda f, p, k: Embedded(f[0], p))},
+        {"method": Embeds(lambda f, p, *_: Embedded(f[0], p))},
         r"Embeds.embed .* features \(u, 8, width\) .* \(8, 8\)",
     ),
     "keys": (
-        {"method": Embeds(lambda f, p, k: Embedded(f, p, p[:, :3]))},
+        {"method": Embeds(lambda f, p, *_: Embedded(f, p, p[:, :3]))},
         r"keys \(u, 8, width\) .*\(2, 3, 4\)",
     ),
     "widths": (
-        {"method": Embeds(lambda f, p, k: Embedded(f, p, p[..., :3]))},
+        {"method": Embeds(lambda f, p, *_: Embedded(f, p, p[..., :3]))},
         "one width, not 4 and 3",
     ),
-    "tuple": ({"method": Embeds(lambda f, p, k: (f, p))}, "an Embedded, not a tuple"),
+    "patches": (
+        {"method": Embeds(lambda f, p, *_: Embedded(f, p, None, Patches(p[0], p[0], f[0] > 0)))},
+        r"Embeds.embed must give patches .* and counts \(8, v\), not torch.float32 \(8, 4\)",
+    ),
+    "tuple": ({"method": Embeds(lambda f, p, *_: (f, p))}, "an Embedded, not a tuple"),
     "loss": (
         {"objective": Loss(lambda x: x.expand(3))},
         r"Loss.loss must return one number, .* \(3,\)",

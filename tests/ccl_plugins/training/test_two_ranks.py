@@ -27,6 +27,8 @@ from support import training_ranks
         # In float64: a bias of keys in attention has no gradient but rounding, which Adam scales up.
         ("dual", {"epochs": 5, "precision": "64-true"}, 1e-9),
         ("dual with a queue", {"epochs": 5, "micro_batch": 3, "precision": "64-true"}, 1e-9),
+        ("ibot", {"epochs": 3, "precision": "64-true"}, 1e-9),
+        ("ibot with two heads", {"epochs": 3, "micro_batch": 3, "precision": "64-true"}, 1e-9),
         ("simclr", {"epochs": 20, "accumulate": 2, "precision": "64-true"}, 1e-9),
         (
             "moco_v2",

@@ -1,0 +1,140 @@
+"""iBOT: DINO, and the teacher's scores of patches that are masked for the student."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ccl_plugins.methods.block_masks import BlockMasks
+from ccl_plugins.methods.dino import DINO
+from ccl_plugins.methods.heads import PrototypeHead
+from ccl_plugins.pairs.patches import Masks, Patches
+from ccl_plugins.protocols import Embedded, trait
+
+
+class IBOT(DINO):
+    """DINO, with a student's and a momentum teacher's scores of patches masked for the student (iBOT).
+
+    In the first ``key_views`` views, the large ones, blocks of patches are masked for the student: a
+    learned token takes the place of their embeddings before positions are added.  The teacher sees them.
+    The student's features and projections of these views are of masked images, too.  The masks of a sample
+    are drawn where it is loaded, as its views are.  Only masked patches are scored.
+
+    With a mixture of the objectives `dino` and `ibot` this is iBOT; with `koleo` and
+    ``centering = "sinkhorn"`` it is DINOv2.  The backbone must be a vision transformer, as of `timm`.
+
+    Shape:
+        u views (n, channels, height, width) -> projections (u, n, dim), keys (v, n, dim), patches (p, dim)
+        of p masked patches
+
+    Args:
+        mask_probability: Of a large view having masked patches, 0 to 1.
+        mask_ratio: Least and largest part of its patches that is masked then, drawn uniformly.
+        shared_head: Whether one head scores images and patches, as in the paper; DINOv2 has one for each.
+
+    Raises:
+        TypeError: For a number that is not whole.
+        ValueError: For a value out of range, a backbone without patches, and one head for features and
+            patches of different widths.
+
+    Source:
+        Zhou et al., iBOT: Image BERT Pre-Training with Online Tokenizer (2022); masks: `BlockMasks`, as in
+        DINOv2.  Steps are those of lightly's DINOv2 example.
+    """
+
+    def __init__(
+        self,
+        hidden: int = 2048,
+        bottleneck: int = 256,
+        dim: int = 8192,
+        batch_norm: bool = False,
+        learned_norms: bool = False,
+        momentum: float = 0.996,
+        key_views: int = 2,
+        frozen: int = 0,
+        mask_probability: float = 0.5,
+        mask_ratio: tuple[float, float] = (0.1, 0.5),
+        shared_head: bool = True,
+        *,
+        backbone: nn.Module,
+    ) -> None:
+        if (shape := trait(backbone, "patch_shape")) is None:
+            raise ValueError(
+                f"the method ibot masks patches, and the backbone {type(backbone).__name__} has none: take"
+                " a vision transformer, as timm's 'vit_small_patch16_224', or the method dino"
+            )
+        *patch, width = shape
+        if shared_head and width != backbone.num_features:
+            raise ValueError(
+                f"shared_head = true scores features and patches by one head, and their widths are"
+                f" {backbone.num_features} and {width}: give the backbone features = 'token', or"
+                " shared_head = false"
+            )
+        sizes = (hidden, bottleneck, dim, batch_norm, learned_norms)
+        super().__init__(*sizes, momentum, key_views, frozen, backbone=backbone)
+        self.masking = BlockMasks(key_views, tuple(patch), mask_probability, mask_ratio)
+        self.mask_token = nn.Parameter(torch.zeros(width))
+        self.patch_head = self.patch_key_head = None
+        if not shared_head:
+            norms = {"batch_norm": batch_norm, "learned_norms": learned_norms}
+            self.patch_head = PrototypeHead(width, hidden, bottleneck, dim, **norms)
+            self.patch_key_head = copy.deepcopy(self.patch_head).requires_grad_(False)
+            self.patch_head.is_frozen.fill_(self.frozen > 0)
+
+    @staticmethod
+    def masked_views(parameters: Mapping[str, Any]) -> int:
+        """The number of views that the teacher sees.
+
+        Raises:
+            ValueError: For a probability or a ratio of masks out of range, without building a network.
+        """
+        probability, ratio = parameters["mask_probability"], parameters["mask_ratio"]
+        return BlockMasks(parameters["key_views"], (1, 1), probability, ratio).views
+
+    def embed(self, views: Sequence[Tensor], masks: Masks | None = None) -> Embedded:
+        """One forward pass for each view, without the patches that are masked in the first ones."""
+        if masks is None:
+            return super().embed(views)
+        large, places = masks.masked.unbind(1), masks.places()
+        seen = [
+            self.backbone(x, mask, self.mask_token)
+            for x, mask in zip(views[: len(large)], large, strict=True)
+        ]
+        features = [each for each, _ in seen]
+        features += [self.encode(view) for view in views[len(large) :]]
+        queries = torch.stack([self.query(each) for each in features])
+        student = _scores(self.patch_head or self.head, [each for _, each in seen], places)
+        # Last, so that the second forward pass of micro-batches ends before the teacher.
+        keys, teacher = self._teacher(views[: len(large)], places)
+        patches = Patches(student, teacher, masks.masked.sum((2, 3)))
+        return Embedded(torch.stack(features), queries, keys, patches)
+
+    @torch.no_grad()
+    def _teacher(self, views: Sequence[Tensor], places: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys (v, n, dim) of views, and scores (p, dim) of their patches at some places."""
+        encoder = self.key_encoder
+        seen = [encoder.backbone(view, None, self.mask_token) for view in views]
+        keys = torch.stack([encoder.head(each) for each, _ in seen])
+        head = self.patch_key_head or encoder.head
+        return keys, _scores(head, [each for _, each in seen], places)
+
+    def after_step(self, step: int, total: int) -> None:
+        """Move the teacher; the prototypes are frozen in the next step, or not."""
+        super().after_step(step, total)
+        if self.patch_head is not None:
+            from lightly.models.utils import update_momentum
+
+            momentum = self.momentum_after(step, total)
+            update_momentum(self.patch_head, self.patch_key_head, momentum)
+            self.patch_head.is_frozen.copy_(self.head.is_frozen)
+
+
+def _scores(head: nn.Module, patches: Sequence[Tensor], places: Tensor) -> Tensor:
+    """(p, dim) scores of some of all patches, of v views each (n, rows, columns, width)."""
+    together = torch.stack([*patches], 1).flatten(0, 3)
+    scores: Tensor = head(together[places])
+    return scores
