@@ -140,7 +140,7 @@ def _library() -> Any:
         import peft
     except ImportError as error:
         raise ImportError(
-            'lora needs peft, which is not installed: pip install "ccl-plugins[lora]"'
+            f'lora needs peft, which is not installed: pip install "ccl-plugins[lora]" ({error})'
         ) from error
     return peft
 

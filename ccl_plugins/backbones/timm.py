@@ -113,6 +113,11 @@ class Timm(nn.Module):
             timm_models.checkpoint(self.model, name)
 
     @staticmethod
+    def check_channels(parameters: Mapping[str, Any], channels: int) -> None:
+        """Refuse images of another number of channels than the model takes."""
+        timm_models.check_channels(parameters["name"], parameters["options"] or {}, channels)
+
+    @staticmethod
     def check_image_size(parameters: Mapping[str, Any], size: int) -> None:
         """Refuse images of another size than the model takes, as most ViTs do."""
         timm_models.check_image_size(parameters["name"], parameters["options"] or {}, size)

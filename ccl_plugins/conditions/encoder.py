@@ -86,7 +86,7 @@ class Encoder:
         if name is not None:
             timm_models.check_name(name)
             if image_size is not None:
-                timm_models.check_image_size(name, options or {}, image_size, "image_size")
+                timm_models.check_image_size(name, options or {}, image_size, "image_size =")
         self.name = name
         self.pretrained = pretrained
         self.checkpoint_path = checkpoint_path

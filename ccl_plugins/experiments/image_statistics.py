@@ -30,7 +30,12 @@ def with_statistics(transform: Any, backbone: Any) -> Any:
     elif isinstance(cls, type) and issubclass(cls, LightlyTransform):
         mean, std = _of_weights(backbone) or (IMAGENET_MEAN, IMAGENET_STD)
         defaults = {"mean": tuple(mean), "std": tuple(std)}
-        changes = {name: value for name, value in defaults.items() if params.get(name, 0) is None}
+        given = {len(params[name]) for name in defaults if params.get(name) is not None}
+        changes = {
+            name: value
+            for name, value in defaults.items()
+            if params.get(name, 0) is None and given <= {len(value)}
+        }
     if not changes:
         return transform
     changed = copy.copy(transform)  # which may be part of another pipeline

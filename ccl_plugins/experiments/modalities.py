@@ -48,6 +48,7 @@ def check_modalities(transform: Transform, method: Any, backbone: Any, dataset: 
     for name, each in transforms.items():
         tower = backbone if name == IMAGE else (towers or {}).get(name)
         if tower is not None:
+            _check_channels(tower, each)
             _check_image_size(tower, each)
             _check_tokens(tower, each)
         _check_source(name, each, dataset)
@@ -101,6 +102,13 @@ def _check_image_size(backbone: Any, transform: Any) -> None:
     for each in dict.fromkeys(trait(transform, "sizes") or [size]):
         if isinstance(cls, type) and isinstance(each, int):
             trait(cls, "check_image_size")(backbone.params, each)
+
+
+def _check_channels(backbone: Any, transform: Any) -> None:
+    """Check that the chosen backbone takes as many channels as the transform has means."""
+    cls, mean = backbone.spec.load(), getattr(transform, "mean", None)
+    if isinstance(cls, type) and mean is not None:
+        trait(cls, "check_channels")(backbone.params, len(mean))
 
 
 def _check_tokens(tower: Any, transform: Any) -> None:

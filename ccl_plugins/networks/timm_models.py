@@ -10,9 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from difflib import get_close_matches
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from ccl_plugins.files.sums import check_sum
@@ -90,9 +92,10 @@ def create(
             return timm.create_model(name, pretrained=pretrained, **head, **options)
     except OSError as error:
         raise FileNotFoundError(
-            f"the weights of {name!r} are not on this machine and cannot be downloaded; three ways out:"
-            f" {instead}, with pretrained=False; or the Hugging Face cache (HF_HOME) of a machine that"
-            f" has them, with HF_HUB_OFFLINE=1; or a network ({str(error).partition('. ')[0]})"
+            f"the weights of {name!r} are not in the Hub's cache on this machine, {_cache()}, and cannot be"
+            f" downloaded; three ways out: {instead}, with pretrained=False; or the Hugging Face cache"
+            " (HF_HOME) of a machine that has them, with HF_HUB_OFFLINE=1; or a network"
+            f" ({str(error).partition('. ')[0]})"
         ) from error
     except TypeError as error:
         # timm passes options on through **kwargs: only the model's class refuses them.
@@ -121,6 +124,13 @@ def _hub() -> Iterator[None]:
         constants.HF_HUB_OFFLINE = offline
 
 
+def _cache() -> str:
+    """The folder in which the Hub's client looks for weights."""
+    from huggingface_hub import constants
+
+    return str(constants.HF_HUB_CACHE)
+
+
 def _answers(address: str) -> bool:
     """Whether a server answers the Hub's own client, with its proxies and certificates."""
     from huggingface_hub import get_session
@@ -135,8 +145,32 @@ def _answers(address: str) -> bool:
     return True
 
 
+def check_channels(name: str, options: Mapping[str, Any], channels: int) -> None:
+    """Refuse images of another number of channels than a model takes; no model is made.
+
+    Args:
+        name: As in `create`; for models that only a file or the Hub describes, ``options`` alone count.
+        options: Further arguments of the model.
+        channels: Of the views, as many as the transform's mean and std have numbers.
+
+    Raises:
+        ValueError: With the settings of both.
+    """
+    import timm
+
+    check_name(name)
+    known = None if ":" in name else timm.get_pretrained_cfg(name)
+    takes = options.get("in_chans", known.input_size[0] if known else channels)
+    if takes != channels:
+        raise ValueError(
+            f"the views have {channels} channels, as many as mean and std of the transform have numbers,"
+            f" and {name!r} takes {takes}: give the transform a mean and a std of {takes} numbers each, or"
+            f" the model options = {{in_chans = {channels}}}"
+        )
+
+
 def check_image_size(
-    name: str, options: Mapping[str, Any], size: int, setting: str = "the views size"
+    name: str, options: Mapping[str, Any], size: int, setting: str = "the views a size of"
 ) -> None:
     """Refuse images of a size that a model does not take, as most ViTs; no weights are made or loaded.
 
@@ -144,7 +178,7 @@ def check_image_size(
         name: As in `create`; the models that only the Hub describes are not checked.
         options: Further arguments of the model.
         size: Height and width of the images in pixels.
-        setting: What sets it, for the error.
+        setting: What sets it, for the error, before the number.
 
     Raises:
         ValueError: With the size that is right, and the option that changes it.
@@ -159,19 +193,22 @@ def check_image_size(
     if size < patch:
         raise ValueError(
             f"images of {size}x{size} pixels are smaller than a patch of {name!r}, {patch}x{patch} pixels:"
-            f" give {setting} = {patch} or more"
+            f" give {setting} {patch} or more"
         )
     if not model.pretrained_cfg.get("fixed_input_size"):
         return
     channels, *own = image_shape(model, options)
-    if _takes(model, channels, size, size) or not _takes(model, channels, *own):
+    if not _takes(model, channels, *own):
         return
     below = size // patch * patch
-    if below != size and _takes(model, channels, below, below):
+    if below != size and not getattr(model.patch_embed, "dynamic_img_pad", False):
+        # Without positions for each size, timm would leave out the pixels beyond the last patch.
         raise ValueError(
             f"{name!r} takes images of whole patches of {patch}x{patch} pixels, and {size} is no multiple"
-            f" of {patch}: give {setting} = {below} or {below + patch}"
+            f" of {patch}: give {setting} {below} or {below + patch}"
         )
+    if _takes(model, channels, size, size):
+        return
 
     def takes_with(**option: Any) -> bool:
         try:
@@ -184,7 +221,7 @@ def check_image_size(
     any_size = takes_with(dynamic_img_size=True)
     raise ValueError(
         f"{name!r} takes images of {own[0]}x{own[1]} pixels, not of {size}x{size}: give {option}{setting}"
-        f" = {own[0]}{'; with dynamic_img_size = true it takes several sizes' if any_size else ''}"
+        f" {own[0]}{'; with dynamic_img_size = true it takes several sizes' if any_size else ''}"
     )
 
 
@@ -339,8 +376,8 @@ def load_weights(model: nn.Module, path: str | Path, *, keep_head: bool = False)
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it holds weights of another model, with the names that do not fit.
-        RuntimeError: If it holds more than weights.
+        ValueError: If it holds weights of another model, with the names that do not fit, or more than
+            weights, or is damaged.
         WrongSum: If it was exported with a checksum that it does not have.
     """
     from timm.models import load_state_dict
@@ -349,7 +386,14 @@ def load_weights(model: nn.Module, path: str | Path, *, keep_head: bool = False)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file of weights {str(path)!r}")
     check_sum(path)
-    given = load_state_dict(str(path), weights_only=True)
+    try:
+        given = load_state_dict(str(path), weights_only=True)
+    except (RuntimeError, SafetensorError, UnpicklingError) as error:
+        raise ValueError(
+            f"{str(path)!r} is no whole file of weights alone: it must be safetensors, or what"
+            " torch.save wrote of a state_dict; no other Python object is read from it"
+            f" ({str(error).partition('. ')[0]:.200})"
+        ) from error
     weights = _adapted(given, model, keep_head)
     # timm's modules have this function where weights of a family need one.
     translate = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)

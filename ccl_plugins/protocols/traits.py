@@ -362,6 +362,12 @@ _DECLARED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
             "Called when the optimizer is created with `layer_decay`. Returns the layer of each parameter"
             " by name, from 0 at the image.",
         ),
+        "check_channels(parameters, channels)": (
+            _nothing,
+            "A static method, called when a pipeline is composed, with all parameters of the backbone and"
+            " the number of channels of the views: of the transform's `mean`. Raises ValueError for"
+            " another number than the network takes; it builds no network.",
+        ),
         "check_image_size(parameters, size)": (
             _nothing,
             "A static method, called when a pipeline is composed, with all parameters of the backbone and"

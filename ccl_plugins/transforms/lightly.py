@@ -70,6 +70,9 @@ class LightlyTransform:
     ) -> None:
         self.size = whole("size", size, 1)
         self.count = whole("count", len(transforms) if count is None else count, 1)
+        for name, given, other, beside in (("mean", mean, "std", std), ("std", std, "mean", mean)):
+            if given is not None and beside is None and len(given) != len(IMAGENET_MEAN):
+                raise ValueError(f"{name} has {len(given)} numbers: give {other} as many, too")
         mean = IMAGENET_MEAN if mean is None else mean
         std = IMAGENET_STD if std is None else std
         if not mean or len(mean) != len(std):
@@ -144,7 +147,10 @@ class LightlyTransform:
             what = image.dtype if isinstance(image, Tensor) else type(image).__name__
             raise TypeError(f"an image must be a PIL image or a uint8 tensor, not {what}")
         if has != channels:
-            raise ValueError(f"the image has {has} channels, but mean and std have {channels}")
+            raise ValueError(
+                f"the image has {has} channels, but mean and std have {channels}: give the transform a mean"
+                f" and a std of {has} numbers each, and the backbone as many channels"
+            )
         return image
 
     def _normalized(self, tensor: Tensor) -> Tensor:

@@ -29,16 +29,16 @@ def vit(name="vit_tiny_patch16_224", **given):
         (
             vit(),
             32,
-            r"224x224 pixels, not of 32x32: give the model options = {img_size = 32}, or the "
-            r"views size = 224",
+            r"224x224 pixels, not of 32x32: give the model options = {img_size = 32}, or "
+            r"the views a size of 224",
         ),
         (vit(options={"img_size": 64}), 32, r"takes images of 64x64 .*{img_size = 32}"),
         (vit("swin_tiny_patch4_window7_224", pretrained=True), 64, r"{img_size = 64}"),
-        (vit("efficientformer_l1"), 32, r"not of 32x32: give the views size = 224$"),
+        (vit("efficientformer_l1"), 32, r"not of 32x32: give the views a size of 224$"),
         (
             vit(),
             8,
-            r"8x8 pixels are smaller than a patch of .*16x16 pixels: give the views size = 16 or",
+            r"8x8 pixels are smaller than a patch of .*16x16 pixels: give the views a size of 16 or",
         ),
         (
             vit("vit_small_patch16_dinov3"),
@@ -48,9 +48,15 @@ def vit(name="vit_tiny_patch16_224", **given):
         (
             vit("vit_small_patch16_dinov3"),
             40,
-            r"whole patches of 16x16 pixels, and 40 is no multiple of 16: .* size = 32 or 48",
+            r"whole patches of 16x16 pixels, and 40 is no multiple of 16: .* size of 32 or 48",
         ),
         (vit("vit_small_patch14_dinov2"), 224, r"takes images of 518x518 .*{img_size = 224}"),
+        (
+            vit("vit_small_patch14_dinov2"),
+            100,
+            r"and 100 is no multiple of 14: .* size of 98 or 112",
+        ),
+        (vit(options={"img_size": 40}), 40, r"and 40 is no multiple of 16: .* size of 32 or 48"),
         (ccl.backbone("vit_moco_v3"), 96, r"'vit_small_patch16_224' takes .*{img_size = 96}"),
     ],
 )
@@ -73,6 +79,7 @@ def test_a_backbone_for_other_images_is_refused_when_composed_with_the_cure(
         (vit(), 224),
         (vit(options={"img_size": 32}), 32),
         (vit(options={"dynamic_img_size": True}), 64),
+        (vit("test_vit", options={"dynamic_img_size": True, "dynamic_img_pad": True}), 40),
         (
             vit("vit_small_patch16_dinov3", options={"embed_dim": 48, "depth": 1, "num_heads": 4}),
             48,

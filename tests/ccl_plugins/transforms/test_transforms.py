@@ -196,6 +196,8 @@ def test_other_numbers_of_channels_can_be_cropped_and_flipped_alone():
         torch.testing.assert_close(view, views.plain(given.flip(-1)))
     with pytest.raises(ValueError, match="5 channels can be cropped and flipped alone"):
         SimCLRTransform(size=16, **five)
+    with pytest.raises(ValueError, match="std has 5 numbers: give mean as many, too"):
+        SimCLRTransform(size=16, std=five["std"], **CROP_ONLY)
 
 
 @pytest.mark.parametrize(
