@@ -197,7 +197,7 @@ def _present(column: str, values: Tensor, value_type: ValueType) -> Tensor:
     """(n,) the rows with a value; how many lack one is logged."""
     missing = missing_rows(values, value_type)
     if missing.all():
-        raise ValueError(f"column {column!r} has a value for none of {len(missing)} samples")
+        raise UndefinedMetric(f"column {column!r} has a value for none of {len(missing)} samples")
     if missing.any():
         logger.warning(
             "column %r is missing in %d of %d samples, which are not measured",

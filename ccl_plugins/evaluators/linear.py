@@ -25,7 +25,7 @@ from ccl_plugins.evaluators.columns import (
 from ccl_plugins.evaluators.intervals import estimate, tally
 from ccl_plugins.evaluators.least_squares import least_squares
 from ccl_plugins.metadata.validation import validation_rows
-from ccl_plugins.protocols import Frozen, Measurement
+from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
 
 logger = logging.getLogger(__name__)
 
@@ -236,7 +236,9 @@ def softmax_regression(
 
     ids = y.unique()
     if len(ids) < 2:
-        raise ValueError(f"a linear probe needs two classes or more, there is only {ids.tolist()}")
+        raise UndefinedMetric(
+            f"a linear probe needs two classes or more, there is only {ids.tolist()}"
+        )
     # The bias is free: centered features have the same minimum, in fewer steps.  So have features in
     # another unit, with the penalty in that unit.
     center, unit = x.mean(dim=0), variance(x) ** 0.5

@@ -12,7 +12,7 @@ from torch.nn.functional import one_hot
 import ccl_plugins as ccl
 from ccl_plugins.evaluators import LinearAdam, LinearProbe, LinearSGD
 from ccl_plugins.evaluators.gradient_probes import head
-from ccl_plugins.protocols import Frozen
+from ccl_plugins.protocols import Frozen, UndefinedMetric
 
 
 def blobs(n=90, f=5, seed=0):
@@ -167,8 +167,9 @@ def test_settings_out_of_range_are_refused(evaluator, wrong, said):
 
 def test_one_class_is_refused():
     one = Frozen(blobs().features, {"label": torch.full((90,), 4)})
-    with pytest.raises(ValueError, match=r"two classes or more, there is only \[4\]"):
-        LinearSGD()(one, one)
+    for evaluator in (LinearSGD(), LinearProbe()):
+        with pytest.raises(UndefinedMetric, match=r"two classes or more, there is only \[4\]"):
+            evaluator(one, one)
 
 
 def test_the_protocol_is_in_the_record():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from support.small_pipeline import TOML
 from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_data
 from support.vector_pipeline import ROWS, make_pipeline
@@ -225,8 +225,13 @@ def test_a_constant_column_is_told_in_a_line_and_the_table_has_the_rest(
     in_a_folder_with_data, capsys
 ):
     n, constant = 8, {"age": torch.full((8,), 0.5), "label": torch.arange(8) % 2}
-    save_file({"features": torch.randn(n, 4), **constant}, "test.safetensors")
-    probes = '["knn", {use = "regression", column = "age"}]'
+    save_file(
+        {"features": torch.randn(n, 4), **constant, "dose": constant["age"] * torch.nan},
+        "test.safetensors",
+    )
+    known = load_file("train.safetensors")
+    save_file({**known, "dose": known["age"].clone()}, "train.safetensors")
+    probes = '["knn", {use = "regression", column = "age"}, {use = "regression", column = "dose"}]'
     Path("x.toml").write_text(TOML.replace('["knn"]', probes))
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("default")  # as outside tests
@@ -236,6 +241,10 @@ def test_a_constant_column_is_told_in_a_line_and_the_table_has_the_rest(
     assert "age" not in shown.out
     lines = [str(each.message) for each in found if "age" in str(each.message)]
     assert len(lines) == 2, "before and after training"
+    doses = [
+        str(each.message) for each in found if "'dose' has a value for none" in str(each.message)
+    ]
+    assert len(doses) == 2
     for line in lines:
         assert (
             "left out: column 'age' has the same value, 0.5, in all of 8 measured samples" in line
