@@ -7,7 +7,7 @@ import os
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -148,6 +148,8 @@ def describe(hint: Any, reader: Reader | None = None) -> str:
         return " | ".join(describe(argument, reader) for argument in arguments)
     if hint is type(None):
         return "None"
+    if isinstance(hint, type) and is_dataclass(hint):
+        return f"a table of {', '.join(field.name for field in fields(hint))}"
     if hint is Ellipsis:
         return "..."
     if arguments and isinstance(origin, type):

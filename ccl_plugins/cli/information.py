@@ -47,6 +47,14 @@ def _table(options: argparse.Namespace) -> TextTable:
         if options.values is None:
             points, left_out = plane(pipeline, against)
             notes = [f"left out: {line}" for line in left_out]
+            notes += [
+                f"{p.name} has one value, so it tells nothing" for p in points if p.values == 1
+            ]
+            notes += [
+                f"{p.name} has a value of its own for each sample, so it seems to tell all about {against}"
+                for p in points
+                if p.values == p.samples > 1
+            ]
         else:
             parameter, values = _read_values(options.values)
             points = sweep(pipeline, parameter, values, against, options.on)

@@ -267,6 +267,8 @@ def read_image(
     try:
         if mode == "all":
             return torch.from_numpy(_in_8_bits(np.concatenate(_channels(path)), levels))
+        if path.lower().endswith(".npy"):
+            raise UnreadableImage('an array of channels is read with mode = "all"')
         with Image.open(path) as image:
             upright = ImageOps.exif_transpose(image)
             if levels is not None or upright.mode.startswith(("I", "F")):

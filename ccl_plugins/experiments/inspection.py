@@ -98,7 +98,7 @@ def inspect(pipeline: Composition, *, quick: bool = False) -> Inspection:
         rehearse(parts, train, pipeline.settings)
         columns = [*_columns(parts.dataset.schema(), *splits.values())]
         notes += _associated(pipeline, columns)
-        notes += _kernels(parts, train, pipeline.settings.seed)
+        notes += _of_tables(parts, train, pipeline.settings)
         if not quick and not unreadable:
             step = _step(pipeline, parts, train)
     return Inspection(columns, {n: len(each) for n, each in splits.items()}, notes, step)
@@ -187,8 +187,8 @@ def _unreadable(splits: Mapping[str, Any]) -> Iterator[str]:
             )
 
 
-def _kernels(parts: Any, train: Any, seed: int) -> Iterator[str]:
-    """How the objective's kernels see conditions that are fitted once, without a network."""
+def _of_tables(parts: Any, train: Any, settings: Any) -> Iterator[str]:
+    """What is wrong with conditions that are fitted once, and how kernels see them, without a network."""
     from ccl_plugins.training.findings import Findings
     from ccl_plugins.training.kernel_check import (
         check_kernel,
@@ -197,10 +197,27 @@ def _kernels(parts: Any, train: Any, seed: int) -> Iterator[str]:
         together,
     )
     from ccl_plugins.training.tables import Tables
+    from ccl_plugins.watching.symptoms.conditions import UnfitCondition
+    from ccl_plugins.watching.symptoms.symptom import Beginning
 
-    tables = Tables(parts.conditions, len(train), seed)
+    tables = Tables(parts.conditions, len(train), settings.seed)
     tables.keep_once(train)
-    for kernel, names in kernels_read(parts.objective):
+    objective, once = parts.objective, tuple(tables.tables)
+    read = frozenset({*objective.conditions, parts.sampler_on})
+    begun = Beginning(
+        step=0,
+        total=0,
+        settings=settings,
+        rate=0.0,
+        objective=objective,
+        read=read,
+        tables=tables,
+        fresh=once,
+        temperatures=(),
+    )
+    for finding in UnfitCondition().begin(begun):
+        yield finding.line
+    for kernel, names in kernels_read(objective):
         if not all(name in tables.tables for name in names):
             continue
         given: Any = {name: tables.known(name, *names) for name in names}

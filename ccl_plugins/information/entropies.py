@@ -66,7 +66,7 @@ def entropy(values: Tensor) -> float:
     """
     counts = torch.unique(values, return_counts=True)[1].double()
     p = counts / counts.sum()
-    return max(-float((p * p.log2()).sum()), 0.0)
+    return max(0.0, -float((p * p.log2()).sum()))  # in this order not -0.0
 
 
 def crossing(candidates: Sequence[Information]) -> int:

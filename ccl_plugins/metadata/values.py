@@ -84,8 +84,11 @@ def check_values(
     one_of(f"the value_type of {place}", value_type, VALUE_TYPES)
     check_policy(missing, value_type)
     values = real(values.detach(), place)
-    if missing != "error" and size and missing_rows(values, value_type).all():
-        raise ValueError(f"{place} is missing in all of its {size} rows")
+    if size and missing_rows(values, value_type).all():
+        raise ValueError(
+            f"{place} has a value in none of its {size} rows: choose another column, or leave out what"
+            " reads it"
+        )
     if values.ndim == 1 or value_type == "categorical":  # classes of one's own follow from all rows
         return _checked(place, values, value_type, missing)
     found = values

@@ -18,7 +18,7 @@ from registry import (
     RegistryError,
     UnknownComponent,
 )
-from registry.hints import accept
+from registry.hints import accept, describe
 from registry.params import Parameter, Schema, fill, schema
 
 
@@ -330,3 +330,7 @@ def test_old_names_that_are_no_mapping_of_names_are_refused(toy, old):
         InvalidSpec, match="OLD_PARAMETERS must map old names of parameters to their"
     ):
         toy.local("kernel", type("Odd", (Renamed,), {"OLD_PARAMETERS": old}))
+
+
+def test_a_dataclass_is_described_as_the_table_that_it_takes():
+    assert describe(Parameter | None).startswith("a table of name, ")

@@ -36,8 +36,8 @@ class UnfitCondition(Symptom):
                 yield Finding(
                     "a-condition-is-constant",
                     seen.step,
-                    f"condition {name!r} is constant: all {size} samples have one value, so it tells them"
-                    f" not apart; choose another {setting}",
+                    f"condition {name!r} is constant: all {size} samples have one value, so it does not"
+                    f" tell them apart; choose another {setting}",
                     about=name,
                 )
             # Clusters may wait for the network: until they are formed, every sample is one by itself.

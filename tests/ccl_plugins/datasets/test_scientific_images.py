@@ -72,6 +72,9 @@ def test_arrays_in_npy_files_are_images(tmp_path, shape):
 
 
 def test_arrays_that_are_no_images_say_so(tmp_path):
+    np.save(tmp_path / "c.npy", np.zeros((3, 4, 4), dtype=np.uint8))
+    with pytest.raises(UnreadableImage, match='is read with mode = "all"'):
+        read_image(str(tmp_path / "c.npy"), "RGB")
     np.save(tmp_path / "a.npy", np.zeros((2, 2, 2, 2), dtype=np.uint8))
     with pytest.raises(
         UnreadableImage, match=r"shape \(2, 2, 2, 2\) is no \(channels, height, width"

@@ -107,6 +107,18 @@ def test_what_would_keep_it_from_training_is_a_mistake(file, capsys):
         assert message in capsys.readouterr().err
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_condition_of_one_value_or_of_one_for_each_sample_is_noted(file, capsys):
+    table = Path("images.csv").read_text().splitlines()
+    more = [f"{row},{'batch,file' if not i else f'b,f{i}'}" for i, row in enumerate(table)]
+    Path("images.csv").write_text("\n".join(more))
+    for column, message in (("batch", "is constant"), ("file", "is unique per sample")):
+        text = TOML.replace('"age"', f'"{column}"').replace('{use = "rbf", scale = 0.1}', '"delta"')
+        file.write_text(text)
+        assert main(["inspect", str(file), "--quick"]) == 0
+        assert f"condition 'condition' {message}" in capsys.readouterr().out
+
+
 def test_what_is_healthy_has_a_line_for_its_kernel_alone():
     pipeline = ccl.Pipeline(
         dataset="color_digits",

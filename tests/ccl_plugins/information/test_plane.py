@@ -174,6 +174,29 @@ def test_the_command_prints_the_table_and_the_best(tmp_path, capsys):
     assert "k = " in capsys.readouterr().out.splitlines()[-1]
 
 
+def test_conditions_that_tell_nothing_or_seem_to_tell_all_are_noted(tmp_path, capsys):
+    file = tmp_path / "p.toml"
+    (tmp_path / "t.csv").write_text(
+        "image,label,split,batch,file\n" + "".join(f"{i},{i % 2},train,b,f{i}\n" for i in range(4))
+    )
+    for i in range(4):
+        (tmp_path / f"{i}").touch()
+    dataset = f'{{use = "table", path = "{tmp_path}/t.csv", test_fraction = 0.5}}'
+    one, each = '{use = "column", name = "batch"}', '{use = "column", name = "file"}'
+    text = PIPELINE.replace('"color_digits"', dataset).replace("cl_infonce", "infonce")
+    file.write_text(
+        f"{text.partition('condition =')[0]}conditions = {{one = {one}, each = {each}}}"
+    )
+    with pytest.warns(UserWarning, match="nothing in this pipeline reads"):
+        assert cli.main(["information", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert "-0" not in shown
+    assert "one has one value, so it tells nothing" in shown
+    assert (
+        "each has a value of its own for each sample, so it seems to tell all about label" in shown
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
