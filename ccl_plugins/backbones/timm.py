@@ -85,14 +85,15 @@ class Timm(nn.Module):
         self.model: Any = timm_models.create(name, pretrained, self.options)
         if stem == "cifar":
             _cifar_stem(self.model, name)
-        self._load(checkpoint_path)
-        # Some models (MobileNetV3) widen the features after pooling.
-        self.num_features = int(getattr(self.model, "head_hidden_size", self.model.num_features))
-        self.features = features
         if features != "default":
             _check_tokens(self.model, name, features)
             if getattr(self.model, "attn_pool", None) is not None:
                 self.model.reset_classifier(0, "avg")  # without the weights of another pooling
+        self._load(checkpoint_path, () if features == "default" else ("attn_pool.",))
+        # Some models (MobileNetV3) widen the features after pooling.
+        self.num_features = int(getattr(self.model, "head_hidden_size", self.model.num_features))
+        self.features = features
+        if features != "default":
             self.num_features = self.model.embed_dim * (2 if features == "both" else 1)
         self.patch_shape: tuple[int, int, int] | None = None
         self._masking: tuple[Tensor, Tensor] | None = None
@@ -139,9 +140,9 @@ class Timm(nn.Module):
             parameters["checkpoint_path"],
         )
 
-    def _load(self, path: str | None) -> None:
+    def _load(self, path: str | None, without: tuple[str, ...] = ()) -> None:
         if path is not None:
-            timm_models.load_weights(self.model, path)
+            timm_models.load_weights(self.model, path, without=without)
 
     def _freeze(self, first: int | Literal["all"], name: str) -> None:
         """Freeze the parameters of the first layers."""

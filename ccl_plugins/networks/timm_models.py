@@ -368,8 +368,16 @@ def _takes(model: nn.Module, *shape: int) -> bool:
     return True
 
 
-def load_weights(model: nn.Module, path: str | Path, *, keep_head: bool = False) -> None:
+def load_weights(
+    model: nn.Module, path: str | Path, *, keep_head: bool = False, without: tuple[str, ...] = ()
+) -> None:
     """Load a file of weights, without those of the last layer unless ``keep_head``.
+
+    Args:
+        model: Of timm.
+        path: The file.
+        keep_head: Whether the model has its last layer.
+        without: What the names of further weights begin with that the model has no part for.
 
     As timm does with its own weights: those of another implementation get timm's names, positions are
     resampled for the model's image size, and the first convolution is adapted to the model's channels.
@@ -394,12 +402,12 @@ def load_weights(model: nn.Module, path: str | Path, *, keep_head: bool = False)
             " torch.save wrote of a state_dict; no other Python object is read from it"
             f" ({str(error).partition('. ')[0]:.200})"
         ) from error
-    weights = _adapted(given, model, keep_head)
+    weights = _adapted(given, model, keep_head, without)
     # timm's modules have this function where weights of a family need one.
     translate = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
     if translate is not None and any(_differences(weights, model).values()):
         with suppress(*_TRANSLATING):  # weights of another family
-            weights = _adapted(translate(dict(given), model), model, keep_head)
+            weights = _adapted(translate(dict(given), model), model, keep_head, without)
     _require_fit(weights, model, path)
     model.load_state_dict(weights)
 
@@ -408,14 +416,17 @@ _TRANSLATING = (AssertionError, AttributeError, IndexError, KeyError, RuntimeErr
 """What timm's translations raise for weights that they are not made for."""
 
 
-def _adapted(weights: Mapping[str, Any], model: nn.Module, keep_head: bool) -> dict[str, Any]:
+def _adapted(
+    weights: Mapping[str, Any], model: nn.Module, keep_head: bool, without: tuple[str, ...]
+) -> dict[str, Any]:
     """Weights without the last layer, the first convolution's for as many channels as the model takes."""
     from timm.models import adapt_input_conv
 
     config: Mapping[str, Any] = getattr(model, "default_cfg", {})
     # timm keeps the last layer's name, though num_classes=0 has removed the layer.
-    prefixes = () if keep_head else tuple(f"{head}." for head in _names(config, "classifier"))
-    kept = {name: value for name, value in weights.items() if not name.startswith(prefixes)}
+    heads = () if keep_head else tuple(f"{head}." for head in _names(config, "classifier"))
+    left_out = (*heads, *without)
+    kept = {name: value for name, value in weights.items() if not name.startswith(left_out)}
     own = model.state_dict()
     for name in (f"{first}.weight" for first in _names(config, "first_conv")):
         if name not in own or name not in kept or kept[name].shape == own[name].shape:

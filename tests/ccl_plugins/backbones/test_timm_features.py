@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import timm
 import torch
+from safetensors.torch import save_file
 
 from ccl_plugins.backbones import Timm
 
@@ -64,6 +65,17 @@ def test_the_attention_pooling_of_siglip_is_the_default_and_the_mean_does_withou
     mean(x).sum().backward()
     assert all(p.grad is not None for p in mean.parameters())
     torch.testing.assert_close(mean(x), mean.model.forward_features(x).mean(1))
+
+
+def test_weights_of_siglip_without_its_pooling_are_loaded_as_those_with_it(tmp_path):
+    for features in ("default", "mean"):
+        source, x = vit(SIGLIP, features)
+        save_file(source.model.state_dict(), tmp_path / "w.safetensors")
+        options = {**SMALL, "img_size": 48}
+        loaded = Timm(
+            SIGLIP, checkpoint_path=tmp_path / "w.safetensors", options=options, features="mean"
+        )
+        torch.testing.assert_close(loaded.eval()(x), source.model.forward_features(x).mean(1))
 
 
 def test_a_model_without_the_tokens_is_refused():
