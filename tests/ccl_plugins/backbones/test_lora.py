@@ -198,6 +198,32 @@ def pipeline(**changes: Any) -> Any:
     )
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "vit_small_patch14_dinov2",
+        "vit_small_patch14_reg4_dinov2",
+        "vit_small_patch16_dinov3",
+        "vit_base_patch16_siglip_224",
+        "vit_base_patch16_clip_224",
+    ],
+)
+def test_the_towers_of_foundation_models_take_adapters_and_lose_them_in_plain_weights(name):
+    torch.manual_seed(0)
+    options = {"embed_dim": 16, "depth": 2, "num_heads": 2, "in_chans": 5, "img_size": 112}
+    lora = {"rank": 2, "on": ["qkv", "patch_embed.proj"]}
+    backbone = Timm(name, options=options, lora=lora, checkpointing=True)
+    x = torch.randn(2, 5, 112, 112)
+    backbone(x).sum().backward()
+    learn = {n: p for n, p in backbone.named_parameters() if p.requires_grad}
+    assert len(learn) == 6
+    assert all(parameter.grad is not None for parameter in learn.values())
+    moved(backbone).eval()
+    plain = backbone.plain().eval()
+    assert {*plain.state_dict()} == {*Timm(name, options=options).state_dict()}
+    torch.testing.assert_close(plain(x), backbone(x), rtol=1e-4, atol=1e-5)
+
+
 FIT = {"batch_size": 8, "workers": 0, "schedule": "constant", "progress": False}
 
 

@@ -120,3 +120,27 @@ def test_rotary_positions_take_other_sizes_without_an_option():
     model = Timm(DINOV3, options=SMALL, features="both").eval()
     for side in (32, 80):
         assert model(torch.randn(1, 3, side, side)).shape == (1, 32)
+
+
+@pytest.mark.parametrize(
+    "name", ["vit_small_patch14_dinov2", DINOV2, DINOV3, SIGLIP, "vit_base_patch16_clip_224"]
+)
+def test_towers_take_more_channels_are_frozen_by_layers_and_compute_blocks_again(name):
+    grown = []
+    for checkpointing in (False, True):
+        torch.manual_seed(0)
+        side = timm.create_model(name, **SMALL).patch_embed.patch_size[0] * 3
+        options = {**SMALL, "img_size": side, "in_chans": 5}
+        model = Timm(name, options=options, freeze=2, checkpointing=checkpointing)
+        model(
+            torch.randn(2, 5, side, side, generator=torch.Generator().manual_seed(1))
+        ).sum().backward()
+        grown.append({n: p.grad for n, p in model.named_parameters() if p.grad is not None})
+    layers = model.layer_numbers()
+    assert {*layers.values()} >= {0, 1, 2}
+    learn = {n for n, p in model.named_parameters() if p.requires_grad}
+    assert learn == grown[0].keys() == {name for name, layer in layers.items() if layer >= 2}
+    torch.testing.assert_close(*grown)
+    Timm.check_image_size({"name": name, "options": options}, side)
+    with pytest.raises(ValueError, match="is no multiple of"):
+        Timm.check_image_size({"name": name, "options": options}, side + 1)
