@@ -6,17 +6,22 @@ import importlib.util
 import json
 import re
 import sys
+import textwrap
 import tomllib
 from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from test_architecture import LAYERS
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import _parser
 from ccl_plugins.experiments.composition import TABLES
+from ccl_plugins.experiments.export import export
 from ccl_plugins.hooks import Hooks
 from ccl_plugins.kinds import KINDS
 from ccl_plugins.training.settings import FitSettings
@@ -100,6 +105,43 @@ def test_toml_blocks_compose(page):
     others = {"dataset": "color_digits", "backbone": "lenet5", "objective": "infonce"}
     for block in blocks:
         ccl.Pipeline.from_dict(others | tomllib.loads(block))
+
+
+def test_the_page_of_a_foundation_model_trains_exports_and_reads(tmp_path, monkeypatch):
+    """Its file with a tiny network for the pretrained one, a few images, and one step."""
+    monkeypatch.chdir(tmp_path)
+    page = (DOCS / "how-to" / "adapt-a-foundation-model.md").read_text()
+    file, elsewhere = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    Path("adapt.toml").write_text(file)
+    (tmp_path / "images").mkdir()
+    rows = ["file,plate,site,treatment"]
+    for i in range(48):
+        np.save(f"images/{i}.npy", np.random.default_rng(i).integers(0, 4096, (5, 64, 64)))
+        rows.append(f"images/{i}.npy,P{i % 8},{i // 16},{('DMSO', 'taxol')[i // 8 % 2]}")
+    for table in ("plates.csv", "earlier.csv"):
+        Path(table).write_text("\n".join(rows))
+    tiny = {"embed_dim": 16, "depth": 1, "num_heads": 2}
+    given = tomllib.loads(file)
+    assert given["backbone"].pop("lora") == {"rank": 16, "on": "qkv"}  # needs peft
+    changes = {
+        "backbone": {**given["backbone"], "pretrained": False},
+        "method": {**given["method"], "hidden": 8, "bottleneck": 4, "dim": 8},
+        "evaluate": [*given["evaluate"], *tomllib.loads(elsewhere)["evaluate"]],
+        "fit": {**given["fit"], "epochs": 1, "batch_size": 8, "workers": 0, "max_steps": 1},
+    }
+    changes["backbone"]["options"] |= tiny
+    pipeline = ccl.Pipeline.from_dict(given | changes | {"monitor": "off", "loggers": []})
+    run = pipeline.fit(out="runs/adapt", progress=False, precision="32-true", warmup_epochs=0)
+    names = {"knn/top1", "linear/top1", "dependence-plate/dcor", "features/cka", "earlier/knn/top1"}
+    assert names < run.before.keys() == run.evaluate().keys()
+    export(run, "adapted")
+    session: dict[str, Any] = {}
+    for block in re.findall(r"^ *```python\n(.*?)^ *```", page, re.MULTILINE | re.DOTALL):
+        exec(textwrap.dedent(block), session)
+        if "mean" in session:
+            written = run.pipeline.transform
+            session["mean"], session["std"] = (x.flatten() for x in (written.mean, written.std))
+    torch.testing.assert_close(session["features"], run.encode([session["images"][0][0]]))
 
 
 def test_the_hand_written_loop_runs(capsys):

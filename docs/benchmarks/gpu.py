@@ -5,6 +5,7 @@
   compiled    every objective and method, compiled by inductor, against the CPU without compiling
   waits       a step of every objective and method, and one of `fit`: a wait for the GPU is an error
   share       time and peak memory of every objective, and of a step of ResNet-50 and ViT-S
+  adapt       a step of DINO with a ViT-B: all weights, LoRA, checkpointing; images/s and peak memory
   memory      a batch embedded whole and in pieces (GradCache): peak memory, images/s, the same gradient
   resume      a run that was killed and resumed, against one that was not
   whole       images/s of `fit` against lightly's example, with the same networks and data

@@ -71,6 +71,11 @@ PARTS = {
         " channels last and without optimizer; and its peak memory. The networks' time is measured once and"
         " taken as proportional to b. Over a queue the networks are those of MoCo v2, else of SimCLR.",
     ),
+    "adapt": (
+        "A step of DINO with a ViT-B",
+        "Forward and backward pass in bf16, AdamW and the teacher's step, on two large and six small views"
+        " of b images of five channels: images/s and peak memory, beside [what is counted](vit_step.md).",
+    ),
     "memory": (
         "A batch in pieces",
         "The forward and backward pass of a ViT in float32 with `micro_batch`: the largest difference of"
@@ -138,6 +143,8 @@ def number(column: str, value: Any) -> str:
         return ""
     if column == "bytes":
         return f"{value / 2**30:.2f} GiB"
+    if column == "b":
+        return str(value)
     if column.endswith("per_second"):
         return f"{value:.0f}"
     return f"{value:.3f}" if column == "ratio" else f"{value:.1e}"

@@ -18,11 +18,13 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
+import vit_step
 from measuring import measure, peak
 from objectives import batch_cells, queue_cells
 from reporting import label
@@ -64,6 +66,7 @@ class Suite:
     batches: tuple[int, ...] = (256, 1024, 4096, 8192)
     queue: int = 65536
     networks: tuple[str, str] = ("resnet50", "vit_small_patch16_224")
+    adapted: str = vit_step.NAME
     side: int = 224
     batch: int = 128
     repeats: int = 5
@@ -87,7 +90,8 @@ def suite_on(device: str, only: Iterable[str] = ()) -> Suite:
     if device == "cuda":
         return Suite(device, tuple(only))
     networks = ("test_resnet", "test_vit")  # timm's own, for tests
-    return Suite(device, tuple(only), 8, (16,), 1024, networks, 32, 8, 1, 5, 1, (1, 4), "eager")
+    sizes = networks, "test_vit", 32, 8, 1, 5, 1, (1, 4), "eager"
+    return Suite(device, tuple(only), 8, (16,), 1024, *sizes)
 
 
 def apart(found: Tensor, expected: Tensor, at_least: float = 1e-6) -> float:
@@ -397,6 +401,32 @@ def share(suite: Suite) -> Jobs:
             yield f"{label(found)}, b {found['b']}{queue}", functools.partial(objective, found)
 
 
+def adapt(suite: Suite) -> Jobs:
+    """A step of DINO on two large and six small views, with the optimizer and the teacher's."""
+
+    def job(way: str) -> Row:
+        torch.manual_seed(0)
+        method, objective = vit_step.made(way, suite.adapted, suite.side)
+        method, objective = method.to(suite.device), objective.to(suite.device)
+        views = vit_step.views_of(method, suite.batch, suite.side, suite.device)
+        optimizer = torch.optim.AdamW([p for p in method.parameters() if p.requires_grad])
+
+        def step() -> None:
+            vit_step.loss_of(method, objective, views).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            method.after_step(0, 2)
+            objective.after_step()
+
+        step()
+        used = peak(step, suite.device)
+        return ok(b=suite.batch, bytes=used, images_per_second=suite.batch / seconds(step, suite))
+
+    for way, options in vit_step.WAYS.items():
+        if "lora" not in options or find_spec("peft"):
+            yield f"{suite.adapted}, {way}", functools.partial(job, way)
+
+
 def memory(suite: Suite) -> Jobs:
     """A batch embedded whole and in pieces, by a network without batch statistics."""
     samples = 2 * suite.batch
@@ -501,5 +531,6 @@ def whole(suite: Suite) -> Jobs:
 
 
 PARTS = {
-    f.__name__: f for f in (objectives, methods, compiled, waits, share, memory, resume, whole)
+    f.__name__: f
+    for f in (objectives, methods, compiled, waits, share, adapt, memory, resume, whole)
 }
