@@ -129,7 +129,7 @@ def weights(run: Run, index: int | None = None) -> Weights:
     import torch
 
     from ccl_plugins.objectives.scalars import count_epochs
-    from ccl_plugins.protocols import trait
+    from ccl_plugins.protocols import Sizes, trait
     from ccl_plugins.training.step import take_step
     from ccl_plugins.transforms.modalities import modality_of_each
 
@@ -141,6 +141,11 @@ def weights(run: Run, index: int | None = None) -> Weights:
     trait(objective, "progress")(max(step - 1, 0), total)
     with torch.no_grad():
         _, pairs = take_step(run.parts, tables, batch)
+    # Objectives that collect what they move by in a step have no room for it where a run is read back.
+    width = pairs.anchors.shape[-1]
+    features = width if pairs.samples.features is None else pairs.samples.features.shape[-1]
+    sizes = Sizes(len(run.splits[0]), width, features, total)
+    trait(objective, "setup")({name: tables.known(name) for name in tables}, sizes)
     batched, queued = derivatives(objective, pairs, place)
     own = {view: -float(w) for view, w in zip(pairs.key_views, batched[:, place], strict=True)}
     others = batched.sum(0)

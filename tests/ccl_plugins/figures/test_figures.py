@@ -205,6 +205,24 @@ def test_a_weight_is_the_change_of_the_anchors_loss_with_the_product(objective, 
     torch.testing.assert_close(found[key, sample], slope, rtol=1e-5, atol=1e-8)
 
 
+def test_prototypes_that_move_after_a_step_do_not_keep_an_anchor_from_being_drawn(tmp_path):
+    guide = {"on": "condition", "keep": True, "by": "prototypes"}
+    pipeline = ccl.Pipeline(
+        dataset={"use": "subset", "of": "color_digits", "train": 40, "test": 10},
+        backbone="lenet5",
+        method={"use": "simclr", "hidden": 8, "dim": 4},
+        transform={"use": "simclr", "size": 32},
+        objective={"use": "guided", "base": "infonce", "guides": [guide]},
+        condition="label",
+        evaluate=[],
+        monitor="off",
+        loggers=[],
+    )
+    pipeline.fit(out=tmp_path / "run", epochs=1, batch_size=20, workers=0, progress=False)
+    found = weights(ccl.load(tmp_path / "run"))
+    torch.testing.assert_close(sum(share for share, _ in found.negatives), 1.0)
+
+
 def test_a_loss_that_is_no_mean_over_anchors_has_no_weights_of_one_anchor():
     with pytest.raises(DoesNotApply, match="AlignUniform is no mean over anchors"):
         derivatives(AlignUniform(), in_batch(batch()), 0)
