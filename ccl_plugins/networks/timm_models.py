@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from difflib import get_close_matches
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -396,7 +395,7 @@ def load_weights(
     check_sum(path)
     try:
         given = load_state_dict(str(path), weights_only=True)
-    except (RuntimeError, SafetensorError, UnpicklingError) as error:
+    except (EOFError, RuntimeError, SafetensorError) as error:
         raise ValueError(
             f"{str(path)!r} is no whole file of weights alone: it must be safetensors, or what"
             " torch.save wrote of a state_dict; no other Python object is read from it"
