@@ -406,7 +406,8 @@ def adapt(suite: Suite) -> Jobs:
 
     def job(way: str) -> Row:
         torch.manual_seed(0)
-        method, objective = vit_step.made(way, suite.adapted, suite.side)
+        small = {} if suite.device == "cuda" else {"prototypes": 8, "hidden": 8, "bottleneck": 4}
+        method, objective = vit_step.made(way, suite.adapted, suite.side, **small)
         method, objective = method.to(suite.device), objective.to(suite.device)
         views = vit_step.views_of(method, suite.batch, suite.side, suite.device)
         optimizer = torch.optim.AdamW([p for p in method.parameters() if p.requires_grad])
