@@ -8,6 +8,7 @@ from ccl_plugins.datasets.hf import HuggingFace as HuggingFace
 from ccl_plugins.datasets.image_folder import ImageFolder as ImageFolder
 from ccl_plugins.datasets.image_table import ImageTable as ImageTable
 from ccl_plugins.datasets.mixed import Mixed as Mixed
+from ccl_plugins.datasets.plates import Plates as Plates
 from ccl_plugins.datasets.sprites import Sprites as Sprites
 from ccl_plugins.datasets.subset import Subset as Subset
 from ccl_plugins.datasets.torch import TorchDataset as TorchDataset

@@ -1,0 +1,184 @@
+"""Drawn cells under five stains, on plates of several sites, as many as are asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.arguments import fraction, non_negative, one_of, whole
+from ccl_plugins.datasets.annotated import InMemory
+from ccl_plugins.datasets.splitting import check_split
+from ccl_plugins.protocols import ValueType
+
+MECHANISMS, SITES, PLATES, STAINS, CELLS = 4, 5, 4, 5, 6
+"""Classes; sites, the last of which is new; plates of a site; channels; the most cells of an image."""
+
+TRAITS = {
+    "radius": (0.22, 0.42),  # of a cell, in half sides of the image
+    "length": (1.0, 1.7),  # the long radius over the mean one
+    "nucleus": (0.25, 0.75),  # its radius over the cell's
+    "membrane": (0.1, 0.4),  # its width over the radius
+    "grains": (4.0, 12.0),  # waves per radius, in radians
+    "fibers": (2.0, 7.0),
+    "crowd": (0.3, 1.0),  # the part of the places for cells that are taken
+}
+"""What a mechanism changes, and the range of each."""
+
+
+class Plates:
+    """Cells under five stains, on plates of several sites with batch effects.
+
+    Each image has a few cells, drawn.  A *mechanism*, the label, changes how they look: their size, length,
+    nucleus, membrane, grains, fibers and number.  Each *compound* has one of the mechanisms and its own way
+    of it; few are frequent, and many are rare.  The *dose* says how much it changes.  Each *plate* has its
+    gain and its offset of each channel, each *site* a gain too, and stripes in the background.
+
+    In the training split mechanism and site go together, as where each site tests one kind of compounds;
+    in the test split they are independent.  What tells the site tells the label in training, and not there.
+
+    Columns: ``label`` and ``mechanism``, 0 to 3 (the same; one to evaluate on, one to condition on);
+    ``compound``, class ids, at most 4 times ``compounds``; ``dose``, from .5 to 1; ``site``, 0 to 3, and
+    the new one 4; ``plate``, class ids, 4 of each site.
+
+    Args:
+        train: The number of training samples.
+        test: The number of test samples.
+        size: Height and width of the images in pixels, 8 or more.
+        compounds: The number of compounds of each mechanism; the k-th is drawn 1/k as often as the first.
+        agreement: The share of training samples of mechanism i that are of site i, from .25, which is
+            chance, to 1.
+        effect: How strong batch effects are, 0 or more; 0: none.
+        held_out: What the test split has: ``"sites"``, those of training; ``"validation"``, these too, by
+            other samples, to choose with; ``"new site"``, one that training does not have.
+        seed: Of what plates, sites, mechanisms and compounds do, and of all samples.
+
+    Raises:
+        ValueError: If a parameter is out of its range.
+    """
+
+    def __init__(
+        self,
+        train: int = 4096,
+        test: int = 1024,
+        size: int = 32,
+        compounds: int = 250,
+        agreement: float = 0.85,
+        effect: float = 1.0,
+        held_out: Literal["sites", "validation", "new site"] = "sites",
+        seed: int = 0,
+    ) -> None:
+        self.sizes = {"train": whole("train", train, 4), "test": whole("test", test, 4)}
+        self.size = whole("size", size, 8)
+        self.compounds = whole("compounds", compounds, 1)
+        self.agreement = fraction("agreement", agreement)
+        if agreement < 1 / MECHANISMS:
+            raise ValueError(f"agreement must be {1 / MECHANISMS} or more, not {agreement!r}")
+        self.effect = non_negative("effect", effect)
+        self.held_out = one_of("held_out", held_out, ("sites", "validation", "new site"))
+        self.seed = whole("seed", seed, 0)
+
+    def __call__(self, split: str) -> InMemory:
+        """The ``"train"`` or ``"test"`` split."""
+        n = self.sizes[check_split(split)]
+        held_out = "train" if split == "train" else self.held_out
+        part = ("train", "sites", "validation", "new site").index(held_out)
+        world = torch.Generator().manual_seed(8 * self.seed)
+        traits = torch.rand(MECHANISMS, len(TRAITS), generator=world)
+        own = 0.12 * torch.randn(MECHANISMS * self.compounds, len(TRAITS), generator=world)
+        gains = torch.randn(SITES * (PLATES + 1), STAINS, generator=world)
+        offsets = torch.rand(SITES * PLATES, STAINS, generator=world)
+        stripes = torch.rand(SITES, 2 + STAINS, generator=world)
+
+        generator = torch.Generator().manual_seed(8 * self.seed + 1 + part)
+        often = 1 / torch.arange(1.0, self.compounds + 1)
+        mechanism = torch.randint(MECHANISMS, (n,), generator=generator)
+        rank = torch.multinomial(often, n, replacement=True, generator=generator)
+        compound = MECHANISMS * rank + mechanism
+        known = SITES - 1
+        site = torch.randint(known, (n,), generator=generator)
+        if split == "train":
+            # By chance alone one in `known` is of the mechanism's own site.
+            chance = 1 / known
+            agree = torch.rand(n, generator=generator) < (self.agreement - chance) / (1 - chance)
+            site = torch.where(agree, mechanism % known, site)
+        if held_out == "new site":
+            site = torch.full_like(site, known)
+        plate = PLATES * site + torch.randint(PLATES, (n,), generator=generator)
+        dose = 0.5 + 0.5 * torch.rand(n, generator=generator)
+        unit = (
+            traits[mechanism]
+            + own[compound]
+            + 0.08 * torch.randn(n, len(TRAITS), generator=generator)
+        )
+        unit = (0.5 + dose[:, None] * (unit - 0.5)).clamp(0, 1)
+        images = cells(unit, self.size, generator)
+        gain = gains[plate] + gains[SITES * PLATES + site]
+        gain = (0.3 * self.effect * gain).exp()[..., None, None]
+        offset = 0.2 * self.effect * offsets[plate][..., None, None]
+        ground = _stripes(stripes[site], self.size, generator)
+        images = 0.6 * gain * images + offset + 0.2 * self.effect * ground
+        images += 0.03 * torch.randn(images.shape, generator=generator)
+        columns: dict[str, Tensor | list[str]] = {
+            "label": mechanism,
+            "mechanism": mechanism,
+            "compound": compound,
+            "dose": dose,
+            "site": site,
+            "plate": plate,
+        }
+        return InMemory((255 * images).round().clamp(0, 255).to(torch.uint8), mechanism, columns)
+
+    def schema(self) -> Mapping[str, ValueType]:
+        """The columns of the metadata and what they hold."""
+        ids = ("label", "mechanism", "compound", "site", "plate")
+        return {**dict.fromkeys(ids, "categorical"), "dose": "continuous"}
+
+
+def cells(unit: Tensor, size: int, generator: torch.Generator) -> Tensor:
+    """Images of cells, (n, 5, size, size) in [0, 1]: nucleus, body, membrane, grains and fibers.
+
+    Args:
+        unit: (n, traits) where each trait lies in its range, from 0 to 1.
+        size: Height and width in pixels.
+        generator: Of places, angles and which places are taken.
+    """
+    n = len(unit)
+    low, high = torch.tensor([*TRAITS.values()]).T
+    radius, length, nucleus, membrane, grains, fibers, crowd = (low + (high - low) * unit).T
+    line = (2 * torch.arange(size) + 1) / size - 1
+    image = torch.zeros(n, STAINS, size, size)
+    for place in range(CELLS):
+        center = 0.9 * (2 * torch.rand(n, 2, 1, 1, generator=generator) - 1)
+        turn = (2 * math.pi * torch.rand(n, generator=generator))[:, None, None]
+        taken = (torch.rand(n, generator=generator) < crowd) | (place == 0)
+        across, down = line - center[:, 0], line[:, None] - center[:, 1]
+        long, wide = (each[:, None, None] for each in (radius * length, radius / length))
+        u = (turn.cos() * across + turn.sin() * down) / long
+        v = (turn.cos() * down - turn.sin() * across) / wide
+        distance = (u.square() + v.square()).sqrt()
+        soft = 2 / (size * radius)[:, None, None]  # a pixel, in radii
+        body = ((1 - distance) / soft + 0.5).clamp(0, 1)
+        inner = ((nucleus[:, None, None] - distance) / soft + 0.5).clamp(0, 1)
+        ring = (-((distance - 1) / membrane[:, None, None]).square()).exp()
+        wave = grains[:, None, None]
+        grain = body * ((wave * u).cos() * (wave * v).cos()).square()
+        fiber = body * (0.5 + 0.5 * (fibers[:, None, None] * v).cos())
+        cell = torch.stack([inner, body, ring, grain, fiber], 1) * taken[:, None, None, None]
+        image = torch.maximum(image, cell)
+    return image
+
+
+def _stripes(stripes: Tensor, size: int, generator: torch.Generator) -> Tensor:
+    """Stripes of a site, (n, 5, size, size) in [0, 1], which begin anywhere."""
+    n = len(stripes)
+    line = torch.arange(size) / size
+    turn, often = math.pi * stripes[:, 0], 2 * math.pi * (2 + 4 * stripes[:, 1])
+    begin = 2 * math.pi * torch.rand(n, generator=generator)
+    way = (turn.cos()[:, None, None] * line + turn.sin()[:, None, None] * line[:, None]) * often[
+        :, None, None
+    ] + begin[:, None, None]
+    return stripes[:, 2:, None, None] * (0.5 + 0.5 * way.cos()[:, None])
