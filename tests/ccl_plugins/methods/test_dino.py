@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pathlib
 import tomllib
 import warnings
 
@@ -247,3 +248,18 @@ def test_a_run_with_further_terms_is_the_same_in_pieces(tmp_path, monkeypatch):
     torch.testing.assert_close(pieces.parts.objective.state_dict(), objective, rtol=1e-5, atol=1e-8)
     narrow = run("narrow", precision="bf16-mixed")
     assert all(bool(x.isfinite().all()) for x in narrow.parts.method.state_dict().values())
+
+
+@pytest.mark.slow  # a minute
+def test_features_get_better_though_the_loss_rises(tmp_path):
+    page = pathlib.Path(__file__).parents[3] / "docs" / "how-to" / "choose-a-method.md"
+    section = page.read_text().partition("### What the loss of dino says")[2]
+    pipeline = tomllib.loads(section.partition("```toml")[2].partition("```")[0])
+    pipeline["fit"] |= {"max_steps": 150, "workers": 0}
+    evaluate = [{"use": "knn"}, {"use": "linear"}]
+    run = ccl.Pipeline.from_dict(pipeline | {"evaluate": evaluate}).fit(
+        out=tmp_path, progress=False
+    )
+    after = run.evaluate()
+    assert after["knn/top1"] > run.before["knn/top1"] + 0.08
+    assert after["linear/top1"] > run.before["linear/top1"]
