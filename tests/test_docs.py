@@ -287,6 +287,35 @@ def test_the_quick_examples_show_the_measured_numbers_beside_the_untrained_netwo
     assert (folder / "color_digits.md").read_text() == color_digits.page(runs)
 
 
+def test_the_page_of_adaptation_shows_the_measured_numbers(monkeypatch):
+    folder = DOCS / "benchmarks"
+    monkeypatch.syspath_prepend(str(folder))
+    adaptation = importlib.import_module("adaptation")
+    cells = adaptation.read(folder / "adaptation.json")
+    page = adaptation.page(adaptation.final(cells), adaptation.SEEDS)
+    assert (folder / "adaptation.md").read_text() == page
+    assert len({adaptation.key(cell) for cell in cells}) == len(cells)
+
+
+def test_differences_beside_another_way_are_paired_by_seed(monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS / "benchmarks"))
+    adaptation_page = importlib.import_module("adaptation_page")
+
+    def cells(**values):
+        return {int(seed[1:]): {"after": {"x": value}} for seed, value in values.items()}
+
+    first, second = cells(s1=0.1, s2=0.5, s3=0.9), cells(s1=0.2, s2=0.7, s3=1.2, s4=9.0)
+    found = adaptation_page.difference(first, second, "x")
+    # Of 0.1, 0.2 and 0.3, with Student's t of two degrees of freedom.
+    half = 4.302653 * 0.1 / 3**0.5
+    torch.testing.assert_close(
+        torch.tensor(found), torch.tensor([0.2, 0.2 - half, 0.2 + half, 3.0])
+    )
+    assert str(found).endswith("inconclusive")
+    assert adaptation_page.difference(first, cells(s9=1.0), "x") is None
+    assert "one seed" in str(adaptation_page.difference(first, cells(s1=1.0), "x"))
+
+
 def test_both_examples_differ_in_the_objective_alone():
     examples = ROOT / "examples"
     fair, infonce = (
