@@ -108,7 +108,7 @@ class ColorDigits:
         ink = torch.from_numpy(digits.images).float()[rows] / 16
         label = label[rows]
         columns = {"label": label, "digit": label, "color": color, **measure_strokes(ink)}
-        images = colored(ink, color, self.size)
+        images = inked(ink, color[:, :, None, None], self.size)
         if not self.captions:
             return InMemory(images, label, columns)
         hue, shade = named_colors(color)
@@ -164,19 +164,19 @@ def _captions(*places: Tensor) -> list[str]:
     ]
 
 
-def colored(ink: Tensor, color: Tensor, size: int) -> Tensor:
-    """Black strokes on colored grounds, (n, 3, size, size) uint8.
+def inked(ink: Tensor, ground: Tensor, size: int) -> Tensor:
+    """Black strokes on grounds, (n, 3, size, size) uint8.
 
     Args:
         ink: (n, height, width) in [0, 1], 1 where the stroke is.
-        color: (n, 3) in [0, 1].
+        ground: (n, 3, size, size) in [0, 1], or (n, 3, 1, 1), a color each.
         size: Height and width of the result.
     """
     # Bilinear does not overshoot, so the ink stays in [0, 1].
     ink = functional.interpolate(
         ink[:, None], size=(size, size), mode="bilinear", align_corners=False, antialias=True
     )
-    return (255 * color[:, :, None, None] * (1 - ink)).round().to(torch.uint8)
+    return (255 * ground * (1 - ink)).round().to(torch.uint8)
 
 
 def measure_strokes(ink: Tensor) -> dict[str, Tensor]:
