@@ -1,4 +1,4 @@
-"""LeNet-5 with batch normalization."""
+"""LeNet-5, with batch normalization or as it was."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ccl_plugins.arguments import whole
 
 
 class LeNet5(nn.Module):
-    """LeNet-5 with batch normalization, a small network for images of 32x32 pixels.
+    """LeNet-5, a small network for images of 32x32 pixels, with batch normalization or as it was.
 
     Two 5x5 convolutions (6 and 16 channels), normalized, rectified and pooled, and two rectified linear
     layers (120, 84).  The linear layers are not normalized: under Fair-CCLK on color_digits
@@ -20,22 +20,27 @@ class LeNet5(nn.Module):
 
     Args:
         in_channels: Channels of the images, 1 or more.
+        classic: Whether convolutions and the first linear layer have tanh, pooling takes averages, nothing
+            is normalized and the last layer is linear, as in CCL-K's released code.
 
     Raises:
         ValueError: If ``in_channels`` is below 1; on use, if images have another shape.
 
     Source:
         LeCun et al., Gradient-Based Learning Applied to Document Recognition (1998), figure 2, without
-        its output layer, and with maximum pooling and ReLU.
+        its output layer; unless ``classic`` with maximum pooling and ReLU.
     """
 
     num_features = 84
 
-    def __init__(self, in_channels: int = 3) -> None:
+    def __init__(self, in_channels: int = 3, classic: bool = False) -> None:
         super().__init__()
         self.in_channels = whole("in_channels", in_channels, 1)
-        self.layers = nn.Sequential(
-            Conv2dNormActivation(in_channels, 6, 5, padding=0),
+        self.layers = self._classic() if classic else self._normalized()
+
+    def _normalized(self) -> nn.Sequential:
+        return nn.Sequential(
+            Conv2dNormActivation(self.in_channels, 6, 5, padding=0),
             nn.MaxPool2d(2),  # (n, 6, 14, 14)
             Conv2dNormActivation(6, 16, 5, padding=0),
             nn.MaxPool2d(2),  # (n, 16, 5, 5)
@@ -44,6 +49,20 @@ class LeNet5(nn.Module):
             nn.ReLU(inplace=True),
             nn.Linear(120, self.num_features),
             nn.ReLU(inplace=True),
+        )
+
+    def _classic(self) -> nn.Sequential:
+        return nn.Sequential(
+            nn.Conv2d(self.in_channels, 6, 5),
+            nn.Tanh(),
+            nn.AvgPool2d(2),
+            nn.Conv2d(6, 16, 5),
+            nn.Tanh(),
+            nn.AvgPool2d(2),
+            nn.Flatten(),
+            nn.Linear(400, 120),
+            nn.Tanh(),
+            nn.Linear(120, self.num_features),
         )
 
     def forward(self, x: Tensor) -> Tensor:

@@ -30,3 +30,14 @@ def test_every_weight_of_lenet5_gets_a_gradient():
     model = LeNet5()
     model(torch.randn(8, 3, 32, 32)).square().sum().backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
+
+
+def test_the_classic_form_has_tanh_averages_and_a_linear_last_layer():
+    model = LeNet5(in_channels=1, classic=True)
+    images = x = torch.randn(3, 1, 32, 32)
+    first, second, third, last = (layer for layer in model.layers if hasattr(layer, "weight"))
+    for layer in (first, second):
+        seen = layer(x).tanh()
+        n, c, h, w = seen.shape
+        x = seen.view(n, c, h // 2, 2, w // 2, 2).mean((3, 5))
+    torch.testing.assert_close(model(images), last(third(x.flatten(1)).tanh()))
