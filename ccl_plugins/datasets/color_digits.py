@@ -207,7 +207,11 @@ def measure_strokes(ink: Tensor) -> dict[str, Tensor]:
     }
     # Holes are the parts of the ground that the sides of pixels do not connect to the border.
     ground = np.pad(ink.numpy() <= INKED, [(0, 0), (1, 1), (1, 1)], constant_values=True)
-    holes = torch.tensor([ndimage.label(image)[1] - 1 for image in ground])
+    sides = np.zeros((3, 3, 3), dtype=bool)
+    sides[1] = ndimage.generate_binary_structure(2, 1)  # none between images
+    # Parts are numbered image by image.
+    last = ndimage.label(ground, sides)[0].max((1, 2))
+    holes = torch.from_numpy(np.diff(last, prepend=0)).long() - 1
     return {"holes": holes.clamp_max(2)} | {
         name: torch.bucketize(values, torch.tensor(BOUNDS[name], dtype=values.dtype))
         for name, values in measured.items()
