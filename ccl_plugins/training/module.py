@@ -116,6 +116,8 @@ class TrainingModule(LightningModule):
         trait(self.objective, "setup")(tables, sizes)
         count_epochs(self.objective, self._steps_per_epoch)
         trait(self.method, "keep_statistics")(trait(self.objective, "statistics")())
+        # Lightning does so later, and would read the weights of a checkpoint into narrower ones.
+        self.trainer.precision_plugin.convert_module(self)
         self._loss = prepare(self.method, self.objective, self.settings)
 
     def train_dataloader(self) -> Loader:

@@ -80,6 +80,18 @@ def test_a_stopped_and_resumed_run_equals_an_unbroken_one(
         )
 
 
+def test_a_run_of_double_precision_resumes_exactly(tmp_path: Path) -> None:
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "broken").mkdir()
+    _, expected = run(tmp_path / "whole", precision="64-true")
+    run(tmp_path / "broken", 7, precision="64-true")
+    _, late = run(tmp_path / "broken", resume=True, precision="64-true")
+    assert expected.method.backbone[1].weight.dtype == torch.float64
+    torch.testing.assert_close(
+        late.method.state_dict(), expected.method.state_dict(), rtol=0, atol=0
+    )
+
+
 @pytest.mark.parametrize("batched", [False, True])
 def test_a_run_stopped_with_workers_resumes_exactly_without(tmp_path: Path, batched: bool) -> None:
     (tmp_path / "whole").mkdir()
