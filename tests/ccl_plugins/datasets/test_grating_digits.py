@@ -20,9 +20,7 @@ def test_a_wave_is_the_sine_of_the_way_along_its_angle(angle):
     found = of(angle=angle, phase=0.3, period=7.0)
     for y, x in ((0, 0), (3, 11), (19, 4)):
         way = x * math.cos(angle) + y * math.sin(angle)
-        assert float(found[y, x]) == pytest.approx(
-            math.sin(2 * math.pi * way / 7 + 0.3), abs=1e-4
-        )
+        assert float(found[y, x]) == pytest.approx(math.sin(2 * math.pi * way / 7 + 0.3), abs=1e-4)
 
 
 def test_the_angle_of_each_image_is_the_direction_in_which_its_ground_changes():
