@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -45,6 +46,8 @@ class GratingDigits:
         Our own.  Digits: Alpaydin and Kaynak, Optical Recognition of Handwritten Digits (1998), through
         scikit-learn.
     """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"size": 8}
 
     def __init__(
         self,

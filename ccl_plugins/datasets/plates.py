@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -59,6 +59,8 @@ class Plates:
     Raises:
         ValueError: If a parameter is out of its range.
     """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"train": 64, "test": 32, "size": 16}
 
     def __init__(
         self,

@@ -86,7 +86,7 @@ def test_each_variable_has_its_own_policy_and_survives_its_state():
     again.load_state_dict(tables.state_dict())
     assert again.ignored == ("clip/people",)
     torch.testing.assert_close(again["clip/scene"].values, tables["clip/scene"].values)
-    condition.found["scene"] = lambda n: -torch.ones(n).long()
+    condition.found["scene"] = lambda n: torch.arange(n) - 1
     with pytest.raises(ValueError, match="'clip/scene' has missing"):
         tables.refresh(1, SPLIT, torch.zeros)
 

@@ -118,7 +118,7 @@ VIT = {
     [
         (
             ccl.backbone.lenet5(),
-            r"has the backbone lenet5\(in_channels=3\), which timm does not have",
+            r"has the backbone lenet5\(.*\), which timm does not have",
         ),
         (
             ccl.backbone("timm", name="resnet18", stem="cifar"),

@@ -176,7 +176,7 @@ def test_the_views_after_the_first_show_the_partner_in_every_modality(separate):
     if not separate:
         del views.transforms
     split = Captioned()("train")
-    (image, text), indices, _ = Items(split, views, 0)[0, 0, 3, 7]
+    (image, text), indices, *_ = Items(split, views, 0)[0, 0, 3, 7]
     torch.testing.assert_close(image, split.images[3] / 255)
     torch.testing.assert_close(text, TokenTransform(length=16).plain(split.texts["caption"][7]))
     assert indices == [3, 7]
