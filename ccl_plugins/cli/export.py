@@ -10,11 +10,11 @@ from ccl_plugins.cli.evaluate import opened
 
 def _run(options: argparse.Namespace) -> int:
     """Write a run's backbone for timm, or for PyTorch alone, without this library."""
-    from ccl_plugins.experiments.export import PROGRAM, export
+    from ccl_plugins.experiments.export import PROGRAM
 
     run = opened(options.run_folder)
     with reporting_mistakes():
-        folder = export(run, options.out, format=options.format)
+        folder = run.export(options.out, format=options.format)
     if (folder / PROGRAM).exists():
         print(f'{folder}: torch.export.load("{folder / PROGRAM}").module()')
     else:

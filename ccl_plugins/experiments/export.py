@@ -7,12 +7,12 @@ import inspect
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from ccl_plugins.experiments.record import write_json
 
-if TYPE_CHECKING:
-    from ccl_plugins.experiments.pipeline import Run
+Run: TypeAlias = Any
+"""A `Run`, whose module imports this one."""
 
 FORMATS = ("timm", "torch")
 WEIGHTS = "model.safetensors"

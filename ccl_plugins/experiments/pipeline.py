@@ -564,6 +564,27 @@ class Run:
             self._write({"validation": measured})
         return numbers(measured)
 
+    def export(self, folder: str | Path | None = None, *, format: str | None = None) -> Path:
+        """Write the backbone, without heads, as a folder that timm or PyTorch reads without this library.
+
+        Args:
+            folder: The folder to write; None: ``timm`` or ``torch`` in the run's folder.  Files of an
+                earlier export are replaced.
+            format: ``"timm"`` or ``"torch"``, a program of `torch.export`; None: timm's for a model that
+                timm has, else torch's.
+
+        Returns:
+            The folder; its ``README.md`` has the lines that load it.
+
+        Raises:
+            FolderInUse: If another process writes to the folder, or to the run that it lies in.
+            ValueError: For another format, for a backbone that timm lacks as ``"timm"``, and for one that
+                `torch.export` cannot follow.
+        """
+        from ccl_plugins.experiments.export import export
+
+        return export(self, folder, format=format)
+
     def measure(
         self, *evaluators: Any, validate: bool = False, device: str | torch.device | None = None
     ) -> dict[str, Measurement]:

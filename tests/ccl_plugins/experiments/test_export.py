@@ -71,7 +71,7 @@ def test_timm_loads_the_weights_by_name_and_by_folder(run, tmp_path, capsys):
 
 
 def test_the_config_says_what_it_is(run):
-    folder = export(run)
+    folder = run.export()
     assert folder == run.path / "timm"
     config = json.loads((folder / "config.json").read_text())
     assert config["ccl_plugins"]["objective"] == run.record["objective"]
