@@ -316,14 +316,30 @@ def test_differences_beside_another_way_are_paired_by_seed(monkeypatch):
     assert "one seed" in str(adaptation_page.difference(first, cells(s1=1.0), "x"))
 
 
-def test_both_examples_differ_in_the_objective_alone():
+def test_the_readme_and_the_page_of_gratings_show_the_measured_numbers(monkeypatch):
+    folder = DOCS / "benchmarks"
+    monkeypatch.syspath_prepend(str(folder))
+    gratings = importlib.import_module("grating_digits")
+    rows = json.loads((folder / "grating_digits.json").read_text())
+    assert len({(r["form"], r["temperature"], r["seed"]) for r in rows}) == len(rows)
+    assert (folder / "grating_digits.md").read_text() == gratings.page(rows)
+    assert gratings.summary(rows) in (ROOT / "README.md").read_text()
+    for form, name in (("InfoNCE", "infonce"), ("Fair-CCLK", "fair")):
+        example = tomllib.loads((ROOT / f"examples/grating_digits_{name}.toml").read_text())
+        assert example["objective"]["temperature"] == gratings.chosen(rows, form)
+
+
+@pytest.mark.parametrize(("data", "column"), [("color", "color"), ("grating", "angle")])
+def test_both_examples_differ_in_the_objective_alone(data, column):
     examples = ROOT / "examples"
     fair, infonce = (
-        tomllib.loads((examples / f"color_digits_{name}.toml").read_text())
+        tomllib.loads((examples / f"{data}_digits_{name}.toml").read_text())
         for name in ("fair", "infonce")
     )
-    assert fair.pop("objective")["temperature"] == infonce.pop("objective")["temperature"] == 0.5
-    assert fair.pop("condition") == {"use": "column", "name": "color"}
+    objectives = fair.pop("objective"), infonce.pop("objective")
+    if data == "color":
+        assert objectives[0]["temperature"] == objectives[1]["temperature"] == 0.5
+    assert fair.pop("condition") == {"use": "column", "name": column}
     assert fair == infonce
 
 

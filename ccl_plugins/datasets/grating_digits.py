@@ -1,4 +1,4 @@
-"""Digits on a grating, which no augmentation takes away."""
+"""Digits on gratings, which the usual augmentations leave."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class GratingDigits:
     ``ground = 0.6 + contrast * sin(2 pi (x cos a + y sin a) / period + phase)``, with x to the right and y
     down in pixels.  The angle a, in [0, pi), and the phase are uniform, independent of the digit, and drawn
     once for each image.  The angle is a sensitive attribute without information about the class that color
-    jitter, gray, blur and crops do not remove.  By default 1437 images train and 360 test.
+    jitter, gray, blur and crops do not remove; turns do.  By default 1437 images train and 360 test.
 
     Columns: ``label`` and ``digit``, 0 to 9 (the same; one to evaluate on, one to condition on); ``angle``,
     (N, 2) the cosine and the sine of 2a, since a grating turned by pi is the same; ``phase``, (N, 2) its
