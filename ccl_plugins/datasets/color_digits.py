@@ -95,24 +95,17 @@ class ColorDigits:
 
     def __call__(self, split: str) -> InMemory:
         """The ``"train"`` or ``"test"`` split."""
-        check_split(split)
-        # Late: composing a pipeline does not need scikit-learn.
-        from sklearn.datasets import load_digits
-
-        digits = load_digits()
-        label = torch.from_numpy(digits.target).long()
-        rows = hold_out(label, self.test_fraction, self.seed)[split]
+        all_ink, all_labels, rows = read_digits(split, self.test_fraction, self.seed)
         # Colors are drawn for all images, so that the split does not change them.
         generator = torch.Generator().manual_seed(self.seed)
-        color = torch.rand(len(digits.target), 3, generator=generator)[rows]
-        ink = torch.from_numpy(digits.images).float()[rows] / 16
-        label = label[rows]
+        color = torch.rand(len(all_labels), 3, generator=generator)[rows]
+        ink, label = all_ink[rows], all_labels[rows]
         columns = {"label": label, "digit": label, "color": color, **measure_strokes(ink)}
         images = inked(ink, color[:, :, None, None], self.size)
         if not self.captions:
             return InMemory(images, label, columns)
         hue, shade = named_colors(color)
-        form = torch.randint(len(TEMPLATES), (len(digits.target),), generator=generator)[rows]
+        form = torch.randint(len(TEMPLATES), (len(all_labels),), generator=generator)[rows]
         names = {"hue": hue, "shade": shade, "color_name": len(SHADES) * hue + shade}
         words = {"label": [*DIGITS], "digit": [*DIGITS], "hue": [*HUES], "shade": [*SHADES]}
         words["color_name"] = [f"{shade} {hue}" for hue in HUES for shade in SHADES]
@@ -135,6 +128,22 @@ class ColorDigits:
     @property
     def _named(self) -> tuple[str, ...]:
         return ("hue", "shade", "color_name") if self.captions else ()
+
+
+def read_digits(split: str, test_fraction: float, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Ink (N, 8, 8) in [0, 1] and labels (N,) of scikit-learn's digits, and the rows of a split.
+
+    Raises:
+        ValueError: For another split, and if a class would have no image in it.
+    """
+    check_split(split)
+    # Late: composing a pipeline does not need scikit-learn.
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    label = torch.from_numpy(digits.target).long()
+    ink = torch.from_numpy(digits.images).float() / 16
+    return ink, label, hold_out(label, test_fraction, seed)[split]
 
 
 def named_colors(color: Tensor) -> tuple[Tensor, Tensor]:

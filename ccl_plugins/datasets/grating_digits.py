@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ccl_plugins.arguments import non_negative, positive, whole
 from ccl_plugins.datasets.annotated import InMemory
-from ccl_plugins.datasets.color_digits import DIGITS, inked
-from ccl_plugins.datasets.splitting import check_fraction, check_split, hold_out
+from ccl_plugins.datasets.color_digits import DIGITS, inked, read_digits
+from ccl_plugins.datasets.splitting import check_fraction
 from ccl_plugins.protocols import ValueType
 
 MEAN = 0.6
@@ -72,18 +72,12 @@ class GratingDigits:
 
     def __call__(self, split: str) -> InMemory:
         """The ``"train"`` or ``"test"`` split."""
-        check_split(split)
-        # Late: composing a pipeline does not need scikit-learn.
-        from sklearn.datasets import load_digits
-
-        digits = load_digits()
-        label = torch.from_numpy(digits.target).long()
-        rows = hold_out(label, self.test_fraction, self.seed)[split]
+        all_ink, all_labels, rows = read_digits(split, self.test_fraction, self.seed)
         # Drawn for all images, so that the split does not change them.
         generator = torch.Generator().manual_seed(self.seed)
-        angle, phase = torch.rand(2, len(label), generator=generator)[:, rows]
-        angle, phase, label = math.pi * angle, 2 * math.pi * phase, label[rows]
-        ink = torch.from_numpy(digits.images).float()[rows] / 16
+        angle, phase = torch.rand(2, len(all_labels), generator=generator)[:, rows]
+        angle, phase = math.pi * angle, 2 * math.pi * phase
+        ink, label = all_ink[rows], all_labels[rows]
         ground = MEAN + self.contrast * wave(angle, phase, self.period, self.size)
         columns = {"label": label, "digit": label}
         columns |= {"angle": on_circle(2 * angle), "phase": on_circle(phase)}
