@@ -10,7 +10,7 @@ from ccl_plugins.cli.evaluate import opened
 
 def _run(options: argparse.Namespace) -> int:
     """Write a run's backbone for timm, or for PyTorch alone, without this library."""
-    from ccl_plugins.experiments.export import PROGRAM
+    from ccl_plugins.experiments.layout import PROGRAM
 
     run = opened(options.run_folder)
     with reporting_mistakes():

@@ -9,17 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from ccl_plugins.experiments.layout import ADAPTERS, CONFIG, EXPORTED, PROGRAM, README, WEIGHTS
 from ccl_plugins.experiments.record import write_json
 
 Run: TypeAlias = Any
 """A `Run`, whose module imports this one."""
 
 FORMATS = ("timm", "torch")
-WEIGHTS = "model.safetensors"
-PROGRAM = "backbone.pt2"
-CONFIG = "config.json"
-ADAPTERS = ("adapter_model.safetensors", "adapter_config.json")
-README = "README.md"
 
 
 def export(run: Run, folder: str | Path | None = None, *, format: str | None = None) -> Path:
@@ -56,7 +52,6 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
     from ccl_plugins.arguments import one_of
     from ccl_plugins.backbones.lora import adapters
     from ccl_plugins.backbones.timm import Timm
-    from ccl_plugins.experiments.layout import EXPORTED
     from ccl_plugins.files.atomic import replacing
     from ccl_plugins.files.lock import owning
     from ccl_plugins.files.sums import write_sums

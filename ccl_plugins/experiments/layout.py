@@ -11,15 +11,12 @@ from ccl_plugins.files.checkpoints import EMBEDDINGS, TABLE
 from ccl_plugins.files.sums import SUMS
 from ccl_plugins.watching.logging import delete_files
 
-EXPORTED = (
-    "model.safetensors",
-    "config.json",
-    "backbone.pt2",
-    "adapter_model.safetensors",
-    "adapter_config.json",
-    "README.md",
-    "SHA256SUMS",
-)
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+PROGRAM = "backbone.pt2"
+ADAPTERS = ("adapter_model.safetensors", "adapter_config.json")
+README = "README.md"
+EXPORTED = (WEIGHTS, CONFIG, PROGRAM, *ADAPTERS, README, SUMS)
 """The files of an export."""
 
 
