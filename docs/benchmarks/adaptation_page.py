@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from scipy.stats import t
+from ccl_plugins.experiments.results import visible
 
 Cells = Mapping[int, Mapping[str, Any]]
 """The cell of each seed."""
@@ -82,8 +82,7 @@ def difference(first: Cells, second: Cells, key: str) -> Difference | None:
         return None
     mean, half = statistics.fmean(values), math.nan
     if len(values) > 1:
-        deviation = statistics.stdev(values) / math.sqrt(len(values))
-        half = float(t.ppf(0.975, len(values) - 1)) * deviation
+        half = visible(len(values)) * statistics.stdev(values)
     return Difference(mean, mean - half, mean + half, len(values))
 
 

@@ -10,7 +10,7 @@ import json
 import statistics
 import tempfile
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 from pages import parser, publish
-from scipy import stats
 from torch import Tensor, nn
 from torchvision.transforms.v2 import InterpolationMode, RandomRotation
 
@@ -26,6 +25,7 @@ import ccl_plugins as ccl
 from ccl_plugins.backbones import LeNet5
 from ccl_plugins.datasets import GratingDigits
 from ccl_plugins.datasets.grating_digits import MEAN
+from ccl_plugins.experiments.results import visible
 from ccl_plugins.transforms import SimCLRTransform
 
 ROOT = Path(__file__).parents[2]
@@ -33,13 +33,14 @@ TEMPERATURES = (0.1, 0.2, 0.5)
 CHOOSING = (0, 1)
 """The seeds whose validation accuracy chooses each form's temperature."""
 STRONG = {"jitter": 0.5, "gray": 0.2, "blur": 0.5}
+SHUFFLED = ", angles shuffled"
 FORMS: dict[str, tuple[str, dict[str, Any]]] = {
     "InfoNCE": ("infonce", {}),
     "InfoNCE, jitter, gray and blur": ("infonce", {"transform": STRONG}),
     "InfoNCE, views turned": ("infonce", {"transform": {"use": "turned"}}),
     "Fair-CCLK": ("fair", {}),
     "Fair-CCLK, jitter, gray and blur": ("fair", {"transform": STRONG}),
-    "Fair-CCLK, angles shuffled": ("fair", {"condition": {"name": "shuffled"}}),
+    f"Fair-CCLK{SHUFFLED}": ("fair", {"condition": {"name": "shuffled"}}),
 }
 """By its name, the example file and the settings that differ from it."""
 LAYERS = {"convolution, 400": 4, "linear, 120": 6, "features, 84": 8}
@@ -166,7 +167,11 @@ def untrained(seed: int) -> Row:
 
 
 def chosen(rows: Sequence[Row], form: str) -> float | None:
-    """The temperature with the best validation accuracy; None: not all were tried."""
+    """The temperature with the best validation accuracy; None: not all were tried.
+
+    With shuffled angles it is Fair-CCLK's, so that the condition alone differs.
+    """
+    form = form.removesuffix(SHUFFLED)
     found = {
         t: [
             r["validation"]
@@ -185,21 +190,18 @@ def wanted(rows: Sequence[Row], seeds: int, quick: bool) -> Iterator[tuple[str, 
     if quick:
         yield from ((form, 0.5, 0) for form in FORMS)
         return
-    own = [form for form in FORMS if "shuffled" not in form]
+    own = [form for form in FORMS if not form.endswith(SHUFFLED)]
     yield from ((form, t, seed) for seed in CHOOSING for form in own for t in TEMPERATURES)
     for seed in range(seeds):
         for form in FORMS:
-            best = chosen(rows, form if form in own else "Fair-CCLK")
+            best = chosen(rows, form)
             if best is not None:
                 yield form, best, seed
 
 
-def final(rows: Iterable[Row], form: str) -> dict[int, Row]:
-    """By seed, the runs of a form at its chosen temperature."""
-    rows = list(rows)
-    best = chosen(rows, "Fair-CCLK" if "shuffled" in form else form)
-    if form == "untrained":
-        best = None
+def final(rows: Sequence[Row], form: str) -> dict[int, Row]:
+    """By seed, the runs of a form at its chosen temperature, which the untrained network has not."""
+    best = chosen(rows, form)
     return {r["seed"]: r for r in rows if (r["form"], r["temperature"]) == (form, best)}
 
 
@@ -208,8 +210,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     mean = statistics.fmean(values)
     if len(values) < 2:
         return mean, float("nan")
-    half = stats.t.ppf(0.975, len(values) - 1) * statistics.stdev(values) / len(values) ** 0.5
-    return mean, float(half)
+    return mean, visible(len(values)) * statistics.stdev(values)
 
 
 def table(rows: Sequence[Row], layer: str) -> list[str]:

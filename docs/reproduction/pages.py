@@ -40,8 +40,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from scipy.stats import t as student
-
 from ccl_plugins.experiments import (
     SEED,
     Cell,
@@ -54,6 +52,7 @@ from ccl_plugins.experiments import (
     spread,
 )
 from ccl_plugins.experiments import curves as read_curves
+from ccl_plugins.experiments.results import visible
 from ccl_plugins.figures.style import FAINT, MARKERS, RUNS, figure, styled, svg
 
 PAGES = Path(__file__).parent
@@ -158,7 +157,7 @@ def moments(by_seed: Mapping[Any, float]) -> dict[str, Any]:
 
 def half_width(deviation: float | None, n: int) -> float:
     """Half of the 95 % interval of a mean, by Student's t; 0 if all values are the same or there is one."""
-    return float(student.ppf(0.975, n - 1)) * deviation / math.sqrt(n) if deviation else 0.0
+    return visible(n) * deviation if deviation else 0.0
 
 
 def with_interval(mean: float, half: float) -> str:
