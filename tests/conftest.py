@@ -44,6 +44,16 @@ def installed_plugins(tmp_path_factory: pytest.TempPathFactory) -> InstalledPlug
     return InstalledPlugins(root / "plugins")
 
 
+@pytest.fixture
+def in_float64() -> Iterator[None]:
+    """For the numbers in lightly's losses that have torch's default type."""
+    import torch  # late, for the process that only hands tests to others
+
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
 def _forget() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry(), "_session", dict(registry()._session))

@@ -144,14 +144,6 @@ def near(found, expected):
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
 
 
-@pytest.fixture
-def in_float64():
-    """For the numbers in lightly's losses that have torch's default type."""
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
-
-
 @pytest.mark.usefixtures("in_float64")
 @pytest.mark.parametrize("separate", [False, True])
 def test_steps_are_those_of_lightlys_dinov2_example(separate):

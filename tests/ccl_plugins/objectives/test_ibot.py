@@ -83,14 +83,6 @@ def test_it_is_the_loop_it_was_written_from(views, dtype):
     )
 
 
-@pytest.fixture
-def in_float64():
-    """For temperature and weights of lightly's loss, which have torch's default type."""
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
-
-
 @pytest.mark.usefixtures("in_float64")
 def test_steps_are_those_of_lightlys_loss():
     theirs, ours = Theirs(WIDTH), IBOTLoss(dim=WIDTH)
