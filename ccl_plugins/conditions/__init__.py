@@ -10,5 +10,6 @@ from ccl_plugins.conditions.instance import Instance as Instance
 from ccl_plugins.conditions.label import Label as Label
 from ccl_plugins.conditions.original import Original as Original
 from ccl_plugins.conditions.saved import Saved as Saved
+from ccl_plugins.conditions.shuffled import Shuffled as Shuffled
 from ccl_plugins.conditions.synthetic import Synthetic as Synthetic
 from ccl_plugins.conditions.wordnet import WordNet as WordNet

@@ -59,6 +59,8 @@ class Sweep:
             no cell is stopped.
         subject_to: Bounds of other metrics of the validation part, by name, as
             ``{"linear-site/top1": {"most": 0.6}}``: cells that keep them come before those that do not.
+        follow: Keys that have the value of another key in each cell, as ``{"dataset.seed": "fit.seed"}``:
+            each seed then draws its own data too.
         validation: The table of a data set whose test split takes the place of the validation part, None:
             a part of the training split.
         slurm: Options of submitit for SLURM, as ``{"timeout_min": 600, "slurm_partition": "gpu"}``.
@@ -73,6 +75,7 @@ class Sweep:
     seed: int = 0
     prune: str | None = None
     subject_to: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    follow: Mapping[str, str] = field(default_factory=dict)
     validation: Mapping[str, Any] | None = None
     slurm: Mapping[str, Any] = field(default_factory=dict)
 
@@ -113,6 +116,7 @@ class Sweep:
         """
         # A component before its parameters.
         given = {dotted(key): value for key, value in cell.items() if key != NAME}
+        given |= {dotted(key): cell[other] for key, other in self.follow.items() if other in cell}
         changes = sorted(given.items(), key=lambda change: len(change[0]))
         return override(self.tables, changes, TABLES)
 
@@ -259,7 +263,9 @@ def _read(
         raise ValueError(f"slurm must be a table of submitit's options, not {slurm!r}")
     given["subject_to"] = _bounds(data.get("subject_to", {}))
     given["validation"] = data.get("validation")
+    given["follow"] = data.get("follow", {})
     sweep = Sweep(tables, spaces, out, metric, direction, **given, slurm=slurm)
+    _check_follow(sweep)
     if kind == "grid":
         seen: list[dict[str, Any]] = []
         for cell in sweep.cells:
@@ -275,6 +281,7 @@ _TABLES = (
     "metric",
     "direction",
     "subject_to",
+    "follow",
     "validation",
     "grid",
     "search",
@@ -294,6 +301,20 @@ def _bounds(given: Any) -> Mapping[str, Mapping[str, float]]:
                 f" {bounds!r}"
             )
     return given
+
+
+def _check_follow(sweep: Sweep) -> None:
+    """The table ``follow``, checked."""
+    if not isinstance(sweep.follow, Mapping):
+        raise ValueError(f"follow must be a table of keys, not {sweep.follow!r}")
+    for key, other in sweep.follow.items():
+        if other not in sweep.values:
+            raise ValueError(
+                f"follow: {key} = {other!r} must name a key that the sweep tries, one of"
+                f" {[each for each in sweep.values if each != NAME]}"
+            )
+        if key in sweep.values:
+            raise ValueError(f"follow: {key} has values of its own")
 
 
 def _flat(table: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:

@@ -599,6 +599,30 @@ def test_grids_that_cannot_be_tried_are_refused(right, wrong, message, capsys):
     assert message in capsys.readouterr().err
 
 
+def test_a_key_follows_another():
+    """Each seed of the training draws its own part of the data."""
+    write(GRID, ("[grid]", 'follow = {"dataset.seed" = "fit.seed"}\n[grid]'))
+    sweep = Sweep.from_toml("sweep.toml")
+    made = [sweep.configuration(cell) for cell in sweep.cells]
+    assert [each["dataset"]["seed"] for each in made] == [each["fit"]["seed"] for each in made]
+    assert {each["dataset"]["seed"] for each in made} == {0, 1}
+    assert Sweep.from_dict(sweep.to_dict(), sweep.out).follow == sweep.follow
+
+
+@pytest.mark.parametrize(
+    ("follow", "message"),
+    [
+        ("3", "follow must be a table"),
+        ('{"dataset.seed" = "fit.sede"}', "must name a key that the sweep tries, one of"),
+        ('{"fit.seed" = "objective.temperature"}', "fit.seed has values of its own"),
+    ],
+)
+def test_a_key_that_cannot_follow_is_refused(follow, message, capsys):
+    write(GRID, ("[grid]", f"follow = {follow}\n[grid]"))
+    assert run() == 2
+    assert message in capsys.readouterr().err
+
+
 def test_cells_within_the_bounds_come_first_and_others_are_marked(capsys):
     """The cell that reads the site best is the worst choice where it must not be read."""
     write(GRID, ("[grid]", 'subject_to = {"linear-age/top1" = {most = 0.6}}\n[grid]'))

@@ -1,0 +1,95 @@
+"""A condition whose values belong to other samples: the control of an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+
+from ccl_plugins.arguments import whole
+from ccl_plugins.protocols import (
+    Condition,
+    Embed,
+    Missing,
+    ReadsEmbeddings,
+    Refresh,
+    Table,
+    ValueType,
+    trait,
+)
+
+
+class Shuffled:
+    """Another condition, whose values are given to the samples in a random order.
+
+    It is a control.  Every value occurs as often as before, and tells nothing of the image: what a run with
+    the shuffled condition reaches, the condition has not caused.
+
+    Shape:
+        N samples -> as the other condition
+
+    Args:
+        of: The condition.
+        seed: Of the order, 0 or more.
+
+    Raises:
+        ValueError: For a seed below 0, a condition that is computed in every step, and one of several
+            variables.
+    """
+
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"of": "label"}
+
+    def __init__(self, of: Condition, seed: int = 0) -> None:
+        name = type(of).__name__
+        if of.refresh == "batch":
+            raise ValueError(f"{name} is computed in every step and has no rows to shuffle")
+        if isinstance(of.value_type, Mapping):
+            raise ValueError(
+                f"{name} gives the variables {', '.join(of.value_type)}: shuffle a condition of one"
+            )
+        self.of = of
+        self.seed = whole("seed", seed, 0)
+
+    @property
+    def refresh(self) -> Refresh:
+        """The other condition's."""
+        return self.of.refresh
+
+    @property
+    def value_type(self) -> ValueType:
+        """The other condition's."""
+        return self.of.value_type
+
+    @property
+    def reads_embeddings(self) -> ReadsEmbeddings:
+        """The other condition's."""
+        declared: ReadsEmbeddings = trait(self.of, "reads_embeddings")
+        return declared
+
+    @property
+    def column(self) -> str | None:
+        """The other condition's: runs are measured alike with both."""
+        name: str | None = trait(self.of, "column")
+        return name
+
+    @property
+    def hierarchy(self) -> bool:
+        """The other condition's."""
+        return bool(trait(self.of, "hierarchy"))
+
+    @property
+    def missing(self) -> Missing:
+        """The other condition's."""
+        policy: Missing = trait(self.of, "missing")
+        return policy
+
+    def fit(self, split: Any, embed: Embed, previous: Table | None) -> Table:
+        """The other condition's table, its rows in the random order."""
+        order = torch.randperm(len(split), generator=torch.Generator().manual_seed(self.seed))
+        if previous is not None:  # in the order of the samples, as the other condition gave it
+            previous = Table(previous.values[order.argsort()], previous.extras)
+        other: Any = self.of
+        fitted = other.fit(split, embed, previous)
+        table = fitted if isinstance(fitted, Table) else Table(fitted)
+        return Table(table.values[order], table.extras)
