@@ -40,7 +40,10 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {
     "InfoNCE, views turned": ("infonce", {"transform": {"use": "turned"}}),
     "Fair-CCLK": ("fair", {}),
     "Fair-CCLK, jitter, gray and blur": ("fair", {"transform": STRONG}),
-    f"Fair-CCLK{SHUFFLED}": ("fair", {"condition": {"name": "shuffled"}}),
+    f"Fair-CCLK{SHUFFLED}": (
+        "fair",
+        {"condition": {"use": "shuffled", "of": {"use": "column", "name": "angle"}}},
+    ),
 }
 """By its name, the example file and the settings that differ from it."""
 LAYERS = {"convolution, 400": 4, "linear, 120": 6, "features, 84": 8}
@@ -55,22 +58,6 @@ PROBES = {
 Row = dict[str, Any]
 
 
-class Shuffled(GratingDigits):
-    """The same digits, and a column of the angles of other images."""
-
-    def __call__(self, split: str) -> Any:
-        """A split."""
-        found = super().__call__(split)
-        angle = found.metadata["angle"]
-        order = torch.randperm(len(angle), generator=torch.Generator().manual_seed(self.seed))
-        found.metadata["shuffled"] = angle[order]
-        return found
-
-    def schema(self) -> Mapping[str, Any]:
-        """The columns."""
-        return {**super().schema(), "shuffled": "continuous"}
-
-
 class Turned(SimCLRTransform):
     """SimCLR's views, each of the image turned by any angle first."""
 
@@ -81,7 +68,6 @@ class Turned(SimCLRTransform):
         self.steps = [[turn, *steps] for steps in self.steps]
 
 
-ccl.local("dataset", Shuffled)
 ccl.local("transform", Turned)
 
 
@@ -89,15 +75,14 @@ def settings(form: str, temperature: float, seed: int, epochs: int | None) -> di
     """The example's file as this form has it; a seed draws the split and the gratings, too."""
     name, changes = FORMS[form]
     tables = tomllib.loads((ROOT / "examples" / f"grating_digits_{name}.toml").read_text())
-    tables["dataset"] = {
-        "use": "shuffled" if "condition" in changes else "grating_digits",
-        "seed": seed,
-    }
+    tables["dataset"] = {"use": "grating_digits", "seed": seed}
     tables["objective"]["temperature"] = temperature
     tables["fit"] |= {"seed": seed, "workers": 0, **({"epochs": epochs} if epochs else {})}
     for key, change in changes.items():
         # Another component has settings of its own.
         tables[key] = change if "use" in change else {**tables[key], **change}
+    if form.endswith(SHUFFLED):
+        tables["condition"] = {**tables["condition"], "seed": seed}
     return tables
 
 

@@ -15,7 +15,9 @@ TRAIN = ColorDigits()("train")
 
 def test_every_value_goes_to_another_sample():
     color = TRAIN.metadata["color"]
-    values = Shuffled(Column("color", value_type="continuous"), seed=3).fit(TRAIN, None, None).values
+    values = (
+        Shuffled(Column("color", value_type="continuous"), seed=3).fit(TRAIN, None, None).values
+    )
     assert values.unique(dim=0).equal(color.unique(dim=0))
     assert (values == color).all(1).float().mean() < 0.01
     other = Shuffled(Column("color", value_type="continuous"), seed=4).fit(TRAIN, None, None).values
@@ -46,5 +48,7 @@ def test_what_has_no_rows_to_shuffle_is_refused():
         Shuffled(Embedding())
     with pytest.raises(ValueError, match="seed must be"):
         Shuffled(Column("label", value_type="categorical"), seed=-1)
-    choice = ccl.condition("shuffled", of={"use": "column", "name": "color", "value_type": "continuous"})
+    choice = ccl.condition(
+        "shuffled", of={"use": "column", "name": "color", "value_type": "continuous"}
+    )
     assert choice.build().of.name == "color"

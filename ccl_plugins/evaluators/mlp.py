@@ -1,0 +1,108 @@
+"""What a network with one hidden layer reads from frozen features."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.arguments import whole
+from ccl_plugins.evaluators.columns import (
+    held,
+    several,
+    the,
+    top1,
+    with_classes,
+    with_numbers,
+)
+from ccl_plugins.evaluators.regression import explained
+from ccl_plugins.protocols import Frozen, Measurement
+
+
+class MLP:
+    """What a network with one hidden layer reads from frozen features: classes, or numbers.
+
+    A linear probe misses what is held in another form.  Whether a variable is hidden is therefore a
+    question for this probe too.  Gives ``"mlp/top1"``, and for another column ``"mlp-<column>/top1"`` if it
+    holds class ids, or ``"mlp-<column>/r2"``, the explained variance averaged over its entries, if it holds
+    numbers.
+
+    scikit-learn's MLP with its defaults (ReLU, Adam), on standardized features.  It holds out a tenth of
+    the training samples, and stops when these are predicted no better.
+
+    Split: fitted to the training split, measured on the test split.  Selection: the number of passes, by
+    training samples.
+
+    Args:
+        column: Categorical or continuous column of the metadata; samples without a value are left out, and
+            a warning counts them.
+        hidden: Hidden units, 1 or more.
+        epochs: The most passes over the training samples, 1 or more.
+        seed: Of the weights, the order of the samples and those that are held out; 0 or more.
+
+    Raises:
+        ValueError: If a parameter is out of its range; on use, if a column is missing or of another type,
+            there are fewer than 20 training samples or one of a class, or a feature is not finite.
+        UndefinedMetric: If an entry of a column of numbers is constant in the test split.
+    """
+
+    def __init__(
+        self, column: str = "label", hidden: int = 128, epochs: int = 300, seed: int = 0
+    ) -> None:
+        self.column = column
+        self.columns = {column: ("categorical", "continuous")}
+        self.hidden = whole("hidden", hidden, 1)
+        self.epochs = whole("epochs", epochs, 1)
+        self.seed = whole("seed", seed, 0)
+
+    def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
+        """``mlp/top1``, or ``mlp-<column>/r2``."""
+        from sklearn.neural_network import MLPClassifier, MLPRegressor
+
+        values = torch.as_tensor(train.metadata.get(self.column, torch.zeros(0).long()))
+        numbers = values.is_floating_point()
+        read = with_numbers if numbers else with_classes
+        (x, known), (x_test, wanted) = read(train, self.column), read(test, self.column)
+        if len(x) < 20:
+            raise ValueError(f"an MLP needs 20 training samples or more, there are {len(x)}")
+        center, scale = x.mean(0), x.std(0).clamp_min(1e-12)
+        x, x_test = (x - center) / scale, (x_test - center) / scale
+        settings: dict[str, Any] = {
+            "hidden_layer_sizes": (self.hidden,),
+            "early_stopping": True,
+            "max_iter": self.epochs,
+            "random_state": self.seed,
+        }
+        if not numbers:
+            ids, counts = known.unique(return_counts=True)
+            if counts.min() < 2:
+                rare = int(ids[counts.argmin()])
+                raise ValueError(
+                    f"each class needs two training samples or more, class {rare} has one"
+                )
+            fit = _fitted(MLPClassifier(**settings), x, known)
+            predicted = torch.from_numpy(fit.predict(x_test.numpy()))
+            return [top1("mlp", self.column, predicted, wanted, "a network with a hidden layer")]
+        for entry in wanted.T:
+            several(self.column, entry, "r2")
+        # Of one unit for all entries, since its error is their sum.
+        middle, unit = known.mean(0), known.std(0).clamp_min(1e-12)
+        fit = _fitted(MLPRegressor(**settings), x, ((known - middle) / unit).squeeze(1))
+        predicted = torch.from_numpy(fit.predict(x_test.numpy())).reshape(len(x_test), -1)
+        errors = (predicted * unit + middle - wanted).square()
+        words = (
+            f"the share of the variance of {the(self.column)} in the test samples that a network with a"
+            " hidden layer explains"
+        )
+        name = f"mlp-{self.column}/r2"
+        return [held(name, self.column, explained(errors, wanted), words, 0.0)]
+
+
+def _fitted(network: Any, x: Tensor, wanted: Tensor) -> Any:
+    from sklearn.exceptions import ConvergenceWarning
+
+    with warnings.catch_warnings():  # where the passes end before it stops by itself
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return network.fit(x.numpy(), wanted.numpy())
