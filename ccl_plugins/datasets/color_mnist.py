@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.datasets.annotated import InMemory
@@ -40,7 +41,9 @@ class ColorMNIST:
     In black, 28x28 pixels, three channels, in memory.  Each image keeps its color.
 
     Columns: ``label`` and ``digit`` (the same; one to evaluate on, one to condition on), ``color``,
-    (N, 3) float32 in [0, 1], and for the mixture ``palette``, which of its ten colors was drawn.
+    (N, 3) float32 in [0, 1], ``hue``, (N, 3) its direction, of length 1, which the cosine kernel compares,
+    and ``brightness``, (N,) its length; for the mixture also ``palette``, which of its ten colors was
+    drawn.
 
     Args:
         root: The folder with MNIST's four idx files, compressed (``.gz``) or not; the files of
@@ -88,14 +91,17 @@ class ColorMNIST:
         else:
             columns["palette"] = torch.randint(len(PALETTE), (len(label),), generator=generator)
             color = mixture(columns["palette"], generator)
-        return InMemory(on_ground(pixels, color), label, {**columns, "color": color / 255})
+        columns["color"] = color / 255
+        columns["hue"] = normalize(columns["color"], dim=1)
+        columns["brightness"] = columns["color"].norm(dim=1)
+        return InMemory(on_ground(pixels, color), label, columns)
 
     def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold."""
         columns: dict[str, ValueType] = {"label": "categorical", "digit": "categorical"}
         if self.colors == "mixture":
             columns["palette"] = "categorical"
-        return {**columns, "color": "continuous"}
+        return {**columns, "color": "continuous", "hue": "continuous", "brightness": "continuous"}
 
 
 def mixture(palette: Tensor, generator: torch.Generator) -> Tensor:

@@ -8,6 +8,7 @@ from support.oracle import case
 
 from ccl_plugins.datasets import ColorMNIST
 from ccl_plugins.datasets.color_mnist import PALETTE, mixture, on_ground, read_idx
+from ccl_plugins.kernels import Cosine
 
 CASE = case("colormnist_background")
 
@@ -53,6 +54,10 @@ def test_splits_have_the_columns_of_their_schema(root, colors):
         color = split.metadata["color"]
         assert color.shape == (size, 3)
         assert 0 <= color.min() <= color.max() <= 1
+        hue, brightness = split.metadata["hue"], split.metadata["brightness"]
+        assert torch.allclose(hue * brightness[:, None], color)
+        cosine = Cosine()
+        assert torch.allclose(cosine(hue, hue), cosine(color, color), atol=1e-6)
 
 
 @pytest.mark.parametrize("colors", ["uniform", "mixture"])
