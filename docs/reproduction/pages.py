@@ -18,9 +18,10 @@ comments what it shows::
     -->
     <!-- end -->
 
-A line names a configuration, with ``as`` what it is called in the table, and gives the paper's value of
-each metric, if there is one; without lines all configurations are shown.  A reference that ends with a
-colon, as ``against regular:``, compares ``linear: CL`` with ``regular: CL``.
+A metric is that of the test split, or with ``validation`` before it, as ``validation linear/top1``, that
+of the validation part.  A line names a configuration, with ``as`` what it is called in the table, and gives
+the paper's value of each metric, if there is one; without lines all configurations are shown.  A reference
+that ends with a colon, as ``against regular:``, compares ``linear: CL`` with ``regular: CL``.
 
 ``<!-- figure NAME: y = METRIC, x = KEY -->`` draws a metric over the values of a key, with ``, log`` on a
 logarithmic axis, and ``<!-- curves NAME: y = SCALAR -->`` a scalar over the training.  With ``, only =
@@ -248,14 +249,18 @@ def write_table(match: re.Match[str], results: Results) -> str:
     metrics, reference, lines = _table(match)
     lines = lines or [[label, label] for label in _labels(results)]
     first = next((line[0] for line in lines if line[0] != UNTRAINED), "")
-    if results["configurations"][0]["before"] and UNTRAINED not in [line[0] for line in lines]:
+    measured = results["configurations"][0]["before"] and any(
+        _time(m)[0] == "test" for m in metrics
+    )
+    if measured and UNTRAINED not in [line[0] for line in lines]:
         lines = [[UNTRAINED, UNTRAINED], *lines]
     printed = [
         any(len(line) > i + 2 and line[i + 2] for line in lines) for i in range(len(metrics))
     ]
     heads = [""]
     for metric, has_paper in zip(metrics, printed, strict=True):
-        shown = METRICS.get(metric, metric)
+        time, named = _time(metric)
+        shown = METRICS.get(named, named) + (", validation" if time == "validation" else "")
         heads += [f"{shown}: paper", f"{shown}: here"] if has_paper else [shown]
     rows = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for label, title, *paper in lines:
@@ -270,7 +275,8 @@ def write_table(match: re.Match[str], results: Results) -> str:
 
 def _cell(results: Results, label: str, metric: str, reference: str, first: str) -> str:
     untrained = label == UNTRAINED
-    found = _of(results, first if untrained else label, metric, "before" if untrained else "test")
+    time, metric = _time(metric)
+    found = _of(results, first if untrained else label, metric, "before" if untrained else time)
     if not found:
         return ""
     unit = _unit(metric)
@@ -282,6 +288,12 @@ def _cell(results: Results, label: str, metric: str, reference: str, first: str)
     half = half_width(test["deviation"], test["n"])
     difference = with_interval(unit * test["difference"], unit * half)
     return f"{text}; {'' if difference.startswith('-') else '+'}{difference}"
+
+
+def _time(metric: str) -> tuple[str, str]:
+    """When a metric of a table was measured, and its name."""
+    before, _, name = metric.rpartition(" ")
+    return before or "test", name
 
 
 def _unit(metric: str) -> int:
