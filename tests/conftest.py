@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator
+from multiprocessing import forkserver
 from typing import Any
 
 import pytest
@@ -24,13 +25,14 @@ gc.set_threshold(50_000, 10, 50)
 os.fsync = lambda _: None
 
 
-# Processes are forked from one that has imported the libraries.
-multiprocessing.set_forkserver_preload(["ccl_plugins.testing.methods"])
+# Processes are forked from one that has imported the libraries, and what trains.
+multiprocessing.set_forkserver_preload(["ccl_plugins.testing.methods", "pytorch_lightning"])
 
 
 @pytest.fixture(scope="session")
 def two_processes() -> Callable[..., list[Any]]:
     """Two gloo ranks, the pair that the conformance kit has: starting them takes seconds."""
+    forkserver.ensure_running()  # with what is named above, before the kit names less
     return on_two_ranks
 
 
