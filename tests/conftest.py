@@ -25,8 +25,10 @@ gc.set_threshold(50_000, 10, 50)
 os.fsync = lambda _: None
 
 
-# Processes are forked from one that has imported the libraries, and what trains.
-multiprocessing.set_forkserver_preload(["ccl_plugins.testing.methods", "pytorch_lightning"])
+# Processes are forked from one that has imported the libraries, with the heads of methods and Lightning.
+multiprocessing.set_forkserver_preload(
+    ["ccl_plugins.testing.methods", "lightly.models.modules", "pytorch_lightning"]
+)
 
 
 @pytest.fixture(scope="session")
