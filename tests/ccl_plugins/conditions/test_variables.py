@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.training_fakes import FakeDataset
+from support.training_fakes import FakeDataset, FakeTransform
 
 import ccl_plugins as ccl
 from ccl_plugins.metadata import fitted
@@ -42,7 +42,7 @@ def compose(condition, **rest):
     on = rest.pop("on", "clip/scene")
     objective = rest.pop("objective", {"use": "supcon", "on": on})
     parts = {"dataset": "color_digits", "backbone": "lenet5", "objective": objective}
-    return ccl.Pipeline(**parts, conditions={"clip": condition}, **rest)
+    return ccl.Pipeline(**{**parts, **rest}, conditions={"clip": condition})
 
 
 def test_one_pass_gives_several_variables_by_name():
@@ -208,10 +208,12 @@ def test_a_run_trains_on_several_variables_and_is_resumed(tmp_path):
     pipeline = compose(
         Sized(),
         objective=mixture,
-        transform={"use": "simclr", "size": 32},
-        method={"use": "moco_v2", "hidden": 8, "dim": 4, "queue_size": 512},
+        dataset=FakeDataset(24),
+        backbone={"use": "mlp", "in_features": 48, "hidden": [8]},
+        transform=FakeTransform(),
+        method={"use": "moco_v2", "hidden": 8, "dim": 4, "queue_size": 16},
         evaluate=[],
     )
-    settings = {"batch_size": 256, "progress": False, "workers": 0}
+    settings = {"batch_size": 8, "progress": False, "workers": 0}
     pipeline.fit(epochs=1, out=tmp_path / "run", **settings)
     pipeline.fit(epochs=2, out=tmp_path / "run", resume=True, **settings)
