@@ -99,7 +99,10 @@ def test_a_resumed_run_has_the_weights_and_the_log_of_an_unbroken_one(
     else:
         assert not run(str(tmp_path), stop, number)
     assert not (Layout(tmp_path).weights).exists()
-    time.sleep(1)  # TensorBoard orders event files by the second in which they are made
+    # TensorBoard orders event files by the second in which they are made, which their names have.
+    made = max(int(file.name.split(".")[3]) for file in tmp_path.glob("events.out.tfevents.*"))
+    while int(time.time()) <= made:
+        time.sleep(0.05)
     assert run(str(tmp_path), resume=True)
     found, expected = (read_checkpoint(Layout(out).weights) for out in (tmp_path, whole))
     for name in ("method", "objective"):

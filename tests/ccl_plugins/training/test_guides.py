@@ -31,7 +31,9 @@ KEEP = {"on": "digit", "keep": True, "by": "classification", "weight": 0.1}
 CONDITIONS = {"color": {"use": "column", "name": "color"}, "digit": "label"}
 
 
-def pipeline(*guides: dict[str, Any], balance: str | None = None, **settings: Any) -> ccl.Pipeline:
+def pipeline(
+    *guides: dict[str, Any], balance: str | None = None, evaluate: Any = (), **settings: Any
+) -> ccl.Pipeline:
     on = {guide["on"] for guide in guides}
     objective: dict[str, Any] = {"use": "infonce"}
     if guides:
@@ -43,7 +45,7 @@ def pipeline(*guides: dict[str, Any], balance: str | None = None, **settings: An
         transform="noise",
         conditions={name: each for name, each in CONDITIONS.items() if name in on} or None,
         objective=objective,
-        evaluate=["knn", {"use": "regression", "column": "color"}],
+        evaluate=[*evaluate],
         monitor="off",
         fit={"epochs": 2, "batch_size": 32, "workers": 0, "log_every": 1, **settings},
     )
@@ -142,10 +144,19 @@ def test_balanced_weights_are_those_of_the_whole_batch_in_pieces_and_in_half_pre
 
 
 def test_what_a_guide_suppresses_is_seen_to_fall_and_what_it_keeps_to_stay(tmp_path: Path) -> None:
-    settings = {"epochs": 30, "seed": 0, "optimizer": {"use": "adamw", "lr": 2e-2}}
-    plain = pipeline(**settings).fit(out=tmp_path / "plain").evaluate()
+    settings = {
+        "epochs": 30,
+        "seed": 0,
+        "optimizer": {"use": "adamw", "lr": 2e-2},
+        "log_every": 90,
+        "checkpoint_every": 30,
+    }
+    evaluate = ["knn", {"use": "regression", "column": "color"}]
+    plain = pipeline(evaluate=evaluate, **settings).fit(out=tmp_path / "plain").evaluate()
     hide, keep = {**HIDE, "weight": 10.0}, {**KEEP, "weight": 3.0}
-    hidden = pipeline(hide, keep, **settings).fit(out=tmp_path / "hidden").evaluate()
+    hidden = (
+        pipeline(hide, keep, evaluate=evaluate, **settings).fit(out=tmp_path / "hidden").evaluate()
+    )
     assert plain["color/r2"] > 0.9
     assert hidden["color/r2"] < 0.6
     assert hidden["knn/top1"] > 0.95
