@@ -84,8 +84,16 @@ def test_a_crop_is_torchvisions(size):
         close(each, expected.flip(-1) if flip else expected)
 
 
-@pytest.mark.parametrize(("height", "width"), [(40, 48), (32, 32), (6, 60), (60, 6)])
-@pytest.mark.parametrize("scale", [(0.08, 1.0), (0.7, 1.0)])
+@pytest.mark.parametrize(
+    ("height", "width", "scale"),
+    [
+        (40, 48, (0.08, 1.0)),
+        (40, 48, (0.7, 1.0)),
+        (32, 32, (0.08, 1.0)),
+        (6, 60, (0.7, 1.0)),
+        (60, 6, (0.08, 1.0)),
+    ],
+)
 def test_crops_are_distributed_as_torchvisions(height, width, scale):
     ratio = (3 / 4, 4 / 3)
     torch.manual_seed(1)
