@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from pytorch_lightning import Callback
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -21,7 +22,7 @@ from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import HCL, AlignUniform, ClInfoNCE, InfoNCE, SupCon
 from ccl_plugins.pairs import Samples, in_batch
 from ccl_plugins.training.findings import read_findings
-from ccl_plugins.watching import Finding, Observation, Symptom
+from ccl_plugins.watching import Finding, Observation, Symptom, diagnosis
 from ccl_plugins.watching.chance import scale_of
 from ccl_plugins.watching.diagnosis import Diagnosis
 from ccl_plugins.watching.embeddings import Embeddings, describe
@@ -79,6 +80,40 @@ def lines(out: Path, pipeline: ccl.Pipeline, **given: Any) -> list[str]:
         line.startswith(f"step {each['step']}: ") for each, line in zip(now, said, strict=True)
     )
     return said
+
+
+LONG = {
+    "a rate of nearly 0",
+    "a rate that is too high",
+    "nothing that keeps samples apart",
+    "keys of other networks",
+    "infonce",
+    "cl_infonce",
+}
+"""Cases with the patience that a run of a user has: one of each test, and those that need the steps."""
+
+
+@pytest.fixture
+def shorter(monkeypatch: Any) -> Callable[[str, ccl.Pipeline], dict[str, Any]]:
+    """Half of a run's steps, and of those after which a loss must have moved, but for the `LONG`."""
+
+    def settings(name: str, pipeline: ccl.Pipeline) -> dict[str, Any]:
+        if name in LONG or pipeline.settings.epochs < 6:
+            return {}
+        monkeypatch.setattr(diagnosis, "LEAST", 20)
+        return {"epochs": pipeline.settings.epochs // 2}
+
+    return settings
+
+
+class Leave(Callback):
+    """Ends the training after some batches."""
+
+    def __init__(self, batches: int) -> None:
+        self.batches = batches
+
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        trainer.should_stop = trainer.global_step >= self.batches
 
 
 def sgd(lr: float) -> dict[str, Any]:
@@ -167,7 +202,7 @@ CASES: dict[str, tuple[Callable[[], ccl.Pipeline], str, str]] = {
         "take weaker views (transform)",
     ),
     "a rate that rises too far": (
-        lambda: compose(fit={"epochs": 20, "warmup_epochs": 20, "batch_size": 64, **sgd(1e3)}),
+        lambda: compose(fit={"epochs": 20, "warmup_epochs": 10, "batch_size": 64, **sgd(1e3)}),
         "the-loss-rises",
         "lower fit.optimizer.lr (now 1000)",
     ),
@@ -264,7 +299,10 @@ CASES: dict[str, tuple[Callable[[], ccl.Pipeline], str, str]] = {
         "all 32 samples of each",
     ),
     "a batch of one sample": (
-        lambda: compose(objective="infonce", fit={"batch_size": 1, "epochs": 1}),
+        lambda: compose(
+            dataset=ccl.create("dataset", "features", train=rows(64), test=rows(64)),
+            fit={"batch_size": 1, "epochs": 1},
+        ),
         "no-anchor-of-the-batch-counts",
         "take a larger batch_size",
     ),
@@ -351,9 +389,10 @@ def _ends(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_run_that_does_not_learn_says_why(case, tmp_path, monkeypatch):
+def test_a_run_that_does_not_learn_says_why(case, tmp_path, shorter):
     make, section, setting = CASES[case]
-    found = lines(tmp_path / "run", make())
+    pipeline = make()
+    found = lines(tmp_path / "run", pipeline, **shorter(case, pipeline))
     assert len(found) == 1, found
     (line,) = found
     assert line.endswith(f"see docs/how-to/when-it-does-not-learn.md#{section}")
@@ -425,9 +464,9 @@ LEARNING: dict[str, Callable[[], ccl.Pipeline]] = {
 
 
 @pytest.mark.parametrize("name", LEARNING)
-def test_a_run_that_learns_is_quiet(name, tmp_path):
+def test_a_run_that_learns_is_quiet(name, tmp_path, shorter):
     pipeline = LEARNING[name]()
-    assert lines(tmp_path / "run", pipeline) == []
+    assert lines(tmp_path / "run", pipeline, **shorter(name, pipeline)) == []
 
 
 @pytest.mark.parametrize(("deviation", "count"), [(0.2, 1), (1.2, 0)])
@@ -439,7 +478,7 @@ def test_losses_that_differ_from_batch_to_batch_are_no_rise(deviation, count):
 def test_the_first_steps_of_an_example_are_quiet(path, tmp_path):
     pipeline = ccl.Pipeline.from_toml(path, epochs=1, warmup_epochs=0, workers=0)
     pipeline.evaluators, pipeline.built_evaluators = [], []
-    assert lines(tmp_path / "run", pipeline) == []
+    assert lines(tmp_path / "run", pipeline, callbacks=[Leave(3)]) == []
 
 
 @pytest.mark.slow
