@@ -141,12 +141,12 @@ def test_a_pretrained_backbone_is_measured_with_its_weights(tmp_path):
     torch.manual_seed(0)
     torch.save(timm.create_model("test_resnet", num_classes=0).state_dict(), tmp_path / "w.pth")
     given = {
-        "dataset": "color_digits",
+        "dataset": {"use": "subset", "of": "color_digits", "train": 64, "test": 32},
         "method": {"use": "simclr", "hidden": 16, "dim": 8},
         "transform": {"use": "simclr", "size": 32, "jitter": 0.0, "gray": 0.0, "blur": 0.0},
         "objective": "infonce",
         "evaluate": ["knn"],
-        "fit": {"epochs": 1, "batch_size": 256, "workers": 0},
+        "fit": {"epochs": 1, "batch_size": 32, "workers": 0},
     }
     backbone = {"use": "timm", "name": "test_resnet", "checkpoint_path": str(tmp_path / "w.pth")}
     run = ccl.Pipeline.from_dict({**given, "backbone": backbone}).fit(

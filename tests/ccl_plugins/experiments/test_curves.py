@@ -12,7 +12,7 @@ from ccl_plugins.experiments.curves import curves
 from ccl_plugins.watching.logging import seal, unseal
 
 TOML = """
-dataset = "color_digits"
+dataset = {use = "subset", of = "color_digits", train = 64, test = 32}
 backbone = "lenet5"
 method = {use = "simclr", hidden = 16, dim = 8}
 transform = {use = "simclr", size = 32, flip = 0.0, jitter = 0.0, gray = 0.0, blur = 0.0}
@@ -26,7 +26,7 @@ objectives = [
 ]
 [fit]
 epochs = 2
-batch_size = 512
+batch_size = 32
 workers = 0
 log_every = 1
 [[evaluate]]

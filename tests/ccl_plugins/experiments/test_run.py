@@ -14,7 +14,7 @@ from ccl_plugins.cli import main
 from ccl_plugins.experiments.train import RunExists, check
 
 TOML = """
-dataset = "color_digits"
+dataset = {use = "subset", of = "color_digits", train = 160, test = 64}
 backbone = "lenet5"
 method = {use = "simclr", hidden = 16, dim = 8}
 transform = {use = "simclr", size = 32, flip = 0.0, jitter = 0.0, gray = 0.0, blur = 0.0}
@@ -24,7 +24,7 @@ use = "fair_cclk"
 kernel = {use = "rbf", scale = 0.1}
 [fit]
 epochs = 1
-batch_size = 256
+batch_size = 32
 workers = 0
 """
 
@@ -64,7 +64,7 @@ def test_a_run_with_an_object_of_ones_own_is_measured_where_it_was_trained(finis
         k: finished.pipeline.choices[k] for k in ("dataset", "transform", "backbone", "objective")
     }
     pipeline = ccl.Pipeline(**choices, condition=Brightness(), evaluate=["knn"])
-    run = pipeline.fit(epochs=1, batch_size=256, workers=0, out=tmp_path / "own", progress=False)
+    run = pipeline.fit(epochs=1, batch_size=32, workers=0, out=tmp_path / "own", progress=False)
     assert run.evaluate().keys() == {"knn/top1"}
     again = ccl.load(run.path)
     with pytest.warns(
@@ -108,7 +108,7 @@ def test_the_record_in_the_checkpoint_says_what_may_change(finished, tmp_path):
     def resume(**settings):
         return check(finished.pipeline.with_settings(**settings), out, resume=True)
 
-    for name, text in (("batch_size", "256 -> 128"), ("devices", "1 -> 2"), ("seed", "0 -> 1")):
+    for name, text in (("batch_size", "32 -> 16"), ("devices", "1 -> 2"), ("seed", "0 -> 1")):
         with pytest.raises(ValueError, match=rf"another pipeline.*fit\.{name}: {text}"):
             resume(**{name: int(text.split()[-1])})
     assert resume(epochs=3, workers=2, log_every=3, keep_last=1).point.step == 5
@@ -120,10 +120,10 @@ def test_the_record_in_the_checkpoint_says_what_may_change(finished, tmp_path):
 
 def test_a_batch_larger_than_the_queue_is_refused_before_a_run_is_overwritten(finished):
     record = finished.pipeline.to_dict()
-    method = {"use": "moco_v2", "hidden": 16, "dim": 8, "queue_size": 100}
+    method = {"use": "moco_v2", "hidden": 16, "dim": 8, "queue_size": 20}
     pipeline = ccl.Pipeline.from_dict({**record, "method": method})
     before = {p: p.stat().st_mtime_ns for p in finished.path.rglob("*")}
-    with pytest.raises(ValueError, match="batch of 256 does not fit into the queue of 100"):
+    with pytest.raises(ValueError, match="batch of 32 does not fit into the queue of 20"):
         pipeline.fit(out=finished.path, overwrite=True, progress=False)
     assert {p: p.stat().st_mtime_ns for p in finished.path.rglob("*")} == before
 
@@ -227,11 +227,11 @@ def test_a_resume_without_a_plug_in_says_what_to_install(tmp_path, finished, cap
 
 def test_settings_of_the_command_line_reach_the_record(tmp_path, capsys):
     (tmp_path / "fair.toml").write_text(TOML)
-    given = {"precision": "bf16-mixed", "accumulate": "2", "micro_batch": "64", "clip": "1.5"}
-    given |= {"batch_size": "128", "keep_last": "1", "anchors_at_once": "16"}
+    given = {"precision": "bf16-mixed", "accumulate": "2", "micro_batch": "8", "clip": "1.5"}
+    given |= {"batch_size": "16", "keep_last": "1", "anchors_at_once": "16"}
     words = [word for k, v in given.items() for word in (f"--{k.replace('_', '-')}", v)]
     files = [str(tmp_path / "fair.toml"), "--out", str(tmp_path / "runs"), "--quiet"]
-    with pytest.warns(UserWarning, match="micro_batch=64: the"):
+    with pytest.warns(UserWarning, match="micro_batch=8: the"):
         assert main(["train", *files, *words]) == 0
     fit = json.loads((tmp_path / "runs/fair/pipeline.json").read_text())["fit"]
     assert {k: str(fit[k]) for k in given} == given
