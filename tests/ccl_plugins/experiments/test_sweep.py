@@ -22,6 +22,7 @@ from support.small_pipeline import TOML
 from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_data
 
 import ccl_plugins as ccl
+from ccl_plugins import report
 from ccl_plugins._engine import engine
 from ccl_plugins.cli import main
 from ccl_plugins.cli.sweep import _table
@@ -29,6 +30,8 @@ from ccl_plugins.experiments import cells as sweeps
 from ccl_plugins.experiments.cells import SweepExists
 from ccl_plugins.experiments.sweep import Range, Sweep, named
 from ccl_plugins.objectives import InfoNCE
+
+WRITE_REPORT = report.write_report
 
 pytest.importorskip("optuna")
 pytest.importorskip("pyarrow")
@@ -59,6 +62,17 @@ def _base(in_a_folder_with_data):
     Path("base.toml").write_text(TOML)
 
 
+@pytest.fixture(autouse=True)
+def _without_report(monkeypatch):
+    """To draw a report takes longer than to train its cells: a test of it asks for `with_report`."""
+    monkeypatch.setattr(report, "write_report", lambda runs, file: file)
+
+
+@pytest.fixture
+def with_report(monkeypatch, _without_report):
+    monkeypatch.setattr(report, "write_report", WRITE_REPORT)
+
+
 def write(text, *changes, name="sweep.toml"):
     for right, wrong in changes:
         assert text.count(right) == 1
@@ -76,7 +90,7 @@ def table(out="out"):
         return list(csv.DictReader(file))
 
 
-def test_a_grid_trains_every_cell_into_a_folder_of_its_own(capsys):
+def test_a_grid_trains_every_cell_into_a_folder_of_its_own(capsys, with_report):
     write(GRID)
     assert run() == 0
     rows = table()
@@ -97,6 +111,7 @@ def test_a_grid_trains_every_cell_into_a_folder_of_its_own(capsys):
     printed = capsys.readouterr()
     assert "cell 000 (of 4): objective.temperature=0.1 fit.seed=0" in printed.err
     assert "4 of 4 cells done" in printed.out
+    assert "knn/top1" in Path("out/report.html").read_text()
     assert "objective.temperature=0.5 " in printed.out
 
 
@@ -127,7 +142,7 @@ def test_a_wrong_bit_in_the_study_of_a_sweep_is_named(capsys):
     file = Path("out/study.log")
     whole = file.read_bytes()
     draw = random.Random(0)
-    for bit in draw.sample(range(8 * whole.rindex(b"{")), 20):
+    for bit in draw.sample(range(8 * whole.rindex(b"{")), 60):
         content = bytearray(whole)
         content[bit // 8] ^= 1 << bit % 8
         file.write_bytes(content)
