@@ -25,19 +25,21 @@ BACKBONES = {
     "resnet": ccl.backbone(
         "timm", name="resnet10t", options={"channels": [8, 8, 16, 16]}, freeze=1
     ),
-    "vit": ccl.backbone("vit_moco_v3", name="test_vit", heads=2, options={"img_size": 32}),
+    "vit": ccl.backbone(
+        "vit_moco_v3", name="test_vit", heads=2, options={"img_size": 32, "depth": 2}
+    ),
 }
 
 
 def train(folder, backbone, method):
     pipeline = ccl.Pipeline(
-        dataset="color_digits",
+        dataset=ccl.dataset("subset", of="color_digits", train=64, test=32),
         backbone=backbone,
         method=method,
         objective="infonce",
         transform=ccl.transform("moco_v2", size=32, blur=0.0, jitter=0.0, gray=0.0, flip=0.0),
     )
-    return pipeline.fit(out=folder, epochs=1, batch_size=512, workers=0, progress=False)
+    return pipeline.fit(out=folder, epochs=1, batch_size=32, workers=0, progress=False)
 
 
 @pytest.fixture(scope="module", params=BACKBONES)
@@ -150,11 +152,11 @@ class FakeRun:
 
 
 SMALL = {"channels": [8, 8, 16, 16]}
+SHALLOW = {**SMALL, "layers": [1, 1, 1, 1]}
 ANY_BACKBONE = {
     "lenet5": ccl.backbone("lenet5"),
-    "small_alexnet": ccl.backbone("small_alexnet"),
     "mlp": ccl.backbone("mlp", in_features=3 * 32 * 32, hidden=[8, 8]),
-    "cifar stem": ccl.backbone("timm", name="resnet18", stem="cifar", options=SMALL),
+    "cifar stem": ccl.backbone("timm", name="resnet18", stem="cifar", options=SHALLOW),
     "tokens": ccl.backbone("timm", **VIT, features="both"),
     "timm": ccl.backbone("timm", name="resnet10t", options=SMALL),
 }
@@ -209,7 +211,7 @@ def test_weights_with_the_stem_for_small_images_load_into_timm_as_the_page_says(
     folder = shutil.copytree(made, tmp_path / "small")
     page = (ROOT / "docs" / "how-to" / "pretrained-backbones.md").read_text()
     block = next(b for b in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "conv1" in b)
-    block = block.replace('"resnet18"', f'"resnet18", **{SMALL}')
+    block = block.replace('"resnet18"', f'"resnet18", **{SHALLOW}')
     found = {}
     with contextlib.chdir(tmp_path):
         exec(block, found)
