@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -137,13 +138,18 @@ def read_digits(split: str, test_fraction: float, seed: int) -> tuple[Tensor, Te
         ValueError: For another split, and if a class would have no image in it.
     """
     check_split(split)
+    ink, label = _all_digits()
+    return ink, label, hold_out(label, test_fraction, seed)[split]
+
+
+@functools.cache
+def _all_digits() -> tuple[Tensor, Tensor]:
+    """Ink and labels, read once: parsing scikit-learn's file takes most of the time of a split."""
     # Late: composing a pipeline does not need scikit-learn.
     from sklearn.datasets import load_digits
 
     digits = load_digits()
-    label = torch.from_numpy(digits.target).long()
-    ink = torch.from_numpy(digits.images).float() / 16
-    return ink, label, hold_out(label, test_fraction, seed)[split]
+    return torch.from_numpy(digits.images).float() / 16, torch.from_numpy(digits.target).long()
 
 
 def named_colors(color: Tensor) -> tuple[Tensor, Tensor]:
