@@ -46,7 +46,7 @@ def test_none_is_in_the_way_of_another(installed):
     assert all(name in output for name in PACKAGES), output
 
 
-QUICK = "not compiles_without_graph_breaks and not trains"
+QUICK = "not compiles_without_graph_breaks and not trains and not in_a_loop"
 """Their tests without those that take a second and more, which ``-m slow`` runs too."""
 
 

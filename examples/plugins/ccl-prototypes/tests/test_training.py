@@ -35,7 +35,8 @@ def test_pcl_clusters_the_keys_of_the_training_set_after_its_warm_up(tmp_path, m
         return fits[-1]
 
     monkeypatch.setattr(Clusters, "fit", seen)
-    pipeline = short(ROOT / "examples/pcl.toml")
+    record = short(ROOT / "examples/pcl.toml").to_dict()
+    pipeline = ccl.Pipeline.from_dict(record | {"evaluate": [], "monitor": "off", "loggers": []})
     pipeline.fit(out=tmp_path / "run", progress=False)
     assert [sorted({name[:4] for name in table.extras}) for table in fits] == [
         ["fits"],

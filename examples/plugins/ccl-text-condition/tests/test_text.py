@@ -146,8 +146,10 @@ def test_captions_of_ones_own_data_set_are_read_from_its_metadata_or_texts(tmp_p
         method=ccl.method("simclr", hidden=16, dim=8),
         objective=ccl.objective("weaklysup_cclk", kernel=ccl.kernel("cosine")),
         condition=ccl.condition("text", column="caption"),
+        monitor="off",
+        loggers=[],
     )
-    pipeline.fit(epochs=1, batch_size=32, out=tmp_path / "run", progress=False)
+    pipeline.fit(epochs=1, batch_size=32, workers=0, out=tmp_path / "run", progress=False)
     assert (tmp_path / "run" / "weights.pt").is_file()
 
 
