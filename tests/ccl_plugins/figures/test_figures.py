@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
-import subprocess
 import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from support import programs
 from torch.nn import functional
 
 import ccl_plugins as ccl
@@ -58,7 +59,8 @@ backbone = "lenet5"
 method = {use = "simclr", hidden = 16, dim = 8}
 transform = {use = "simclr", size = 32, flip = 0.0, jitter = 0.0, gray = 0.0, blur = 0.0}
 evaluate = ["knn", {use = "regression", column = "color"}]
-fit = {epochs = 1, batch_size = 256, workers = 0}
+fit = {epochs = 1, batch_size = 256, max_steps = 2, log_every = 1, workers = 0}
+loggers = ["csv"]
 """
 INFONCE = 'objective = {use = "infonce", temperature = 0.5}\n'
 FAIR = """
@@ -573,7 +575,7 @@ def test_drawing_leaves_matplotlib_as_it_was_and_needs_no_pyplot(runs):
         "assert matplotlib.rcParams['font.size'] == 30\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = programs.run("-c", code, env=os.environ)
     assert done.returncode == 0, done.stderr
 
 
