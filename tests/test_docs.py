@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import re
@@ -20,8 +21,10 @@ from test_architecture import LAYERS
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import _parser
+from ccl_plugins.datasets import color_digits
 from ccl_plugins.experiments.composition import TABLES
 from ccl_plugins.experiments.export import export
+from ccl_plugins.figures import embedding_map
 from ccl_plugins.hooks import Hooks
 from ccl_plugins.kinds import KINDS
 from ccl_plugins.training.settings import FitSettings
@@ -79,6 +82,10 @@ def headings(page: str) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    ink, label = color_digits._all_digits()
+    monkeypatch.setattr(color_digits, "_all_digits", lambda: (ink[:700], label[:700]))
+    pca = functools.partial(embedding_map.project, method="pca")  # t-SNE takes seconds
+    monkeypatch.setattr(embedding_map, "project", lambda features, method: pca(features))
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     assert blocks
     session = ModuleType("session")  # a page is one session, whose classes can be pickled
