@@ -56,14 +56,16 @@ class Reader:
                 config = self.folder.parent / "mypy.toml"  # torch alone would take half a minute
                 given = (self.folder / "pyproject.toml").read_text("utf-8")
                 config.write_text(given + WITHOUT_TORCH, "utf-8")
+                cache = ROOT / ".mypy_cache" / "first-plugin"  # what it found of our own modules
                 options = ["--follow-imports=silent", "--ignore-missing-imports"]
-                words += [*options, f"--config-file={config}", f"--cache-dir={self.target}/cache"]
+                words += [*options, f"--config-file={config}", f"--cache-dir={cache}"]
             self.run(words, status)
 
     def run(self, words: list[str], status: int = 0) -> None:
         if words[0] in MODULES:
-            arguments = ["-m", MODULES[words[0]], *words[1:]]
-            done = run(*arguments, env=self.environment, cwd=self.folder, timeout=300)
+            words = ["-m", MODULES[words[0]], *words[1:]]
+        if words[0] in ("-m", "-c"):
+            done = run(*words, env=self.environment, cwd=self.folder, timeout=300)
         else:
             options = {"cwd": self.folder, "env": self.environment, "timeout": 300}
             done = subprocess.run(words, capture_output=True, text=True, **options)
@@ -83,7 +85,7 @@ class Reader:
             (self.folder / named[1]).write_text(code[named.end() :])
             self.install()
         else:
-            self.run([sys.executable, "-c", code])
+            self.run(["-c", code])
 
 
 def test_the_page_is_true_from_nothing_to_a_green_kit(tmp_path):
