@@ -336,7 +336,13 @@ def test_settings_of_the_queue_out_of_range_are_named(given, message):
 
 
 @pytest.mark.parametrize(
-    "objective", [InfoNCE(), SupCon(on="condition"), FairCCLK(RBF())], ids=repr
+    "objective",
+    [
+        FairCCLK(RBF()),
+        pytest.param(InfoNCE(), marks=pytest.mark.slow),
+        pytest.param(SupCon(on="condition"), marks=pytest.mark.slow),
+    ],
+    ids=repr,
 )
 def test_losses_over_a_queue_of_each_modality_compile_without_graph_breaks(objective):
     method, views = queued(4, 4, ("image", "image", "text"))

@@ -293,7 +293,10 @@ def test_a_run_that_is_resumed_in_an_epoch_draws_the_same_masks(tmp_path):
     torch.testing.assert_close(after, expected, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("settings", [{"micro_batch": 3}, {"compile": "eager"}, {"workers": 1}])
+@pytest.mark.parametrize(
+    "settings",
+    [{"micro_batch": 3}, pytest.param({"compile": "eager"}, marks=pytest.mark.slow), {"workers": 1}],
+)
 def test_a_run_in_pieces_compiled_or_with_workers_is_the_same(tmp_path, whole, settings):
     losses, after = run(tmp_path / "run", **settings)
     torch.testing.assert_close((losses, after), whole, rtol=1e-9, atol=1e-9)

@@ -435,8 +435,20 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("law", laws(laws_of_objectives), ids=lambda law: law.__name__)
-@pytest.mark.parametrize("variant", [*VARIANTS])
+COMPILES = laws_of_objectives.check_compiles_without_graph_breaks
+LAWS = [
+    pytest.param(
+        variant,
+        law,
+        marks=[pytest.mark.slow] * (law is COMPILES and variant != "least squares"),
+        id=f"{variant}-{law.__name__}",
+    )
+    for variant in VARIANTS
+    for law in laws(laws_of_objectives)
+]
+
+
+@pytest.mark.parametrize(("variant", "law"), LAWS)
 def test_every_kind_of_guide_keeps_the_laws_of_objectives(variant, law):
     balance = "gradient" if variant == "balanced" else None
     choice = ccl.objective("guided", base="infonce", guides=VARIANTS[variant], balance=balance)

@@ -119,7 +119,12 @@ def test_a_batch_in_which_all_values_are_missing_has_a_loss_and_a_gradient_of_ze
     assert gradient.abs().max() < ROUNDING
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if not case.variant][::3], ids=str)
+PLAIN = [case for case in CASES if not case.variant][::3]
+
+
+@pytest.mark.parametrize(
+    "case", [*PLAIN[:2], *(pytest.param(case, marks=pytest.mark.slow) for case in PLAIN[2:])], ids=str
+)
 def test_leaving_samples_out_compiles_without_graph_breaks(case):
     objective, batch = case.build(), batch_of(case).without_values(LOST)
 
