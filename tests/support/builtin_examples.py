@@ -1,4 +1,4 @@
-"""Example files for the built-in components that read files."""
+"""Examples of the built-in components that read files, or that draw many axes."""
 
 from __future__ import annotations
 
@@ -71,4 +71,5 @@ EXAMPLES = {
     "dataset/image_folder": image_folder,
     "dataset/table": table,
     "dataset/torchvision": torchvision,
+    "figure/curves": {"names": ["loss"]},
 }

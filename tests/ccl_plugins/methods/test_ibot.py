@@ -295,7 +295,11 @@ def test_a_run_that_is_resumed_in_an_epoch_draws_the_same_masks(tmp_path):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"micro_batch": 3}, pytest.param({"compile": "eager"}, marks=pytest.mark.slow), {"workers": 1}],
+    [
+        {"micro_batch": 3},
+        pytest.param({"compile": "eager"}, marks=pytest.mark.slow),
+        {"workers": 1},
+    ],
 )
 def test_a_run_in_pieces_compiled_or_with_workers_is_the_same(tmp_path, whole, settings):
     losses, after = run(tmp_path / "run", **settings)

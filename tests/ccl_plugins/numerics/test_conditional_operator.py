@@ -135,8 +135,11 @@ def test_fewer_features_than_landmarks_are_exact():
     )
 
 
-@pytest.mark.parametrize("kernel", [RBF(), Cosine(), Polynomial(2)])
-@pytest.mark.parametrize("z", [values(30), torch.arange(30) % 4], ids=["vectors", "class ids"])
+@pytest.mark.parametrize(
+    ("kernel", "z"),
+    [(RBF(), values(30)), (Polynomial(2), values(30)), (Cosine(), torch.arange(30) % 4)],
+    ids=["rbf of vectors", "polynomial of vectors", "cosine of class ids"],
+)
 def test_compiles_whole(kernel, z):
     def weights(z):
         return conditional_operator(kernel, z, 0.1)

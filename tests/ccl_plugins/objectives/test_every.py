@@ -7,7 +7,6 @@ for numbers that change over training, and for values of conditions that the kit
 from __future__ import annotations
 
 import copy
-import itertools
 from functools import partial
 from inspect import signature
 
@@ -133,7 +132,7 @@ def test_degenerate_batches_are_finite_at_a_low_temperature(case):
     objective = case.build(dtype=torch.float32)
     if hasattr(objective, "temperature"):
         objective.temperature = 0.01
-    for n, classes in itertools.product((2, 5), (1, 2, 5)):
+    for n, classes in ((2, 1), (2, 2), (5, 1), (5, 2), (5, 5)):
         ids = torch.arange(n) % classes
         columns = 3 if case.name == "regression" else 5  # as many as the head was made for
         condition = case.condition(ids, torch.eye(5)[ids, :columns])

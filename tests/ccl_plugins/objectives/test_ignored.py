@@ -123,7 +123,9 @@ PLAIN = [case for case in CASES if not case.variant][::3]
 
 
 @pytest.mark.parametrize(
-    "case", [*PLAIN[:2], *(pytest.param(case, marks=pytest.mark.slow) for case in PLAIN[2:])], ids=str
+    "case",
+    [*PLAIN[:2], *(pytest.param(case, marks=pytest.mark.slow) for case in PLAIN[2:])],
+    ids=str,
 )
 def test_leaving_samples_out_compiles_without_graph_breaks(case):
     objective, batch = case.build(), batch_of(case).without_values(LOST)

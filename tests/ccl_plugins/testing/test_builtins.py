@@ -52,7 +52,17 @@ CHECKS = [
 ]
 
 
-@pytest.mark.parametrize(("component", "its"), CHECKS, ids=[component for component, _ in CHECKS])
+LARGE = ("backbone/small_alexnet", "condition/clip")
+"""Components with millions of weights, which each law makes anew; others of their kinds are small."""
+
+
+@pytest.mark.parametrize(
+    ("component", "its"),
+    [
+        pytest.param(component, its, marks=[pytest.mark.slow] * (component in LARGE), id=component)
+        for component, its in CHECKS
+    ],
+)
 def test_a_component_keeps_all_laws_but_those_named_above(component, its):
     broken = {each.check.name: each.reason for each in map(run, its) if each.state == "failed"}
     expected = {law for name, law in EXPECTED if component in (name, f"objective/{name}")}

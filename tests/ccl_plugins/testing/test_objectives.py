@@ -9,7 +9,6 @@ from support.broken_objectives import BROKEN
 
 from ccl_plugins.objectives import ContrastiveObjective
 
-
 COMPILES = "compiles_without_graph_breaks"
 """A law that takes as long as all others: of objectives that break another it is not asked."""
 
