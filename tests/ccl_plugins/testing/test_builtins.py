@@ -25,7 +25,7 @@ EXPECTED = {
     ("fair_cclk, joint, class ids", REACHES): ALL_DIFFER,
     ("hardneg_cclk, joint, per view", REACHES): ALL_DIFFER,
 }
-"""Laws that components and variants do not keep; objectives/test_every.py holds joint kernels to them on other values."""
+"""Laws that are not kept; objectives/test_every.py holds joint kernels to them on other values."""
 
 
 BATCHED = {"batched": {"batched": True}}
