@@ -1,9 +1,13 @@
-r"""Draw the test features of runs, colored by the ground and by digit: the pictures of the README.
+r"""Draw the test features of runs, colored by the ground and by digit: the pictures of the pages.
 
 Without arguments, of InfoNCE and Fair-CCLK after ``ccl train examples/color_digits_infonce.toml
 examples/color_digits_fair.toml``, with the two other pictures of docs/how-to/look-at-runs.md.  Or of any
-runs, each with its title, as of the first seed after ``ccl sweep examples/reproduction/color_mnist.toml``::
+runs, each with its title, as the README's after ``ccl train examples/grating_digits_infonce.toml
+examples/grating_digits_fair.toml``, and one of the first seed after ``ccl sweep
+examples/reproduction/color_mnist.toml``::
 
+    python examples/color_digits_picture.py --by angle --out docs/grating_digits.png \
+        InfoNCE=runs/grating_digits_infonce Fair-CCLK=runs/grating_digits_fair
     python examples/color_digits_picture.py --out docs/color_mnist.png \
         InfoNCE=runs/reproduction/color_mnist/cells/009 \
         Fair-CCLK=runs/reproduction/color_mnist/cells/014
@@ -19,6 +23,7 @@ parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
 )
 parser.add_argument("runs", nargs="*", metavar="TITLE=RUN", help="a run's folder and its title")
+parser.add_argument("--by", default="color", help="the column that colors the first row")
 parser.add_argument("--out", default="docs/color_digits.png", help="the PNG file")
 options = parser.parse_args()
 pairs = options.runs or [
@@ -26,7 +31,7 @@ pairs = options.runs or [
     "Fair-CCLK=runs/color_digits_fair",
 ]
 runs = {title: ccl.load(path) for title, _, path in (each.partition("=") for each in pairs)}
-figure = EmbeddingMap(by=["color", "label"])(runs)
+figure = EmbeddingMap(by=[options.by, "label"])(runs)
 figure.savefig(options.out, dpi=110)
 if not options.runs:
     for name, draw in {"anchor": Anchor(), "similarity": Similarity()}.items():
