@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
+import subprocess
 import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from support import programs
 from torch.nn import functional
 
 import ccl_plugins as ccl
@@ -575,7 +574,8 @@ def test_drawing_leaves_matplotlib_as_it_was_and_needs_no_pyplot(runs):
         "assert matplotlib.rcParams['font.size'] == 30\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
-    done = programs.run("-c", code, env=os.environ)
+    # Not forked: the process that tests fork from has imported pyplot.
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 
 
