@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from support.imports import ROOT
 from support.programs import run
 
@@ -88,6 +89,7 @@ class Reader:
             self.run(["-c", code])
 
 
+@pytest.mark.slow
 def test_the_page_is_true_from_nothing_to_a_green_kit(tmp_path):
     reader = Reader(tmp_path)
     seen = []

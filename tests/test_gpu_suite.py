@@ -41,6 +41,7 @@ def interrupt():
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_all_parts_run_and_go_on_after_a_stop(gpu, call, tmp_path, monkeypatch, capsys):
     with monkeypatch.context() as patch:
         patch.setitem(gpu.PARTS, "objectives", stopped)

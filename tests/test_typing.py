@@ -111,6 +111,7 @@ def said(tmp_path):
     return told
 
 
+@pytest.mark.slow
 def test_of_what_is_wrong_alone_the_member_is_named(said):
     """In one test, for which mypy reads torch once."""
     assert said.keys() == WRONG.keys()

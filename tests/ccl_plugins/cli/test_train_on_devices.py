@@ -67,6 +67,7 @@ def test_two_devices_train_one_pipeline_after_another_as_one_does(
     assert "fit.devices: 2 -> 1" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_two_devices_say_everything_once_and_a_warning_on_one_line(tmp_path: Path) -> None:
     """The header, a warning of each process and its progress; nothing of Lightning's."""
     label = torch.arange(64)
