@@ -36,9 +36,9 @@ class Compared(Configuration):
 
     @property
     def conditions(self) -> dict[str, str]:
-        """What each condition is called: its column, or else its component."""
+        """What each condition is called: its column, with what it makes of that, or its component."""
         given = self.record.get("conditions") or {}
-        return {name: column or component(given.get(name)) for name, column in self.reads.items()}
+        return {name: _called(given.get(name), column) for name, column in self.reads.items()}
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,15 @@ def component(recorded: Any) -> str:
     """The name of a component in a record: ``"objective:ccl-plugins/infonce"`` is ``infonce``."""
     use = recorded.get("use") if isinstance(recorded, Mapping) else recorded
     return str(use).rpartition("/")[2] if use else ""
+
+
+def _called(recorded: Any, column: str | None) -> str:
+    """``angle``, or ``angle, shuffled`` for a component that does more than give the column."""
+    own = component(recorded)
+    options = recorded.values() if isinstance(recorded, Mapping) else ()
+    if column is None or not own:
+        return column or own
+    return column if own == column or column in options else f"{column}, {own}"
 
 
 def explained(sentence: str, chance: float | None) -> str:
@@ -158,6 +167,7 @@ def _conditioning(configurations: Sequence[Compared], judges: Mapping[str, Measu
             after = each.after(judge.name) if judge else {}
             if column in read:
                 words.append(f"It is conditioned on {the(shown)}.")
+                shown = column if column in each.reads.values() else shown
                 if not after:
                     words.append(
                         f"No evaluator reads {the(shown)} from the features: with one, this page would"

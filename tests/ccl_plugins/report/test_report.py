@@ -494,6 +494,25 @@ def test_the_test_is_corrected_for_the_number_of_comparisons():
     assert corrected.tone == "unclear"
 
 
+@pytest.mark.parametrize(
+    ("recorded", "called"),
+    [
+        ({"use": "condition:ccl-plugins/column", "name": "color"}, "color"),
+        ({"use": "condition:ccl-plugins/shuffled", "of": {}, "seed": 0}, "color, shuffled"),
+    ],
+)
+def test_a_control_is_not_called_a_condition_on_its_column(recorded, called):
+    """A report of a run with shuffled colors does not say that it is conditioned on the color."""
+    result = replace(
+        configuration("fair", ROSE[:1], color=0.3).results[0],
+        record={"fit": {"seed": 0}, "conditions": {"condition": recorded}},
+    )
+    fair = Compared("fair", [result], losses=[(5.0, 4.0)], reads=READS)
+    plain = configuration("plain", ROSE[:1], color=0.9)
+    text = words(answers([plain, fair])[1])
+    assert f"It is conditioned on {called}. It holds less of color than plain" in text
+
+
 def test_without_metrics_the_answers_say_that_nothing_was_measured():
     nothing = Compared("a", [Result(Path("a"))], reads=READS)
     assert [answer.verdict for answer in answers([nothing])] == [
