@@ -66,6 +66,7 @@ METRICS = {
     "linear/top1": "linear probe, top-1 (%)",
     "knn/top1": "nearest neighbors, top-1 (%)",
     "color/r2": "color, R²",
+    "mlp-color/r2": "color, R² of an MLP",
     "color/mse255": "color, squared error (0 to 255)",
     "linear-holes/top1": "holes, linear probe (%)",
     "linear-slant/top1": "slant, linear probe (%)",
