@@ -212,8 +212,8 @@ def test_holm_by_hand():
 
 def test_the_same_numbers_contradict_the_claim_turned_round():
     row = {"item": "4a", "results": "hard_negatives"}
-    names = ["InfoNCE", "HardNeg-CCLK, kernel rbf"]
-    for names, status in ((names, "supported"), (names[::-1], "contradicted")):
+    both = ["InfoNCE", "HardNeg-CCLK, kernel rbf"]
+    for names, status in ((both, "supported"), (both[::-1], "contradicted")):
         tests = [{"metric": "linear/top1", "above": [names]}]
         decision = claims.Decision([*claims.comparisons({**row, "tests": tests}, {})])
         assert decision.status(decision.p) == status
