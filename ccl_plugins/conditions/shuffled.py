@@ -50,39 +50,13 @@ class Shuffled:
             )
         self.of = of
         self.seed = whole("seed", seed, 0)
-
-    @property
-    def refresh(self) -> Refresh:
-        """The other condition's."""
-        return self.of.refresh
-
-    @property
-    def value_type(self) -> ValueType:
-        """The other condition's."""
-        return self.of.value_type
-
-    @property
-    def reads_embeddings(self) -> ReadsEmbeddings:
-        """The other condition's."""
-        declared: ReadsEmbeddings = trait(self.of, "reads_embeddings")
-        return declared
-
-    @property
-    def column(self) -> str | None:
-        """The other condition's: runs are measured alike with both."""
-        name: str | None = trait(self.of, "column")
-        return name
-
-    @property
-    def hierarchy(self) -> bool:
-        """The other condition's."""
-        return bool(trait(self.of, "hierarchy"))
-
-    @property
-    def missing(self) -> Missing:
-        """The other condition's."""
-        policy: Missing = trait(self.of, "missing")
-        return policy
+        # It is what the other condition is; the column too, so that runs are measured alike with both.
+        self.refresh: Refresh = of.refresh
+        self.value_type: ValueType = of.value_type
+        self.column: str | None = trait(of, "column")
+        self.reads_embeddings: ReadsEmbeddings = trait(of, "reads_embeddings")
+        self.hierarchy: bool = trait(of, "hierarchy")
+        self.missing: Missing = trait(of, "missing")
 
     def fit(self, split: Any, embed: Embed, previous: Table | None) -> Table:
         """The other condition's table, its rows in the random order."""

@@ -25,7 +25,14 @@ SEEDS = {0.5: (0, 1, 2, 3, 4), 0.1: (0, 1), 0.2: (0, 1), 1.0: (0, 1)}
 """The seeds of each temperature; 0.5 is the examples' own."""
 JITTERED = {"infonce, jitter": "InfoNCE, color jitter", "fair, jitter": "Fair-CCLK, color jitter"}
 JITTER = {"jitter": 1.0, "gray": 0.2, "batched": True}
-"""What the views of the jittered change: SimCLR's own color jitter and share of gray images, at once."""
+"""SimCLR's own color jitter and share of gray images, drawn for a batch at once."""
+FORMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "infonce": ("infonce", {}),
+    "fair": ("fair", {}),
+    "infonce, jitter": ("infonce", JITTER),
+    "fair, jitter": ("fair", JITTER),
+}
+"""By the name in the rows, the example file and what its views change."""
 JITTER_SEEDS = {0.1: (0, 1, 2), 0.5: (0, 1)}
 METRICS = {
     "linear/top1": "digit, linear probe, top-1 (higher is better)",
@@ -38,10 +45,9 @@ Run = dict[str, Any]
 
 def train(objective: str, temperature: float, seed: int, **settings: Any) -> Run:
     """One example with another temperature and seed, and perhaps with color jitter: its metrics."""
-    name, _, jitter = objective.partition(", ")
+    name, changes = FORMS[objective]
     tables = tomllib.loads((EXAMPLES / f"color_digits_{name}.toml").read_text())
-    if jitter:
-        tables["transform"] |= JITTER
+    tables["transform"] |= changes
     tables["objective"]["temperature"] = temperature
     tables["fit"] |= {"seed": seed, **settings}
     with tempfile.TemporaryDirectory() as folder:
@@ -217,7 +223,7 @@ def main() -> None:
     """Measure and write."""
     options = parser(__doc__, "one epoch of one seed").parse_args()
     if options.quick:
-        runs = [train(o, t, 0, epochs=1) for t in SEEDS for o in TITLES | JITTERED]
+        runs = [train(o, t, 0, epochs=1) for t in SEEDS for o in FORMS]
     else:
         runs = measured(options.out / "color_digits.json")
         draw(runs, options.out / "color_digits.svg")

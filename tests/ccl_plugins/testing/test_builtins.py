@@ -70,7 +70,7 @@ def test_a_component_keeps_all_laws_but_those_named_above(component, its):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("check", filter(is_dear, ALL), ids=str)
+@pytest.mark.parametrize("check", [*filter(is_dear, ALL)], ids=str)
 def test_a_variant_compiles_too(check):
     outcome = run(check)
     assert outcome.state in ("passed", "skipped"), outcome.reason
