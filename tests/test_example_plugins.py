@@ -46,20 +46,13 @@ def test_none_is_in_the_way_of_another(installed):
     assert all(name in output for name in PACKAGES), output
 
 
-QUICK = "not compiles_without_graph_breaks and not trains and not in_a_loop"
-"""Their tests without those that take a second and more, which ``-m slow`` runs too."""
-
-
-@pytest.mark.parametrize(
-    "some",
-    [pytest.param(["-k", QUICK], id="quick"), pytest.param([], id="all", marks=pytest.mark.slow)],
-)
-def test_they_pass_their_own_tests(installed, some):
+@pytest.mark.slow
+def test_they_pass_their_own_tests(installed):
     """In one process, which starts Python and its two ranks once."""
     folders = [f"{name}/tests" for name in PACKAGES]
     options = f"[pytest]\naddopts = --import-mode=importlib\npythonpath = {' '.join(folders)}\n"
     (installed.sources / "pytest.ini").write_text(options)
-    output = installed.python("-m", "pytest", "-p", "no:cacheprovider", *some, *folders)
+    output = installed.python("-m", "pytest", "-p", "no:cacheprovider", *folders)
     for name in PACKAGES:
         assert re.search(rf"^{name}/tests/test_\w+\.py \.", output, re.MULTILINE), output
 
