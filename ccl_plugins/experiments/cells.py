@@ -80,10 +80,14 @@ def begin(sweep: Sweep, *, resume: bool = False) -> None:
 
 
 def _check_same(sweep: Sweep, saved: Mapping[str, Any], resume: bool) -> None:
-    now = json.loads(json.dumps(sweep.to_dict()))
+    # An earlier version may have written fewer keys: read, they have their defaults.
+    before, now = (
+        json.loads(json.dumps(each.to_dict()))
+        for each in (Sweep.from_dict(saved, sweep.out), sweep)
+    )
     changed = [
         each
-        for each in differences(saved, now)
+        for each in differences(before, now)
         if not each.startswith("trials: ") or (sweep.trials or 0) < (saved["trials"] or math.inf)
     ]
     if changed:

@@ -116,7 +116,7 @@ class Sweep:
         """
         # A component before its parameters.
         given = {dotted(key): value for key, value in cell.items() if key != NAME}
-        given |= {dotted(key): cell[other] for key, other in self.follow.items() if other in cell}
+        given |= {dotted(key): cell[other] for key, other in self.follow.items()}
         changes = sorted(given.items(), key=lambda change: len(change[0]))
         return override(self.tables, changes, TABLES)
 
@@ -313,6 +313,8 @@ def _check_follow(sweep: Sweep) -> None:
                 f"follow: {key} = {other!r} must name a key that the sweep tries, one of"
                 f" {[each for each in sweep.values if each != NAME]}"
             )
+        if without := [i for i, space in enumerate(sweep.spaces, 1) if other not in space]:
+            raise ValueError(f"follow: {key} = {other!r}, which grid {without[0]} does not try")
         if key in sweep.values:
             raise ValueError(f"follow: {key} has values of its own")
 

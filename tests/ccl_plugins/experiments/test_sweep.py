@@ -602,6 +602,9 @@ def test_grids_with_names_and_keys_of_their_own_are_one_sweep(capsys):
     shown = capsys.readouterr().out
     for label in ("InfoNCE ", "NT-Xent, temperature 0.1 ", "NT-Xent, temperature 0.5 "):
         assert label in shown
+    earlier = json.loads(Path("out/sweep.json").read_text())
+    del earlier["follow"]  # as a version without this key wrote it
+    Path("out/sweep.json").write_text(json.dumps(earlier))
     assert run("--set", "fit.epochs=2", "--resume", "--out", "out") == 0
     assert run("--resume") == 2
     assert "fit.epochs" in capsys.readouterr().err
@@ -648,6 +651,15 @@ def test_a_key_that_cannot_follow_is_refused(follow, message, capsys):
     write(GRID, ("[grid]", f"follow = {follow}\n[grid]"))
     assert run() == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_key_cannot_follow_what_a_grid_leaves_out(capsys):
+    write(
+        with_base(GRIDS),
+        ("[base]\n", 'follow = {"dataset.seed" = "objective.temperature"}\n[base]\n'),
+    )
+    assert run() == 2
+    assert "objective.temperature', which grid 1 does not try" in capsys.readouterr().err
 
 
 def test_cells_within_the_bounds_come_first_and_others_are_marked(capsys):
