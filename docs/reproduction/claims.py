@@ -9,7 +9,8 @@
 - ``examples/reproduction/results/claims.csv``: every comparison, also those that a table has no room for.
 
 A row of ``claims.toml`` has a ``status`` (``exact``, ``not tested`` or ``no claim``) and its ``evidence``,
-or ``results`` and ``tests``, from which the status follows.  A test has a ``metric`` and one of
+or ``results`` and ``tests``, from which the status follows.  A test has a ``metric``, or a ``curve`` that
+the training logged, and one of
 
 - ``above = [["A", "B"], ...]``: the mean of A is above that of B; four names, ``["A", "B", "C", "D"]``, say
   that A - B is above C - D;
@@ -18,7 +19,8 @@ or ``results`` and ``tests``, from which the status follows.  A test has a ``met
   that name of ``NAME_information.csv``, is above 0; with ``falls = true`` below 0.
 
 A name is that of a configuration, or of one of the ``[choices.NAME]``: the configuration among these with
-the highest mean accuracy on the validation part.
+the highest mean accuracy on the validation part.  Of a curve, a name stands for the mean over the training,
+and ``NAME @ STEP`` for the value after that step.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ NAMES = {
     "color/r2": "R² of the color",
     "linear-holes/top1": "holes",
     "linear-slant/top1": "slant",
+    "monitor/label/linear": "accuracy while training",
     "loss": "loss",
     "e^g": "e^g",
 }
@@ -232,27 +235,26 @@ def comparisons(row: Mapping[str, Any], choices: Mapping[str, Any]) -> Iterator[
     found = load(name)
 
     def cell(label: str) -> str:
+        label, at, step = label.partition(" @ ")
         if label in choices:
-            return choose(name, choices[label])
+            label = choose(name, choices[label])
         if label not in found:
             raise ValueError(f"{row['item']}: {name} has no {label!r}; it has {[*found]}")
-        return label
+        return label + at + step
 
     for test in row["tests"]:
-        metric = test["metric"]
-        unit = 100 if metric.endswith("/top1") else 1
-        values = {
-            label: {seed: unit * v for seed, v in each["test"][metric]["by_seed"].items()}
-            for label, each in found.items()
-            if metric in each["test"]
-        }
+        metric = test.get("metric") or test["curve"]
+        unit = 100 if metric.endswith(("/top1", "/linear")) else 1
+        values = _values(found, metric, unit) if "metric" in test else _logged(found, metric, unit)
         what = f"{NAMES[metric]}, " if metric in NAMES else ""
         for names in test.get("above", ()):
             signs = (1, -1, -1, 1)[: len(names)]
             weights = {cell(label): sign for label, sign in zip(names, signs, strict=True)}
             shown = [cell(label) for label in names]
             label = " − ".join(shown) if len(names) == 2 else "({} − {}) − ({} − {})".format(*shown)
-            yield Comparison(what + label, *estimate(values, weights))
+            # The values of a curve are of the same runs: only those that are compared, seed by seed.
+            compared = {c: values[c] for c in weights} if "curve" in test else values
+            yield Comparison(what + label, *estimate(compared, weights))
         for first, second in combinations(test.get("alike", ()), 2):
             weights = {cell(first): 1, cell(second): -1}
             label = f"{what}{cell(first)} − {cell(second)}"
@@ -265,6 +267,28 @@ def comparisons(row: Mapping[str, Any], choices: Mapping[str, Any]) -> Iterator[
             slopes *= -1 if test.get("falls") else 1
             label = f"{what}{'fall' if test.get('falls') else 'rise'} for each {test['per']}"
             yield Comparison(label, *estimate(values, dict(zip(labels, slopes, strict=True))))
+
+
+def _values(found: Mapping[str, Any], metric: str, unit: int) -> Values:
+    """A metric of the test split."""
+    return {
+        label: {seed: unit * v for seed, v in each["test"][metric]["by_seed"].items()}
+        for label, each in found.items()
+        if metric in each["test"]
+    }
+
+
+def _logged(found: Mapping[str, Any], curve: str, unit: int) -> Values:
+    """A curve at each step, and its mean over the steps."""
+    values: dict[str, dict[str, float]] = {}
+    for label, each in found.items():
+        seeds = [str(seed) for seed in each["seeds"]]
+        points = {step: logged for step, _, _, *logged in each.get("curves", {}).get(curve, ())}
+        for step, logged in points.items():
+            values[f"{label} @ {step}"] = {s: unit * v for s, v in zip(seeds, logged, strict=True)}
+        means = np.mean([*points.values()], axis=0) if points else []
+        values[label] = {s: unit * float(v) for s, v in zip(seeds, means, strict=bool(points))}
+    return values
 
 
 def _column(name: str, column: str, labels: Sequence[str]) -> list[float]:
