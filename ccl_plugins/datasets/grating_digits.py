@@ -11,7 +11,13 @@ from torch import Tensor
 
 from ccl_plugins.arguments import non_negative, positive, whole
 from ccl_plugins.datasets.annotated import InMemory
-from ccl_plugins.datasets.color_digits import DIGITS, inked, read_digits
+from ccl_plugins.datasets.color_digits import (
+    COLUMNS,
+    DIGITS,
+    inked,
+    measure_strokes,
+    read_digits,
+)
 from ccl_plugins.datasets.splitting import check_fraction
 from ccl_plugins.protocols import ValueType
 
@@ -30,7 +36,8 @@ class GratingDigits:
 
     Columns: ``label`` and ``digit``, 0 to 9 (the same; one to evaluate on, one to condition on); ``angle``,
     (N, 2) the cosine and the sine of 2a, since a grating turned by pi is the same; ``phase``, (N, 2) its
-    cosine and sine.
+    cosine and sine; and the weak labels of ``color_digits``, measured on the stroke: ``holes``, ``ink``,
+    ``slant``, ``width``, ``side`` and ``balance``.
 
     Args:
         contrast: Height of the wave, from 0 to .4; 0: no grating.
@@ -81,6 +88,7 @@ class GratingDigits:
         ground = MEAN + self.contrast * wave(angle, phase, self.period, self.size)
         columns = {"label": label, "digit": label}
         columns |= {"angle": on_circle(2 * angle), "phase": on_circle(phase)}
+        columns |= measure_strokes(ink)
         words = {"label": [*DIGITS], "digit": [*DIGITS]}
         images = inked(ink, ground[:, None].expand(-1, 3, -1, -1), self.size)
         return InMemory(images, label, columns, words)
@@ -88,7 +96,7 @@ class GratingDigits:
     def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold."""
         return {
-            **dict.fromkeys(("label", "digit"), "categorical"),
+            **dict.fromkeys(("label", "digit", *COLUMNS), "categorical"),
             **dict.fromkeys(("angle", "phase"), "continuous"),
         }
 

@@ -38,10 +38,11 @@ def test_the_angle_of_each_image_is_the_direction_in_which_its_ground_changes():
     assert (near > 0.9).double().mean() > 0.85
 
 
-def test_digits_split_and_labels_are_those_of_color_digits():
+def test_digits_split_and_weak_labels_are_those_of_color_digits():
     for split in ("train", "test"):
         ours, other = GratingDigits(seed=3)(split), ColorDigits(seed=3)(split)
-        assert torch.equal(ours.metadata["label"], other.metadata["label"])
+        for name in ("label", "holes", "ink", "slant", "width", "side", "balance"):
+            assert torch.equal(ours.metadata[name], other.metadata[name])
         assert len(ours) == len(other)
 
 
