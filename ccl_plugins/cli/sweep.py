@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 PATIENCE = 2.0
 """Seconds between two looks at what other processes have done."""
 
+REPORTED = 40
+"""The most runs whose report a sweep draws by itself; the pictures of more take minutes."""
+
 
 def _run(options: argparse.Namespace) -> int:
     """Train a pipeline with every combination of values, or search for the best ones.
@@ -74,7 +77,10 @@ def _run(options: argparse.Namespace) -> int:
         from ccl_plugins.report import write_report
 
         done = [Run(sweep.out / "cells" / each.name) for each in cells if each.state == "done"]
-        files.append(write_report(done, sweep.out / "report.html"))
+        if len(done) <= REPORTED:
+            files.append(write_report(done, sweep.out / "report.html"))
+        else:
+            _tell(f"{len(done)} runs: their report takes minutes: ccl report {sweep.out}/cells/*")
     print(_table(sweep, cells, files, notes))
     if isinstance(stopped, RunInterrupted):
         print("ccl: stopped; --resume goes on with this sweep", file=sys.stderr)

@@ -592,7 +592,7 @@ def with_base(text):
     return text.replace("BASE", base)
 
 
-def test_grids_with_names_and_keys_of_their_own_are_one_sweep(capsys):
+def test_grids_with_names_and_keys_of_their_own_are_one_sweep(capsys, monkeypatch):
     write(with_base(GRIDS))
     assert run("--set", "fit.epochs=2") == 0
     rows = table()
@@ -605,7 +605,11 @@ def test_grids_with_names_and_keys_of_their_own_are_one_sweep(capsys):
     earlier = json.loads(Path("out/sweep.json").read_text())
     del earlier["follow"]  # as a version without this key wrote it
     Path("out/sweep.json").write_text(json.dumps(earlier))
+    monkeypatch.setattr("ccl_plugins.cli.sweep.REPORTED", 1)
     assert run("--set", "fit.epochs=2", "--resume", "--out", "out") == 0
+    printed = capsys.readouterr()
+    assert "report takes minutes: ccl report out/cells/*" in printed.err
+    assert "report.html" not in printed.out
     assert run("--resume") == 2
     assert "fit.epochs" in capsys.readouterr().err
 
