@@ -248,3 +248,10 @@ def test_a_name_that_is_not_there_is_refused():
     row = {"item": "Table 9", "results": "hard_negatives", "tests": tests}
     with pytest.raises(ValueError, match=r"Table 9: hard_negatives has no 'SimCLR'; it has \['Inf"):
         list(claims.comparisons(row, {}))
+
+
+def test_a_configuration_is_not_compared_with_itself():
+    tests = [{"metric": "linear/top1", "above": [["best", "HCL"]]}]
+    row = {"item": "Table 9", "results": "hard_negatives", "tests": tests}
+    with pytest.raises(ValueError, match=r"Table 9: \['best', 'HCL'\] compares 'HCL' with itself"):
+        list(claims.comparisons(row, {"best": ["HCL"]}))

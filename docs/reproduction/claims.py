@@ -229,7 +229,7 @@ def comparisons(row: Mapping[str, Any], choices: Mapping[str, Any]) -> Iterator[
     """The comparisons that decide a row.
 
     Raises:
-        ValueError: If a name is neither a configuration nor a choice.
+        ValueError: If a name is neither a configuration nor a choice, or two names are one configuration.
     """
     name = row["results"]
     found = load(name)
@@ -251,6 +251,8 @@ def comparisons(row: Mapping[str, Any], choices: Mapping[str, Any]) -> Iterator[
             signs = (1, -1, -1, 1)[: len(names)]
             weights = {cell(label): sign for label, sign in zip(names, signs, strict=True)}
             shown = [cell(label) for label in names]
+            if len(weights) < len(names):
+                raise ValueError(f"{row['item']}: {names} compares {shown[0]!r} with itself")
             label = " − ".join(shown) if len(names) == 2 else "({} − {}) − ({} − {})".format(*shown)
             # The values of a curve are of the same runs: only those that are compared, seed by seed.
             compared = {c: values[c] for c in weights} if "curve" in test else values
