@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import inspect
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from ccl_plugins.experiments.layout import ADAPTERS, CONFIG, EXPORTED, PROGRAM, README, WEIGHTS
+from ccl_plugins.experiments.paths import without_paths
 from ccl_plugins.experiments.record import write_json
 
 Run: TypeAlias = Any
@@ -50,41 +51,31 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
             `torch.export` cannot follow.
     """
     from ccl_plugins.arguments import one_of
-    from ccl_plugins.backbones.lora import adapters
-    from ccl_plugins.backbones.timm import Timm
     from ccl_plugins.files.atomic import replacing
     from ccl_plugins.files.lock import owning
     from ccl_plugins.files.sums import write_sums
-    from ccl_plugins.files.tensors import write_tensors
 
-    backbone = run.backbone
-    unknown = _unknown_to_timm(run)
+    unknown = unknown_to_timm(run)
     if format is None:
         format = "torch" if unknown else "timm"
     if one_of("format", format, FORMATS) == "timm" and unknown:
         raise ValueError(f"{run.path} has {unknown}: the format 'torch' takes any backbone")
-    config = _config(backbone, run) if format == "timm" else _torch_config(run)
-    plain = backbone.plain() if isinstance(backbone, Timm) else backbone
-    program = None if format == "timm" else _program(plain, run, config["input_size"])
+    config = describe(run, format)
+    plain = plain_backbone(run)
+    program = None if format == "timm" else _saved(traced(plain, run, config))
     target = Path(folder).expanduser() if folder is not None else run.layout.exports[format]
-    # Copies, since safetensors refuses tensors that share memory.
-    state = {name: tensor.clone() for name, tensor in _inner(plain).state_dict().items()}
     with owning(run.path if folder is None else target), replacing(target, EXPORTED) as staged:
-        write_tensors(staged / WEIGHTS, state, {})
+        write_weights(staged, run, plain)
         write_json(staged / CONFIG, config)
         if program is not None:
             (staged / PROGRAM).write_bytes(program)
-        if isinstance(backbone, Timm) and backbone.lora is not None:
-            learned, settings = adapters(backbone.model)
-            write_tensors(staged / ADAPTERS[0], learned, {})
-            settings.save_pretrained(staged)
-        (staged / README).write_text(_readme(run, config, format), "utf-8")
+        (staged / README).write_text(_readme(config, format), "utf-8")
         parts = (WEIGHTS, CONFIG, PROGRAM, *ADAPTERS)
         write_sums(staged, [part for part in parts if (staged / part).exists()])
     return target
 
 
-def _unknown_to_timm(run: Run) -> str:
+def unknown_to_timm(run: Run) -> str:
     """What timm does not have of a run's backbone, or nothing."""
     from ccl_plugins.backbones.timm import Timm
 
@@ -98,32 +89,85 @@ def _unknown_to_timm(run: Run) -> str:
     return ""
 
 
-def _inner(backbone: Any) -> Any:
-    """The module whose weights are written: timm's own, if it stands on one."""
+def plain_backbone(run: Run) -> Any:
+    """A copy of a run's backbone on the CPU, in evaluation mode, with adapters merged into its weights."""
     from ccl_plugins.backbones.timm import Timm
 
-    return backbone.model if isinstance(backbone, Timm) else backbone
+    backbone = run.backbone
+    plain = backbone.plain() if isinstance(backbone, Timm) else copy.deepcopy(backbone)
+    return plain.cpu().eval()
 
 
-def _program(backbone: Any, run: Run, shape: Sequence[int]) -> bytes:
-    """A run's backbone as a program for batches of any size of images of a shape."""
+def write_weights(folder: Path, run: Run, plain: Any) -> None:
+    """Write the weights of a run's backbone, and its adapters beside them, if it has any.
+
+    Args:
+        folder: Where.
+        run: The run.
+        plain: Its `plain_backbone`.
+    """
+    from ccl_plugins.backbones.lora import adapters
+    from ccl_plugins.backbones.timm import Timm
+    from ccl_plugins.files.tensors import write_tensors
+
+    inner = plain.model if isinstance(plain, Timm) else plain
+    # Copies, since safetensors refuses tensors that share memory.
+    state = {name: tensor.clone() for name, tensor in inner.state_dict().items()}
+    write_tensors(folder / WEIGHTS, state, {})
+    if isinstance(run.backbone, Timm) and run.backbone.lora is not None:
+        learned, settings = adapters(run.backbone.model)
+        write_tensors(folder / ADAPTERS[0], learned, {})
+        settings.save_pretrained(folder)
+
+
+def traced(plain: Any, run: Run, config: Mapping[str, Any]) -> Any:
+    """A backbone as a program of `torch.export` for batches of any size.
+
+    It holds no path of this machine: where torch keeps the line of the source that made an operation, this
+    is deleted.
+
+    Args:
+        plain: The `plain_backbone`.
+        run: The run, for errors.
+        config: Its description, which has the shape of an image.
+
+    Raises:
+        ValueError: If `torch.export` cannot follow it.
+    """
     import torch
 
-    backbone = copy.deepcopy(backbone).cpu().eval()
+    shape = config.get("pretrained_cfg", config)["input_size"]
     try:
-        program = torch.export.export(
-            backbone,
-            (torch.zeros(2, *shape),),
-            dynamic_shapes=({0: torch.export.Dim("n", min=1)},),
-        )
+        with torch.no_grad():  # so that parts without gradients are no parts of their own
+            program = torch.export.export(
+                plain,
+                (torch.zeros(2, *shape),),
+                dynamic_shapes=({0: torch.export.Dim("n", min=1)},),
+            )
     except RuntimeError as error:  # which all errors of its tracer are
         raise ValueError(
             f"torch.export cannot follow the backbone {run.recorded.choices['backbone']!r}:"
             f" {str(error).strip().partition(chr(10))[0]}"
         ) from error
+    for module in program.graph_module.modules():
+        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
+            node.meta.pop("stack_trace", None)
+    return program
+
+
+def _saved(program: Any) -> bytes:
+    import torch
+
     written = io.BytesIO()  # writing to a full disk, torch would end the process
     torch.export.save(program, written)
     return written.getvalue()
+
+
+def describe(run: Run, format: str) -> dict[str, Any]:
+    """The description of a run's backbone in a format, without paths of this machine."""
+    described = _config(run.backbone, run) if format == "timm" else _torch_config(run)
+    plain, _ = without_paths(described)
+    return plain
 
 
 def _torch_config(run: Run) -> dict[str, Any]:
@@ -168,7 +212,7 @@ model = torch.export.load("backbone.pt2").module()  # in evaluation mode""",
 PREPARED = ", of pixels in [0, 1], less the mean, divided by std, as in config.json"
 
 
-def _readme(run: Run, config: Mapping[str, Any], format: str) -> str:
+def _readme(config: Mapping[str, Any], format: str) -> str:
     images = config.get("pretrained_cfg", config)
     shape = ", ".join(map(str, images.get("input_size", (3, 224, 224))))
     after = {

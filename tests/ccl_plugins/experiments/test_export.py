@@ -17,7 +17,7 @@ from support.imports import ROOT
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
-from ccl_plugins.experiments.export import ADAPTERS, PROGRAM, export
+from ccl_plugins.experiments.export import ADAPTERS, PROGRAM, describe, export
 from ccl_plugins.experiments.layout import EXPORTED, Layout
 from ccl_plugins.files.sums import WrongSum
 
@@ -204,6 +204,19 @@ def test_an_export_computes_equal_features_in_a_process_without_this_library(nam
     assert config["num_features"] == expected.shape[1]
     sums = (folder / "SHA256SUMS").read_text()
     assert ("backbone.pt2" in sums) == (name != "timm")
+
+
+@pytest.mark.parametrize("name", ANY_BACKBONE)
+def test_an_export_has_no_path_of_this_machine(name, exported):
+    _, folder, _ = exported[name]
+    for file in folder.iterdir():
+        assert not [each for each in (str(ROOT), sys.prefix) if each.encode() in file.read_bytes()]
+
+
+def test_a_path_in_the_description_of_an_export_is_its_last_part(tmp_path):
+    run = fake(ANY_BACKBONE["lenet5"], tmp_path)
+    run.record["backbone"]["checkpoint_path"] = "/home/alice/weights.pt"
+    assert describe(run, "torch")["ccl_plugins"]["backbone"]["checkpoint_path"] == "weights.pt"
 
 
 def test_weights_with_the_stem_for_small_images_load_into_timm_as_the_page_says(exported, tmp_path):

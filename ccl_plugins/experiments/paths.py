@@ -1,0 +1,61 @@
+"""The paths in a record, which say where a machine keeps its data and are of no use on another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+_BEGINS = re.compile(r"local-dir:|\w[\w+.-]+://|~|/|\\\\|\.{1,2}[/\\]|[A-Za-z]:[/\\]")
+"""What a path of one machine begins with: the root, the home, a drive or dots; also a URL."""
+
+_INSIDE = re.compile(r"(?<![\w.~:/\\-])(?:~|[A-Za-z]:)?[/\\](?:[^\s/\\'\"]+[/\\])+([^\s/\\'\"]*)")
+"""A path of at least two parts in a sentence."""
+
+
+def without_paths(data: Any) -> tuple[Any, list[str]]:
+    """Plain data with each path shortened to its last part, and the places of those that were.
+
+    Paths are texts that begin with ``/``, ``~``, dots or a drive, URLs, relative ones of what is there, and
+    what a sentence has of them.  Names of components and of the Hugging Face Hub are none.
+    """
+    places = list(dict.fromkeys(_places(data, "")))
+    return _shortened(data), places
+
+
+def shorten(text: str) -> str:
+    """A text with each path in it shortened to its last part."""
+    if _BEGINS.match(text) or _is_there(text):
+        last: str = re.split(r"[/\\]", text.rstrip("/\\"))[-1]
+        return last
+    return _INSIDE.sub(r"\1", text)
+
+
+def _is_there(text: str) -> bool:
+    """Whether a text is a relative path of a file or folder, with more than one part."""
+    if "/" not in text or "\n" in text or len(text) > 1000:
+        return False
+    try:
+        return Path(text).exists()
+    except (OSError, ValueError):  # as of a null character
+        return False
+
+
+def _shortened(data: Any) -> Any:
+    if isinstance(data, Mapping):
+        return {key: _shortened(each) for key, each in data.items()}
+    if isinstance(data, list | tuple):
+        return [_shortened(each) for each in data]
+    return shorten(data) if isinstance(data, str) else data
+
+
+def _places(data: Any, place: str) -> Iterator[str]:
+    if isinstance(data, Mapping):
+        for key, each in data.items():
+            yield from _places(each, f"{place}.{key}".lstrip("."))
+    elif isinstance(data, list | tuple):
+        for each in data:
+            yield from _places(each, place)
+    elif isinstance(data, str) and shorten(data) != data:
+        yield place
