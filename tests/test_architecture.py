@@ -24,6 +24,7 @@ LAYERS = (
     ("experiments",),
     ("figures",),
     ("report",),
+    ("sharing",),
     ("cli", "testing", "scaffold"),
     ("__init__", "__main__"),
 )

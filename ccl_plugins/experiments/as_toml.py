@@ -26,10 +26,10 @@ def as_toml(record: Mapping[str, Any]) -> str:
         elif isinstance(value, Mapping):
             tables.append((f"[{key}]", value))
         else:
-            lines.append(f"{key} = {_value(value)}")
+            lines.append(f"{key} = {inline(value)}")
     for head, table in tables:
         lines += ["", head] if lines else [head]
-        lines += [f"{_key(k)} = {_value(v)}" for k, v in table.items() if v is not None]
+        lines += [f"{_key(k)} = {inline(v)}" for k, v in table.items() if v is not None]
     return "\n".join(lines) + "\n"
 
 
@@ -38,12 +38,13 @@ def _key(name: str) -> str:
     return name if bare.isascii() and bare.isalnum() else _text(name)
 
 
-def _value(value: Any) -> str:
+def inline(value: Any) -> str:
+    """A value of a record as TOML on one line; what is None is left out of tables."""
     if isinstance(value, Mapping):
-        items = (f"{_key(k)} = {_value(v)}" for k, v in value.items() if v is not None)
+        items = (f"{_key(k)} = {inline(v)}" for k, v in value.items() if v is not None)
         return f"{{{', '.join(items)}}}"
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_value, value))}]"
+        return f"[{', '.join(map(inline, value))}]"
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, float):

@@ -111,13 +111,13 @@ class Runs:
             more = ["--seeds", ",".join(seeds)] if many else []
             lines.append(shlex.join(["ccl", "train", f"{stem}.toml", *more]))
             folders += [f"runs/{stem}-seed-{seed}" for seed in seeds] if many else [f"runs/{stem}"]
-        wanted = [f"{name}=={version}" for name, version in self._versions().items()]
+        wanted = [f"{name}=={version}" for name, version in self.versions().items()]
         return {
             "install": shlex.join(["pip", "install", *wanted]),
             "commands": "\n".join([*lines, shlex.join(["ccl", "report", *folders])]),
         }
 
-    def _versions(self) -> dict[str, str]:
+    def versions(self) -> dict[str, str]:
         """The versions that the runs were trained with, as far as they are known."""
         found: dict[str, Any] = {}
         for each in self.groups:

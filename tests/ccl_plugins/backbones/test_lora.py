@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import runpy
 import subprocess
 import sys
 from typing import Any
@@ -17,6 +18,7 @@ import ccl_plugins as ccl
 from ccl_plugins.backbones import LoRA, Timm
 from ccl_plugins.experiments.export import export
 from ccl_plugins.methods import BYOL, MoCoV2, MoCoV3, SimCLR
+from ccl_plugins.sharing import write_folder
 from ccl_plugins.training.parameter_groups import parameter_groups
 
 peft = pytest.importorskip("peft", reason="the extra 'lora' is not installed")
@@ -264,6 +266,15 @@ def test_a_program_of_torch_holds_the_adapters(run, tmp_path):
     program = torch.export.load(folder / "backbone.pt2").module()
     with torch.no_grad():
         torch.testing.assert_close(program(IMAGES), run.backbone.eval()(IMAGES))
+
+
+def test_what_is_shared_of_a_run_has_the_adapters_in_its_weights(run, tmp_path):
+    write_folder(run, tmp_path / "shared")
+    assert (tmp_path / "shared" / "adapter_model.safetensors").exists()
+    model = runpy.run_path(str(tmp_path / "shared" / "load.py"))["load"]()
+    with torch.no_grad():
+        expected = run.backbone.eval()(IMAGES)
+        torch.testing.assert_close(model(IMAGES), expected, rtol=1e-6, atol=1e-6)
 
 
 def test_weights_of_a_run_load_in_a_pipeline_of_the_same_parts(run):

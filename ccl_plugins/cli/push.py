@@ -1,0 +1,67 @@
+"""``ccl push``: a run's backbone on the Hugging Face Hub."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ccl_plugins.cli.commands import Command, Mistake, argument, reporting_mistakes
+from ccl_plugins.cli.evaluate import opened
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Share a finished run's backbone on the Hugging Face Hub.
+
+    A repository has the weights, what loads them without this library, and a card that says what they were
+    trained on, under which condition, what their features tell and what leaks.
+    """
+    from ccl_plugins.sharing.folder import write_folder
+    from ccl_plugins.sharing.hub import check_license, require_login, upload
+
+    repository, license = options.repository, options.license
+    with reporting_mistakes():
+        if license is not None:
+            check_license(license)
+        if options.dry_run is None:
+            _require_all(options)
+            require_login(repository)
+    run = opened(options.run_folder)
+    with TemporaryDirectory(prefix="ccl-push-") as temporary:
+        folder = Path(options.dry_run or temporary).expanduser()
+        with reporting_mistakes():
+            notes = write_folder(run, folder, repository=repository, license=license)
+        for note in notes:
+            print(note)
+        if options.dry_run is not None:
+            print(f"{folder}: read its README.md; nothing was uploaded")
+            return 0
+        address = upload(folder, repository, private=options.private)
+    print(f"{address}: uploaded")
+    return 0
+
+
+def _require_all(options: argparse.Namespace) -> None:
+    """Refuse an upload without a repository or a license."""
+    if options.repository is None:
+        raise Mistake("name the repository, as in ccl push RUN me/model, or give --dry-run OUT")
+    if options.license is None:
+        raise Mistake(
+            "give the license of these weights, as --license mit: without one nobody may use them"
+        )
+
+
+COMMAND = Command(
+    _run,
+    "ccl push runs/color_digits_fair me/fair-digits --license mit",
+    argument("run_folder", metavar="RUN", help="a folder that `ccl train` wrote"),
+    argument("repository", nargs="?", metavar="NAME", help="of the repository, as me/model"),
+    argument(
+        "--license",
+        "--licence",
+        metavar="ID",
+        help="the license of the weights by its name on the Hub, as mit; needed for an upload",
+    ),
+    argument("--private", action="store_true", help="create a private repository"),
+    argument("--dry-run", metavar="OUT", help="write the folder, new or empty, and upload nothing"),
+)

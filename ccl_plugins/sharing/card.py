@@ -1,0 +1,404 @@
+"""The model card of a shared run, written from its record and its stored measurements."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ccl_plugins.experiments.as_toml import inline
+from ccl_plugins.experiments.export import PREPARED
+from ccl_plugins.experiments.paths import shorten
+from ccl_plugins.experiments.results import result_of, spread
+from ccl_plugins.kinds import registry
+from ccl_plugins.protocols import Measurement
+from ccl_plugins.report.answers import answers, component
+from ccl_plugins.report.runs import Runs
+
+if TYPE_CHECKING:
+    from ccl_plugins.experiments.pipeline import Run
+
+LIBRARY = "[ccl-plugins](https://pypi.org/project/ccl-plugins)"
+HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+
+ROLES = {
+    "label": "The label",
+    "condition": "What a condition reads: kept, or leaked where it was to be suppressed",
+    "other": "Other columns: kept or leaked, as one may want",
+    None: "Of no column",
+}
+"""The tables of measurements, by the role of the column that they read."""
+
+FILES = {
+    "model.safetensors": "the weights",
+    "constants.safetensors": "other tensors that the backbone computes with",
+    "config.json": "the shape of the images, their mean and standard deviation, and the model for timm",
+    "load.py": "`load()` gives the backbone; `prepare(image)`, for images, what it takes",
+    "model.onnx": "the same for ONNX: `images` of any number to `features`",
+    "model.onnx.data": "its weights",
+    "adapter_model.safetensors": "what LoRA learned, which the weights include, as peft reads it",
+    "adapter_config.json": "its settings",
+    "pipeline.toml": "the whole experiment: `ccl train pipeline.toml` repeats it where its data is",
+    "SHA256SUMS": "checksums: `sha256sum --check SHA256SUMS`",
+}
+"""What each file is."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """What a card tells of.
+
+    Args:
+        run: The run.
+        config: The folder's ``config.json``.
+        record: The run's record as it is shared, without paths.
+        format: ``"timm"`` or ``"torch"``.
+        files: The names of the folder's files.
+        places: The places in the record where a path was shortened.
+        repository: Its name on the Hub; None: not known.
+        license: Its identifier; None: none was given.
+    """
+
+    run: Run
+    config: Mapping[str, Any]
+    record: Mapping[str, Any]
+    format: str
+    files: Sequence[str]
+    places: Sequence[str]
+    repository: str | None = None
+    license: str | None = None
+
+    @cached_property
+    def reported(self) -> Runs:
+        """What a report knows of the run."""
+        return Runs([self.run], [result_of(self.run)])
+
+    @property
+    def name(self) -> str:
+        """A short name."""
+        return (self.repository or self.run.path.resolve().name).rpartition("/")[2]
+
+    @property
+    def images(self) -> Mapping[str, Any]:
+        """What is known of the images that the backbone takes."""
+        images: Mapping[str, Any] = self.config.get("pretrained_cfg", self.config)
+        return images
+
+    @property
+    def samples(self) -> str:
+        """What the backbone takes, in a word."""
+        return "images" if "mean" in self.images else "samples"
+
+    @property
+    def datasets(self) -> list[Mapping[str, Any]]:
+        """The data set, and those that it is made of."""
+        return [*_components(self.record["dataset"], "dataset")]
+
+    @property
+    def data(self) -> str:
+        """What the data set is called: ``subset of color_digits``."""
+        first, *of = (component(each) for each in self.datasets)
+        return f"{first} of {and_all(of)}" if of else first
+
+    @property
+    def datasets_on_hub(self) -> list[str]:
+        """The names of those data sets that are on the Hub."""
+        paths = [str(each["path"]) for each in self.datasets if component(each) == "hf"]
+        return [path for path in paths if HUB_NAME.fullmatch(path)]
+
+    @property
+    def base_model(self) -> str | None:
+        """The model of timm whose weights training began with, by its name on the Hub; None: no such."""
+        backbone = self.record["backbone"]
+        if not backbone.get("pretrained") or backbone.get("checkpoint_path") is not None:
+            return None
+        return self.run.backbone.model.pretrained_cfg.get("hf_hub_id") or backbone["name"]
+
+    @property
+    def began_with(self) -> str:
+        """The weights that training began with; empty: random ones."""
+        file = self.record["backbone"].get("checkpoint_path")
+        if file is not None:
+            return f"weights of a file, `{file}`"
+        return f"the weights `{self.base_model}`" if self.base_model else ""
+
+
+def card(shared: Shared) -> str:
+    """The text of ``README.md``: front matter for the Hub, and what a reader should know."""
+    sections = {
+        "Load it": _loading(shared),
+        "Data": _data(shared),
+        "Condition": _condition(shared),
+        "What the features tell": _measured(shared),
+        "Training": _training(shared),
+        "Limits": _limits(shared),
+        "License": _license(shared),
+        "Files": (f"- `{name}`: {FILES[name]}" for name in shared.files if name in FILES),
+    }
+    size = "x".join(map(str, shared.images.get("input_size", ())))
+    shape = f" of shape {size}" if size else ""
+    intro = (
+        f"The backbone `{_backbone(shared)}` gives {shared.config['num_features']} features of"
+        f" {'an image' if shared.samples == 'images' else 'a sample'}{shape}."
+        f" It was trained on `{shared.data}` by `{component(shared.record['method'])}` with the objective"
+        f" `{component(shared.record['objective'])}`, with {LIBRARY}; the heads of its training are left"
+        " out."
+    )
+    parts = [f"---\n{_front_matter(shared)}\n---\n\n# {shared.name}\n", f"{intro}\n"]
+    for title, lines in sections.items():
+        if text := "\n".join(lines):
+            parts.append(f"## {title}\n\n{text}\n")
+    return "\n".join(parts)
+
+
+def _backbone(shared: Shared) -> str:
+    return str(shared.record["backbone"].get("name") or component(shared.record["backbone"]))
+
+
+def _front_matter(shared: Shared) -> str:
+    from huggingface_hub import EvalResult, ModelCardData
+
+    task = "image-feature-extraction" if shared.samples == "images" else "feature-extraction"
+    named = [*shared.datasets_on_hub, component(shared.datasets[-1])]
+    results = [
+        EvalResult(
+            task_type=task,
+            dataset_type=named[0],
+            dataset_name=shared.data,
+            dataset_split="test",
+            metric_type=each.name,
+            metric_name=shorten(each.sentence) or each.name,
+            metric_value=each.value,
+        )
+        for each in shared.run.measurements("after").values()
+        if math.isfinite(each.value)
+    ]
+    tags = ["ccl-plugins", "contrastive-learning", component(shared.record["objective"])]
+    data = ModelCardData(
+        license=shared.license,
+        library_name="timm" if shared.format == "timm" else None,
+        base_model=shared.base_model,
+        pipeline_tag=task,
+        tags=tags if shared.format == "timm" else [*tags, "pytorch"],
+        datasets=shared.datasets_on_hub or None,
+        model_name=shared.name,
+        eval_results=results or None,
+    )
+    return data.to_yaml().strip()
+
+
+def _loading(shared: Shared) -> Iterator[str]:
+    shape = ", ".join(map(str, shared.images.get("input_size", (3, 224, 224))))
+    images = shared.samples == "images"
+    if shared.format == "timm":
+        source = f"hf-hub:{shared.repository}" if shared.repository else "local-dir:."
+        yield f"""\
+With timm:
+
+```python
+import timm
+import torch
+
+model = timm.create_model("{source}", pretrained=True).eval()
+images = torch.zeros(2, {shape})  # (n, channels, height, width){PREPARED if images else ""}
+with torch.no_grad():
+    features = model(images)
+```
+
+`create_model` gives a model in training mode: without `.eval()`, batch norms and dropout give other
+features.
+"""
+    needs = (
+        "timm" if shared.format == "timm" else f"PyTorch{', torchvision' * images} and safetensors"
+    )
+    folder, lines = '"."', ["import runpy", "", "import torch"]
+    if shared.repository:
+        lines += ["from huggingface_hub import snapshot_download"]
+        folder = f'snapshot_download("{shared.repository}")'
+    lines += ["", f'loader = runpy.run_path({folder} + "/load.py")', 'model = loader["load"]()']
+    if images:
+        lines += [f"image = torch.zeros({shape}, dtype=torch.uint8)  # or a PIL image"]
+        lines += ['images = loader["prepare"](image)']
+    else:
+        lines += [f"images = torch.zeros(2, {shape})"]
+    lines += ["with torch.no_grad():", "    features = model(images)"]
+    yield f"With `load.py`, which needs {needs}{', and prepares images' * images}:\n"
+    yield "\n".join(["```python", *lines, "```"])
+
+
+def _data(shared: Shared) -> Iterator[str]:
+    known = shared.record.get("data", {})
+    yield f"The data set is `{shared.data}`:"
+    yield f"\n```toml\ndataset = {inline(shared.record['dataset'])}\n```\n"
+    for split, done in {"train": "trained", "test": "measured"}.items():
+        if split in known and (split == "train" or shared.run.metrics):
+            name = {"train": "training"}.get(split, split)
+            count, digest = known[split]["samples"], known[split]["digest"][:8]
+            yield f"It was {done} on the {name} split: {count} {shared.samples} (digest `{digest}`)."
+    if columns := known.get("train", {}).get("columns"):
+        yield f"Known of each are {and_all([f'`{name}`' for name in columns])}."
+
+
+def _condition(shared: Shared) -> Iterator[str]:
+    conditions = shared.record.get("conditions") or {}
+    if not conditions:
+        yield "There is none: nothing was read beside the samples as a condition."
+    for name, given in conditions.items():
+        yield f"- `{name}` is given by `{component(given)}`: `{inline(given)}`"
+    yield "\nWhat the objective does with it:\n" if conditions else "\nThe objective:\n"
+    yield from _done(shared.record["objective"])
+
+
+def _done(objective: Any, place: str = "") -> Iterator[str]:
+    """A line for each objective and each guide in a record."""
+    if isinstance(objective, list):
+        for each in objective:
+            yield from _done(each, place)
+    elif isinstance(objective, Mapping) and {"on", "keep", "by"} <= objective.keys():
+        verb = "kept" if objective["keep"] else "suppressed"
+        weight = objective.get("weight")
+        shown = f", with weight {inline(weight)}" if weight is not None else ""
+        yield f"- `{objective['on']}` is {verb} by a guide, `{component(objective['by'])}`{shown}."
+    elif isinstance(objective, Mapping):
+        use = str(objective.get("use", ""))
+        if use.startswith("objective:"):
+            on = objective.get("on")
+            reads = f", on `{on}`" if isinstance(on, str) else ""
+            yield f"- `{component(objective)}`{reads}: {_summary(use)}"
+        for key, each in objective.items():
+            yield from _done(each, key)
+
+
+def _summary(use: str) -> str:
+    """What an objective is, in its author's words; nothing if its plug-in is gone."""
+    name = use.partition(":")[2]
+    found = [each for each in registry().specs("objective") if each.id == name]
+    return registry().summary(found[0]) if found else "its plug-in is not installed here."
+
+
+def _measured(shared: Shared) -> Iterator[str]:
+    run = shared.run
+    after, before = run.measurements("after"), run.measurements("before")
+    if not after:
+        yield "Nothing was measured of these weights."
+        return
+    begin = "pretrained weights" if shared.began_with else "an untrained backbone"
+    yield (
+        "Each number is of frozen features, on the test split; in brackets is its 95 % interval over test"
+        f" samples. *Before training* is that of {begin}, *chance* that of features that say nothing.\n"
+    )
+    for role, title in ROLES.items():
+        rows = [each for each in after.values() if each.role == role]
+        if not rows:
+            continue
+        yield f"### {title}\n"
+        yield "| column | measurement | value | before training | chance | what it is |"
+        yield "|---|---|---|---|---|---|"
+        for each in rows:
+            yield _row(each, before.get(each.name))
+        yield ""
+    yield from _answers(shared)
+
+
+def _row(after: Measurement, before: Measurement | None) -> str:
+    cells = [
+        f"`{after.column}`" if after.column else "",
+        f"`{after.name}`",
+        spread(after.value, interval=after.interval),
+        spread(before.value, interval=before.interval) if before else "not measured",
+        "" if after.chance is None else f"{after.chance:.2g}",
+        f"{shorten(after.sentence)}{_better(after)}",
+    ]
+    return f"| {' | '.join(_cell(each) for each in cells)} |"
+
+
+def _better(each: Measurement) -> str:
+    if each.direction is None:
+        return ""
+    says = "they hold more of it" if each.column else "they are better"
+    return f" ({each.direction}: {says})"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _answers(shared: Shared) -> Iterator[str]:
+    """What the numbers mean, as the report says it: is it learning, and what did conditioning do."""
+    (result,) = shared.reported.results
+    names = {*result.after, *result.before}
+    for answer in answers(shared.reported.groups)[:2]:
+        for about, sentence in answer.sentences:
+            if about not in names:  # what a measurement is stands in the table
+                yield f"- {shorten(sentence)}"
+
+
+def _training(shared: Shared) -> Iterator[str]:
+    record, fit = shared.record, shared.record["fit"]
+    steps = shared.run.progress[0]
+    began = shared.began_with
+    yield f"- It began with {began or 'random weights'}."
+    if record["backbone"].get("lora"):
+        lora = record["backbone"]["lora"]
+        yield f"- LoRA, {inline(lora)}, learned in their place; it is merged into these weights."
+    yield (
+        f"- {steps} steps of {fit['batch_size']} {shared.samples}, with seed {fit['seed']} and precision"
+        f" {fit['precision']}."
+    )
+    for key in ("method", "transform", "optimizer", "schedule"):
+        given = record.get(key) or fit.get(key)
+        if given:
+            yield f"- {key}: `{inline(given)}`"
+    versions = [f"{name} {version}" for name, version in shared.reported.versions().items()]
+    yield f"- Versions: {and_all(versions)}."
+
+
+def _limits(shared: Shared) -> Iterator[str]:
+    yield (
+        f"- Measured on the test split of `{shared.data}` only: what its features tell of other"
+        f" {shared.samples} is not known."
+    )
+    yield (
+        "- One run, with one seed: the intervals are over test samples, and another seed gives other"
+        " numbers."
+    )
+    yield (
+        "- A number says what one way of reading finds. A stronger one may find more, and a column that is"
+        " in no table above was not measured: it may be in the features."
+    )
+    if not shared.run.measurements("before"):
+        yield "- The backbone before training was not measured."
+    for each in shared.reported.findings():
+        yield f"- While it was trained, something looked wrong: {shorten(each['line'])}"
+    if shared.places:
+        yield (
+            "- The files do not say where the data lies: paths are shortened to their last part, in"
+            f" {and_all([f'`{place}`' for place in shared.places])}."
+        )
+
+
+def _license(shared: Shared) -> Iterator[str]:
+    yield shared.license or "None was given: ask the authors before you use these weights."
+    if shared.began_with:
+        yield f"\nThe weights that it began with have a license of their own: {shared.began_with}."
+
+
+def _components(data: Any, kind: str) -> Iterator[Mapping[str, Any]]:
+    """The components of a kind in a part of a record, from the outermost."""
+    if isinstance(data, Mapping):
+        if str(data.get("use", "")).startswith(f"{kind}:"):
+            yield data
+        for each in data.values():
+            yield from _components(each, kind)
+    elif isinstance(data, list):
+        for each in data:
+            yield from _components(each, kind)
+
+
+def and_all(words: Sequence[str]) -> str:
+    """Words in a sentence: ``a, b and c``."""
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last

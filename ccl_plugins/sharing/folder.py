@@ -1,0 +1,157 @@
+"""The folder that is shared of a run."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ccl_plugins.experiments.as_toml import as_toml
+from ccl_plugins.experiments.changes import FREE_TABLES
+from ccl_plugins.experiments.export import (
+    describe,
+    plain_backbone,
+    traced,
+    unknown_to_timm,
+    write_weights,
+)
+from ccl_plugins.experiments.layout import ADAPTERS, CONFIG, README, WEIGHTS
+from ccl_plugins.experiments.paths import without_paths
+from ccl_plugins.experiments.record import write_json
+from ccl_plugins.files.atomic import replacing
+from ccl_plugins.files.sums import SUMS, write_sums
+from ccl_plugins.files.tensors import write_tensors
+from ccl_plugins.sharing.card import Shared, card
+from ccl_plugins.sharing.loader import CONSTANTS, timm_loader, torch_loader
+from ccl_plugins.sharing.onnx_model import onnx_is_installed, write_onnx
+
+if TYPE_CHECKING:
+    from ccl_plugins.experiments.pipeline import Run
+
+LOADER = "load.py"
+ONNX = ("model.onnx", "model.onnx.data")
+PIPELINE = "pipeline.toml"
+FILES = (WEIGHTS, CONSTANTS, CONFIG, LOADER, *ONNX, *ADAPTERS, PIPELINE, README, SUMS)
+"""All that a folder may hold."""
+
+
+def write_folder(
+    run: Run, folder: str | Path, *, repository: str | None = None, license: str | None = None
+) -> list[str]:
+    """Write what is shared of a finished run: weights, what loads them, and a card that says what they are.
+
+    The card is written from the record and the stored measurements; nothing is measured.  No file has a
+    path of this machine, a name of a training image, its features, or what a logger was told.  Before the
+    folder is there, its ``load.py`` is run, and its features are compared with the backbone's.
+
+    Args:
+        run: The run.
+        folder: The folder, new or empty.
+        repository: Its name on the Hugging Face Hub, as ``"me/model"``, for the lines that load it.
+        license: The identifier of its license on the Hub, as ``"mit"``; None: the card says that there is
+            none.
+
+    Returns:
+        What a reader should know: paths that were shortened, files that were left out and why.
+
+    Raises:
+        ValueError: If the run is not finished, the folder has files, the backbone cannot be written as
+            plain PyTorch, or what was written computes other features.
+        FileNotFoundError: If the run has no weights.
+        PluginFailed: If the plug-in of backbone or transform is gone, without which nothing is computed.
+    """
+    folder = Path(folder).expanduser()
+    _require_finished(run)
+    require_empty(folder)
+    format = "torch" if unknown_to_timm(run) else "timm"
+    config, plain = describe(run, format), plain_backbone(run)
+    record, places = without_paths({k: v for k, v in run.record.items() if k not in FREE_TABLES})
+    notes = [f"paths in {PIPELINE} are shortened to their last part: {', '.join(places)}"] * bool(
+        places
+    )
+    with replacing(folder, FILES) as staged:
+        write_weights(staged, run, plain)
+        write_json(staged / CONFIG, config)
+        (staged / PIPELINE).write_text(as_toml(record), "utf-8")
+        program: Any = None
+        if format == "torch" or (onnx_is_installed() and "input_size" in config["pretrained_cfg"]):
+            program = traced(plain, run, config)
+        if format == "timm":
+            (staged / LOADER).write_text(timm_loader(config), "utf-8")
+        else:
+            (staged / LOADER).write_text(
+                torch_loader(program, config, _keys(program, plain)), "utf-8"
+            )
+            if program.constants:
+                write_tensors(staged / CONSTANTS, dict(program.constants), {})
+        notes += _onnx(staged, program)
+        _check(staged, plain, config)
+        there = [name for name in FILES if (staged / name).exists()]
+        shared = Shared(run, config, record, format, [*there, SUMS], places, repository, license)
+        (staged / README).write_text(card(shared), "utf-8")
+        write_sums(staged, [*there, README])
+    return notes
+
+
+def require_empty(folder: Path) -> None:
+    """Refuse a folder that holds something.
+
+    Raises:
+        ValueError: Naming the folder.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder} is not empty: name a new or an empty folder")
+
+
+def _require_finished(run: Run) -> None:
+    step, total = run.progress
+    if step < total:
+        raise ValueError(
+            f"{run.path} is not finished (step {step} of {total}): resume it with ccl train --resume, and"
+            " share it then"
+        )
+
+
+def _keys(program: Any, plain: Any) -> dict[str, str]:
+    """For each tensor of a program its name in the folder's files, which are those of `write_weights`."""
+    from ccl_plugins.backbones.timm import Timm
+
+    names = [*program.state_dict, *program.constants]
+    inside = isinstance(plain, Timm)
+    return {
+        name: name.removeprefix("model.") if inside and name in program.state_dict else name
+        for name in names
+    }
+
+
+def _onnx(staged: Path, program: Any) -> list[str]:
+    """Write the model of ONNX; a note if there is none."""
+    left_out = f"{ONNX[0]} is left out"
+    if not onnx_is_installed():
+        return [f'{left_out}: pip install "ccl-plugins[onnx]" for it']
+    if program is None:
+        return [f"{left_out}: the transform does not say which images the backbone takes"]
+    try:
+        write_onnx(staged / ONNX[0], program)
+    except ValueError as error:
+        return [f"{left_out}: {error}"]
+    return []
+
+
+def _check(staged: Path, plain: Any, config: Mapping[str, Any]) -> None:
+    """Compare what ``load.py`` gives with the backbone, on random images."""
+    import torch
+
+    shape = config.get("pretrained_cfg", config).get("input_size")
+    if shape is None:
+        return
+    images = torch.randn(2, *shape, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        found = runpy.run_path(str(staged / LOADER))["load"]()(images)
+        expected = plain(images)
+    if not torch.allclose(found, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max())):
+        raise ValueError(
+            f"{LOADER} gives other features than the run's backbone, by up to"
+            f" {float((found - expected).abs().max()):.2g}: nothing was written"
+        )

@@ -1,0 +1,91 @@
+"""The upload of a folder to the Hugging Face Hub."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ccl_plugins.sharing.folder import FILES
+
+HUB_LICENSES = "https://huggingface.co/docs/hub/repositories-licenses"
+
+
+class NotUploaded(OSError):
+    """An upload that was not done; the message says why."""
+
+
+def check_license(license: str) -> str:
+    """The identifier of a license, if it has the form of one.
+
+    Raises:
+        ValueError: If it has not.
+    """
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", license):
+        raise ValueError(
+            f"a license is named by its identifier on the Hub, as 'mit' or 'cc-by-nc-4.0', not {license!r}:"
+            f" {HUB_LICENSES} lists them"
+        )
+    return license
+
+
+def require_login(repository: str) -> None:
+    """Refuse an upload that cannot work, before anything is computed; no network is used.
+
+    Raises:
+        ValueError: If it is no name of a repository.
+        NotUploaded: If there is no token.
+    """
+    from huggingface_hub import get_token
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        validate_repo_id(repository)
+    except HFValidationError as error:
+        raise ValueError(f"a repository is named as 'me/model': {error}") from error
+    if get_token() is None:
+        raise NotUploaded(
+            "you are not logged in to the Hugging Face Hub: run hf auth login, or set HF_TOKEN"
+        )
+
+
+def upload(folder: Path, repository: str, *, private: bool = False) -> str:
+    """Upload a folder of `write_folder` as a model of the Hub, in one commit.
+
+    It takes the place of an earlier upload; other files of the repository stay.
+
+    Args:
+        folder: The folder.
+        repository: As ``"me/model"``; it is created if there is none.
+        private: Whether a new repository is private.  One that is there and public is refused.
+
+    Returns:
+        The address of the repository.
+
+    Raises:
+        NotUploaded: If the Hub cannot be reached or refuses it, or is public against what was asked.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HTTPError
+
+    api = HfApi(library_name="ccl-plugins")
+    try:
+        address = api.create_repo(repository, private=private, exist_ok=True)
+        if private and not api.model_info(repository).private:
+            raise NotUploaded(
+                f"{repository} is there already and is public: make it private on the Hub, name another, or"
+                " leave --private out"
+            )
+        api.upload_folder(
+            repo_id=repository,
+            folder_path=folder,
+            commit_message="Upload a backbone trained with ccl-plugins",
+            delete_patterns=list(FILES),
+        )
+    except NotUploaded:
+        raise
+    except (OSError, HTTPError) as error:
+        raise NotUploaded(
+            f"{repository} was not uploaded: {' '.join(str(error).split()) or type(error).__name__}"
+        ) from error
+    return str(address)
