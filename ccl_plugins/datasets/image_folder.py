@@ -17,7 +17,7 @@ class ImageFolder(ImageFileDataset):
 
     Each class is a folder in the folder of a split, with images at any depth; hidden files and those whose
     names do not end like an image's are skipped.  Columns: ``label``, the place of the class's name in
-    sorted order, over both splits.
+    sorted order, over both splits; -1, a missing class, for images beside which there are no folders.
 
     Args:
         root: The folder.
@@ -28,7 +28,7 @@ class ImageFolder(ImageFileDataset):
 
     Raises:
         ValueError: If a parameter is out of its range.
-        FileNotFoundError: On use, if a folder is missing, or a class has no images.
+        FileNotFoundError: On use, if a folder is missing or empty, or a class has no images.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"root": "images"}
@@ -61,30 +61,41 @@ class ImageFolder(ImageFileDataset):
 def find_images(folder: Path, arrays: bool = False) -> list[tuple[str, str]]:
     """The images in a folder of classes, with ``arrays`` also ``.npy`` files, with class names, sorted.
 
-    Unlike torchvision's ImageFolder, it leaves out hidden files, which macOS writes beside images.
+    Images of a folder without folders have no class: the name is empty.  Unlike torchvision's ImageFolder,
+    hidden files, which macOS writes beside images, are left out.
 
     Raises:
-        FileNotFoundError: If there is no such folder, it has no folders, or a class has no images.
+        FileNotFoundError: If there is no such folder, it is empty, or a class has no images.
     """
     from torchvision.datasets.folder import IMG_EXTENSIONS  # late: torchvision takes a second
 
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {str(folder)!r}")
-    classes = sorted(
-        each for each in folder.iterdir() if each.is_dir() and not each.name.startswith(".")
-    )
-    if not classes:
-        raise FileNotFoundError(f"{str(folder)!r} has no folders, one per class")
-    found: dict[str, list[str]] = {each.name: [] for each in classes}
     endings = (*IMG_EXTENSIONS, ".npy") if arrays else IMG_EXTENSIONS
+
+    def is_image(path: str) -> bool:
+        name = os.path.basename(path)
+        return not name.startswith(".") and name.lower().endswith(endings)
+
+    with os.scandir(folder) as entries:
+        there = [(each.name, each.path, each.is_dir()) for each in entries]
+    classes = sorted(name for name, _, inside in there if inside and not name.startswith("."))
+    if not classes:
+        loose = sorted(path for _, path, inside in there if not inside and is_image(path))
+        if not loose:
+            raise FileNotFoundError(
+                f"{str(folder)!r} has no folders, one per class, and no images; images end in"
+                f" {' '.join(endings)}"
+            )
+        return [(path, "") for path in loose]
+    found: dict[str, list[str]] = {name: [] for name in classes}
     with waiting(f"list {folder}") as bar:
-        for each in classes:
-            for path in _files(str(each)):
-                name = os.path.basename(path)
-                if not name.startswith(".") and name.lower().endswith(endings):
-                    found[each.name].append(path)
+        for name, paths in found.items():
+            for path in _files(str(folder / name)):
+                if is_image(path):
+                    paths.append(path)
                 bar.update()
-            found[each.name].sort()
+            paths.sort()
     empty = [name for name, paths in found.items() if not paths]
     if empty:
         raise FileNotFoundError(

@@ -28,7 +28,8 @@ class ImageTable(ImageFileDataset):
     Args:
         path: The table, ``.csv`` or ``.parquet``.
         image: The column of image files.
-        label: The column of labels; its name in the metadata is ``label``.
+        label: The column of labels; its name in the metadata is ``label``.  An empty name: the images have
+            no labels, and that column's values are missing.
         root: The folder that files are relative to; None: the table's own.
         split: The column that holds ``train`` or ``test`` in each row; other rows are not used.
         test: A table of the test images, with the same columns.
@@ -131,17 +132,18 @@ class ImageTable(ImageFileDataset):
 
     def _metadata(self, table: Columns) -> dict[str, Any]:
         special = (self.image, self.label, self.split, *self.text)
+        label = table[self.label] if self.label else [""] * len(table[self.image])
         rest = Columns(
             {name: column for name, column in table.items() if name not in special},
             left_out=table.left_out,
         )
         chosen = _choose_columns(rest, self.columns, self.blocks)
         if "label" in chosen:
+            what = f"the column {self.label!r} is the label" if self.label else "no column is the label"
             raise ValueError(
-                f"the column {self.label!r} is the label, and there is another of the name 'label':"
-                " choose the others with columns"
+                f"{what}, and there is another of the name 'label': choose the others with columns"
             )
-        return {"label": table[self.label], **chosen}
+        return {"label": label, **chosen}
 
     def _rows(self, split: str, files: ImageFiles) -> list[int]:
         if self.split is None:
@@ -157,7 +159,7 @@ class ImageTable(ImageFileDataset):
 
 def _check_rows(path: Path, table: Mapping[str, Any], image: str, label: str) -> None:
     """Refuse a table with a row without image or label, or an image in two rows."""
-    required = choose(table, [image, label], str(path))
+    required = choose(table, [image, *([label] if label else [])], str(path))
     if not len(table[image]):
         raise ValueError(f"{path} has no rows")
     for name, column in required.items():

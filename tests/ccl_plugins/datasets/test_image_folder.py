@@ -105,6 +105,17 @@ def test_nothing_readable_is_an_error(root):
         ImageFolder(root, on_error="skip")("train")
 
 
+def test_images_without_folders_have_no_class(tmp_path):
+    for i in range(5):
+        write_image(tmp_path / f"{i}.png", i)
+    (tmp_path / "._0.png").write_bytes(b"")
+    data = ImageFolder(tmp_path, test_fraction=0.4)
+    train, test = data("train"), data("test")
+    assert (len(train), len(test), train.vocabulary) == (3, 2, {"label": []})
+    assert train.metadata["label"].tolist() == [-1, -1, -1]
+    assert train[0][1] == -1
+
+
 def test_a_system_out_of_files_is_not_a_broken_image(root, monkeypatch):
     def fail(path):
         raise OSError(24, "Too many open files")

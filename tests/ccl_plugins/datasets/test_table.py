@@ -128,6 +128,15 @@ def test_missing_images_are_counted_before_training(path):
     assert [s.row for s in train.skipped] == [2]
 
 
+def test_images_without_labels_lack_a_class(path):
+    train = open_table(path, label="", columns=["species"])("train")
+    assert train.metadata["label"].tolist() == [-1, -1, -1]
+    assert train.metadata["species"].tolist() == [2, 0, 1]
+    path.write_text(TABLE.replace("closure", "label"))
+    with pytest.raises(ValueError, match="no column is the label, and there is another of the name"):
+        open_table(path, label="")("train")
+
+
 @pytest.mark.parametrize("ending", ["png", "jpg"])
 def test_a_truncated_image_names_its_row_in_the_table(path, ending):
     truncate(write_image(path.parent / f"d.{ending}", size=64))
