@@ -26,6 +26,7 @@ from ccl_plugins.cli import (
     find_lr,
     info,
     information,
+    init,
     inspect,
     list,
     new,
@@ -39,6 +40,7 @@ from ccl_plugins.files.messages import is_first_by_launcher, one_line_warnings
 from ccl_plugins.kinds import registry
 
 COMMANDS = (
+    init,
     list,
     info,
     doctor,
@@ -122,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ccl",
         description="Conditional contrastive learning as plug-ins on lightly.",
-        epilog="'ccl COMMAND --help' shows an example of each.",
+        epilog="Start with 'ccl init FOLDER_OR_TABLE'; 'ccl COMMAND --help' shows an example of each.",
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)

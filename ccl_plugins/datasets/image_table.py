@@ -139,7 +139,11 @@ class ImageTable(ImageFileDataset):
         )
         chosen = _choose_columns(rest, self.columns, self.blocks)
         if "label" in chosen:
-            what = f"the column {self.label!r} is the label" if self.label else "no column is the label"
+            what = (
+                f"the column {self.label!r} is the label"
+                if self.label
+                else "no column is the label"
+            )
             raise ValueError(
                 f"{what}, and there is another of the name 'label': choose the others with columns"
             )

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -57,10 +57,15 @@ class Inspection:
 
 
 def inspect_file(path: str | Path, *, quick: bool = False) -> Inspection:
-    """`inspect` the pipeline of a TOML file; warnings about the data while it is composed are notes too."""
+    """`inspect` the pipeline of a TOML file, with the warnings while it is composed among the notes."""
+    return inspect_composed(lambda: Composition.from_toml(path), quick=quick)
+
+
+def inspect_composed(compose: Callable[[], Composition], *, quick: bool = False) -> Inspection:
+    """`inspect` the pipeline that is composed, with the warnings while it is composed among the notes."""
     notes: list[str] = []
     with _noting(notes):
-        pipeline = Composition.from_toml(path)
+        pipeline = compose()
     inspection = inspect(pipeline, quick=quick)
     return replace(inspection, notes=[*notes, *inspection.notes])
 

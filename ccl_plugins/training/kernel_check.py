@@ -181,15 +181,23 @@ def _own(found: Tensor) -> Tensor:
 
 def scales_of(kernel: Any, z: Tensor) -> str:
     """Quantiles of what the kernel's scale divides, over different numbers, in words."""
+    if not (found := scale_quantiles(kernel, z)):
+        return ""
+    low, middle, high = found
+    return f"{low:.3g}, {middle:.3g} or {high:.3g} (10, 50 and 90 % of what it divides)"
+
+
+def scale_quantiles(kernel: Any, z: Tensor) -> list[float]:
+    """The 10, 50 and 90 % quantiles of what the kernel's scale divides, over different numbers; or none."""
     distances = trait(kernel, "distances")
     if distances is None or not z.is_floating_point():
-        return ""
+        return []
     off = distances(z, z).double().flatten()
     off = off[off > torch.finfo(torch.float32).tiny ** 0.5]
     if not len(off):
-        return ""
-    low, middle, high = off.quantile(torch.tensor([0.1, 0.5, 0.9]).to(off)).tolist()
-    return f"{low:.3g}, {middle:.3g} or {high:.3g} (10, 50 and 90 % of what it divides)"
+        return []
+    found: list[float] = off.quantile(torch.tensor([0.1, 0.5, 0.9]).to(off)).tolist()
+    return found
 
 
 def kernels_within(kernel: Any, place: str = "objective.kernel") -> Iterator[tuple[str, Any, str]]:

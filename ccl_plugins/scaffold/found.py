@@ -1,0 +1,288 @@
+"""What a folder or a table of images holds, before a pipeline is written for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from ccl_plugins.conditions.column import MANY
+from ccl_plugins.datasets.image_folder import find_images
+from ccl_plugins.files.tables import Columns, choose, read_table
+from ccl_plugins.metadata.columns import encode
+from ccl_plugins.metadata.groups import FEWEST, LIKELY
+from ccl_plugins.metadata.values import missing_rows
+from ccl_plugins.protocols import ValueType
+
+IMAGES = ("image", "file", "filename", "file_name", "path", "filepath", "img")
+"""Names of columns of image files; without one of them, the first column whose words end like images."""
+
+LABELS = ("label", "class", "target", "category", "species")
+"""Names of columns that are taken for the label."""
+
+SPLIT = {"train", "test"}
+"""The values of a column that splits a table."""
+
+TESTS = ("test", "val", "valid", "validation")
+"""Names of the folder beside ``train`` with the images to test on."""
+
+WORDS = 3
+"""Words of a text, on average, from which on a column of texts that all differ holds captions."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A column: what is known of each image.
+
+    Args:
+        name: The column's.
+        value_type: ``"text"`` for captions, else the value type.
+        values: How many values differ.
+        known: The images with a value.
+        least: The images of the rarest class; 0 for what are no classes.
+        missing: The images without a value.
+        longest: The bytes of the longest words; 0 for what are no words.
+    """
+
+    name: str
+    value_type: ValueType | Literal["text"]
+    values: int
+    known: int
+    least: int = 0
+    missing: int = 0
+    longest: int = 0
+
+    @property
+    def is_classes(self) -> bool:
+        """Whether it holds class ids or words."""
+        return self.value_type == "categorical"
+
+    def __str__(self) -> str:
+        what = {
+            "text": "texts",
+            "continuous": f"numbers, {self.values} different",
+            "multi_label": "attributes side by side",
+            "categorical": f"{self.values} classes of {self.least} images or more",
+        }[self.value_type]
+        return what + (f", missing for {self.missing} images" if self.missing else "")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is there.
+
+    Args:
+        dataset: The data set, as a table of a configuration, without what depends on wishes.
+        variables: The columns by name.
+        label: The column that is the label; empty if there is none.
+        group: The column of images that belong together; empty if there is none.
+        value_types: Those of columns that a data set would read as something else.
+        notes: What was taken for what.
+    """
+
+    dataset: Mapping[str, Any]
+    variables: Mapping[str, Variable]
+    label: str = ""
+    group: str = ""
+    value_types: Mapping[str, ValueType] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def place(self, name: str) -> str:
+        """The name of a column in the metadata, where the label's is ``label``."""
+        return "label" if name == self.label else name
+
+
+def look(
+    path: Path,
+    *,
+    image: str | None = None,
+    label: str | None = None,
+    value_types: Mapping[str, ValueType] | None = None,
+) -> Found:
+    """What a folder of images or a table of image files holds; reads no image.
+
+    Args:
+        path: A folder with a folder per class, with ``train`` and ``test`` of such, or with images alone;
+            or a table (``.csv``, ``.tsv``, ``.parquet``).
+        image: The column of image files; None: one of such a name or with such words.
+        label: The column of labels; None: one of such a name; empty: there are none.
+        value_types: The value types of columns that are read as something else.
+
+    Raises:
+        FileNotFoundError: If there is nothing, or a folder has no images.
+        ValueError: For a table that cannot be read, without a column of images, or without a named column.
+    """
+    if path.is_dir():
+        return _in_folder(path)
+    return _in_table(path, image, label, dict(value_types or {}))
+
+
+def _in_folder(path: Path) -> Found:
+    test = next(
+        (each for each in TESTS if (path / "train").is_dir() and (path / each).is_dir()), ""
+    )
+    folders = [path / "train", path / test] if test else [path]
+    classes = [name for folder in folders for _, name in find_images(folder)]
+    given = {} if test in ("", "test") else {"test": test}
+    dataset: dict[str, Any] = {"use": "image_folder", "root": str(path), **given}
+    if not test:
+        dataset["test_fraction"] = _fraction(classes)
+    if not any(classes):
+        return Found(dataset, {}, notes=["the images have no classes, which would be folders"])
+    return Found(dataset, {"label": _variable("label", classes, {})}, "label")
+
+
+def _in_table(
+    path: Path, image: str | None, label: str | None, value_types: dict[str, ValueType]
+) -> Found:
+    words = [name for name, value_type in value_types.items() if value_type == "categorical"]
+    table = read_table(path, words)
+    for name in (image, label, *value_types):
+        if name:
+            choose(table, [name], str(path))
+    image = image or _image_column(table, path)
+    notes = [] if image == "image" else [f"{image!r} has the image files"]
+    rest = {name: column for name, column in table.items() if name != image}
+    split = next((name for name, column in rest.items() if _is_split(_cells(column))), "")
+    rest.pop(split, None)
+    if not len(table[image]):
+        raise ValueError(f"{path} has no rows")
+    variables = {name: _variable(name, column, value_types) for name, column in rest.items()}
+    for name, each in variables.items():
+        if (
+            each.value_type == "continuous"
+            and encode({name: rest[name]}).schema[name] != "continuous"
+        ):
+            notes += (
+                []
+                if name in value_types
+                else [
+                    f"{name!r} has {each.values} different whole numbers and is read as numbers: --type"
+                    f" {name}=categorical makes classes of them"
+                ]
+            )
+            value_types[name] = "continuous"
+    label = _label(label, variables, notes)
+    dataset: dict[str, Any] = {"use": "table", "path": str(path)}
+    if image != "image":
+        dataset["image"] = image
+    group = ""
+    if split:
+        dataset["split"] = split
+    else:
+        dataset["test_fraction"] = _fraction(_cells(rest[label]) if label else [])
+        likely = (v for n, v in variables.items() if LIKELY.search(n) and v.is_classes)
+        rows = len(table[image])
+        group = next((v.name for v in likely if FEWEST <= v.values <= rows / 2), "")
+    if group:
+        notes.append(f"images of one {group!r} belong together and come into one split")
+    return Found(dataset, variables, label, group, value_types, notes)
+
+
+def _label(given: str | None, variables: dict[str, Variable], notes: list[str]) -> str:
+    """The column that is the label; one that is called so and is not cannot be another variable."""
+    label = given
+    if label is None:
+        label = next((n for n in LABELS if n in variables and _is_label(variables[n])), "")
+        taken = f"{label!r} is the label, by which features are measured"
+        notes.append(taken if label else "no column is the label: --label names one")
+    elif label and not _is_label(variables[label]):
+        raise ValueError(
+            f"the label must be classes, and have a value for every image: {label!r} has"
+            f" {variables[label]}"
+        )
+    if label != "label" and "label" in variables:
+        notes.append(f"'label' has {variables.pop('label')}, and is left out: rename it to use it")
+    return label
+
+
+def _image_column(table: Columns, path: Path) -> str:
+    """The column of image files."""
+    from torchvision.datasets.folder import IMG_EXTENSIONS  # late: torchvision takes a second
+
+    named = sorted(table, key=lambda name: IMAGES.index(name) if name in IMAGES else len(IMAGES))
+    for name in named:
+        first = next((cell for cell in _cells(table[name]) if cell), None)
+        if isinstance(first, str) and first.lower().endswith(IMG_EXTENSIONS):
+            return name
+    raise ValueError(
+        f"{path} has no column of image files, as 'owl/1.jpg'; it has {', '.join(table)}: name one with"
+        " --image"
+    )
+
+
+def _is_split(cells: list[Any]) -> bool:
+    """Whether cells are ``train`` and ``test``; rows of neither are not used."""
+    return all(cell is None or isinstance(cell, str) for cell in cells) and {*cells} >= SPLIT
+
+
+def _is_label(variable: Variable) -> bool:
+    return variable.is_classes and not variable.missing and variable.values > 1
+
+
+def _variable(name: str, column: Any, value_types: Mapping[str, ValueType]) -> Variable:
+    cells = _cells(column)
+    known = [cell for cell in cells if isinstance(cell, str) and cell]
+    longest = max((len(cell.encode()) for cell in known), default=0)
+    long = sum(len(cell.split()) for cell in known) >= WORDS * len(known)
+    if longest and long and name not in value_types and len({*known}) > len(known) / 2:
+        missing = len(cells) - len(known)
+        return Variable(name, "text", len({*known}), len(known), 0, missing, longest)
+    given = {name: value_types[name]} if name in value_types else {}
+    encoded = encode({name: column}, value_types=given)
+    values, value_type = encoded.tables[0][name], encoded.schema[name]
+    here = values[~missing_rows(values, value_type)]
+    different, counts = here.unique(dim=0, return_counts=True)
+    missing = len(values) - len(here)
+    if value_type != "categorical" or here.ndim > 1:
+        return Variable(name, value_type, len(different), len(here), 0, missing)
+    whole = not known and name not in value_types and len(different) > MANY
+    if whole and not _is_id(name):
+        return Variable(name, "continuous", len(different), len(here), 0, missing)
+    least = int(counts.min()) if len(here) else 0
+    return Variable(name, "categorical", len(different), len(here), least, missing, longest)
+
+
+def _is_id(name: str) -> bool:
+    """Whether whole numbers name things, as their column says."""
+    last = name.lower().replace("-", "_").rpartition("_")[2]
+    return last in ("id", "nr", "no", *LABELS) or bool(LIKELY.search(name))
+
+
+def _cells(column: Any) -> list[Any]:
+    return column.tolist() if hasattr(column, "tolist") else list(column)
+
+
+def _fraction(classes: list[Any]) -> float:
+    """The share of images to test on: a fifth, or more where each of many classes is to have one."""
+    share = len({*classes}) / max(len(classes), 1)
+    return next((each for each in (0.2, 0.3, 0.4) if each >= share), 0.5)
+
+
+def image_sizes(paths: list[str], count: int = 64) -> tuple[int, int]:
+    """The median width and height of some images, evenly spaced among all.
+
+    Raises:
+        ValueError: If none of them can be read.
+    """
+    from PIL import Image
+
+    some = paths[:: max(1, len(paths) // count)]
+    sizes = []
+    for path in some:
+        try:
+            with Image.open(path) as image:
+                sizes.append(image.size)
+        except OSError:
+            continue
+    if not sizes:
+        raise ValueError(
+            f"none of {len(some)} images can be read, as {os.path.basename(some[0])!r}: gray and color"
+            " images in files are right, and other channels are docs/how-to/datasets.md's"
+        )
+    width, height = torch.tensor(sizes).median(0).values.tolist()
+    return width, height

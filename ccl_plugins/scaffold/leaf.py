@@ -1,0 +1,313 @@
+"""The leaf of the tree of questions: the objective that suits what is known and wished."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from ccl_plugins.kernels import RBF
+from ccl_plugins.metadata.values import missing_rows
+from ccl_plugins.scaffold.found import Found
+from ccl_plugins.scaffold.wishes import Wishes
+from ccl_plugins.training.kernel_check import SAMPLED_ROWS, scale_quantiles
+
+ALIKE = 16
+"""Images of a batch that share a value of what is suppressed, from which on they are enough to contrast."""
+
+ATTRIBUTES = 6
+"""Attributes that decide the class of weak labels in several columns."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """What is chosen for a wish.
+
+    Args:
+        title: What the objective does, in a sentence.
+        objective: Its table.
+        conditions: The conditions by name.
+        why: What is to be said of the conditions.
+        sampler: Which samples meet in a batch; None: any.
+        batch: The images in a batch.
+    """
+
+    title: str
+    objective: Mapping[str, Any]
+    conditions: Mapping[str, Any] = field(default_factory=dict)
+    why: str = ""
+    sampler: Mapping[str, Any] | None = None
+    batch: int = 0
+
+
+class Chooser:
+    """Chooses the leaf for wishes.
+
+    Args:
+        found: What there is.
+        train: The training split.
+        wishes: Checked against it.
+        batch: The images that fit into memory at once.
+    """
+
+    def __init__(self, found: Found, train: Any, wishes: Wishes, batch: int) -> None:
+        self.found, self.train, self.wishes, self.batch = found, train, wishes, batch
+
+    def leaf(self) -> Leaf:
+        """The leaf."""
+        wishes = self.wishes
+        if wishes.captions:
+            return self._captions()
+        if (wishes.keep or wishes.weak) and wishes.suppress:
+            return self._guided()
+        if wishes.suppress:
+            return self._suppressed()
+        if wishes.keep:
+            return self._kept(wishes.keep)
+        if wishes.weak:
+            return self._weak()
+        if wishes.pairs:
+            return self._paired()
+        return Leaf(
+            "InfoNCE, as in SimCLR: two views of an image are alike, and all images differ.",
+            {"use": "infonce", "temperature": 0.1},
+            batch=self.batch,
+        )
+
+    def _kept(self, name: str) -> Leaf:
+        if self.found.variables[name].is_classes:
+            return Leaf(
+                f"SupCon: images of one {name} are alike, and others are not.",
+                {"use": "supcon", "temperature": 0.1},
+                *self._single(name, "own"),
+                batch=self.batch,
+            )
+        return Leaf(
+            f"Soft InfoNCE (y-Aware): images attract each other the more, the nearer they are in {name}.",
+            {"use": "soft_infonce", "temperature": 0.1, "kernel": self._kernel(name)},
+            *self._single(name, "ignore"),
+            batch=self.batch,
+        )
+
+    def _weak(self) -> Leaf:
+        conditions, why = self._of_weak("condition")
+        return Leaf(
+            f"Cl-InfoNCE: images that agree in {_listed(self.wishes.weak)} are alike, which need not hold"
+            " for all of them.",
+            {"use": "cl_infonce", "temperature": 0.1},
+            conditions,
+            why,
+            batch=self.batch,
+        )
+
+    def _paired(self) -> Leaf:
+        name = self.wishes.pairs
+        conditions, why = self._single(name, "own")
+        return Leaf(
+            f"Cl-InfoNCE on pairs: the two views that are made alike are of two images of one {name}.",
+            {"use": "cl_infonce", "temperature": 0.1},
+            conditions,
+            why,
+            {"use": "conditional_pair", "own_pair": False},
+            self.batch,
+        )
+
+    def _suppressed(self) -> Leaf:
+        names = self.wishes.suppress
+        variable = self.found.variables[names[0]]
+        if len(names) == 1 and variable.is_classes:
+            return self._fair_classes(names[0])
+        objective, conditions, why = self._fair(names)
+        return Leaf(
+            f"Fair-CCLK: an image is contrasted with images of similar {_listed(names)}, among which that"
+            " is of no use, so that features forget it.",
+            objective,
+            conditions,
+            why,
+            batch=self.batch,
+        )
+
+    def _fair_classes(self, name: str) -> Leaf:
+        ids = self._known(name)
+        least = int(ids.unique(return_counts=True)[1].min())
+        title = (
+            f"Fair-InfoNCE: an image is contrasted with images of the same {name} alone, among which that"
+            " is of no use, so that features forget it."
+        )
+        alike = self.batch * least / len(ids)
+        if alike < ALIKE and least >= 2 * ALIKE:
+            conditions, why = self._single(name, "drop")
+            batch = power_of_two(min(self.batch, least))
+            why += (
+                f" A batch has images of one {name}, since of {self.batch} at random only {alike:.0f} share"
+                " the rarest value."
+            )
+            objective = {"use": "infonce", "temperature": 0.1}
+            return Leaf(title, objective, conditions, why, {"use": "same_condition"}, batch)
+        conditions, why = self._single(name, "ignore")
+        if alike < ALIKE:
+            why += (
+                f" Of a batch of {self.batch} only {alike:.0f} share the rarest value, which is few:"
+                " coarser values, or more images, give more to contrast with."
+            )
+        objective = {"use": "fair_infonce", "temperature": 0.1}
+        return Leaf(title, objective, conditions, why, batch=self.batch)
+
+    def _fair(self, names: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any], str]:
+        """Fair-CCLK on one variable, or on several at once."""
+        objective: dict[str, Any] = {"use": "fair_cclk", "temperature": 0.1, "ridge": 0.01}
+        if len(names) == 1:
+            objective["kernel"] = self._kernel(names[0])
+            return (objective, *self._single(names[0], "ignore"))
+        objective["kernel"] = {"use": "product", "on": {n: self._kernel(n) for n in names}}
+        return (objective, *self._several(names))
+
+    def _guided(self) -> Leaf:
+        kept = self.wishes.keep or "weak"
+        guides = []
+        if self.wishes.keep:
+            guides.append({"on": kept, "keep": True, "by": self._head(kept), "weight": 1.0})
+            conditions, why = self._several((kept, *self.wishes.suppress))
+        else:
+            guides.append({"on": kept, "keep": True, "by": "cl_infonce", "weight": 1.0})
+            weak, first = self._of_weak(kept)
+            conditions, why = self._several(self.wishes.suppress)
+            conditions, why = weak | conditions, f"{first} {why}".strip()
+        for name in self.wishes.suppress:
+            by = self._head(name)
+            more = {"suppress": "least_squares", "weight": 3.0 if by == "regression" else 1.0}
+            guides.append({"on": name, "keep": False, "by": by, **more})
+        told = self.wishes.keep or _listed(self.wishes.weak)
+        return Leaf(
+            f"Guided InfoNCE: features keep {told} and forget {_listed(self.wishes.suppress)}.",
+            {
+                "use": "guided",
+                "base": {"use": "infonce", "temperature": 0.1},
+                "guides": guides,
+            },
+            conditions,
+            why,
+            batch=self.batch,
+        )
+
+    def _captions(self) -> Leaf:
+        name, hidden = self.wishes.captions, self.wishes.suppress
+        title = f"CLIP: an image is alike with its own {name}, and with no other."
+        temperature = {"learn": True, "start": 0.1}
+        if not hidden:
+            return Leaf(title, {"use": "infonce", "temperature": temperature}, batch=self.batch)
+        title += (
+            f" Only those of similar {_listed(hidden)} are contrasted, so that features forget it."
+        )
+        objective, conditions, why = self._fair(hidden)
+        if len(hidden) == 1 and self.found.variables[hidden[0]].is_classes:
+            objective = {"use": "fair_infonce"}
+        return Leaf(
+            title, objective | {"temperature": temperature}, conditions, why, batch=self.batch
+        )
+
+    def _head(self, name: str) -> str:
+        numbers = self.found.variables[name].value_type == "continuous"
+        return "regression" if numbers else "classification"
+
+    def _of_weak(self, name: str) -> tuple[dict[str, Any], str]:
+        if len(self.wishes.weak) == 1:
+            (column,) = self.wishes.weak
+            return {name: self._condition(column, "own")}, self._said(column, "own")
+        variables = [self.found.variables[each] for each in self.wishes.weak]
+        binary = sum(each.values if each.values > 2 else 1 for each in variables)
+        k = min(ATTRIBUTES, binary)
+        condition: dict[str, Any] = {
+            "use": "attributes",
+            "columns": [self.found.place(each) for each in self.wishes.weak],
+            "k": k,
+        }
+        if any(each.missing for each in variables):
+            condition["missing"] = "own"
+        why = (
+            f"Images are alike that agree in the {k} attributes that vary most; `ccl information FILE.toml"
+            " --values k=2,4,6` shows what other numbers of them say of the label."
+        )
+        more = [self._missing(each, "own") for each in self.wishes.weak]
+        return {name: condition}, " ".join([why, *filter(None, more)])
+
+    def _single(self, name: str, missing: str) -> tuple[dict[str, Any], str]:
+        return {"condition": self._condition(name, missing)}, self._said(name, missing)
+
+    def _several(self, names: tuple[str, ...]) -> tuple[dict[str, Any], str]:
+        conditions = {name: self._condition(name, "ignore") for name in names}
+        return conditions, " ".join(self._said(name, "ignore") for name in names)
+
+    def _condition(self, name: str, missing: str) -> Any:
+        if name == self.found.label:
+            return "label"
+        condition: dict[str, Any] = {"use": "column", "name": name}
+        variable = self.found.variables[name]
+        if variable.value_type == "continuous":
+            condition["standardize"] = True
+        if variable.missing:
+            condition["missing"] = missing
+        return condition
+
+    def _said(self, name: str, missing: str) -> str:
+        return " ".join(filter(None, (self._described(name), self._missing(name, missing))))
+
+    def _described(self, name: str) -> str:
+        variable = self.found.variables[name]
+        if variable.value_type != "continuous":
+            what = f"{variable.values} classes" if variable.is_classes else "attributes"
+            return f"{name}: {what}."
+        return f"{name}: numbers, brought to mean 0 and deviation 1.{self._scales(name)}"
+
+    def _missing(self, name: str, missing: str) -> str:
+        variable = self.found.variables[name]
+        if not variable.missing:
+            return ""
+        happens = {
+            "own": "are alike with their own views alone",
+            "ignore": "are left out where it is read",
+            "drop": "are not trained on",
+        }[missing]
+        return f"{variable.missing} images have no {name} and {happens}."
+
+    def _scales(self, name: str) -> str:
+        found = self._quantiles(name)
+        if not found or (self.wishes.suppress and (self.wishes.keep or self.wishes.weak)):
+            return ""
+        low, middle, high = found
+        return (
+            f" Its kernel's scale is a squared distance: a tenth of all pairs are nearer than {low:.2g},"
+            f" half nearer than {middle:.2g}, nine tenths nearer than {high:.2g}; a larger one makes more"
+            " images alike."
+        )
+
+    def _kernel(self, name: str) -> Any:
+        value_type = self.found.variables[name].value_type
+        if value_type != "continuous":
+            return "delta" if value_type == "categorical" else "jaccard"
+        found = self._quantiles(name)
+        return {"use": "rbf", "scale": float(f"{found[0]:.2g}") if found else "median"}
+
+    def _quantiles(self, name: str) -> list[float]:
+        """Of the squared distances of standardized values."""
+        values = self._known(name).double()
+        values = values[:: -(-len(values) // SAMPLED_ROWS)]
+        deviation = values.std(0, correction=0)
+        standardized = (values - values.mean(0)) / deviation.masked_fill(deviation == 0, 1.0)
+        return scale_quantiles(RBF(), standardized)
+
+    def _known(self, name: str) -> Tensor:
+        """The values in the training split that are not missing."""
+        values: Tensor = self.train.metadata[self.found.place(name)]
+        return values[~missing_rows(values, self.found.variables[name].value_type)]  # type: ignore[arg-type]
+
+
+def power_of_two(most: float) -> int:
+    """The largest power of two that is not above a number of 1 or more."""
+    return 1 << (int(most).bit_length() - 1)
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return " and ".join(names)

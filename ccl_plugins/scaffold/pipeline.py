@@ -1,0 +1,272 @@
+"""A first pipeline for one's own images: a TOML file that says why it chose what it chose."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+from ccl_plugins.datasets import ImageFolder, ImageTable
+from ccl_plugins.experiments.as_toml import inline
+from ccl_plugins.scaffold.found import Found, image_sizes
+from ccl_plugins.scaffold.leaf import Chooser, Leaf, power_of_two
+from ccl_plugins.scaffold.wishes import Wishes
+
+WIDTH = 118
+"""Characters of a line of a comment."""
+
+FEWEST = 16
+"""Training images below which nothing is contrasted."""
+
+BATCH = 256
+"""Images in a batch, if there are enough and nothing is said."""
+
+SMALL = 128
+"""Images in a batch, below which a queue of earlier ones is added."""
+
+STEPS = 1000
+"""Optimizer steps that a first run takes, about."""
+
+
+def first_pipeline(found: Found, wishes: Wishes, call: str, file: str) -> str:
+    """The text of a TOML file with a whole pipeline; reads the columns and the sizes of some images.
+
+    Args:
+        found: What there is.
+        wishes: What shall become of it.
+        call: The command that writes the file, for its comments.
+        file: The name of the file.
+
+    Raises:
+        ValueError: For wishes that do not suit what there is, for too few images, and for splits that
+            cannot be made.
+        OSError: For images that are missing.
+    """
+    wishes.check(found)
+    dataset = _dataset(found, wishes)
+    kind = ImageFolder if dataset["use"] == "image_folder" else ImageTable
+    data: Any = kind(**{key: value for key, value in dataset.items() if key != "use"})
+    train, test = data("train"), data("test")
+    if len(train) < FEWEST:
+        raise ValueError(f"there are {len(train)} images to train on: {FEWEST} or more are needed")
+    if wishes.batch and wishes.batch > len(train):
+        raise ValueError(
+            f"a batch of {wishes.batch} images is more than the {len(train)} to train on"
+        )
+    fits = wishes.batch or power_of_two(min(BATCH, len(train) / 4))
+    leaf = Chooser(found, train, wishes, fits).leaf()
+    return _File(found, wishes, leaf, (train, test)).text(dataset, call, file)
+
+
+def _dataset(found: Found, wishes: Wishes) -> dict[str, Any]:
+    """The data set's table, with the columns that are read."""
+    dataset = dict(found.dataset)
+    if dataset["use"] == "image_folder":
+        return dataset
+    group = found.group
+    if wishes.pairs and "split" not in dataset and not found.variables[wishes.pairs].missing:
+        group = wishes.pairs
+    texts = [wishes.captions] if wishes.captions else []
+    read = [*wishes.columns, *([group] if group else []), *found.value_types]
+    dataset["label"] = found.label
+    if found.label == "label":
+        del dataset["label"]
+    dataset["columns"] = [n for n in dict.fromkeys(read) if n not in (found.label, *texts)]
+    if texts:
+        dataset["text"] = texts
+    types = {found.place(name): kind for name, kind in found.value_types.items()}
+    if types := {name: kind for name, kind in types.items() if name not in texts}:
+        dataset["value_types"] = types
+    if group:
+        dataset["group"] = found.place(group)
+    return dataset
+
+
+class _File:
+    """The parts of the file that follow from what there is, and why."""
+
+    def __init__(self, found: Found, wishes: Wishes, leaf: Leaf, splits: tuple[Any, Any]) -> None:
+        self.found, self.wishes, self.leaf = found, wishes, leaf
+        self.train, self.test = splits
+        self.width, self.height = image_sizes(self.train.paths)
+        shorter = min(self.width, self.height)
+        self.size = 32 if shorter <= 40 else 64 if shorter <= 128 else 96
+        self.hidden = 128 if self.size == 32 else 256
+
+    def text(self, dataset: Mapping[str, Any], call: str, file: str) -> str:
+        """The file."""
+        parts = [
+            _comment(f"{self.leaf.title} Written by `{call}`; `ccl train {file}` trains it."),
+            _comment(self._of_data(), {"dataset": dataset}),
+            self._transform(),
+            self._backbone(),
+            self._method(),
+            self._conditions(),
+            self._sampler(),
+        ]
+        tables = [_table("objective", self.leaf.objective), self._fit(), self._evaluators()]
+        if self.wishes.captions:
+            tables.insert(0, parts.pop(2))
+        return "\n".join(part for part in [*parts, *tables] if part)
+
+    def _of_data(self) -> str:
+        wishes, found = self.wishes, self.found
+        said = (
+            f"{len(self.train)} images to train on and {len(self.test)} to test on, of about {self.width} x"
+            f" {self.height} pixels. Paths are as seen from the folder where ccl runs."
+        )
+        if max(self.width, self.height) > 512:
+            said += " Smaller copies of the images would be read faster in every epoch."
+        if not found.label:
+            said += " There is no label to measure by."
+        elif found.label not in wishes.columns:
+            said += f" The label, {found.label}, is not trained on: features are measured by it."
+        if group := wishes.pairs or found.group:
+            said += f" Images of one {group} are all in one split."
+        return said
+
+    def _transform(self) -> str:
+        crop: dict[str, Any] = {"size": self.size}
+        if text := self.wishes.captions:
+            plain = {"min_scale": 0.5, "flip": 0.0, "jitter": 0.0, "gray": 0.0, "blur": 0.0}
+            views = {
+                "image": {"use": "multi", "count": 1, **crop, **plain},
+                "text": {"use": "tokens", "column": text, "length": self._length},
+            }
+            why = (
+                "One view of the image, without flips and changes of color, so that the text stays true;"
+                " and the text as its bytes."
+            )
+            return _table("transform", views, why)
+        changes = {"min_scale": 0.2, "flip": 0.5, "jitter": 0.5, "gray": 0.2}
+        blur = 0.5 if self.size > 64 else 0.0
+        why = (
+            f"Two views of {self.size} pixels. What they change, features forget: flip = 0.0 where left and"
+            " right differ, as in digits and text, and jitter = 0.0, gray = 0.0 where color matters."
+        )
+        return _comment(why, {"transform": {"use": "simclr", **crop, **changes, "blur": blur}})
+
+    @property
+    def _length(self) -> int:
+        return min(self.found.variables[self.wishes.captions].longest, 128)
+
+    def _backbone(self) -> str:
+        if self.size == 32:
+            why = (
+                "LeNet-5, for images of 32 pixels, which a CPU trains. With a GPU, for photographs:"
+                ' {use = "timm", name = "resnet18", stem = "cifar"}.'
+            )
+            return _comment(why, {"backbone": "lenet5"})
+        narrow = {"channels": [32, 64, 128, 256]}
+        backbone = {"use": "timm", "name": "resnet10t", "options": narrow}
+        why = (
+            "A narrow ResNet-10, for images of any size, which a CPU trains. For photographs, pretrained"
+            ' weights are the better start: {use = "timm", name = "resnet18", pretrained = true}.'
+        )
+        return _comment(why, {"backbone": backbone})
+
+    def _method(self) -> str:
+        queue = self._queue()
+        if self.wishes.captions:
+            tower = {"use": "text_transformer", "length": self._length, "width": 64}
+            method: dict[str, Any] = {"use": "dual", "dim": 64, "towers": {"text": tower}}
+            why = "A tower for images and one for texts, with one space for both."
+            if queue:
+                method |= {"queue_size": queue, "momentum": 0.99}
+                why += f" A batch of {self.leaf.batch} is small: {queue} earlier ones are compared, too."
+            return _comment(why, {"method": method})
+        head = {"hidden": self.hidden, "dim": 128}
+        if queue:
+            why = (
+                f"MoCo v2: a batch of {self.leaf.batch} is small, so its images are also compared with"
+                f" {queue} earlier ones."
+            )
+            more = {"queue_size": queue, "momentum": 0.99, "symmetric": True}
+            return _comment(why, {"method": {"use": "moco_v2", **head, **more}})
+        why = "SimCLR: every view of a batch is compared with the others."
+        method = {"use": "simclr", **head}
+        if self.wishes.suppress:
+            method["batch_norm"] = False
+            why += " Without batch normalization less stays of what is suppressed."
+        return _comment(why, {"method": method})
+
+    def _queue(self) -> int:
+        """The size of a queue; 0: none."""
+        one_value = (self.leaf.sampler or {}).get("use") == "same_condition"
+        if self.leaf.batch >= SMALL or len(self.train) < 8 * self.leaf.batch or one_value:
+            return 0
+        # Each step of CCL-K solves a system of the size of batch and queue.
+        most = 1024 if self.leaf.objective["use"] == "fair_cclk" else 4096
+        return power_of_two(min(most, len(self.train) / 2))
+
+    def _conditions(self) -> str:
+        conditions = self.leaf.conditions
+        if not conditions:
+            return ""
+        single = conditions if [*conditions] == ["condition"] else {"conditions": conditions}
+        return _comment(self.leaf.why, single)
+
+    def _sampler(self) -> str:
+        if self.leaf.sampler is None:
+            return ""
+        return _comment("", {"sampler": self.leaf.sampler})
+
+    def _fit(self) -> str:
+        per_epoch = len(self.train) // self.leaf.batch
+        epochs = min(200, max(10, round(STEPS / per_epoch)))
+        rate = 3e-3 if self.size == 32 else 1e-3
+        settings = {
+            "epochs": epochs,
+            "batch_size": self.leaf.batch,
+            "seed": 0,
+            "optimizer": {"use": "adamw", "lr": rate, "weight_decay": 1e-4},
+        }
+        why = (
+            f"{epochs * per_epoch} steps, for a first look. `ccl find-lr` looks for a better rate, and more"
+            " epochs are worth trying."
+        )
+        return _table("fit", settings, why)
+
+    def _evaluators(self) -> str:
+        return "".join(_table("[evaluate]", each) for each in self._measured())
+
+    def _measured(self) -> list[dict[str, Any]]:
+        wishes, found = self.wishes, self.found
+        measured: list[dict[str, Any]] = []
+        if found.label:
+            neighbors = {"k": len(self.train) // 2} if len(self.train) < 40 else {}
+            measured += [{"use": "linear"}, {"use": "knn", **neighbors}]
+            if wishes.captions and self.train.vocabulary.get("label"):
+                measured.append({"use": "zero_shot", "prompts": ["{}", "a picture of {}"]})
+        if wishes.captions:
+            measured.append({"use": "cross_retrieval", "column": wishes.captions, "k": [1, 5]})
+        if wishes.pairs:
+            column = found.place(wishes.pairs)
+            measured.append({"use": "retrieval", "column": column, "k": [1, 5]})
+        for name in (wishes.keep, *wishes.weak, *wishes.suppress):
+            if name and name != found.label:
+                measured += self._probes(name)
+        return measured or [{"use": "rankme", "of": "features"}, {"use": "uniformity"}]
+
+    def _probes(self, name: str) -> list[dict[str, Any]]:
+        variable = self.found.variables[name]
+        if variable.value_type != "categorical":
+            use = "regression" if variable.value_type == "continuous" else "multi_label"
+            return [{"use": use, "column": name}]
+        linear: list[dict[str, Any]] = [{"use": "linear", "column": name}]
+        if name in self.wishes.suppress and self.found.label:
+            linear.append({"use": "fairness", "column": name})
+        return linear
+
+
+def _comment(text: str, lines: Mapping[str, Any] | None = None) -> str:
+    """A comment, and below it keys with their values on a line each."""
+    said = textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+    written = [inline({key: value})[1:-1] for key, value in (lines or {}).items()]
+    return "\n".join([*(f"# {line}" for line in said), *written]) + "\n"
+
+
+def _table(name: str, values: Mapping[str, Any], text: str = "") -> str:
+    """A table with a key on each line, below a comment."""
+    comment = _comment(text) if text else ""
+    return f"{comment}[{name}]\n{_comment('', values)}"
