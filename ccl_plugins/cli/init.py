@@ -33,7 +33,7 @@ def _run(options: argparse.Namespace) -> int:
     file = Path(options.out or f"{path.resolve().stem}.toml").expanduser()
     if file.exists():
         raise Mistake(f"{file} exists, and is not changed: --out names another file")
-    wishes, notes, text, inspection = _written(options, path, file)
+    title, notes, text, inspection = _written(options, path, file)
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("x", encoding="utf-8") as opened:
         opened.write(text)
@@ -41,12 +41,8 @@ def _run(options: argparse.Namespace) -> int:
 
     for note in notes:
         print(f"- {note}")
-    if not wishes.columns:
-        print(
-            "- nothing but the images is used; --keep, --weak, --pairs, --suppress and --captions do"
-        )
     print(Shown(inspection))
-    print(f"{file}: {text.partition(' Written by')[0][2:]}")
+    print(f"{file}: {title}")
     print(f"next:\n  ccl train {shlex.quote(str(file))}")
     return 0
 
@@ -98,8 +94,8 @@ COMMAND = Command(
 
 def _written(
     options: argparse.Namespace, path: Path, file: Path
-) -> tuple[Wishes, list[str], str, Inspection]:
-    """The wishes, what was taken for what, the text of the file, and what is known of its pipeline."""
+) -> tuple[str, list[str], str, Inspection]:
+    """What is chosen, what was taken for what, the text of the file, and what is known of its pipeline."""
     from ccl_plugins.experiments.composition import Composition
     from ccl_plugins.experiments.inspection import inspect_composed
     from ccl_plugins.scaffold import Wishes, first_pipeline, look
@@ -117,11 +113,15 @@ def _written(
         )
         if not wishes.columns and not options.yes and sys.stdin.isatty():
             wishes = asked(found, wishes)
-        text = first_pipeline(found, wishes, _call(options, wishes), str(file))
+        title, text = first_pipeline(found, wishes, _call(options, wishes), str(file))
         inspection = inspect_composed(
             lambda: Composition.from_dict(tomllib.loads(text), str(file)), quick=options.quick
         )
-    return wishes, found.notes, text, inspection
+    notes = [*found.notes]
+    if not wishes.columns and found.variables:
+        ways = "--keep, --weak, --pairs, --suppress and --captions"
+        notes.append(f"of {', '.join(found.variables)} nothing is trained on, as {ways} would")
+    return title, notes, text, inspection
 
 
 def _type(given: str) -> tuple[str, ValueType]:

@@ -130,30 +130,29 @@ class Chooser:
         )
 
     def _fair_classes(self, name: str) -> Leaf:
-        ids = self._known(name)
-        least = int(ids.unique(return_counts=True)[1].min())
+        _, index, counts = self._known(name).unique(return_inverse=True, return_counts=True)
+        sizes = counts[index].double()
+        """How many images have the value of each."""
         title = (
             f"Fair-InfoNCE: an image is contrasted with images of the same {name} alone, among which that"
             " is of no use, so that features forget it."
         )
-        alike = self.batch * least / len(ids)
-        if alike < ALIKE and least >= 2 * ALIKE:
-            conditions, why = self._single(name, "drop")
-            batch = power_of_two(min(self.batch, least))
-            why += (
-                f" A batch has images of one {name}, since of {self.batch} at random only {alike:.0f} share"
-                " the rarest value."
-            )
-            objective = {"use": "infonce", "temperature": 0.1}
-            return Leaf(title, objective, conditions, why, {"use": "same_condition"}, batch)
-        conditions, why = self._single(name, "ignore")
-        if alike < ALIKE:
-            why += (
-                f" Of a batch of {self.batch} only {alike:.0f} share the rarest value, which is few:"
-                " coarser values, or more images, give more to contrast with."
-            )
-        objective = {"use": "fair_infonce", "temperature": 0.1}
-        return Leaf(title, objective, conditions, why, batch=self.batch)
+        alike = self.batch * float(sizes.mean()) / len(sizes)
+        if alike >= ALIKE:
+            objective = {"use": "fair_infonce", "temperature": 0.1}
+            return Leaf(title, objective, *self._single(name, "ignore"), batch=self.batch)
+        few = f" Of a batch of {self.batch} at random only {alike:.0f} share a value"
+        if sizes.median() < 2 * ALIKE:
+            return self._guided(f"{few}, too few to contrast them with each other.")
+        batch = power_of_two(min(self.batch, float(sizes.median())))
+        sampler: dict[str, Any] = {"use": "same_condition"}
+        conditions, why = self._single(name, "drop")
+        why += f"{few}, so a batch has images of one value."
+        if rare := int((sizes < batch).sum()):
+            sampler["small"] = "leave_out"
+            why += f" {rare} images of rarer values than {batch} are not trained on."
+        objective = {"use": "infonce", "temperature": 0.1}
+        return Leaf(title, objective, conditions, why, sampler, batch)
 
     def _fair(self, names: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any], str]:
         """Fair-CCLK on one variable, or on several at once."""
@@ -164,31 +163,33 @@ class Chooser:
         objective["kernel"] = {"use": "product", "on": {n: self._kernel(n) for n in names}}
         return (objective, *self._several(names))
 
-    def _guided(self) -> Leaf:
-        kept = self.wishes.keep or "weak"
+    def _guided(self, more: str = "") -> Leaf:
+        wishes = self.wishes
+        conditions: dict[str, Any] = {}
         guides = []
-        if self.wishes.keep:
-            guides.append({"on": kept, "keep": True, "by": self._head(kept), "weight": 1.0})
-            conditions, why = self._several((kept, *self.wishes.suppress))
-        else:
-            guides.append({"on": kept, "keep": True, "by": "cl_infonce", "weight": 1.0})
-            weak, first = self._of_weak(kept)
-            conditions, why = self._several(self.wishes.suppress)
-            conditions, why = weak | conditions, f"{first} {why}".strip()
-        for name in self.wishes.suppress:
-            by = self._head(name)
-            more = {"suppress": "least_squares", "weight": 3.0 if by == "regression" else 1.0}
-            guides.append({"on": name, "keep": False, "by": by, **more})
-        told = self.wishes.keep or _listed(self.wishes.weak)
+        why = ""
+        if wishes.keep:
+            by = self._head(wishes.keep)
+            guides.append({"on": wishes.keep, "keep": True, "by": by, "weight": 1.0})
+            conditions, why = self._several((wishes.keep,))
+        elif wishes.weak:
+            guides.append({"on": "weak", "keep": True, "by": "cl_infonce", "weight": 1.0})
+            conditions, why = self._of_weak("weak")
+        for name in wishes.suppress:
+            way = {"suppress": "least_squares", "weight": 1.0}
+            if (by := self._head(name)) == "regression":
+                way["weight"] = 3.0
+            elif self.found.variables[name].values > self.batch / 2:
+                by, way = "prototypes", {"weight": 1.0}  # a batch has too few of each for a head
+            guides.append({"on": name, "keep": False, "by": by, **way})
+        hidden, said = self._several(wishes.suppress)
+        kept = _listed((wishes.keep,) if wishes.keep else wishes.weak)
         return Leaf(
-            f"Guided InfoNCE: features keep {told} and forget {_listed(self.wishes.suppress)}.",
-            {
-                "use": "guided",
-                "base": {"use": "infonce", "temperature": 0.1},
-                "guides": guides,
-            },
-            conditions,
-            why,
+            f"Guided InfoNCE: features {f'keep {kept} and ' if kept else ''}forget"
+            f" {_listed(wishes.suppress)}.",
+            {"use": "guided", "base": {"use": "infonce", "temperature": 0.1}, "guides": guides},
+            conditions | hidden,
+            f"{why} {said}{more}".strip(),
             batch=self.batch,
         )
 
@@ -228,7 +229,7 @@ class Chooser:
             condition["missing"] = "own"
         why = (
             f"Images are alike that agree in the {k} attributes that vary most; `ccl information FILE.toml"
-            " --values k=2,4,6` shows what other numbers of them say of the label."
+            " --values k=1,2,3` shows what other numbers of them say of the label."
         )
         more = [self._missing(each, "own") for each in self.wishes.weak]
         return {name: condition}, " ".join([why, *filter(None, more)])

@@ -28,8 +28,10 @@ STEPS = 1000
 """Optimizer steps that a first run takes, about."""
 
 
-def first_pipeline(found: Found, wishes: Wishes, call: str, file: str) -> str:
-    """The text of a TOML file with a whole pipeline; reads the columns and the sizes of some images.
+def first_pipeline(found: Found, wishes: Wishes, call: str, file: str) -> tuple[str, str]:
+    """What is chosen, in a sentence, and the text of a TOML file with the whole pipeline.
+
+    The columns are read, and the sizes of some images.
 
     Args:
         found: What there is.
@@ -55,7 +57,7 @@ def first_pipeline(found: Found, wishes: Wishes, call: str, file: str) -> str:
         )
     fits = wishes.batch or power_of_two(min(BATCH, len(train) / 4))
     leaf = Chooser(found, train, wishes, fits).leaf()
-    return _File(found, wishes, leaf, (train, test)).text(dataset, call, file)
+    return leaf.title, _File(found, wishes, leaf, (train, test)).text(dataset, call, file)
 
 
 def _dataset(found: Found, wishes: Wishes) -> dict[str, Any]:
@@ -96,18 +98,21 @@ class _File:
     def text(self, dataset: Mapping[str, Any], call: str, file: str) -> str:
         """The file."""
         parts = [
-            _comment(f"{self.leaf.title} Written by `{call}`; `ccl train {file}` trains it."),
+            _comment(self.leaf.title)
+            + _comment(f"Written by `{call}`, trained by `ccl train {file}`."),
             _comment(self._of_data(), {"dataset": dataset}),
             self._transform(),
             self._backbone(),
             self._method(),
             self._conditions(),
             self._sampler(),
+            _table("objective", self.leaf.objective),
+            self._fit(),
+            self._evaluators(),
         ]
-        tables = [_table("objective", self.leaf.objective), self._fit(), self._evaluators()]
-        if self.wishes.captions:
-            tables.insert(0, parts.pop(2))
-        return "\n".join(part for part in [*parts, *tables] if part)
+        # Keys of the file stand before its tables.
+        parts.sort(key=lambda part: "\n[" in f"\n{part}")
+        return "\n".join(part for part in parts if part)
 
     def _of_data(self) -> str:
         wishes, found = self.wishes, self.found
@@ -201,15 +206,18 @@ class _File:
 
     def _conditions(self) -> str:
         conditions = self.leaf.conditions
-        if not conditions:
-            return ""
-        single = conditions if [*conditions] == ["condition"] else {"conditions": conditions}
-        return _comment(self.leaf.why, single)
+        if [*conditions] in ([], ["condition"]):
+            return _comment(self.leaf.why, conditions) if conditions else ""
+        return _table("conditions", conditions, self.leaf.why)
 
     def _sampler(self) -> str:
         if self.leaf.sampler is None:
             return ""
-        return _comment("", {"sampler": self.leaf.sampler})
+        why = {
+            "conditional_pair": "The first view shows an image, the second another one of the same value.",
+            "same_condition": "All images of a batch have one value.",
+        }
+        return _comment(why[self.leaf.sampler["use"]], {"sampler": self.leaf.sampler})
 
     def _fit(self) -> str:
         per_epoch = len(self.train) // self.leaf.batch
@@ -262,8 +270,16 @@ class _File:
 def _comment(text: str, lines: Mapping[str, Any] | None = None) -> str:
     """A comment, and below it keys with their values on a line each."""
     said = textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
-    written = [inline({key: value})[1:-1] for key, value in (lines or {}).items()]
+    written = [_line(key, value) for key, value in (lines or {}).items()]
     return "\n".join([*(f"# {line}" for line in said), *written]) + "\n"
+
+
+def _line(key: str, value: Any) -> str:
+    """A key with its value on a line, or a long list of tables with one on each."""
+    line = inline({key: value})[1:-1]
+    if len(line) <= WIDTH or not isinstance(value, list):
+        return line
+    return "\n".join([f"{key} = [", *(f"    {inline(each)}," for each in value), "]"])
 
 
 def _table(name: str, values: Mapping[str, Any], text: str = "") -> str:
