@@ -91,13 +91,13 @@ def _projections(
     )
     found = []
     with evaluating(method), torch.no_grad():
-        for views, _ in loader:
-            names = trait(transform, "modalities") or [IMAGE] * len(views)
+        for batch in loader:
+            names = trait(transform, "modalities") or [IMAGE] * len(batch.views)
             projected = [
                 method.project(view.to(like))
                 if name == IMAGE
                 else method.embed_modality(name, view.to(like.device))
-                for name, view in zip(names, views, strict=True)
+                for name, view in zip(names, batch.views, strict=True)
             ]
             found.append(functional.normalize(torch.stack(projected).float(), dim=-1).cpu())
     return torch.cat(found, dim=1)

@@ -42,6 +42,13 @@ def run(tmp_path_factory):
     return pipeline.fit(out=tmp_path_factory.mktemp("runs") / "run", progress=False)
 
 
+def test_evaluators_of_projections_measure_after_training(tmp_path):
+    evaluate = ["rankme", "alignment", "uniformity"]
+    run = make_pipeline(evaluate=evaluate, epochs=1).fit(out=tmp_path / "run", progress=False)
+    names = {f"projections/{name}" for name in evaluate}
+    assert run.before.keys() == names == run.evaluate().keys()
+
+
 def again(run):
     return Run(run.path, run.pipeline)
 
