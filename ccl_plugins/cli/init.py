@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from ccl_plugins.cli.commands import Command, Mistake, argument, reporting_mistakes
 
 if TYPE_CHECKING:
-    from ccl_plugins.experiments.inspection import Inspection
     from ccl_plugins.protocols import ValueType
     from ccl_plugins.scaffold import Found, Variable, Wishes
 
@@ -33,12 +32,19 @@ def _run(options: argparse.Namespace) -> int:
     file = Path(options.out or f"{path.resolve().stem}.toml").expanduser()
     if file.exists():
         raise Mistake(f"{file} exists, and is not changed: --out names another file")
-    title, notes, text, inspection = _written(options, path, file)
+    from ccl_plugins.cli.inspect import Shown
+    from ccl_plugins.experiments.composition import Composition
+    from ccl_plugins.experiments.inspection import inspect_composed
+
+    with reporting_mistakes(str(path)):
+        title, text, notes = chosen(options, path, file)
+        tables = tomllib.loads(text)
+        inspection = inspect_composed(
+            lambda: Composition.from_dict(tables, str(file)), quick=options.quick
+        )
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("x", encoding="utf-8") as opened:
         opened.write(text)
-    from ccl_plugins.cli.inspect import Shown
-
     for note in notes:
         print(f"- {note}")
     print(Shown(inspection))
@@ -92,36 +98,28 @@ COMMAND = Command(
 )
 
 
-def _written(
-    options: argparse.Namespace, path: Path, file: Path
-) -> tuple[str, list[str], str, Inspection]:
-    """What is chosen, what was taken for what, the text of the file, and what is known of its pipeline."""
-    from ccl_plugins.experiments.composition import Composition
-    from ccl_plugins.experiments.inspection import inspect_composed
+def chosen(options: argparse.Namespace, path: Path, file: Path) -> tuple[str, str, list[str]]:
+    """What is chosen in a sentence, the text of the file, and what was taken for what."""
     from ccl_plugins.scaffold import Wishes, first_pipeline, look
 
-    with reporting_mistakes(str(path)):
-        types = dict(map(_type, options.type))
-        found = look(path, image=options.image, label=options.label, value_types=types)
-        wishes = Wishes(
-            options.keep or "",
-            tuple(options.suppress),
-            tuple(options.weak),
-            options.pairs or "",
-            options.captions or "",
-            options.batch,
-        )
-        if not wishes.columns and not options.yes and sys.stdin.isatty():
-            wishes = asked(found, wishes)
-        title, text = first_pipeline(found, wishes, _call(options, wishes), str(file))
-        inspection = inspect_composed(
-            lambda: Composition.from_dict(tomllib.loads(text), str(file)), quick=options.quick
-        )
+    types = dict(map(_type, options.type))
+    found = look(path, image=options.image, label=options.label, value_types=types)
+    wishes = Wishes(
+        options.keep or "",
+        tuple(options.suppress),
+        tuple(options.weak),
+        options.pairs or "",
+        options.captions or "",
+        options.batch,
+    )
+    if not wishes.columns and not options.yes and sys.stdin.isatty():
+        wishes = asked(found, wishes)
+    title, text = first_pipeline(found, wishes, _call(options, wishes), str(file))
     notes = [*found.notes]
     if not wishes.columns and found.variables:
         ways = "--keep, --weak, --pairs, --suppress and --captions"
         notes.append(f"of {', '.join(found.variables)} nothing is trained on, as {ways} would")
-    return title, notes, text, inspection
+    return title, text, notes
 
 
 def _type(given: str) -> tuple[str, ValueType]:
