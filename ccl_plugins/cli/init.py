@@ -6,16 +6,18 @@ import argparse
 import shlex
 import sys
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ccl_plugins._engine import engine
 from ccl_plugins.cli.commands import Command, Mistake, argument, reporting_mistakes
 
 if TYPE_CHECKING:
     from ccl_plugins.protocols import ValueType
-    from ccl_plugins.scaffold import Found, Variable, Wishes
+    from ccl_plugins.scaffold.found import Found, Variable
+    from ccl_plugins.scaffold.wishes import Wishes
 
 WISHES = {
     "keep": "features tell it",
@@ -100,7 +102,9 @@ COMMAND = Command(
 
 def chosen(options: argparse.Namespace, path: Path, file: Path) -> tuple[str, str, list[str]]:
     """What is chosen in a sentence, the text of the file, and what was taken for what."""
-    from ccl_plugins.scaffold import Wishes, first_pipeline, look
+    from ccl_plugins.scaffold.found import look
+    from ccl_plugins.scaffold.pipeline import first_pipeline
+    from ccl_plugins.scaffold.wishes import Wishes
 
     types = dict(map(_type, options.type))
     found = look(path, image=options.image, label=options.label, value_types=types)
@@ -186,10 +190,9 @@ def _is_of_use(variable: Variable) -> bool:
 def _choice(question: str, choices: dict[str, str]) -> str:
     """Ask for one of several; the first is the default."""
     print(question)
-    names: Iterable[str] = [*choices]
     for number, (name, what) in enumerate(choices.items()):
-        print(f"  {number}  {f'{name}: ' if name else ''}{what}")
-    keys = {str(number): name for number, name in enumerate(names)}
+        print(engine.shown(f"  {number}  {f'{name}: ' if name else ''}{what}"))
+    keys = {str(number): name for number, name in enumerate(choices)}
     given = _answer("[0]", lambda given: given in keys or given in choices or not given)
     return keys.get(given or "0", given)
 

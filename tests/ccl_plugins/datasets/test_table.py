@@ -133,7 +133,9 @@ def test_images_without_labels_lack_a_class(path):
     assert train.metadata["label"].tolist() == [-1, -1, -1]
     assert train.metadata["species"].tolist() == [2, 0, 1]
     path.write_text(TABLE.replace("closure", "label"))
-    with pytest.raises(ValueError, match="no column is the label, and there is another of the name"):
+    with pytest.raises(
+        ValueError, match="no column is the label, and there is another of the name"
+    ):
         open_table(path, label="")("train")
 
 
