@@ -79,7 +79,7 @@ class Found:
         dataset: The data set, as a table of a configuration, without what depends on wishes.
         variables: The columns by name.
         label: The column that is the label; empty if there is none.
-        group: The column of images that belong together; empty if there is none.
+        group: The column of images that belong together; empty if there is none, or splits are given.
         value_types: Those of columns that a data set would read as something else.
         notes: What was taken for what.
     """
@@ -153,19 +153,14 @@ def _in_table(
         raise ValueError(f"{path} has no rows")
     variables = {name: _variable(name, column, value_types) for name, column in rest.items()}
     for name, each in variables.items():
-        if (
-            each.value_type == "continuous"
-            and encode({name: rest[name]}).schema[name] != "continuous"
-        ):
-            notes += (
-                []
-                if name in value_types
-                else [
-                    f"{name!r} has {each.values} different whole numbers and is read as numbers: --type"
-                    f" {name}=categorical makes classes of them"
-                ]
-            )
+        if each.value_type != "continuous" or name in value_types:
+            continue
+        if encode({name: rest[name]}).schema[name] != "continuous":
             value_types[name] = "continuous"
+            notes.append(
+                f"{name!r} has {each.values} different whole numbers and is read as numbers: --type"
+                f" {name}=categorical makes classes of them"
+            )
     label = _label(label, variables, notes)
     dataset: dict[str, Any] = {"use": "table", "path": str(path)}
     if image != "image":
@@ -175,9 +170,7 @@ def _in_table(
         dataset["split"] = split
     else:
         dataset["test_fraction"] = _fraction(_cells(rest[label]) if label else [])
-        likely = (v for n, v in variables.items() if LIKELY.search(n) and v.is_classes)
-        rows = len(table[image])
-        group = next((v.name for v in likely if FEWEST <= v.values <= rows / 2), "")
+        group = next((n for n, v in variables.items() if n != label and _is_group(v)), "")
     if group:
         notes.append(f"images of one {group!r} belong together and come into one split")
     return Found(dataset, variables, label, group, value_types, notes)
@@ -218,6 +211,11 @@ def _image_column(table: Columns, path: Path) -> str:
 def _is_split(cells: list[Any]) -> bool:
     """Whether cells are ``train`` and ``test``; rows of neither are not used."""
     return all(cell is None or isinstance(cell, str) for cell in cells) and {*cells} >= SPLIT
+
+
+def _is_group(variable: Variable) -> bool:
+    likely = LIKELY.search(variable.name) and variable.is_classes and not variable.missing
+    return bool(likely) and FEWEST <= variable.values <= variable.known / 2
 
 
 def _is_label(variable: Variable) -> bool:

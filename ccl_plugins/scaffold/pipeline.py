@@ -65,22 +65,23 @@ def _dataset(found: Found, wishes: Wishes) -> dict[str, Any]:
     dataset = dict(found.dataset)
     if dataset["use"] == "image_folder":
         return dataset
-    group = found.group
-    if wishes.pairs and "split" not in dataset and not found.variables[wishes.pairs].missing:
-        group = wishes.pairs
+    group, pairs = found.group, wishes.pairs
+    if pairs not in ("", found.label) and "split" not in dataset:
+        group = group if found.variables[pairs].missing else pairs
     texts = [wishes.captions] if wishes.captions else []
-    read = [*wishes.columns, *([group] if group else []), *found.value_types]
-    dataset["label"] = found.label
-    if found.label == "label":
-        del dataset["label"]
-    dataset["columns"] = [n for n in dict.fromkeys(read) if n not in (found.label, *texts)]
+    if found.label != "label":
+        dataset["label"] = found.label
+    # Columns that are declared classes are among those that the whole table is read with.
+    declared = [name for name, kind in found.value_types.items() if kind == "categorical"]
+    read = dict.fromkeys([*wishes.columns, *([group] if group else []), *declared])
+    dataset["columns"] = [name for name in read if name not in (found.label, *texts)]
     if texts:
         dataset["text"] = texts
-    types = {found.place(name): kind for name, kind in found.value_types.items()}
+    types = {found.place(n): kind for n, kind in found.value_types.items() if n in read}
     if types := {name: kind for name, kind in types.items() if name not in texts}:
         dataset["value_types"] = types
     if group:
-        dataset["group"] = found.place(group)
+        dataset["group"] = group
     return dataset
 
 
@@ -90,6 +91,7 @@ class _File:
     def __init__(self, found: Found, wishes: Wishes, leaf: Leaf, splits: tuple[Any, Any]) -> None:
         self.found, self.wishes, self.leaf = found, wishes, leaf
         self.train, self.test = splits
+        self.group = self.train.group
         self.width, self.height = image_sizes(self.train.paths)
         shorter = min(self.width, self.height)
         self.size = 32 if shorter <= 40 else 64 if shorter <= 128 else 96
@@ -125,9 +127,10 @@ class _File:
         if not found.label:
             said += " There is no label to measure by."
         elif found.label not in wishes.columns:
-            said += f" The label, {found.label}, is not trained on: features are measured by it."
-        if group := wishes.pairs or found.group:
-            said += f" Images of one {group} are all in one split."
+            label = "label" if found.label == "label" else f"label, {found.label},"
+            said += f" The {label} is not trained on: features are measured by it."
+        if self.group:
+            said += f" Images of one {self.group} are all in one split."
         return said
 
     def _transform(self) -> str:
@@ -249,8 +252,7 @@ class _File:
         if wishes.captions:
             measured.append({"use": "cross_retrieval", "column": wishes.captions, "k": [1, 5]})
         if wishes.pairs:
-            column = found.place(wishes.pairs)
-            measured.append({"use": "retrieval", "column": column, "k": [1, 5]})
+            measured.append(_retrieval(found.place(wishes.pairs)))
         for name in (wishes.keep, *wishes.weak, *wishes.suppress):
             if name and name != found.label:
                 measured += self._probes(name)
@@ -261,10 +263,16 @@ class _File:
         if variable.value_type != "categorical":
             use = "regression" if variable.value_type == "continuous" else "multi_label"
             return [{"use": use, "column": name}]
+        if name == self.group:  # whose values are in one split alone
+            return [_retrieval(name)]
         linear: list[dict[str, Any]] = [{"use": "linear", "column": name}]
         if name in self.wishes.suppress and self.found.label:
             linear.append({"use": "fairness", "column": name})
         return linear
+
+
+def _retrieval(column: str) -> dict[str, Any]:
+    return {"use": "retrieval", "column": column, "k": [1, 5]}
 
 
 def _comment(text: str, lines: Mapping[str, Any] | None = None) -> str:

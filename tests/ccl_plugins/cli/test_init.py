@@ -135,6 +135,19 @@ def test_images_alone_train_without_a_class(birds, capsys):
     assert {"features/rankme", "projections/uniformity"} == run.evaluate().keys()
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_what_looks_like_a_group_stays_in_one_split(birds):
+    text = Path("birds.csv").read_text().replace("bird_id", "patient_id")
+    Path("birds.csv").write_text(text)
+    tables = chosen("--suppress", "patient_id")
+    assert tables["dataset"]["group"] == "patient_id"
+    assert tables["evaluate"][2]["use"] == "retrieval"
+    assert "count" not in tables["dataset"]["columns"]
+    tables = chosen("--label", "patient_id", "--keep", "count")
+    assert "group" not in tables["dataset"]
+    assert tables["dataset"]["value_types"] == {"count": "continuous"}
+
+
 def train(tables):
     pipeline = ccl.Pipeline.from_dict(tables | {"monitor": "off", "loggers": []})
     run = pipeline.fit(out="run", epochs=1, max_steps=1, workers=0, progress=False)
