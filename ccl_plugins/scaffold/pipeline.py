@@ -24,7 +24,7 @@ BATCH = 256
 SMALL = 128
 """Images in a batch, below which a queue of earlier ones is added."""
 
-STEPS = 1000
+STEPS = 500
 """Optimizer steps that a first run takes, about."""
 
 
