@@ -48,7 +48,6 @@ def test_the_pages_pipelines_of_several_conditions_compose():
     "name",
     [
         pytest.param("weak_labels", marks=pytest.mark.slow),
-        pytest.param("kmeans", marks=pytest.mark.slow),
         "joint_condition",
     ],
 )
