@@ -232,7 +232,7 @@ def _measure(objective: Any, pairs: Pairs) -> tuple[Embeddings, list[tuple[str, 
     """Numbers of the embeddings, and the temperatures, copied from the device at once."""
     numbers = describe(pairs, objective.embedding == "raw")
     temperatures = [*_temperatures(objective)]
-    values = [torch.as_tensor(value).detach().to(numbers) for _, value in temperatures]
+    values = [torch.as_tensor(value).to(numbers) for _, value in temperatures]
     copied = torch.cat([numbers, *(each[None] for each in values)]).tolist()
     count = len(numbers)
     settings = [setting for setting, _ in temperatures]
@@ -260,7 +260,9 @@ def _temperatures(objective: Any) -> Iterator[tuple[str, Any]]:
             yield setting, min(schedule.start, schedule.end)
             continue
         value = getattr(each, "temperature", None)
-        if isinstance(value, float | int) or (isinstance(value, Tensor) and value.ndim == 0):
+        if isinstance(value, Tensor) and value.ndim == 0:
+            yield setting, value.detach()
+        elif isinstance(value, float | int):
             yield setting, value
 
 

@@ -74,7 +74,7 @@ def printed(path: Path) -> str:
 def outputs(page: str) -> dict[str, str]:
     """What the examples printed, by name, as it is on the page."""
     return dict(
-        re.findall(r"\(\.\./\.\./examples/gallery/(.*?)\)\n\n```text\n(.*?)```", page, re.S)
+        re.findall(r"\(\.\./\.\./examples/gallery/([\w.]+)\)\n\n```text\n(.*?)```", page, re.S)
     )
 
 

@@ -8,7 +8,7 @@ has its numbers.
 
 import ccl_plugins as ccl
 
-EPOCHS = 8
+EPOCHS = 6
 
 common = {
     "dataset": "color_digits",

@@ -7,7 +7,7 @@ method. Expect InfoNCE to learn the angle of the gratings, and Fair-CCLK to lear
 
 import ccl_plugins as ccl
 
-EPOCHS = 8
+EPOCHS = 6
 
 common = {
     "dataset": "grating_digits",
@@ -16,7 +16,10 @@ common = {
     ),
     # A ViT of timm; for large images name="vit_small_patch16_224", heads=12, without options.
     "backbone": ccl.backbone(
-        "vit_moco_v3", name="test_vit", heads=2, options={"img_size": 32, "patch_size": 8}
+        "vit_moco_v3",
+        name="test_vit",
+        heads=2,
+        options={"img_size": 32, "patch_size": 8, "depth": 2},
     ),
     "method": ccl.method("moco_v3", hidden=128, dim=64),
     "evaluate": ["knn", ccl.evaluator("regression", column="angle")],

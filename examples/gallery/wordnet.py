@@ -13,7 +13,7 @@ import torch
 
 import ccl_plugins as ccl
 
-EPOCHS = 15
+EPOCHS = 10
 # WordNet 3.0 above the ten classes; a folder with WordNet's own data.noun is read as well.
 HIERARCHY = "examples/reproduction/cifar10_wordnet.csv"
 
@@ -32,7 +32,7 @@ def center(node):
 def vectors(count):
     label = [name for name in classes for _ in range(count)]
     centers = torch.stack([center(name) for name in label])
-    noise = 8 * torch.randn(len(label), 4) @ nuisance + 3 * torch.randn(len(label), 64)
+    noise = 6 * torch.randn(len(label), 4) @ nuisance + 2 * torch.randn(len(label), 64)
     return {"features": centers + noise, "label": label}
 
 
@@ -40,7 +40,7 @@ common = {
     "dataset": ccl.create(
         "dataset", "features", train=vectors(100), test=vectors(40), standardize=True
     ),
-    "transform": ccl.transform("noise", std=0.5, drop=0.3),
+    "transform": ccl.transform("noise", std=0.3, drop=0.2),
     "backbone": ccl.backbone("mlp", in_features=64, hidden=[128]),
     "method": ccl.method("simclr", hidden=128, dim=64),
     "evaluate": ["knn"],
@@ -60,7 +60,7 @@ for name, pipeline in pipelines.items():
         out=f"runs/gallery/wordnet/{name}",
         epochs=EPOCHS,
         batch_size=100,
-        optimizer=ccl.optimizer("adamw", lr=1e-3),
+        optimizer=ccl.optimizer("adamw", lr=3e-3),
         workers=0,
         progress=False,
         overwrite=True,
