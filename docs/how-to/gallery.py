@@ -31,8 +31,8 @@ TITLES = {
 }
 HEAD = """# Gallery
 
-A dozen examples, each a file to read from top to bottom. Each trains in about a minute on a CPU, without a
-download, beside a baseline. Run one from the root of the repository, as
+A dozen examples, each a file to read from top to bottom. Each takes about a minute of one CPU core or
+less, without a download, and has a baseline. Run one from the root of the repository, as
 `python examples/gallery/kmeans.py`. The number of epochs is at its top, and small: the numbers, of one
 seed, show what the parts do and not what they reach. On another machine they differ.
 

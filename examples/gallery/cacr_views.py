@@ -2,7 +2,7 @@
 
 Each query is attracted to its other views, to the farthest most, and repelled from other images, from the
 nearest most. With one positive there is nothing to weigh; here each image has two views, or four. Expect
-more of the digit with four views, for about twice the time.
+more of the digit with four views, from twice as many images in a step.
 """
 
 import ccl_plugins as ccl

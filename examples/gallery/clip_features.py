@@ -4,7 +4,7 @@ Soft InfoNCE takes the similarity of features as targets, as X-CLR does. Nothing
 network stands in for CLIP, trained here to name the digits of half the training images, so that it knows
 of digits what CLIP knows of photographs. The line for CLIP itself is in a comment;
 ``ccl.condition("clusters", of=features, k=30)`` makes classes of the features, for Cl-InfoNCE. Expect the
-digit to be learned from the features, and the color of the ground, which InfoNCE learns, less.
+digit to be kept, which InfoNCE loses to the color of the ground.
 """
 
 from pathlib import Path

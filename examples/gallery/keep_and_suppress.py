@@ -1,9 +1,9 @@
 """Guides: keep the digit in the features, and take the color of its ground out of them.
 
 InfoNCE alone finds the color, which tells most images apart. A guide, a head that predicts the digit,
-keeps the digit, and the color stays as well; a second guide takes the color out. Expect R² of the color
-to fall. ``examples/guided_color.toml`` is the pipeline as a file, and docs/how-to/keep-and-suppress.md
-has its numbers.
+keeps more of the digit, and all of the color; a second guide takes the color out. Expect R² of the color
+to fall, and the digit to be read better for it. ``examples/guided_color.toml`` is the pipeline as a file,
+and ``docs/how-to/keep-and-suppress.md`` has its numbers.
 """
 
 import ccl_plugins as ccl
