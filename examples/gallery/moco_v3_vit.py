@@ -2,7 +2,8 @@
 
 The backbone is initialized as in MoCo v3, its patch embedding stays as it is, and a momentum encoder
 makes the keys. Only the objective and the condition differ between the two runs: any objective trains any
-method. Expect InfoNCE to learn the angle of the gratings, and Fair-CCLK to learn less of it.
+method. A ViT learns slowly: expect small numbers after so few epochs, and with Fair-CCLK a little less of
+the gratings' angle and more of the digit.
 """
 
 import ccl_plugins as ccl
