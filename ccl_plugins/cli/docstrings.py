@@ -12,6 +12,7 @@ from ccl_plugins._engine import engine
 
 _TITLE = re.compile(r"[A-Z][\w ]*:")
 _ENTRY = re.compile(r"(?m)^ {4}(\w+)(?: \(.*?\))?:")
+_EQUATION = "Equation:"
 _LAST = ("Args:", "Raises:", "Source:")
 """The sections at the end of a composed docstring, in this order."""
 
@@ -20,7 +21,8 @@ def documentation(target: Any) -> str:
     """The docstring of a class or function.
 
     Constructor arguments that a class does not document itself have the entry of its nearest base that
-    documents them, under ``Args`` or ``Args of subclasses``.  ``Raises`` is inherited as a whole.
+    documents them, under ``Args`` or ``Args of subclasses``.  ``Raises`` is inherited as a whole.  The
+    TeX under ``Equation`` is left out: the text has the equation as a terminal shows it.
     """
     doc = _doc(target)
     if not isinstance(target, type):
@@ -34,10 +36,22 @@ def documentation(target: Any) -> str:
         raises = raises or each.get("Raises:", "")
     names = [name for name in inspect.signature(target).parameters if name in known]
     sections |= {"Args:": "\n".join(known[name] for name in names), "Raises:": raises}
-    titles = [each for each in sections if each not in _LAST and not each.startswith("Args")]
+    left_out = (_EQUATION, *_LAST)
+    titles = [each for each in sections if each not in left_out and not each.startswith("Args")]
     return "\n\n".join(
         f"{title}\n{text}".lstrip() for title in (*titles, *_LAST) if (text := sections.get(title))
     )
+
+
+def equation(target: Any) -> list[str]:
+    """The formulas in TeX under ``Equation`` in the docstring of a class itself, each on one line."""
+    formulas: list[str] = []
+    for line in _sections(_doc(target, inherited=False)).get(_EQUATION, "").splitlines():
+        if line.startswith(8 * " "):
+            formulas[-1] += f" {line.strip()}"  # longer than a line
+        else:
+            formulas.append(line.strip())
+    return formulas
 
 
 def _doc(target: Any, inherited: bool = True) -> str:

@@ -6,10 +6,13 @@ from ccl_plugins.kernels.linear import Linear
 
 
 class Cosine(Linear):
-    """Cosine similarity of condition values: the angle counts, the length does not.
+    r"""Cosine similarity of condition values: the angle counts, the length does not.
 
     ``k(a, b) = <a, b> / (|a| |b|)``; for class ids, ``[a = b]``.  The similarity of a zero vector is 0
     to every value, itself included.
+
+    Equation:
+        k(a, b) = \frac{\langle a, b \rangle}{\lVert a \rVert \lVert b \rVert}
 
     Shape:
         (n, c), (m, c) -> (n, m); (n,), (m,) for scalars and class ids

@@ -14,6 +14,9 @@ class Delta(OneHotKernel):
 
     ``k(a, b) = [a = b]``; vectors are equal if all of their entries are.
 
+    Equation:
+        k(a, b) = [ a = b ]
+
     Shape:
         (n, c), (m, c) -> (n, m); (n,), (m,) for scalars and class ids
     """

@@ -9,10 +9,13 @@ from ccl_plugins.numerics.condition_values import inner, squared_norm
 
 
 class Jaccard(OneHotKernel):
-    """Jaccard similarity of attribute sets: the attributes in both, divided by those in either.
+    r"""Jaccard similarity of attribute sets: the attributes in both, divided by those in either.
 
     ``k(a, b) = |a ∧ b| / |a ∨ b|`` for 0/1 vectors, 1 where both are empty; for class ids, ``[a = b]``.
     For vectors that are not 0/1, ``<a, b> / (|a|² + |b|² - <a, b>)``.
+
+    Equation:
+        k(a, b) = \frac{|a \wedge b|}{|a \vee b|}
 
     Shape:
         (n, c), (m, c) of 0/1 -> (n, m); (n,), (m,) for class ids

@@ -13,9 +13,12 @@ from ccl_plugins.numerics.condition_values import as_vectors, squared_distance
 
 
 class Laplacian(OneHotKernel):
-    """Laplacian kernel: similarity falls exponentially with the distance of condition values.
+    r"""Laplacian kernel: similarity falls exponentially with the distance of condition values.
 
     ``k(a, b) = exp(-|a - b| / scale)``, with the Euclidean norm or the sum of absolute differences.
+
+    Equation:
+        k(a, b) = \exp \left( -\frac{\lVert a - b \rVert}{\sigma} \right)
 
     Shape:
         (n, c), (m, c) -> (n, m); (n,), (m,) for scalars and class ids

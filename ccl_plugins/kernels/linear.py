@@ -11,9 +11,12 @@ from ccl_plugins.numerics.condition_values import as_vectors, inner
 
 
 class Linear(OneHotKernel):
-    """Inner product of condition values: direction and length count.
+    r"""Inner product of condition values: direction and length count.
 
     ``k(a, b) = <a, b> / scale``; for class ids, ``[a = b] / scale``.
+
+    Equation:
+        k(a, b) = \frac{\langle a, b \rangle}{\sigma}
 
     Shape:
         (n, c), (m, c) -> (n, m); (n,), (m,) for scalars and class ids

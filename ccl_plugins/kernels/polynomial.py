@@ -15,9 +15,12 @@ from ccl_plugins.numerics.condition_values import as_vectors, inner, squared_nor
 
 
 class Polynomial(OneHotKernel):
-    """Polynomial of the inner product of condition values: products of their entries count.
+    r"""Polynomial of the inner product of condition values: products of their entries count.
 
     ``k(a, b) = (<a, b> + coef0)^degree / scale``; for class ids, ``<a, b> = [a = b]``.
+
+    Equation:
+        k(a, b) = \frac{(\langle a, b \rangle + c_0)^{d}}{\sigma}
 
     Shape:
         (n, c), (m, c) -> (n, m); (n,), (m,) for scalars and class ids

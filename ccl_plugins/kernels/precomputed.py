@@ -17,6 +17,9 @@ class Precomputed:
 
     ``k(i, j) = matrix[i, j]``.  It reads the condition ``instance``, the index of each sample.
 
+    Equation:
+        k(i, j) = M_{ij}
+
     Shape:
         (n,), (m,) indices of samples -> (n, m)
 

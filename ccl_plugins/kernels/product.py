@@ -16,11 +16,14 @@ from ccl_plugins.protocols import Kernel
 
 
 class Product(Combined):
-    """Product of kernels: values are similar if they are under every kernel.
+    r"""Product of kernels: values are similar if they are under every kernel.
 
     ``k(a, b) = Π_p k_p(a, b)``.  It has exact features, the products of its kernels' features, if all
     of them have features.  Of several conditions, ``on = {species = "delta", age = "rbf"}``, values are
     similar if they are by every condition.
+
+    Equation:
+        k(a, b) = \prod_p k_p(a, b)
 
     Shape:
         (n, c), (m, c) -> (n, m); (n,), (m,) for scalars and class ids; mappings of names to these, with

@@ -12,9 +12,12 @@ from ccl_plugins.numerics.condition_values import squared_distance
 
 
 class RBF(OneHotKernel):
-    """Gaussian kernel: similarity falls with the squared distance of condition values (RBF).
+    r"""Gaussian kernel: similarity falls with the squared distance of condition values (RBF).
 
     ``k(a, b) = exp(-|a - b|² / scale)``; for class ids, 1 where equal and ``exp(-2 / scale)`` elsewhere.
+
+    Equation:
+        k(a, b) = \exp \left( -\frac{\lVert a - b \rVert^2}{\sigma} \right)
 
     Shape:
         (n, c), (m, c) -> (n, m); (n,), (m,) for scalars and class ids

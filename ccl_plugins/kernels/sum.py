@@ -15,11 +15,14 @@ from ccl_plugins.protocols import Kernel
 
 
 class Sum(Combined):
-    """Weighted sum of kernels: values are similar if they are under any kernel.
+    r"""Weighted sum of kernels: values are similar if they are under any kernel.
 
     ``k(a, b) = Σ_p weight_p k_p(a, b)``.  It has exact features, its kernels' features side by side, if
     all of them have features.  Of several conditions, ``on = {species = "delta", age = "rbf"}``, values are
     similar if they are by any condition.
+
+    Equation:
+        k(a, b) = \sum_p w_p k_p(a, b)
 
     Shape:
         (n, c), (m, c) -> (n, m); (n,), (m,) for scalars and class ids; mappings of names to these, with

@@ -16,11 +16,15 @@ from ccl_plugins.pairs.pairs import Pairs
 
 
 class AlignUniform(ContrastiveObjective):
-    """Alignment of a sample's views and uniformity of all samples on the sphere.
+    r"""Alignment of a sample's views and uniformity of all samples on the sphere.
 
     ``mean d^α + log mean exp(-t d²)``.  Positives: the own sample's keys of the other views, of equal
     weight.  Negatives: the unordered pairs of different samples within a view, and of a sample with the
     queue, all of equal weight inside the log of their mean.
+
+    Equation:
+        a \operatorname{mean}_i \lVert x_i - y_i \rVert^{\alpha} + u \log \operatorname{mean}_{i <
+            j} e^{-t \lVert x_i - x_j \rVert^2}
 
     Args:
         power: α of the alignment, above 0.

@@ -19,12 +19,18 @@ Negatives = Literal["same_view", "other_view", "later_view"]
 
 
 class CACR(ContrastiveObjective):
-    """Attraction to far positives and repulsion from near negatives, weighted separately (CACR).
+    r"""Attraction to far positives and repulsion from near negatives, weighted separately (CACR).
 
     ``E_π⁺[ d² ] - E_π⁻[ d² ]``.  Positives: the own sample's keys of all other views, weighted by
     ``π⁺ = softmax(t⁺ d²)``: the farthest weigh most.  Negatives: the other queries, and the queue,
     weighted by ``π⁻ = softmax(-t⁻ d²)``: the nearest weigh most.  With one other view π⁺ is 1 and the
     attraction is the alignment loss.
+
+    Equation:
+        \ell_i = a \sum_k \pi^+_{ik} \lVert x_i - y_{ik} \rVert^2 - r \sum_{j \neq i} \pi^-_{ij}
+            \lVert x_i - x_j \rVert^2
+        \pi^+_{ik} = \operatorname{softmax}_k ( t^+ \lVert x_i - y_{ik} \rVert^2 )
+        \pi^-_{ij} = \operatorname{softmax}_{j \neq i} ( -t^- \lVert x_i - x_j \rVert^2 )
 
     Args:
         t_plus: t⁺ of the positives' weights, above 0.

@@ -17,12 +17,17 @@ from ccl_plugins.pairs.pairs import Pairs
 
 
 class CACRMoCoV3(ContrastiveObjective):
-    """Attraction and repulsion with one weight per positive: CACR in the released MoCo v3 code.
+    r"""Attraction and repulsion with one weight per positive: CACR in the released MoCo v3 code.
 
     Positives of a key: its sample's embeddings in the other views, weighted by
     ``π⁺ = softmax(d²/τ)``: the farthest weighs most.  Negatives of a positive: the keys of the other
     samples, equal in the log of the RBF cost, weighted by ``π⁻ = softmax(-d²/2τ)`` in the Euclidean
     cost.  No weight carries gradient, and π⁺ multiplies both attraction and repulsion.
+
+    Equation:
+        \ell_i = \sum_k \pi^+_{ik} \left( \lVert x_{ik} - y_i \rVert^2 + 2 \tau \log \sum_j
+            e^{-\lVert x_{ik} - y_j \rVert^2 / 2 \tau} \right)
+        \pi^+_{ik} = \operatorname{softmax}_k ( \lVert x_{ik} - y_i \rVert^2 / \tau )
 
     Args:
         temperature: τ, above 0; it sets t⁺ = 1/τ and t⁻ = t = 1/2τ.

@@ -16,7 +16,7 @@ from ccl_plugins.pairs.pairs import Pairs
 
 
 class ClInfoNCE(SupCon):
-    """Supervised contrastive loss on clusters: every sample of the cluster is a positive (Cl-InfoNCE).
+    r"""Supervised contrastive loss on clusters: every sample of the cluster is a positive (Cl-InfoNCE).
 
     ``-(1 / |P|) Σ_{p in P} log( e_p / Σ_a e_a )``.  Positives: the own other views, and all views of
     the other samples of the anchor's cluster, of batch and queue; of equal weight, averaged outside the
@@ -26,6 +26,11 @@ class ClInfoNCE(SupCon):
     Eq. (1) is an expectation over pairs drawn from one cluster.  In a batch it is estimated by all such
     pairs, in every view, up to the constant log n.  If pairs have ``draws``, it is computed as printed:
     the own key, which is the partner's, over the mean of the drawn keys.
+
+    Equation:
+        \ell_i = -\frac{1}{|\mathcal{P}_i|} \sum_{p \in \mathcal{P}_i} \log
+            \frac{e^{s_{ip}}}{\sum_{a \in \mathcal{A}_i} e^{s_{ia}}}
+        \mathcal{P}_i = \{ p \in \mathcal{A}_i : z_p = z_i \}
 
     Shape:
         (b, d), (b, d), condition (b,) of cluster ids -> ()

@@ -15,12 +15,15 @@ from ccl_plugins.protocols import Sizes, Table
 
 
 class Classification(LayeredHead):
-    """Cross-entropy of class ids, and of 0/1 columns the mean binary cross-entropy, predicted by a head.
+    r"""Cross-entropy of class ids, and of 0/1 columns the mean binary cross-entropy, predicted by a head.
 
     ``-log p_c`` at the sample's class c.  Positives and negatives: none.  Each view is classified by
     itself, all of equal weight, from the backbone's features.  As a guide it keeps the classes in what it
     reads, or suppresses them, by a reversed gradient, by a uniform target or, without a hidden layer, by
     the best linear head of the batch.
+
+    Equation:
+        \ell_i = -\log \frac{e^{h_{z_i}(f_i)}}{\sum_c e^{h_c(f_i)}}
 
     Shape:
         features (b, f), condition (b,) of class ids or (b, c) of 0/1 columns -> ()

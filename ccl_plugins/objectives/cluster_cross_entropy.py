@@ -16,13 +16,16 @@ from ccl_plugins.protocols import Sizes, Table
 
 
 class ClusterCrossEntropy(ContrastiveObjective):
-    """Cross-entropy of a linear classifier of the condition's classes: the baseline without contrast.
+    r"""Cross-entropy of a linear classifier of the condition's classes: the baseline without contrast.
 
     Positives and negatives: none.  Each view is classified separately, all of equal weight.  With labels
     as the condition this is supervised training; with clusters, deep clustering.
 
     The linear layer is a parameter of this objective.  It exists from construction if ``dim`` and
     ``classes`` are given, as your own loop needs it, otherwise from ``setup``.
+
+    Equation:
+        \ell_i = -\log \frac{e^{h_{z_i}(x_i)}}{\sum_c e^{h_c(x_i)}}
 
     Args:
         dim: Width of the classified vectors; None: of the backbone's features, or of the projections.

@@ -14,11 +14,14 @@ from ccl_plugins.pairs.pairs import Pairs
 
 
 class CMC(InfoNCE):
-    """Contrastive multiview coding: InfoNCE between every two views, in both directions (CMC).
+    r"""Contrastive multiview coding: InfoNCE between every two views, in both directions (CMC).
 
     ``Σ_{v ≠ w} -log( e_ii / Σ_j e_ij )``.  Positive: the own sample's other view.  Negatives: the other
     samples' keys of that view, and the queue; all of equal weight.  A view may be anything embedded in
     the same space: another augmentation, another modality, an encoder of attributes.
+
+    Equation:
+        \sum_{v \neq w} \frac{1}{b} \sum_i -\log \frac{e^{s_{ii}^{vw}}}{\sum_j e^{s_{ij}^{vw}}}
 
     Args:
         graph: The views that are compared: ``"full"``: every two; ``"core"``: the first with each

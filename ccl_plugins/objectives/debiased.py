@@ -8,7 +8,7 @@ from ccl_plugins.objectives.scalars import Scalar
 
 
 class Debiased(HCL):
-    """Debiased contrastive loss: negatives of equal weight, corrected for false negatives.
+    r"""Debiased contrastive loss: negatives of equal weight, corrected for false negatives.
 
     ``log(1 + N E / e^(g⁺))`` with ``g = s/τ`` and
     ``E = max((mean e^g - τ⁺ e^(g⁺)) / (1 - τ⁺), e^(-1/τ))``.  Positive: the own other view.  Negatives:
@@ -17,6 +17,11 @@ class Debiased(HCL):
     ``tau_plus=0``.
 
     More than two views are compared two by two.
+
+    Equation:
+        \ell_i = \log \left( 1 + N E_i / e^{s_{ii}} \right)
+        E_i = \max \left( \frac{\operatorname{mean}_{j \in \mathcal{N}_i} e^{s_{ij}} - \tau^+
+            e^{s_{ii}}}{1 - \tau^+}, e^{-1 / \tau} \right)
 
     Shape:
         (b, d), (b, d) -> ()

@@ -12,7 +12,7 @@ from ccl_plugins.pairs.pairs import Pairs
 
 
 class DINOLoss(SelfDistillation):
-    """Cross-entropy of a student's scores of prototypes with a teacher's, of other views (DINO).
+    r"""Cross-entropy of a student's scores of prototypes with a teacher's, of other views (DINO).
 
     ``-Σ_c q_c log p_c`` with ``p = softmax(s / τ)`` of an anchor's scores s, and q the mean over the other
     views of ``softmax((t - center) / τ_t)`` of the keys' scores t, without gradient.  Positives and
@@ -24,6 +24,11 @@ class DINOLoss(SelfDistillation):
     Embeddings are scores, as the method `dino` makes them, not normalized.  In your own loop call
     ``loss(with_keys(student, teacher, first_key_view=0))``, and ``after_step()`` after each optimizer step,
     which moves the center by the batches since the last one.
+
+    Equation:
+        \ell_i = -\sum_c q_{ic} \log p_{ic}
+        p_i = \operatorname{softmax}( x_i / \tau ), \quad q_i = \operatorname{mean}_{v}
+            \operatorname{softmax}( (y_i^v - m) / \tau_t )
 
     Shape:
         student (u, b, d), teacher (v, b, d) -> ()

@@ -18,7 +18,7 @@ from ccl_plugins.pairs.pairs import Pairs
 
 
 class Distillation(ContrastiveObjective):
-    """Distance of backbone features from a teacher's, which a condition holds, or of their relations.
+    r"""Distance of backbone features from a teacher's, which a condition holds, or of their relations.
 
     Unit vectors x of the features of one view and z of the condition's values, of n samples of all
     processes.  ``"feature"``: ``1 - <x_i, z_i>``.  ``"relational"``: ``Σ_j p_ij log(p_ij / q_ij)`` over the
@@ -29,6 +29,12 @@ class Distillation(ContrastiveObjective):
     The condition is one vector for each sample, of the image without augmentation, as ``original`` and
     ``encoder`` make it.  A view is held near to that, so that the features also learn to be the same in all
     views.  If pairs have partners, the first view alone is read: the others show other images.
+
+    Equation:
+        \ell_i = 1 - \langle f_i, z_i \rangle \quad \text{or} \quad \ell_i = \sum_{j \neq i} p_{ij}
+            \log \frac{p_{ij}}{q_{ij}}
+        p_{ij} = \operatorname{softmax}_{j \neq i} ( \langle z_i, z_j \rangle / \tau ), \quad q_{ij}
+            = \operatorname{softmax}_{j \neq i} ( \langle f_i, f_j \rangle / \tau )
 
     Shape:
         features (b, f), condition (b, c) -> ()

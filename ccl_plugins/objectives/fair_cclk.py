@@ -11,7 +11,7 @@ from ccl_plugins.pairs.pairs import Pairs
 
 
 class FairCCLK(CCLK):
-    """Negatives weighted by similar condition, to hide a sensitive variable (Fair-CCLK).
+    r"""Negatives weighted by similar condition, to hide a sensitive variable (Fair-CCLK).
 
     ``-log( e_ii / (e_ii + (b - 1) c_i) )``.  Positive: the own other view.  Negatives: the samples
     weighted by the conditional operator.  So an anchor is told apart only from samples of similar
@@ -20,6 +20,10 @@ class FairCCLK(CCLK):
     ``form="released"`` leaves the own key out of ``c_i``, drops weights below 1e-6 and takes negatives
     of the anchor's own view too.  If the kernel is so narrow that no weight remains, as with the
     authors' settings on colors in 0..255, that loss is 0 and has no gradient.
+
+    Equation:
+        \ell_i = -\log \frac{e^{s_{ii}}}{e^{s_{ii}} + (b - 1) c_i}
+        c_i = \sum_j W_{ji} e^{s_{ij}}, \quad W = (K + \lambda I)^{-1} K, \quad K_{ij} = k(z_i, z_j)
 
     Shape:
         (b, d), (b, d), condition (b,) or (b, c) -> ()

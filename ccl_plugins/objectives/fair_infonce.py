@@ -11,13 +11,17 @@ from ccl_plugins.pairs.pairs import Pairs
 
 
 class FairInfoNCE(InfoNCE):
-    """InfoNCE with negatives of the anchor's sensitive class: the baseline of Fair-CCLK.
+    r"""InfoNCE with negatives of the anchor's sensitive class: the baseline of Fair-CCLK.
 
     ``-log( e_ii / (e_ii + Σ_{j in N} e_ij) )``.  Positive: the own sample's other view.  Negatives: the
     other samples N of the anchor's class: their keys of that view, of the anchor's own view too if
     ``within_view``, and the queue; all of equal weight.  Anchors alone in their class get weight 0.
 
     If pairs have ``draws``, eq. (4) is computed as printed: the negatives are the drawn keys.
+
+    Equation:
+        \ell_i = -\log \frac{e^{s_{ii}}}{e^{s_{ii}} + \sum_{j \in \mathcal{N}_i} e^{s_{ij}}}
+        \mathcal{N}_i = \{ j \neq i : z_j = z_i \}
 
     Shape:
         (b, d), (b, d), condition (b,) of class ids -> ()

@@ -29,7 +29,7 @@ from ccl_plugins.protocols import Condition, Objective
 
 
 class Guided(Mixture):
-    """An objective beside guides: each keeps or suppresses a condition in the embeddings.
+    r"""An objective beside guides: each keeps or suppresses a condition in the embeddings.
 
     ``base + Σ_g w_g L_g``.  Positives and negatives are those of the base, and of guides that are
     objectives.  A guide is a table with the keys of `Guide`; what it minimizes follows from ``by`` and
@@ -54,6 +54,9 @@ class Guided(Mixture):
     ``balance="gradient"`` brings each guide's gradient to w times the norm of the base's: both are measured
     at the features, over the samples of all processes, in every batch (with ``accumulate``, in each of
     them), so the base goes backward through the projection twice.  It is not compiled.
+
+    Equation:
+        \mathcal{L} + \sum_g w_g \mathcal{L}_g
 
     Args:
         base: The objective that is guided.

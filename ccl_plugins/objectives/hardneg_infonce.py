@@ -14,7 +14,7 @@ from ccl_plugins.pairs.pairs import Pairs
 
 
 class HardNegInfoNCE(InfoNCE):
-    """InfoNCE with the negatives nearest to the anchor: the baseline of HardNeg-CCLK.
+    r"""InfoNCE with the negatives nearest to the anchor: the baseline of HardNeg-CCLK.
 
     ``-log( e_ii / (e_ii + Σ_{j in N} e_ij) )``.  Positive: the own sample's other view.  Negatives: of
     the other samples' keys of that view, of the anchor's own view too if ``within_view``, and the
@@ -22,6 +22,10 @@ class HardNegInfoNCE(InfoNCE):
 
     If pairs have ``draws``, eq. (5) is computed as printed: the negatives are the drawn keys.  For
     negatives of the anchor's cluster, use `FairInfoNCE` on clusters of the embedding.
+
+    Equation:
+        \ell_i = -\log \frac{e^{s_{ii}}}{e^{s_{ii}} + \sum_{j \in \mathcal{N}_i} e^{s_{ij}}}
+        \mathcal{N}_i = \text{the keys } j \neq i \text{ with the largest } s_{ij}
 
     Args:
         nearest: The number of negatives of an anchor, 1 or more; all if there are fewer.

@@ -13,7 +13,7 @@ from ccl_plugins.objectives.ucl import UCL, Blocks
 
 
 class HCL(UCL):
-    """Hard negatives by importance weights, debiased for false negatives (HCL).
+    r"""Hard negatives by importance weights, debiased for false negatives (HCL).
 
     ``log(1 + N E / e^(g⁺))`` with ``g = s/τ`` and
     ``E = max((E_q[e^g] - τ⁺ e^(g⁺)) / (1 - τ⁺), e^(-1/τ))``.  Positive: the own other view.  Negatives:
@@ -22,6 +22,12 @@ class HCL(UCL):
     with ``o="negatives"``.
 
     More than two views are compared two by two.
+
+    Equation:
+        \ell_i = \log \left( 1 + N E_i / e^{s_{ii}} \right)
+        E_i = \max \left( \frac{\mathbb{E}_{q_i} [ e^{s_{ij}} ] - \tau^+ e^{s_{ii}}}{1 - \tau^+},
+            e^{-1 / \tau} \right)
+        q_i(j) = \operatorname{softmax}_{j \in \mathcal{N}_i} ( \beta s_{ij} )
 
     Shape:
         (b, d), (b, d) -> ()

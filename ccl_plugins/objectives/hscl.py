@@ -10,7 +10,7 @@ from ccl_plugins.objectives.scl import SCL
 
 
 class HSCL(SCL):
-    """Supervised contrast with hard negatives of other classes, by importance weights (H-SCL).
+    r"""Supervised contrast with hard negatives of other classes, by importance weights (H-SCL).
 
     ``log(1 + o E_q[e^g] / e^(g⁺))`` with ``g = s/τ``.  Positive: the own other view, or, each in a
     separate term, all keys of the anchor's class.  Negatives: the samples of other classes of both
@@ -18,6 +18,11 @@ class HSCL(SCL):
     Anchors without negatives get weight 0.
 
     More than two views are compared two by two.
+
+    Equation:
+        \ell_i = \log \left( 1 + o \, \mathbb{E}_{q_i} [ e^{s_{ij}} ] / e^{s_{ii}} \right)
+        q_i(j) = \operatorname{softmax}_{j \in \mathcal{N}_i} ( \beta s_{ij} ), \quad \mathcal{N}_i
+            = \{ j : z_j \neq z_i \}
 
     Shape:
         (b, d), (b, d), condition (b,) -> ()

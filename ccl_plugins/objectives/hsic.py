@@ -20,7 +20,7 @@ SAMPLES = 512
 
 
 class HSIC(ContrastiveObjective):
-    """Dependence of embeddings and a condition, to be minimized beside another objective (HSIC).
+    r"""Dependence of embeddings and a condition, to be minimized beside another objective (HSIC).
 
     With kernel matrices K of the embeddings of one view and L of the condition, over the n samples of all
     processes: ``biased`` is ``tr(K H L H) / (n - 1)²``, ``H = I - 1/n``; ``unbiased`` is
@@ -29,6 +29,11 @@ class HSIC(ContrastiveObjective):
 
     Alone it has nothing to learn: equal embeddings are independent of everything.  It is a guide of
     ``guided``, or one objective of a mixture.  No gradient flows through the median.
+
+    Equation:
+        \frac{\operatorname{tr}( K H L H )}{(n - 1)^2}, \quad H = I - \frac{1}{n} \mathbf{1}
+            \mathbf{1}^\top
+        K_{ij} = k(x_i, x_j), \quad L_{ij} = k(z_i, z_j)
 
     Shape:
         (b, d), ..., condition (b,) or (b, c) -> ()

@@ -10,13 +10,17 @@ from ccl_plugins.objectives.ucl import UCL
 
 
 class HUCL(UCL):
-    """NT-Xent with hard negatives by importance weights (H-UCL).
+    r"""NT-Xent with hard negatives by importance weights (H-UCL).
 
     ``log(1 + o E_q[e^g] / e^(g⁺))`` with ``g = s/τ``.  Positive: the own other view.  Negatives: the
     other samples of both views and of the queue, weighted by ``e^(βg)`` in the mean ``E_q``.  With
     ``beta=0`` it is UCL.
 
     More than two views are compared two by two.
+
+    Equation:
+        \ell_i = \log \left( 1 + o \, \mathbb{E}_{q_i} [ e^{s_{ij}} ] / e^{s_{ii}} \right)
+        q_i(j) = \operatorname{softmax}_{j \in \mathcal{N}_i} ( \beta s_{ij} )
 
     Shape:
         (b, d), (b, d) -> ()

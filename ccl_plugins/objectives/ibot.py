@@ -11,7 +11,7 @@ from ccl_plugins.pairs.pairs import Pairs
 
 
 class IBOTLoss(SelfDistillation):
-    """Cross-entropy of a student's scores of masked patches with a teacher's of the same patches (iBOT).
+    r"""Cross-entropy of a student's scores of masked patches with a teacher's of the same patches (iBOT).
 
     ``-Σ_c q_c log p_c`` with ``p = softmax(s / τ)`` of the scores s of a patch that the student has not
     seen, and ``q = softmax((t - center) / τ_t)`` of a teacher's scores t, which has seen it, without
@@ -24,6 +24,11 @@ class IBOTLoss(SelfDistillation):
     The method `ibot` masks patches and scores them; this is a further term of a ``mixture`` beside
     ``dino``.  In your own loop call ``objective(*views, patches=Patches(student, teacher, counts))``, whose
     views are not read, and ``after_step()`` after each optimizer step, which moves the center.
+
+    Equation:
+        \ell_p = -\sum_c q_{pc} \log p_{pc}
+        p_p = \operatorname{softmax}( x_p / \tau ), \quad q_p = \operatorname{softmax}( (y_p - m) /
+            \tau_t )
 
     Shape:
         patches: student and teacher (p, d), with counts (b, v) -> ()

@@ -18,11 +18,15 @@ from ccl_plugins.pairs.pairs import Pairs
 
 
 class InfoNCE(ContrastiveObjective):
-    """InfoNCE: tell another view of the same sample from the other samples.
+    r"""InfoNCE: tell another view of the same sample from the other samples.
 
     ``-log( e_ii / Σ_j e_ij )``.  Positive: the own sample's other view.  Negatives: the other samples'
     keys of that view, of the anchor's own view too if ``within_view``, and the queue; all of equal
     weight.  Anchors without negatives get weight 0.  With ``within_view`` it is NT-Xent, SimCLR's loss.
+
+    Equation:
+        \ell_i = -\log \frac{e^{s_{ii}}}{e^{s_{ii}} + \sum_{j \in \mathcal{N}_i} e^{s_{ij}}}
+        \mathcal{N}_i = \{ j : j \neq i \}
 
     Source:
         van den Oord et al., Representation Learning with Contrastive Predictive Coding (2018).  Tsai

@@ -14,12 +14,15 @@ from ccl_plugins.pairs.pairs import Pairs
 
 
 class KoLeo(ContrastiveObjective):
-    """Spread of embeddings: each is repelled by its nearest neighbor in the same view (KoLeo).
+    r"""Spread of embeddings: each is repelled by its nearest neighbor in the same view (KoLeo).
 
     ``-log(|x - y| + ε)`` of unit vectors, with y the nearest x of another sample: an estimator of minus the
     differential entropy, up to constants (Kozachenko and Leonenko).  Positives: none; negatives: the
     nearest neighbor, among the samples of all processes.  It is a further term of a ``mixture``, as in
     DINOv2: 0.1 times the sum of those of two large views, of the backbone's features, is a weight of 0.2.
+
+    Equation:
+        \ell_i = -\log \left( \min_{j \neq i} \lVert x_i - x_j \rVert + \varepsilon \right)
 
     Shape:
         u times (b, d) -> ()

@@ -67,7 +67,7 @@ UNUSABLE: Mapping[str, str] = {
 
 
 class Lightly(ContrastiveObjective):
-    """A loss of lightly, by the name of its class.
+    r"""A loss of lightly, by the name of its class.
 
     It is called on projections as they are, not normalized: of every two views, or of all views where the
     loss takes these; the mean over the calls is the loss.  With keys of their own, two views are an anchor
@@ -79,6 +79,9 @@ class Lightly(ContrastiveObjective):
     ``FroSSLLoss``.  Where global and local views differ, ``LeJEPALoss`` and ``VISRegLoss``, the first two
     are the global ones.  ``MMCRLoss`` takes anchors and keys, as many of each.  ``SIGReg``,
     ``LeJEPALoss`` and ``VISRegLoss`` draw directions in each step; each process draws its own.
+
+    Equation:
+        \mathcal{L} = \operatorname{mean}_{v < w} \, \mathrm{loss}(x^v, x^w)
 
     Shape:
         u times (b, d) -> ()

@@ -24,12 +24,15 @@ from ccl_plugins.protocols import (
 
 
 class Mixture(ContrastiveObjective):
-    """Weighted sum of several objectives on the same pairs.
+    r"""Weighted sum of several objectives on the same pairs.
 
     ``Σ_k w_k loss_k``.  Positives, negatives and their weights are those of each objective.  Each reads
     the condition that its ``on`` names: a fair one a sensitive column and a supervised one labels, say.
     Inner products are computed once for all objectives without ``exclude``.  If some need raw embeddings,
     as ``lightly`` does, the others get these normalized.
+
+    Equation:
+        \sum_k w_k \mathcal{L}_k
 
     Args:
         objectives: One or more, in order or by name.

@@ -8,10 +8,14 @@ from ccl_plugins.objectives.scalars import Scalar
 
 
 class NTXent(InfoNCE):
-    """NT-Xent, SimCLR's loss: InfoNCE with negatives of both views.
+    r"""NT-Xent, SimCLR's loss: InfoNCE with negatives of both views.
 
     ``-log( e_ii / Σ_j e_ij )``.  Positive: the own sample's other view.  Negatives: the other samples'
     keys of both views, and the queue; all of equal weight.
+
+    Equation:
+        \ell_i = -\log \frac{e^{s_{ii}}}{e^{s_{ii}} + \sum_{j \in \mathcal{N}_i} e^{s_{ij}}}
+        \mathcal{N}_i = \{ \text{the keys of both views of the samples } j \neq i \}
 
     Source:
         Chen et al., A Simple Framework for Contrastive Learning of Visual Representations (2020),

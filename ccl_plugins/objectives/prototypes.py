@@ -20,7 +20,7 @@ from ccl_plugins.protocols import Sizes, Table
 
 
 class Prototypes(GuideHead):
-    """Cross-entropy of a vector's nearness to moving averages, one of each class.
+    r"""Cross-entropy of a vector's nearness to moving averages, one of each class.
 
     ``-log softmax_c(<x, p_c> / τ)`` at the sample's class, of unit vectors x and p, from the backbone's
     features.  Positives and negatives: none; the prototypes of the other classes repel.  After each
@@ -30,6 +30,10 @@ class Prototypes(GuideHead):
 
     As a guide it keeps the classes in what it reads, or suppresses them, by a reversed gradient or by a
     uniform target.
+
+    Equation:
+        \ell_i = -\log \frac{e^{\langle f_i, p_{z_i} \rangle / \tau}}{\sum_c e^{\langle f_i, p_c
+            \rangle / \tau}}
 
     Shape:
         features (b, f), condition (b,) of class ids -> ()

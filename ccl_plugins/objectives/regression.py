@@ -13,12 +13,15 @@ from ccl_plugins.protocols import Sizes, Table
 
 
 class Regression(LayeredHead):
-    """Mean squared error of values, standardized by the table's means and deviations, predicted by a head.
+    r"""Mean squared error of values, standardized by the table's means and deviations, predicted by a head.
 
     ``mean_c (p_c - (z_c - mean_c) / deviation_c)²``.  Positives and negatives: none.  Each view is read by
     itself, all of equal weight, from the backbone's features.  As a guide it keeps the values in what it
     reads, or suppresses them, without a hidden layer by the best linear head of the batch, which the
     encoder cannot outrun, or by a reversed gradient.
+
+    Equation:
+        \ell_i = \operatorname{mean}_c \left( h_c(f_i) - \frac{z_{ic} - \mu_c}{\sigma_c} \right)^2
 
     Shape:
         features (b, f), condition (b,) or (b, c) -> ()

@@ -16,7 +16,7 @@ from ccl_plugins.pairs.pairs import Pairs
 
 
 class SCL(UCL):
-    """Supervised contrast in which only samples of other classes are negatives (SCL).
+    r"""Supervised contrast in which only samples of other classes are negatives (SCL).
 
     ``log(1 + o E_q[e^g] / e^(g⁺))`` with ``g = s/τ``.  Positive: the own other view, or, each in a
     separate term, all keys of the anchor's class.  Negatives: the samples of other classes of both
@@ -24,6 +24,11 @@ class SCL(UCL):
     the other positives in its denominator.  Anchors without negatives get weight 0.
 
     More than two views are compared two by two.
+
+    Equation:
+        \ell_i = \log \left( 1 + o \operatorname{mean}_{j \in \mathcal{N}_i} e^{s_{ij}} / e^{s_{ii}}
+            \right)
+        \mathcal{N}_i = \{ j : z_j \neq z_i \}
 
     Shape:
         (b, d), (b, d), condition (b,) -> ()

@@ -18,7 +18,7 @@ from ccl_plugins.protocols import VALUE_TYPES, Kernel
 
 
 class SoftInfoNCE(ContrastiveObjective):
-    """InfoNCE with soft targets: a key attracts in proportion to the similarity of its condition.
+    r"""InfoNCE with soft targets: a key attracts in proportion to the similarity of its condition.
 
     ``-Σ_j t_ij log( e_ij / Σ_k e_ik )``, ``t_ij = k(z_i, z_j) / Σ_k k(z_i, z_k)``; no gradient flows
     through the targets t.  Positives: all candidates, weighted by the targets, which sum to 1.
@@ -29,6 +29,10 @@ class SoftInfoNCE(ContrastiveObjective):
     Settings: y-Aware InfoNCE is an RBF kernel of the metadata; X-CLR is the cosine kernel of caption
     embeddings with ``target_temperature``; ReSSL is the cosine kernel of the momentum keys with
     ``target_temperature`` and ``own=False``.
+
+    Equation:
+        \ell_i = -\sum_j t_{ij} \log \frac{e^{s_{ij}}}{\sum_k e^{s_{ik}}}, \quad t_{ij} =
+            \frac{k(z_i, z_j)}{\sum_k k(z_i, z_k)}
 
     Shape:
         (b, d), (b, d), condition (b,), (b, c) or one (b, c) per view -> ()

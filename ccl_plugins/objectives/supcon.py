@@ -27,13 +27,18 @@ from ccl_plugins.pairs.pairs import Pairs
 
 
 class SupCon(ContrastiveObjective):
-    """Supervised contrastive loss: every sample of the anchor's class is a positive (SupCon).
+    r"""Supervised contrastive loss: every sample of the anchor's class is a positive (SupCon).
 
     ``-(1 / |P|) Σ_{p in P} log( e_p / Σ_a e_a )``.  Positives: the own other views, and all views of
     the other samples of the anchor's class, of batch and queue; of equal weight, averaged outside the
     log (L_out).  Negatives: all other keys.  The denominator has positives and negatives, or the
     negatives and p alone (SINCERE), so that positives do not repel each other.  Anchors without
     positives get weight 0.
+
+    Equation:
+        \ell_i = -\frac{1}{|\mathcal{P}_i|} \sum_{p \in \mathcal{P}_i} \log
+            \frac{e^{s_{ip}}}{\sum_{a \in \mathcal{A}_i} e^{s_{ia}}}
+        \mathcal{P}_i = \{ p \in \mathcal{A}_i : z_p = z_i \}
 
     Shape:
         (b, d), (b, d), condition (b,) of class ids -> ()

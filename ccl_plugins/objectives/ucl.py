@@ -25,13 +25,17 @@ Blocks = Sequence[tuple[Tensor, Tensor]]
 
 
 class UCL(ContrastiveObjective):
-    """NT-Xent with the mean over negatives times a chosen factor ``o`` (UCL).
+    r"""NT-Xent with the mean over negatives times a chosen factor ``o`` (UCL).
 
     ``log(1 + o E_q[e^g] / e^(g⁺))`` with ``g = s/τ``.  Positive: the own other view.  Negatives: the
     other samples of both views and of the queue, all of equal weight in the mean ``E_q``.  With
     ``o="negatives"`` it is NT-Xent itself.
 
     More than two views are compared two by two.
+
+    Equation:
+        \ell_i = \log \left( 1 + o \operatorname{mean}_{j \in \mathcal{N}_i} e^{s_{ij}} / e^{s_{ii}}
+            \right)
 
     Shape:
         (b, d), (b, d) -> ()

@@ -12,12 +12,16 @@ from ccl_plugins.pairs.pairs import Pairs
 
 
 class WeaklySupCCLK(CCLK):
-    """Positives weighted by similar condition, to learn from an auxiliary variable (WeaklySup-CCLK).
+    r"""Positives weighted by similar condition, to learn from an auxiliary variable (WeaklySup-CCLK).
 
     ``-log( c_i / (c_i + Σ_{j≠i} e_ij) )``.  Positives: the samples weighted by the conditional
     operator, the own other view among them.  Negatives: the other samples, of equal weight.  Anchors
     with zero similarity to every sample, themselves included (a row of zeros under a cosine kernel),
     get weight 0.
+
+    Equation:
+        \ell_i = -\log \frac{c_i}{c_i + \sum_{j \neq i} e^{s_{ij}}}
+        c_i = \sum_j W_{ji} e^{s_{ij}}, \quad W = (K + \lambda I)^{-1} K, \quad K_{ij} = k(z_i, z_j)
 
     Warning:
         ``form="released"`` repels a sample's own views from each other: it leaves the own key out of

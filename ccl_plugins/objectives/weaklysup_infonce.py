@@ -12,7 +12,7 @@ from ccl_plugins.pairs.pairs import Pairs
 
 
 class WeaklySupInfoNCE(InfoNCE):
-    """InfoNCE with positives of the anchor's auxiliary class: the baseline of WeaklySup-CCLK.
+    r"""InfoNCE with positives of the anchor's auxiliary class: the baseline of WeaklySup-CCLK.
 
     ``-(1 / |P|) Σ_{p in P} log( e_ip / Σ_j e_ij )``.  Positives: the own sample's other view, and that
     view of the other samples of the anchor's class, of batch and queue; of equal weight, averaged
@@ -20,6 +20,11 @@ class WeaklySupInfoNCE(InfoNCE):
 
     If pairs have ``draws``, eq. (3) is computed as printed: the positive is the own key, which in
     batches of partners is the partner's, and the negatives are the drawn keys.
+
+    Equation:
+        \ell_i = -\frac{1}{|\mathcal{P}_i|} \sum_{p \in \mathcal{P}_i} \log \frac{e^{s_{ip}}}{\sum_j
+            e^{s_{ij}}}
+        \mathcal{P}_i = \{ p : z_p = z_i \}
 
     Shape:
         (b, d), (b, d), condition (b,) of class ids -> ()
