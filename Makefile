@@ -1,4 +1,4 @@
-.PHONY: check format lint types test mutants
+.PHONY: check format lint types test mutants site
 
 check: format lint types test  ## everything that must hold before a commit
 
@@ -14,6 +14,9 @@ types:
 
 test:
 	python -m pytest -n auto
+
+site:  ## the pages with the built reference, in build/site: pip install -e ".[docs]" first
+	python docs/site/build.py build/site
 
 mutants:  ## faults in a part, and whether its tests notice: make mutants PART=kernels ARGS="--minutes 5"
 	python docs/benchmarks/mutants.py $(PART) $(ARGS)

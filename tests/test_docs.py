@@ -21,12 +21,13 @@ from test_architecture import LAYERS
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import _parser
+from ccl_plugins.cli.docstrings import equation
 from ccl_plugins.datasets import color_digits
 from ccl_plugins.experiments.composition import TABLES
 from ccl_plugins.experiments.export import export
 from ccl_plugins.figures import embedding_map
 from ccl_plugins.hooks import Hooks
-from ccl_plugins.kinds import KINDS
+from ccl_plugins.kinds import KINDS, registry
 from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.watching.settings import MonitorSettings
 
@@ -205,19 +206,27 @@ def test_the_page_about_the_design_has_the_folders_and_the_layers_of_the_code():
     assert layers == {i: {*layer} for i, layer in enumerate(LAYERS, 1)}
 
 
-@pytest.mark.parametrize("name", ["generate", "generate_configuration", "generate_kinds"])
-def test_the_reference_is_fresh(name):
-    path = DOCS / "reference" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
+@pytest.fixture(scope="module")
+def generated():
+    """What the site generates: a function from the name of a module of docs/site to that module."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(DOCS / "site"))
+        yield importlib.import_module
+
+
+def test_the_committed_reference_is_fresh():
+    path = DOCS / "reference" / "generate.py"
+    spec = importlib.util.spec_from_file_location("generate", path)
     generate = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generate)
-    assert generate.TARGET.read_text() == generate.render(), (
-        f"run python docs/reference/{name}.py, and pip install -e . after a change of entry points"
+    stale = [file.name for file, text in generate.render().items() if file.read_text() != text]
+    assert not stale, (
+        "run python docs/reference/generate.py, and pip install -e . after a change of entry points"
     )
 
 
-def test_the_reference_of_the_configuration_has_every_key_with_type_default_and_range():
-    page = (DOCS / "reference" / "configuration.md").read_text()
+def test_the_reference_of_the_configuration_has_every_key_with_type_default_and_range(generated):
+    page = generated("configuration").render()
     rows = {row.split("|")[1].strip(): row for row in page.splitlines() if row.startswith("| `")}
     settings = [each.name for kind in (FitSettings, MonitorSettings) for each in fields(kind)]
     for key in (*TABLES, *settings):
@@ -242,40 +251,37 @@ def test_the_ranges_in_the_reference_are_those_of_the_code(key, values):
             FitSettings(**{key: value})
 
 
-@pytest.fixture(scope="module")
-def generate_api():
-    path = DOCS / "reference" / "generate_api.py"
-    spec = importlib.util.spec_from_file_location("generate_api", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def test_everything_public_has_its_entry_with_documentation(generated):
+    text = "\n".join(text for _, text in generated("api").pages())
+    entries = dict(re.findall(r"^::::\{py:\w+\} ([\w.]+).*\n\n(.*(?:\n\n.*)?)", text, re.M))
+    components = generated("api").components()
+    for module, names in PUBLIC.items():
+        loaded = importlib.import_module(module)
+        for name in names:
+            value = getattr(loaded, name)
+            if isinstance(value, type) and value in components:
+                continue
+            if isinstance(value, ModuleType):
+                assert f"\n## {name}\n" in text
+                continue
+            doc = entries[f"{module}.{name}"].strip()
+            assert doc
+            assert not doc.startswith(":::"), f"{module}.{name} has no documentation"
+    assert " at 0x" not in text
 
 
-def test_the_reference_of_everything_public_is_fresh(generate_api):
-    pages = {path.name: path.read_text() for path in generate_api.TARGET.glob("*.md")}
-    now = generate_api.render()
-    stale = [name for name in {*pages, *now} if pages.get(name) != now.get(name)]
-    assert not stale, "run python docs/reference/generate.py"
-
-
-@pytest.mark.parametrize("module", PUBLIC)
-def test_everything_public_has_its_entry(generate_api, module):
-    page = generate_api.TARGET / f"{module.removeprefix('ccl_plugins.')}.md"
-    entries = re.findall(r"^## (\w+)\n\n```text\n(.*?)^```", page.read_text(), re.M | re.S)
-    found = dict(entries)
-    assert {*PUBLIC[module]} <= {*found}
-    bare = [name for name in PUBLIC[module] if "\n" not in found[name].strip()]
-    assert not bare, "these have a signature and no documentation"
-    assert " at 0x" not in page.read_text()
-
-
-def test_the_fixtures_and_the_hooks_have_their_entries(generate_api):
-    fixtures = (generate_api.TARGET / "testing.fixtures.md").read_text()
+def test_the_fixtures_and_the_hooks_have_their_entries(generated):
+    text = dict(generated("api").pages())
     for name in ("install_plugin", "ccl_registry", "PluginInstaller"):
-        assert f"## {name}\n" in fixtures
-    hooks = (generate_api.TARGET / "hooks.md").read_text()
+        assert f"ccl_plugins.testing.fixtures.{name}" in text["api/testing.fixtures.md"]
     for name in (name for name in vars(Hooks) if name.startswith("ccl_")):
-        assert f"\n{name}(" in hooks
+        assert f"}} {name}(" in text["api/hooks.md"]
+
+
+def test_objectives_and_kernels_have_an_equation():
+    reg = registry()
+    specs = [spec for kind in ("objective", "kernel") for spec in reg.specs(kind)]
+    assert [s.name for s in specs if s.plugin == reg.host and not equation(s.load())] == []
 
 
 def test_all_names_everything_public():
@@ -373,6 +379,6 @@ def test_both_examples_of_captions_differ_in_what_is_contrasted_alone():
 
 
 def test_links_between_pages_lead_to_files():
-    for page in [ROOT / "README.md", *DOCS.rglob("*.md")]:
+    for page in [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "examples").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page}: {target}"

@@ -27,26 +27,26 @@ def documentation(target: Any) -> str:
     doc = _doc(target)
     if not isinstance(target, type):
         return doc
-    sections, known, raises = _sections(doc), dict[str, str](), ""
+    own, known, raises = sections(doc), dict[str, str](), ""
     for each in (
-        sections,
-        *(_sections(_doc(base, inherited=False)) for base in target.__mro__[1:-1]),
+        own,
+        *(sections(_doc(base, inherited=False)) for base in target.__mro__[1:-1]),
     ):
         known = {**dict(_entries(each)), **known}
         raises = raises or each.get("Raises:", "")
     names = [name for name in inspect.signature(target).parameters if name in known]
-    sections |= {"Args:": "\n".join(known[name] for name in names), "Raises:": raises}
+    own |= {"Args:": "\n".join(known[name] for name in names), "Raises:": raises}
     left_out = (_EQUATION, *_LAST)
-    titles = [each for each in sections if each not in left_out and not each.startswith("Args")]
+    titles = [each for each in own if each not in left_out and not each.startswith("Args")]
     return "\n\n".join(
-        f"{title}\n{text}".lstrip() for title in (*titles, *_LAST) if (text := sections.get(title))
+        f"{title}\n{text}".lstrip() for title in (*titles, *_LAST) if (text := own.get(title))
     )
 
 
 def equation(target: Any) -> list[str]:
     """The formulas in TeX under ``Equation`` in the docstring of a class itself, each on one line."""
     formulas: list[str] = []
-    for line in _sections(_doc(target, inherited=False)).get(_EQUATION, "").splitlines():
+    for line in sections(_doc(target, inherited=False)).get(_EQUATION, "").splitlines():
         if line.startswith(8 * " "):
             formulas[-1] += f" {line.strip()}"  # longer than a line
         else:
@@ -92,23 +92,23 @@ def reading(
 
 def arguments(doc: str) -> dict[str, str]:
     """The entries of the arguments that a docstring documents, by name."""
-    return dict(_entries(_sections(doc)))
+    return dict(_entries(sections(doc)))
 
 
-def _sections(doc: str) -> dict[str, str]:
+def sections(doc: str) -> dict[str, str]:
     """The text of each section by its title line; the text before the first has the title ""."""
-    sections: dict[str, str] = {}
+    found: dict[str, str] = {}
     title, lines = "", inspect.cleandoc(doc).splitlines()
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         if _TITLE.fullmatch(line) and following.startswith("    "):
             title = line
         else:
-            sections[title] = f"{sections.get(title, '')}{line}\n"
-    return {title: text.strip("\n") for title, text in sections.items()}
+            found[title] = f"{found.get(title, '')}{line}\n"
+    return {title: text.strip("\n") for title, text in found.items()}
 
 
-def _entries(sections: dict[str, str]) -> Iterator[tuple[str, str]]:
-    for title, text in sections.items():
+def _entries(of: dict[str, str]) -> Iterator[tuple[str, str]]:
+    for title, text in of.items():
         if title.startswith("Args"):
             heads = [*_ENTRY.finditer(text)]
             ends = [*(each.start() for each in heads[1:]), len(text)]

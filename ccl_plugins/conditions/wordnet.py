@@ -61,7 +61,7 @@ class WordNet:
 
     Source:
         Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), appendix B.1;
-        WordNet 3.0, Princeton University (2006).
+        Princeton University, WordNet 3.0 (2006).
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"level": 5, "classes": "imagenet1k"}

@@ -38,7 +38,8 @@ class FewShot:
             there is one class only, a class has fewer training samples, or a feature is not finite.
 
     Source:
-        Chen et al., A Simple Framework for Contrastive Learning (2020), section 6: 1 % and 10 %, with
+        Chen et al., A Simple Framework for Contrastive Learning of Visual Representations (2020), section
+        6: 1 % and 10 %, with
         classes in balance; Tian et al., Rethinking Few-Shot Image Classification (2020): a linear
         classifier on frozen features of k samples per class.
     """

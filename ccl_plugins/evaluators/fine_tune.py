@@ -41,7 +41,8 @@ class FineTune:
             there is one class only, the features come without images, or training diverges.
 
     Source:
-        Chen et al., A Simple Framework for Contrastive Learning (2020), appendix B.5.
+        Chen et al., A Simple Framework for Contrastive Learning of Visual Representations (2020),
+        appendix B.5.
     """
 
     def __init__(

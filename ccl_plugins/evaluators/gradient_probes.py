@@ -148,7 +148,8 @@ class LinearSGD(_Probe):
 
     Source:
         He et al., Momentum Contrast for Unsupervised Visual Representation Learning (2020), section 4.1;
-        Chen et al., A Simple Framework for Contrastive Learning (2020), appendix B.6.
+        Chen et al., A Simple Framework for Contrastive Learning of Visual Representations (2020), appendix
+        B.6.
     """
 
     def __init__(
@@ -208,7 +209,7 @@ class LinearAdam(_Probe):
 
     Source:
         Robinson et al., Contrastive Learning with Hard Negative Samples (2021), with its code; Zheng et
-        al., Contrastive Attraction and Contrastive Repulsion (2023), appendix.
+        al., Contrastive Attraction and Contrastive Repulsion for Representation Learning (2023), appendix.
     """
 
     def __init__(

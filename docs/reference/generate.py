@@ -1,40 +1,77 @@
-"""Write components.md, every built-in component with its documentation, and the pages of api/."""
+"""Write what is committed of the reference: components.md, and the tables of traits in kinds.md."""
 
 from __future__ import annotations
 
+import inspect
+import re
 from pathlib import Path
+from typing import Any
 
 from ccl_plugins.cli.docstrings import documentation
 from ccl_plugins.kinds import registry
+from ccl_plugins.protocols import TRAITS
 
-TARGET = Path(__file__).with_name("components.md")
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 HEAD = """# Components
 
 <!-- Written by docs/reference/generate.py; run it after a change. -->
 
-Every built-in component by kind. `ccl info KIND NAME` shows the same of plug-ins too.
+Every built-in component by kind, in a sentence. A name leads to its code, in the built site to its page;
+`ccl info KIND NAME` shows a component in full, those of plug-ins too.
 """
+TRAIT = "| trait | default | |\n|---|---|---|\n"
 
 
-def render() -> str:
-    """The page."""
+def render() -> dict[Path, str]:
+    """The text of each file."""
+    return {HERE / "components.md": _components(), HERE / "kinds.md": _kinds()}
+
+
+def _components() -> str:
     reg = registry()
     parts = [HEAD]
     for kind in reg.kinds:
-        parts.append(f"## {kind}\n")
+        parts.append(f"## {kind}\n\n| name | |\n|---|---|")
         for spec in reg.specs(kind):
             if spec.plugin != reg.host:
                 continue
-            signature = ", ".join(map(str, reg.schema(spec).parameters))
-            document = documentation(spec.load())
-            parts.append(
-                f"### {spec.name}\n\n```text\n{spec.name}({signature})\n\n{document}\n```\n"
+            target = spec.load()
+            file = Path(inspect.getsourcefile(target) or "").relative_to(ROOT)
+            sentence = " ".join(documentation(target).partition("\n\n")[0].split()).replace(
+                "``", "`"
             )
+            parts.append(f"| [`{spec.name}`](../../{file}) | {sentence} |")
+        parts.append("")
     return "\n".join(parts)
 
 
-if __name__ == "__main__":
-    import generate_api  # beside this file
+def _kinds() -> str:
+    """The page of kinds with the present tables; the rest of it is written by hand."""
+    text = (HERE / "kinds.md").read_text("utf-8")
+    first, *sections = re.split(r"^(?=## )", text, flags=re.MULTILINE)
+    return first + "".join(map(_with_table, sections))
 
-    TARGET.write_text(render(), encoding="utf-8")
-    generate_api.write()
+
+def _with_table(section: str) -> str:
+    kind = section.removeprefix("## ").partition("\n")[0]
+    rows = [
+        f"| `{each.usage}` | {_shown(each.default)} | {each.doc} |\n"
+        for each in TRAITS
+        if each.kind == kind
+    ]
+    if rows and TRAIT not in section:
+        raise SystemExit(f"the section {kind!r} of kinds.md has no table of traits: add\n{TRAIT}")
+    before, _, after = section.partition(TRAIT)
+    rest = re.sub(r"\A(\|.*\n)*", "", after)
+    return f"{before}{TRAIT}{''.join(rows)}{rest}" if rows else section
+
+
+def _shown(default: Any) -> str:
+    """A default in a cell; a method that does nothing, and None, are the absence of the member."""
+    return "" if default is None or callable(default) else f"`{default!r}`"
+
+
+if __name__ == "__main__":
+    for path, text in render().items():
+        path.write_text(text, encoding="utf-8")

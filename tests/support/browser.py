@@ -23,8 +23,8 @@ class Browser:
     def __init__(self, driver: Any) -> None:
         self.driver = driver
 
-    def open(self, file: Path, *, width: int = 1280, scheme: str = "light") -> None:
-        """Show a file at a width in pixels, as a system with light or dark colors does."""
+    def open(self, file: Path | str, *, width: int = 1280, scheme: str = "light") -> None:
+        """Show a file, or an address, at a width in pixels, as a system with light or dark colors does."""
         self.driver.execute_cdp_cmd(
             "Emulation.setDeviceMetricsOverride",
             {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},
@@ -33,7 +33,7 @@ class Browser:
             "Emulation.setEmulatedMedia",
             {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
         )
-        self.driver.get(file.resolve().as_uri())
+        self.driver.get(file if isinstance(file, str) else file.resolve().as_uri())
 
     def js(self, code: str) -> Any:
         """The value of a script in the page."""

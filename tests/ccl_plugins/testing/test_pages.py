@@ -1,14 +1,12 @@
-"""The code on the pages about the kit runs, and the list of checks is fresh."""
+"""The code on the page about the kit runs."""
 
 from __future__ import annotations
 
-import importlib.util
 import re
 
 from support.imports import ROOT
 
 PAGE = ROOT / "docs" / "how-to" / "test-a-plugin.md"
-CHECKS = ROOT / "docs" / "reference" / "generate_checks.py"
 
 SOURCE = '''
 import torch
@@ -75,10 +73,3 @@ def test_the_how_to_runs(install_plugin):
     for parameter in mark.args[1]:
         if "bootstrap" not in parameter.id:
             names["test_conformance_with_files"](*parameter.values)
-
-
-def test_the_list_of_checks_is_fresh():
-    spec = importlib.util.spec_from_file_location("generate_checks", CHECKS)
-    generate = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generate)
-    assert generate.TARGET.read_text() == generate.render(), "run docs/reference/generate_checks.py"

@@ -1,4 +1,4 @@
-"""Write configuration.md: every key of a TOML file, and the pipeline and the run in Python."""
+"""The page of the configuration: every key of a TOML file, and the pipeline and the run in Python."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from ccl_plugins.cli.docstrings import documentation
@@ -18,10 +17,7 @@ from ccl_plugins.experiments.requirements import DEFAULT
 from ccl_plugins.training.settings import DECAY, FROM_ZERO, PRECISIONS, FitSettings
 from ccl_plugins.watching.settings import MonitorSettings
 
-TARGET = Path(__file__).with_name("configuration.md")
 HEAD = """# The configuration of a pipeline
-
-<!-- Written by docs/reference/generate_configuration.py; run it after a change. -->
 
 A TOML file for `ccl train` has the tables below. A table of a component has `use`, the component's name,
 and its parameters, as in `objective = {use = "infonce", temperature = 0.5}`; a component without parameters
@@ -69,8 +65,8 @@ RANGES = {
 """The ranges that do not follow from the type."""
 PYTHON = """## In Python
 
-[`Pipeline`](api/ccl_plugins.md#pipeline) takes the keys above and trains with `fit`;
-[`load`](api/ccl_plugins.md#load) gives the `Run` of a folder, and `fit` that of its own.
+{py:obj}`Pipeline <ccl_plugins.Pipeline>` takes the keys above and trains with `fit`;
+{py:obj}`load <ccl_plugins.load>` gives the `Run` of a folder, and `fit` that of its own.
 """
 
 
@@ -158,7 +154,3 @@ def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         return "`{" + ", ".join(f"{k} = {json.dumps(v)}" for k, v in value.items()) + "}`"
     return f"`{json.dumps(value)}`"
-
-
-if __name__ == "__main__":
-    TARGET.write_text(render(), encoding="utf-8")

@@ -1,19 +1,15 @@
-"""Write checks.md: every law of the conformance kit, by kind."""
+"""The page of checks: every law of the conformance kit, by kind."""
 
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
 from types import ModuleType
 
 from ccl_plugins.kinds import KINDS
 from ccl_plugins.testing import distributions, every_kind
 from ccl_plugins.testing.subject import kind_module, laws
 
-TARGET = Path(__file__).with_name("checks.md")
 HEAD = """# Checks
-
-<!-- Written by docs/reference/generate_checks.py; run it after a change. -->
 
 The laws that `@parametrize_with_checks` and `ccl check` check, by kind.
 [Test a plug-in](../how-to/test-a-plugin.md) shows how to use them. The report of a broken law begins with
@@ -34,7 +30,3 @@ def _section(title: str, module: ModuleType) -> str:
         for law in laws(module)
     ]
     return "\n".join([f"## {title}\n", *lines, ""])
-
-
-if __name__ == "__main__":
-    TARGET.write_text(render(), encoding="utf-8")

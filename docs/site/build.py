@@ -1,0 +1,236 @@
+"""Build the site: python docs/site/build.py [TARGET], by default build/site.
+
+The pages in docs/, those in examples/ and the generated ones become one folder of sources beside the
+target, with links between the files of the repository made links between pages; Sphinx does the rest.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import api
+import checks
+import components
+import configuration
+from sphinx.cmd.build import build_main
+
+from ccl_plugins.kinds import registry
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = (
+    "tutorial",
+    "how-to",
+    "reference",
+    "explanation",
+    "benchmarks",
+    "reproduction",
+    "decisions",
+)
+GALLERY = "examples/gallery"
+BUILT = {
+    "ccl_plugins/training/settings.py": "reference/configuration.md",
+    "ccl_plugins/testing/every_kind.py": "reference/checks.md",
+}
+"""Files of which a page of the reference is written, beside those of components and public modules."""
+LINK = re.compile(r"(?<=\]\()([^)\s#:]+)(#[^)\s]*)?(?=\))")
+CODE = re.compile(r"(^(?:```|~~~)[^\n]*\n.*?^(?:```|~~~))", re.MULTILINE | re.DOTALL)
+SHOWN = {".py": "python", ".toml": "toml", ".sh": "bash", ".cff": "yaml"}
+"""The files that a link shows on a page of the site, and their language; others are downloaded."""
+
+
+def generated() -> dict[str, str]:
+    """The text of each generated page, by its path in the site."""
+    pages = {f"reference/{path}": text for path, text in (*components.pages(), *api.pages())}
+    pages["reference/configuration.md"] = configuration.render()
+    pages["reference/checks.md"] = checks.render()
+    pages["decisions/index.md"] = _decisions(written())
+    pages["reference/papers.md"] = (
+        "# Papers\n\nThose that components name as their source.\n\n```{bibliography}\n```\n"
+    )
+    return pages
+
+
+def written() -> dict[str, Path]:
+    """The pages that are files of the repository, by their path in the site."""
+    pages = {f.name: f for f in (ROOT / "docs").glob("*.md")}
+    for folder in FOLDERS:
+        files = sorted((ROOT / "docs" / folder).glob("*.md"))
+        pages |= {str(f.relative_to(ROOT / "docs")): f for f in files}
+    for file in sorted((ROOT / "examples").rglob("*.md")):
+        pages[str(file.relative_to(ROOT))] = file
+    pages |= {str(f.relative_to(ROOT)): f for f in sorted((ROOT / GALLERY).glob("*.ipynb"))}
+    return pages | {name: ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "README.md")}
+
+
+class Site:
+    """The sources of a site.
+
+    Args:
+        folder: Where they are written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.written = written()
+        self.generated = generated()
+        self.place = {file: path for path, file in self.written.items()}
+        self.of_code = _component_pages() | _module_pages()
+        self.of_code |= {ROOT / file: [page] for file, page in BUILT.items()}
+        self.names = set[str]()
+        """The files that were written, by their path in the site."""
+        self.shown = set[Path]()
+        """The files that pages link to, which get a page themselves."""
+
+    def write(self) -> None:
+        """Write the sources; a file that did not change keeps its time, and one that is gone is deleted."""
+        for name, file in self.written.items():
+            self._write(name, self.linked(file.read_text("utf-8"), file) + self.toctree(name))
+        for name, text in self.generated.items():
+            self._write(name, text)
+            for path in re.findall(r"\(/source/(.*?)\.md\)", text):
+                self.shown.add(ROOT / path)
+        for file in self.shown:
+            self._write(f"source/{file.relative_to(ROOT)}.md", _source_page(file))
+        for file in self.folder.rglob("*"):
+            if file.is_file() and str(file.relative_to(self.folder)) not in self.names:
+                file.unlink()
+
+    def linked(self, text: str, file: Path) -> str:
+        """The text of a page, with links to files of the repository made links within the site."""
+        here = Path(self.place[file]).parent
+
+        def moved(match: re.Match[str]) -> str:
+            target, anchor = (file.parent / match[1]).resolve(), match[2] or ""
+            if not target.exists():
+                raise SystemExit(f"{file}: the link to {match[1]} leads to no file")
+            label = re.search(r"\[`?([\w-]+)`?\]\($", match.string[: match.start()])
+            page = self.page_of(target, label[1] if label else "")
+            return os.path.relpath(page, here) + anchor
+
+        parts = CODE.split(text)
+        return "".join(part if i % 2 else LINK.sub(moved, part) for i, part in enumerate(parts))
+
+    def page_of(self, file: Path, name: str) -> str:
+        """What a link to a file of the repository leads to in the site, by its path there.
+
+        Args:
+            file: The file.
+            name: The text of the link, which tells apart components of one file.
+        """
+        if file in self.place:
+            return self.place[file]
+        if file.is_dir():
+            for index in (file / "README.md", file / "index.md"):
+                if index in self.place:
+                    return self.place[index]
+            return f"{file.relative_to(ROOT / 'docs')}/index.md"
+        pages = self.of_code.get(file, [])
+        for page in pages:
+            if len(pages) == 1 or Path(page).stem == name:
+                return page
+        if file.suffix in SHOWN:
+            self.shown.add(file)
+            return f"source/{file.relative_to(ROOT)}.md"
+        path = str(file.relative_to(ROOT)).removeprefix("docs/")
+        self._copy(path, file)
+        return path
+
+    def toctree(self, name: str) -> str:
+        """What is appended to a page: the pages below it."""
+        folder = Path(name).parent
+        if name == "index.md":
+            return "".join(_toctree(*each) for each in self._contents())
+        if name == "reference/components.md":
+            return _toctree("", [f"components/{kind}/index.md" for kind in registry().kinds])
+        if Path(name).stem in ("index", "README") and folder != Path("."):
+            below = [n for n in self.written if Path(n).parent == folder and n != name]
+            return _toctree("", [Path(n).name for n in below])
+        return ""
+
+    def _contents(self) -> Iterator[tuple[str, list[str]]]:
+        """The parts of the site: a caption and the pages of each item of docs/index.md, in its order."""
+        index = self.linked((ROOT / "docs/index.md").read_text("utf-8"), ROOT / "docs/index.md")
+        for item in re.split(r"(?m)^- ", index)[1:]:
+            caption = re.match(r"\*\*(.*?)\*\*", item)
+            pages = [match[1] for match in LINK.finditer(item)]
+            if caption:
+                extra = ["reference/papers.md"] if caption[1] == "Reference" else []
+                yield caption[1], [*dict.fromkeys([*pages, *extra])]
+        gallery = [name for name in self.written if name.startswith(f"{GALLERY}/")]
+        first = [name for name in gallery if Path(name).stem in ("index", "README")]
+        yield "Gallery", first or gallery
+        yield "Examples", [n for n in self.written if n.startswith("examples/plugins/")]
+        yield "Project", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"]
+
+    def _write(self, name: str, text: str) -> None:
+        path = self.folder / name
+        self.names.add(name)
+        if not path.exists() or path.read_text("utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+
+    def _copy(self, name: str, file: Path) -> None:
+        path = self.folder / name
+        self.names.add(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(file, path)
+
+
+def _toctree(caption: str, pages: list[str]) -> str:
+    if not pages:
+        return ""
+    option = f":caption: {caption}\n" if caption else ""
+    listed = "\n".join(f"/{page}" if caption else page for page in pages)
+    return f"\n```{{toctree}}\n:hidden:\n{option}\n{listed}\n```\n"
+
+
+def _source_page(file: Path) -> str:
+    """A page with the text of a file, which is in no table of contents and no search."""
+    name = file.relative_to(ROOT)
+    code = file.read_text("utf-8")
+    fence = "`" * 4
+    head = "---\norphan: true\nnosearch: true\n---\n"
+    return f"{head}\n# {name}\n\n{fence}{SHOWN[file.suffix]}\n{code}\n{fence}\n"
+
+
+def _decisions(pages: dict[str, Path]) -> str:
+    """The page above those of decisions."""
+    named = sorted(Path(name).name for name in pages if name.startswith("decisions/"))
+    listed = "\n".join(named)
+    return f"# Decisions\n\nOne page for each decision.\n\n```{{toctree}}\n\n{listed}\n```\n"
+
+
+def _component_pages() -> dict[Path, list[str]]:
+    """The pages of the components that a file defines."""
+    found: dict[Path, list[str]] = {}
+    for cls, page in api.components().items():
+        found.setdefault(Path(inspect.getsourcefile(cls) or ""), []).append(f"reference/{page}.md")
+    return found
+
+
+def _module_pages() -> dict[Path, list[str]]:
+    """The page of each public module, by its file; the package's is the one of all."""
+    found = {}
+    for name in api.MODULES:
+        file = Path(inspect.getsourcefile(importlib.import_module(name)) or "")
+        found[file] = [f"reference/api/{api.short(name)}.md"]
+    return found | {ROOT / "ccl_plugins/__init__.py": ["reference/api.md"]}
+
+
+def main(target: Path) -> int:
+    """Write the sources beside the target and build the site; the status is that of Sphinx."""
+    sources = target.with_name(f"{target.name}-source")
+    Site(sources).write()
+    options = ["-W", "--keep-going", "-q", "-j", "2", "-c", str(Path(__file__).parent)]
+    return build_main(["-b", "html", *options, str(sources), str(target)])
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1] if len(sys.argv) > 1 else "build/site").resolve()))
