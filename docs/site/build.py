@@ -39,6 +39,13 @@ BUILT = {
     "ccl_plugins/testing/every_kind.py": "reference/checks.md",
 }
 """Files of which a page of the reference is written, beside those of components and public modules."""
+PAPERS = """# Papers
+
+Those that components name as their source.
+
+```{bibliography}
+```
+"""
 LINK = re.compile(r"(?<=\]\()([^)\s#:]+)(#[^)\s]*)?(?=\))")
 CODE = re.compile(r"(^(?:```|~~~)[^\n]*\n.*?^(?:```|~~~))", re.MULTILINE | re.DOTALL)
 SHOWN = {".py": "python", ".toml": "toml", ".sh": "bash", ".cff": "yaml"}
@@ -51,9 +58,7 @@ def generated() -> dict[str, str]:
     pages["reference/configuration.md"] = configuration.render()
     pages["reference/checks.md"] = checks.render()
     pages["decisions/index.md"] = _decisions(written())
-    pages["reference/papers.md"] = (
-        "# Papers\n\nThose that components name as their source.\n\n```{bibliography}\n```\n"
-    )
+    pages["reference/papers.md"] = PAPERS
     return pages
 
 
