@@ -2,6 +2,7 @@
 
 The pages in docs/, those in examples/ and the generated ones become one folder of sources beside the
 target, with links between the files of the repository made links between pages; Sphinx does the rest.
+With NOTEBOOKS=off in the environment, the notebooks of the gallery are shown and not run.
 """
 
 from __future__ import annotations
@@ -24,15 +25,6 @@ from sphinx.cmd.build import build_main
 from ccl_plugins.kinds import registry
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = (
-    "tutorial",
-    "how-to",
-    "reference",
-    "explanation",
-    "benchmarks",
-    "reproduction",
-    "decisions",
-)
 GALLERY = "examples/gallery"
 BUILT = {
     "ccl_plugins/training/settings.py": "reference/configuration.md",
@@ -64,10 +56,8 @@ def generated() -> dict[str, str]:
 
 def written() -> dict[str, Path]:
     """The pages that are files of the repository, by their path in the site."""
-    pages = {f.name: f for f in (ROOT / "docs").glob("*.md")}
-    for folder in FOLDERS:
-        files = sorted((ROOT / "docs" / folder).glob("*.md"))
-        pages |= {str(f.relative_to(ROOT / "docs")): f for f in files}
+    files = sorted((ROOT / "docs").rglob("*.md"))
+    pages = {str(f.relative_to(ROOT / "docs")): f for f in files}
     for file in sorted((ROOT / "examples").rglob("*.md")):
         pages[str(file.relative_to(ROOT))] = file
     pages |= {str(f.relative_to(ROOT)): f for f in sorted((ROOT / GALLERY).glob("*.ipynb"))}
@@ -96,7 +86,8 @@ class Site:
     def write(self) -> None:
         """Write the sources; a file that did not change keeps its time, and one that is gone is deleted."""
         for name, file in self.written.items():
-            self._write(name, self.linked(file.read_text("utf-8"), file) + self.toctree(name))
+            text = self.linked(file.read_text("utf-8"), file)
+            self._write(name, self.in_its_folder(name, text) + self.toctree(name))
         for name, text in self.generated.items():
             self._write(name, text)
             for path in re.findall(r"\(/source/(.*?)\.md\)", text):
@@ -122,6 +113,18 @@ class Site:
         parts = CODE.split(text)
         return "".join(part if i % 2 else LINK.sub(moved, part) for i, part in enumerate(parts))
 
+    def in_its_folder(self, name: str, text: str) -> str:
+        """A notebook of the gallery, which runs in a folder of its own where ``examples/`` is."""
+        if not name.startswith(f"{GALLERY}/") or "```{code-cell}" not in text:
+            return text
+        folder = self.folder.with_name("notebooks")
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "examples").exists():
+            (folder / "examples").symlink_to(ROOT / "examples")
+        moved = f"import os\n\nos.chdir({str(folder)!r})"
+        cell = f"```{{code-cell}} python\n:tags: [remove-cell]\n\n{moved}\n```\n\n"
+        return text.replace("```{code-cell}", f"{cell}```{{code-cell}}", 1)
+
     def page_of(self, file: Path, name: str) -> str:
         """What a link to a file of the repository leads to in the site, by its path there.
 
@@ -135,7 +138,11 @@ class Site:
             for index in (file / "README.md", file / "index.md"):
                 if index in self.place:
                     return self.place[index]
-            return f"{file.relative_to(ROOT / 'docs')}/index.md"
+            if file == ROOT / "docs/decisions":
+                return "decisions/index.md"
+            raise SystemExit(
+                f"the folder {file.relative_to(ROOT)} has no page: link to a file in it"
+            )
         pages = self.of_code.get(file, [])
         for page in pages:
             if len(pages) == 1 or Path(page).stem == name:
@@ -234,6 +241,7 @@ def main(target: Path) -> int:
     sources = target.with_name(f"{target.name}-source")
     Site(sources).write()
     options = ["-W", "--keep-going", "-q", "-j", "2", "-c", str(Path(__file__).parent)]
+    options += ["-D", f"nb_execution_mode={os.environ.get('NOTEBOOKS', 'cache')}"]
     return build_main(["-b", "html", *options, str(sources), str(target)])
 
 
