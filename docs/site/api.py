@@ -119,7 +119,7 @@ def entry(name: str, value: Any, doc: str) -> str:
     for base in value.__mro__[:1] if value in components() else value.__mro__:
         if base.__module__.partition(".")[0] in ("ccl_plugins", "registry"):
             members = {**vars(base), **members}
-    parts = [doc]
+    parts, parameters = [doc], signature(value).removesuffix(" -> None")
     for member, each in members.items():
         each = each.__func__ if isinstance(each, staticmethod | classmethod) else each
         if not _is_public(member, value):
@@ -128,7 +128,7 @@ def entry(name: str, value: Any, doc: str) -> str:
             parts.append(_directive(":::", "py:method", f"{member}{signature(each)}", _doc(each)))
         elif isinstance(each, property | functools.cached_property):
             parts.append(_directive(":::", "py:property", member, _doc(each)))
-    return _directive("::::", "py:class", f"{name}{signature(value)}", "\n\n".join(parts))
+    return _directive("::::", "py:class", f"{name}{parameters}", "\n\n".join(parts))
 
 
 def signature(value: Any) -> str:

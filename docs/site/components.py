@@ -78,7 +78,7 @@ def _without_formula(text: str) -> str:
 
 def _parameters(doc: str) -> str:
     found = sections(doc)
-    text = "\n\n".join(f"{t}\n{found[t]}" for t in ("Args:", "Raises:") if t in found)
+    text = "\n\n".join(f"\n{t}\n{found[t]}" for t in ("Args:", "Raises:") if t in found)
     return docstrings.markdown(text, api.link)
 
 

@@ -30,6 +30,7 @@ myst_heading_anchors = 4
 nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
+nb_output_stderr = "remove"
 
 bibtex_bibfiles = [str(HERE / "references.bib")]
 bibtex_reference_style = "author_year"

@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from ccl_plugins.cli.docstrings import arguments, documentation
+from ccl_plugins.cli.docstrings import arguments, documentation, equation
 from ccl_plugins.kinds import registry
 
 COMPONENTS = [spec for spec in registry().specs() if spec.plugin == registry().host]
@@ -70,3 +70,25 @@ def test_arguments_come_in_the_order_of_the_signature_and_from_the_nearest_base(
 
 def test_a_function_keeps_its_docstring():
     assert documentation(arguments) == inspect.getdoc(arguments)
+
+
+def test_formulas_in_tex_are_read_and_left_out_of_what_a_terminal_shows():
+    class Halved:
+        r"""Half of it.
+
+        ``x / 2``.
+
+        Equation:
+            \ell = \frac{x}
+                {2}
+            x > 0
+
+        Args:
+            x: What is halved.
+        """
+
+        def __init__(self, x: int) -> None: ...
+
+    assert equation(Halved) == [r"\ell = \frac{x} {2}", "x > 0"]
+    assert documentation(Halved) == "Half of it.\n\n``x / 2``.\n\nArgs:\n    x: What is halved."
+    assert equation(int) == []
