@@ -21,6 +21,7 @@ def test_the_record_of_a_released_version_loads_and_is_written_with_the_names_of
         assert ccl.Pipeline.from_dict(pipeline.to_dict()).to_dict() == pipeline.to_dict()
 
 
+@pytest.mark.skipif(".dev" in ccl.__version__, reason="between releases")
 def test_this_version_has_its_record():
     assert (RECORDS / f"{ccl.__version__}.json").is_file(), (
         "run PYTHONPATH=tests python -m support.records"
