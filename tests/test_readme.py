@@ -33,7 +33,7 @@ def test_a_command_is_spelled_as_the_command_line_takes_it(line):
         assert (ROOT / file).is_file()
 
 
-@pytest.mark.parametrize("name", {*re.findall(r"`ccl ([a-z-]+)", README)})
+@pytest.mark.parametrize("name", sorted({*re.findall(r"`ccl ([a-z-]+)", README)}))
 def test_a_command_that_is_named_exists(name):
     assert name in _parser()._subparsers._group_actions[0].choices
 
