@@ -38,6 +38,15 @@ Those that components name as their source.
 ```{bibliography}
 ```
 """
+PROJECT = (
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    ".github/GOVERNANCE.md",
+    ".github/CODE_OF_CONDUCT.md",
+    ".github/SECURITY.md",
+)
+"""Pages of the project outside docs/; in the site no folder is hidden."""
 LINK = re.compile(r"(?<=\]\()([^)\s#:]+)(#[^)\s]*)?(?=\))")
 CODE = re.compile(r"(^(?:```|~~~)[^\n]*\n.*?^(?:```|~~~))", re.MULTILINE | re.DOTALL)
 SHOWN = {".py": "python", ".toml": "toml", ".sh": "bash", ".cff": "yaml"}
@@ -61,7 +70,7 @@ def written() -> dict[str, Path]:
     for file in sorted((ROOT / "examples").rglob("*.md")):
         pages[str(file.relative_to(ROOT))] = file
     pages |= {str(f.relative_to(ROOT)): f for f in sorted((ROOT / GALLERY).glob("*.ipynb"))}
-    return pages | {name: ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "README.md")}
+    return pages | {name.lstrip("."): ROOT / name for name in PROJECT}
 
 
 class Site:
@@ -179,7 +188,7 @@ class Site:
         first = [name for name in gallery if Path(name).stem in ("index", "README")]
         yield "Gallery", first or gallery
         yield "Examples", [n for n in self.written if n.startswith("examples/plugins/")]
-        yield "Project", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md"]
+        yield "Project", [name.lstrip(".") for name in PROJECT]
 
     def _write(self, name: str, text: str) -> None:
         path = self.folder / name
