@@ -1,0 +1,331 @@
+"""What the three studies share: rows that a file does not have yet, probes, and the tables of a page."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+import ccl_plugins as ccl
+from ccl_plugins.experiments.results import visible
+
+FOLDER = Path(__file__).parent
+BEGIN, END = "<!-- the script writes these tables -->", "<!-- here they end -->"
+CHOOSING = (0,)
+"""The seeds whose validation chooses the value of a row."""
+TRIED = "the value that is tried"
+"""Stands in settings for the temperature, or the weight of a guide, that is tried."""
+Row: TypeAlias = dict[str, Any]
+Read: TypeAlias = Callable[[Any], Tensor]
+"""From a split to its features (N, f)."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A row of a study's table.
+
+    Args:
+        settings: What differs from the study's pipeline, as arguments of `ccl_plugins.Pipeline`; ``data``
+            holds parameters of the data set.  None: the network is not trained.
+        tried: Values of one number, a temperature or a weight, of which the best on validation is taken.
+        like: The row whose number is taken, so that something else alone differs.
+    """
+
+    settings: Mapping[str, Any] | None
+    tried: Sequence[float | None] = (None,)
+    like: str | None = None
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study: its rows, its data and its measurements.
+
+    Args:
+        name: Of the script, the page and the file of results.
+        forms: The rows, by their titles.
+        columns: The titles of what is measured, by name.
+        compared: By the row of ours, the rows that it is compared with.
+        pipeline: From settings and a seed to a pipeline's arguments, data set included.
+        measured: From a function that computes features, a seed and the settings, to the measurements.
+        validated: Likewise, to the number that chooses a value; it reads no test sample.
+        steps: Of the training of a row.
+    """
+
+    name: str
+    forms: Mapping[str, Form]
+    columns: Mapping[str, str]
+    compared: Mapping[str, Sequence[str]]
+    pipeline: Callable[[Mapping[str, Any], int], dict[str, Any]]
+    measured: Callable[[Read, int, Mapping[str, Any]], dict[str, float]]
+    validated: Callable[[Read, int, Mapping[str, Any]], float]
+    steps: int
+
+    def run(self, what: tuple[str, float | None, int], steps: int | None = None) -> Row:
+        """Train a row of a seed with one of its values, and measure it."""
+        from threadpoolctl import threadpool_limits
+
+        torch.set_num_threads(1)
+        with threadpool_limits(1):  # scikit-learn's threads would wait for each other
+            return self._run(*what, steps)
+
+    def _run(self, title: str, value: float | None, seed: int, steps: int | None) -> Row:
+        settings = self.forms[title].settings
+        parts = self.pipeline(at(settings or {}, value), seed)
+        if settings is None:
+            torch.manual_seed(seed)
+            backbone, transform = (parts[kind].build() for kind in ("backbone", "transform"))
+        else:
+            with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the page looks at what comes out
+                run = ccl.Pipeline(**parts, evaluate=[], monitor="off").fit(
+                    out=folder,
+                    progress=False,
+                    logger=False,
+                    epochs=1000,
+                    max_steps=steps or self.steps,
+                    batch_size=128,
+                    seed=seed,
+                    workers=0,
+                    optimizer=ccl.optimizer("adamw", lr=3e-3, weight_decay=1e-4),
+                )
+                backbone, transform = run.backbone, run.transform
+        read = partial(features, backbone, transform)
+        row = {"form": title, "tried": value, "seed": seed}
+        if self.forms[title].tried != (None,):
+            row["validation"] = self.validated(read, seed, settings or {})
+        return {**row, "test": self.measured(read, seed, settings or {})}
+
+    def chosen(self, rows: Sequence[Row], title: str) -> float | None:
+        """The value with the best validation; LookupError: not all were tried."""
+        form = self.forms[title]
+        if form.like is not None:
+            return self.chosen(rows, form.like)
+        if len(form.tried) == 1:
+            return form.tried[0]
+        means = {}
+        for t in form.tried:
+            found = [r["validation"] for r in of(rows, title, t).values() if r["seed"] in CHOOSING]
+            if len(found) < len(CHOOSING):
+                raise LookupError(f"{title} was not tried with {t}")
+            means[t] = statistics.fmean(found)
+        return max(means, key=means.__getitem__)
+
+    def wanted(self, rows: Sequence[Row], seeds: int) -> Iterator[tuple[str, float | None, int]]:
+        """What is to be trained, in the order in which it can be: first what chooses, then the rest."""
+        for seed in CHOOSING:
+            for title, form in self.forms.items():
+                if form.like is None:
+                    yield from ((title, t, seed) for t in form.tried)
+        for seed in range(seeds):
+            for title in self.forms:
+                try:
+                    yield title, self.chosen(rows, title), seed
+                except LookupError:
+                    continue
+
+    def final(self, rows: Sequence[Row], title: str) -> dict[int, Row]:
+        """By seed, the runs of a row with its value."""
+        try:
+            return of(rows, title, self.chosen(rows, title))
+        except LookupError:
+            return {}
+
+    def table(self, rows: Sequence[Row]) -> list[str]:
+        """What was measured of each row."""
+        lines = head(["", "temperature or weight", "seeds", *self.columns.values()])
+        for title in self.forms:
+            if runs := self.final(rows, title):
+                value = next(iter(runs.values()))["tried"] or "-"
+                cells = [
+                    interval([r["test"][name] for r in runs.values()]) for name in self.columns
+                ]
+                shown = " | ".join(f"{mean:.2f} ± {half:.2f}" for mean, half in cells)
+                lines.append(f"| {title} | {value} | {len(runs)} | {shown} |")
+        return lines
+
+    def differences(self, rows: Sequence[Row]) -> list[str]:
+        """Ours less other rows, in pairs of one seed; in bold where the interval leaves out 0."""
+        lines = head(["", "seeds", *self.columns.values()])
+        for ours, others in self.compared.items():
+            for title in others:
+                first, other = self.final(rows, ours), self.final(rows, title)
+                both = sorted(first.keys() & other.keys())
+                if len(both) < 2:
+                    continue
+                cells = []
+                for name in self.columns:
+                    pairs = [first[s]["test"][name] - other[s]["test"][name] for s in both]
+                    mean, half = interval(pairs)
+                    text = f"{mean:+.2f} ± {half:.2f}"
+                    cells.append(f"**{text}**" if abs(mean) > half else text)
+                lines.append(f"| {ours}, less {title} | {len(both)} | " + " | ".join(cells) + " |")
+        return lines
+
+    def page(self, rows: Sequence[Row], text: str) -> str:
+        """The text of the page with its tables of these rows."""
+        before, rest = text.split(BEGIN)
+        _, after = rest.split(END)
+        middle = ["", *self.table(rows), "", *WORDS, "", *self.differences(rows), ""]
+        return f"{before}{BEGIN}\n" + "\n".join(middle) + f"\n{END}{after}"
+
+    def main(self, doc: str | None) -> None:
+        """Train what is missing, and write the tables of the page."""
+        made = argparse.ArgumentParser(description=doc)
+        made.add_argument("--quick", action="store_true", help="two steps a row; write nothing")
+        made.add_argument("--seeds", type=int, default=5, help="seeds of each row")
+        made.add_argument("--processes", type=int, default=1, help="processes that train at once")
+        options = made.parse_args()
+        if options.quick:
+            for title, form in self.forms.items():
+                print(self.run((title, form.tried[0], 0), steps=2), flush=True)
+            return
+        file, rows = FOLDER / f"{self.name}.json", self.stored()
+        with get_context("spawn").Pool(options.processes) as pool:
+            while todo := self.missing(rows, options.seeds):  # the first runs choose values
+                for row in pool.imap_unordered(self.run, todo):
+                    rows.append(row)
+                    print(len(rows), row["form"], row["tried"], row["seed"], flush=True)
+                    file.write_text(json.dumps(rows, indent=1) + "\n")
+        page = FOLDER / f"{self.name}.md"
+        page.write_text(self.page(rows, page.read_text()))
+
+    def missing(self, rows: Sequence[Row], seeds: int) -> list[tuple[str, float | None, int]]:
+        """What is to be trained now."""
+        known = {(r["form"], r["tried"], r["seed"]) for r in rows}
+        return [each for each in dict.fromkeys(self.wanted(rows, seeds)) if each not in known]
+
+    def stored(self) -> list[Row]:
+        """The rows that were trained before."""
+        file = FOLDER / f"{self.name}.json"
+        return json.loads(file.read_text()) if file.exists() else []
+
+
+WORDS = (
+    "Differences in pairs of one seed, mean ± half the 95 % interval: **bold** where it leaves out 0, and",
+    "inconclusive otherwise.",
+)
+
+
+@ccl.local("backbone")
+class Small(nn.Module):
+    """Two convolutions of stride 2 and a linear layer, for images of 24x24 pixels and little time."""
+
+    num_features = 64
+
+    def __init__(self, in_channels: int = 3) -> None:
+        super().__init__()
+        widths = (in_channels, 12, 24)
+        layers = []
+        for before, after in pairwise(widths):
+            convolution = nn.Conv2d(before, after, 3, 2, 1, bias=False)
+            layers += [convolution, nn.BatchNorm2d(after), nn.ReLU(inplace=True)]
+        linear = nn.Linear(24 * 36, self.num_features)
+        self.layers = nn.Sequential(*layers, nn.Flatten(), linear, nn.ReLU(inplace=True))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features (n, 64) of images (n, in_channels, 24, 24)."""
+        return self.layers(x)
+
+
+def at(settings: Any, value: float | None) -> Any:
+    """Settings with a value in the places of `TRIED`."""
+    if isinstance(settings, Mapping):
+        return {key: at(each, value) for key, each in settings.items()}
+    if isinstance(settings, list):
+        return [at(each, value) for each in settings]
+    return value if settings == TRIED else settings
+
+
+def of(rows: Sequence[Row], title: str, value: float | None) -> dict[int, Row]:
+    """By seed, the runs of a row with a value."""
+    return {r["seed"]: r for r in rows if (r["form"], r["tried"]) == (title, value)}
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """The mean, and half the width of its 95 % interval by Student's t."""
+    mean = statistics.fmean(values)
+    if len(values) < 2:
+        return mean, float("nan")
+    return mean, visible(len(values)) * statistics.stdev(values)
+
+
+def head(titles: Sequence[str]) -> list[str]:
+    """The first two lines of a table."""
+    return ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+
+
+@torch.no_grad()
+def features(backbone: nn.Module, transform: Any, split: Any) -> Tensor:
+    """(N, f) of a split's images without augmentation."""
+    backbone.eval()
+    return torch.cat([backbone(transform.plain(x)) for x in split.images.split(512)])
+
+
+def classifier(x: Tensor, ids: Tensor, groups: Tensor | None = None, hidden: bool = False) -> Any:
+    """A probe of standardized features: logistic regression, or an MLP of 64 hidden units.
+
+    Args:
+        x: (n, f) features.
+        ids: (n,) classes.
+        groups: (n,) groups that count alike; None: samples do.
+        hidden: Whether it is the MLP.
+    """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.neural_network import MLPClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    if hidden:
+        made = make_pipeline(
+            StandardScaler(), MLPClassifier((64,), early_stopping=True, random_state=0)
+        )
+        return made.fit(x.numpy(), ids.numpy())
+    weights = None
+    if groups is not None:
+        _, place, counts = groups.unique(return_inverse=True, return_counts=True)
+        weights = (len(x) / len(counts) / counts[place]).numpy()
+    made = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=500))
+    return made.fit(x.numpy(), ids.numpy(), logisticregression__sample_weight=weights)
+
+
+def right(probe: Any, x: Tensor, ids: Tensor) -> Tensor:
+    """(n,) 1 where a probe names the class."""
+    return torch.from_numpy(probe.predict(x.numpy()) == ids.numpy()).double()
+
+
+def explained(x: Tensor, values: Tensor, x_test: Tensor, wanted: Tensor, hidden: bool) -> float:
+    """R² of a ridge regression of standardized features, or of an MLP of 64 hidden units.
+
+    Args:
+        x: (n, f) features to fit to.
+        values: (n,) their values.
+        x_test: (m, f) other features.
+        wanted: (m,) their values.
+        hidden: Whether it is the MLP.
+    """
+    from sklearn.linear_model import RidgeCV
+    from sklearn.neural_network import MLPRegressor
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    regression = RidgeCV(torch.logspace(-3, 4, 15).tolist())
+    if hidden:
+        regression = MLPRegressor(
+            hidden_layer_sizes=(64,), early_stopping=True, max_iter=300, random_state=0
+        )
+    mean, std = values.mean(), values.std()
+    made = make_pipeline(StandardScaler(), regression)
+    made.fit(x.numpy(), ((values - mean) / std).numpy())
+    return float(made.score(x_test.numpy(), ((wanted - mean) / std).numpy()))
