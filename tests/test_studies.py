@@ -1,0 +1,137 @@
+"""The studies make the data that their pages describe, run, and show the measured numbers."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+import torch
+
+FOLDER = Path(__file__).parent.parent / "docs" / "studies"
+NAMES = ["sites", "plates", "ages"]
+
+
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return importlib.import_module
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_tables_of_a_page_are_what_was_measured(script, name):
+    study = script(name).STUDY
+    rows, page = study.stored(), (FOLDER / f"{name}.md").read_text()
+    assert rows
+    assert len({(row["form"], row["tried"], row["seed"]) for row in rows}) == len(rows)
+    assert {row["form"] for row in rows} == {*study.forms}
+    assert study.page(rows, page) == page
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("sites", "labels beside Fair-CCLK, groups drawn alike"),
+        ("plates", "InfoNCE, gain and background drawn"),
+        ("ages", "scale 0.1, a fifth missing, `ignore`"),
+    ],
+)
+def test_a_row_is_trained_and_measured(script, monkeypatch, name, title):
+    module = script(name)
+    if name == "plates":
+        monkeypatch.setattr(module, "WELLS", 24)
+    if name == "ages":
+        monkeypatch.setattr(module, "COUNTS", dict.fromkeys(module.COUNTS, 160))
+    monkeypatch.setattr(module, "drawn", module.drawn.__wrapped__)  # leave nothing small behind
+    row = module.STUDY.run((title, 0.1, 0), steps=1)
+    assert row["test"].keys() == module.STUDY.columns.keys()
+    assert all(abs(value) < 10 for value in row["test"].values())
+
+
+def test_a_class_is_mostly_of_one_site_in_training_alone(script):
+    sites = script("sites")
+    train, test = (sites.drawn(0, part).metadata for part in ("train", "test"))
+    own = (train["site"] == train["label"] % sites.KNOWN).double().mean()
+    assert 0.82 < own < 0.88
+    counts = torch.zeros(10, sites.KNOWN).index_put(
+        (test["label"], test["site"]), torch.ones(len(test["label"])), accumulate=True
+    )
+    assert (counts == counts[:, :1]).all()
+    assert (sites.drawn(0, "new").metadata["site"] == sites.KNOWN).all()
+
+
+def test_unseen_plates_have_controls_and_all_treatments(script, monkeypatch):
+    plates = script("plates")
+    monkeypatch.setattr(plates, "WELLS", 80)
+    train, test = (plates.drawn.__wrapped__(0, part, False).metadata for part in ("train", "test"))
+    assert not {*train["plate"].tolist()} & {*test["plate"].tolist()}
+    for each in test["plate"].unique():
+        of = test["label"][test["plate"] == each]
+        assert (of == 0).double().mean() == 0.25
+        assert len(of.unique()) == 1 + plates.TREATMENTS
+    treated = train["label"] > 0
+    layout = (train["plate"] >= 4) == (train["label"] > plates.TREATMENTS // 2)
+    assert 0.81 < layout[treated].double().mean() < 0.89
+
+
+def test_controls_of_each_plate_are_brought_to_one_mean_and_deviation(script):
+    plates = script("plates")
+    x, plate = torch.rand(40, 5, 4, 4), torch.arange(40) % 2
+    control = torch.arange(40) < 20
+    made = plates.by_controls(x * (1 + plate)[:, None, None, None], plate, control)
+    for each in range(2):
+        pixels = made[control & (plate == each)]
+        torch.testing.assert_close(pixels.mean((0, 2, 3)), torch.full((5,), 0.3))
+        torch.testing.assert_close(pixels.std((0, 2, 3)), torch.full((5,), 0.2))
+
+
+def test_age_goes_with_the_diagnosis_in_training_and_some_ages_are_missing(script):
+    ages = script("ages")
+
+    def correlation(of):
+        return torch.corrcoef(torch.stack([of["label"].float(), of["age"]]))[0, 1]
+
+    assert correlation(ages.drawn(0, "train").metadata) > 0.8
+    assert correlation(ages.drawn(0, "test").metadata).abs() < 0.1
+    known, lost, filled = (
+        ages.Heads(0, missing=missing)("train").metadata["age"] for missing in (None, "nan", "mean")
+    )
+    gone = lost.isnan()
+    assert 0.15 < gone.double().mean() < 0.25
+    assert torch.equal(lost[~gone], known[~gone])
+    torch.testing.assert_close(filled[gone], known[~gone].mean().expand(int(gone.sum())))
+
+
+def test_what_age_tells_by_a_parabola_is_regressed_out(script):
+    ages = script("ages")
+    age = torch.linspace(20, 90, 50)
+    x = {"train": torch.stack([age, age**2, torch.cos(age)], 1)}
+    out = ages.regressed_out(x, {"train": {"age": age}})["train"]
+    assert out[:, :2].abs().max() < 0.05
+    assert out[:, 2].abs().max() > 0.5
+
+
+def test_the_value_with_the_best_validation_is_taken_and_differences_are_in_pairs(script):
+    study = script("study")
+    forms = {
+        "a": study.Form({}, (0.1, 0.3)),
+        "b": study.Form({}),
+        "c": study.Form({}, like="a"),
+    }
+    made = study.Study("x", forms, {"n": "number"}, {"a": ["b"]}, None, None, None, 1)
+
+    def row(form, tried, seed, value, validation=0.0):
+        found = {"form": form, "tried": tried, "seed": seed, "test": {"n": value}}
+        return {**found, "validation": validation}
+
+    rows = [row("a", 0.1, 0, 0.1, 0.5)]
+    assert made.final(rows, "a") == {}
+    assert made.missing(rows, 2) == [("a", 0.3, 0), ("b", None, 0), ("b", None, 1)]
+    rows += [row("a", 0.3, 0, 0.4, 0.6), row("a", 0.3, 1, 0.7), row("b", None, 0, 0.2)]
+    rows += [row("b", None, 1, 0.3), row("b", None, 2, 9.0)]
+    assert made.chosen(rows, "c") == 0.3
+    assert made.missing(rows, 2) == [("c", 0.3, 0), ("c", 0.3, 1)]
+    # Of 0.2 and 0.4, with Student's t of one degree of freedom.
+    half = 12.7062 * 0.2 / 2
+    assert made.differences(rows)[-1] == f"| a, less b | 2 | +0.30 ± {half:.2f} |"
+    assert "| a | 0.3 | 2 | 0.55 ± 1.91 |" in made.table(rows)
