@@ -159,7 +159,7 @@ FORMS = {
     ),
     "InfoNCE, images standardized": Form({**INFONCE, **STANDARDIZED}, like="InfoNCE"),
     OURS: Form({"objective": FAIR, "conditions": PLATE}, TEMPERATURES),
-    "the same, plates shuffled": Form(
+    "Fair-CCLK, plates shuffled": Form(
         {"objective": FAIR, "conditions": {"plate": {"use": "shuffled", "of": PLATE["plate"]}}},
         like=OURS,
     ),
@@ -174,7 +174,7 @@ COMPARED = {
         "InfoNCE",
         "InfoNCE, gain and background drawn",
         "InfoNCE, images standardized",
-        "the same, plates shuffled",
+        "Fair-CCLK, plates shuffled",
     ),
     "labels beside Fair-CCLK on the plate": ("labels, images standardized",),
 }

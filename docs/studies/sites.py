@@ -137,7 +137,10 @@ FORMS = {
         {"objective": {"use": "infonce", "temperature": TRIED}, **STRONG}, like="InfoNCE"
     ),
     "Fair-CCLK on the site": Form({"objective": FAIR, "conditions": SITE}, TEMPERATURES),
-    "the same, sites shuffled": Form(
+    "Fair-CCLK, jitter, gray and blur": Form(
+        {"objective": FAIR, "conditions": SITE, **STRONG}, like="Fair-CCLK on the site"
+    ),
+    "Fair-CCLK, sites shuffled": Form(
         {"objective": FAIR, "conditions": {"site": {"use": "shuffled", "of": SITE["site"]}}},
         like="Fair-CCLK on the site",
     ),
@@ -155,8 +158,9 @@ COMPARED = {
         "untrained",
         "InfoNCE",
         "InfoNCE, jitter, gray and blur",
-        "the same, sites shuffled",
+        "Fair-CCLK, sites shuffled",
     ),
+    "Fair-CCLK, jitter, gray and blur": ("InfoNCE, jitter, gray and blur",),
     "labels beside Fair-CCLK, groups drawn alike": ("labels (ERM)", "labels, groups drawn alike"),
 }
 COLUMNS = {

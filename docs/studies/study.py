@@ -151,7 +151,10 @@ class Study:
                 cells = [
                     interval([r["test"][name] for r in runs.values()]) for name in self.columns
                 ]
-                shown = " | ".join(f"{mean:.2f} ± {half:.2f}" for mean, half in cells)
+                shown = " | ".join(
+                    f"{mean:.2f} ± {half:.2f}" if len(runs) > 1 else f"{mean:.2f}"
+                    for mean, half in cells
+                )
                 lines.append(f"| {title} | {value} | {len(runs)} | {shown} |")
         return lines
 
@@ -177,7 +180,9 @@ class Study:
         """The text of the page with its tables of these rows."""
         before, rest = text.split(BEGIN)
         _, after = rest.split(END)
-        middle = ["", *self.table(rows), "", *WORDS, "", *self.differences(rows), ""]
+        middle, differences = ["", *self.table(rows), ""], self.differences(rows)
+        if len(differences) > 2:
+            middle += [*WORDS, "", *differences, ""]
         return f"{before}{BEGIN}\n" + "\n".join(middle) + f"\n{END}{after}"
 
     def main(self, doc: str | None) -> None:
