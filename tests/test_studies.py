@@ -91,7 +91,7 @@ def test_age_goes_with_the_diagnosis_in_training_and_some_ages_are_missing(scrip
     def correlation(of):
         return torch.corrcoef(torch.stack([of["label"].float(), of["age"]]))[0, 1]
 
-    assert correlation(ages.drawn(0, "train").metadata) > 0.8
+    assert correlation(ages.drawn(0, "train").metadata) > 0.6
     assert correlation(ages.drawn(0, "test").metadata).abs() < 0.1
     known, lost, filled = (
         ages.Heads(0, missing=missing)("train").metadata["age"] for missing in (None, "nan", "mean")

@@ -27,8 +27,8 @@ class Heads:
     """A drawn section of a head: skull, cortex, ventricles, and a lesion, whose form is the diagnosis.
 
     With age, from 20 to 90, ventricles grow, the cortex gets thin and contrast is lost; each head has a
-    size, a turn and a shape of its own.  In training the mean age rises with the diagnosis, by 15 years a
-    class, with a deviation of 9.  Elsewhere age and diagnosis are independent.
+    size, a turn and a shape of its own.  In training the mean age rises with the diagnosis, by 10 years a
+    class, with a deviation of 12.  Elsewhere age and diagnosis are independent.
 
     Columns: ``label``, the diagnosis: no lesion, a round one, a long one, two small ones; ``age``, in
     years, NaN where it is missing.
@@ -70,7 +70,7 @@ def drawn(seed: int, part: str) -> InMemory:
     label = torch.randint(DIAGNOSES, (n,), generator=draw)
     age = 20 + 70 * torch.rand(n, generator=draw)
     if part == "train":
-        age = 32.5 + 15 * label + 9 * torch.randn(n, generator=draw)
+        age = 40 + 10 * label + 12 * torch.randn(n, generator=draw)
         age = age.clamp(20, 90)
     return InMemory(heads(label, age, draw), label, {"label": label, "age": age})
 
@@ -102,13 +102,13 @@ def heads(label: Tensor, age: Tensor, draw: torch.Generator) -> Tensor:
     brain = ellipse(0, 0, wide, high)
     thin = 0.8 + 0.12 * old + between(-0.02, 0.02)
     white = ellipse(0, 0, thin * wide, thin * high)
-    contrast = 0.35 - 0.2 * old
-    x = 0.45 * brain + contrast * white
-    large = (0.1 + 0.15 * old) * between(0.85, 1.15)
+    contrast = 0.25 - 0.1 * old
+    x = 0.3 * brain + contrast * white
+    large = (0.12 + 0.08 * old) * between(0.85, 1.15)
     for side in (-1, 1):
-        x = x - (0.3 + 0.2 * old) * ellipse(side * 0.18, -0.1, 0.6 * large, 1.5 * large)
+        x = x - (0.25 + 0.1 * old) * ellipse(side * 0.18, -0.1, 0.6 * large, 1.5 * large)
     place = between(-0.35, 0.35), between(0.15, 0.5)
-    size = between(0.12, 0.18)
+    size = between(0.18, 0.24)
     one = ellipse(*place, size, size)
     long = ellipse(*place, 2.2 * size, 0.5 * size)
     two = ellipse(place[0] - 0.25, place[1], 0.7 * size, 0.7 * size)
