@@ -137,8 +137,6 @@ class Stained(SimCLRTransform):
         return gain * view(images, seeds) + (0.3 * (gain - 1) + ground) / 0.2
 
 
-ccl.local("transform", Stained)
-
 VIEWS = {"size": SIZE, "min_scale": 0.4, "jitter": 0.0, "gray": 0.0, "blur": 0.0, "batched": True}
 VIEWS |= {"mean": [0.3] * STAINS, "std": [0.2] * STAINS}
 INFONCE = {"objective": {"use": "infonce", "temperature": TRIED}}
@@ -191,6 +189,7 @@ COLUMNS = {
 
 def pipeline(settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """The arguments of a pipeline."""
+    ccl.local("transform", Stained)  # known as "stained"
     parts = {
         "dataset": Screen(seed, **settings.get("data", {})),
         "backbone": ccl.local("backbone", Small, in_channels=STAINS),
