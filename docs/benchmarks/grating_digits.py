@@ -294,7 +294,7 @@ END = (
     "  Where no such augmentation is known, as for a site or an age, a condition needs none.",
     "- The effect is the condition's: with the angles of other images it is gone.",
     "- Earlier layers keep more of the angle: it is hidden at the features, not in the whole network.",
-    "- Whether Fair-CCLK hides less of the angle with jitter, gray and blur, these seeds cannot tell.",
+    "- With jitter, gray and blur Fair-CCLK hides a little less of the angle from both trained probes.",
 )
 
 
