@@ -142,6 +142,12 @@ def visible(n: int) -> float:
     return float(t.ppf(1 - ALPHA / 2, n - 1)) / math.sqrt(n)
 
 
+def interval_of(values: Sequence[float]) -> tuple[float, float]:
+    """The mean, and half the width of its 95 % interval by Student's t; NaN of a single value."""
+    half = visible(len(values)) * statistics.stdev(values) if len(values) > 1 else math.nan
+    return statistics.fmean(values), half
+
+
 def spread(
     mean: float | None, deviation: float | None = None, interval: Sequence[float] | None = None
 ) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ccl_plugins.experiments.results import visible
+from ccl_plugins.experiments.results import interval_of
 
 Cells = Mapping[int, Mapping[str, Any]]
 """The cell of each seed."""
@@ -80,9 +79,7 @@ def difference(first: Cells, second: Cells, key: str) -> Difference | None:
     ]
     if not values:
         return None
-    mean, half = statistics.fmean(values), math.nan
-    if len(values) > 1:
-        half = visible(len(values)) * statistics.stdev(values)
+    mean, half = interval_of(values)
     return Difference(mean, mean - half, mean + half, len(values))
 
 

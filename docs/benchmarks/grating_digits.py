@@ -25,7 +25,7 @@ import ccl_plugins as ccl
 from ccl_plugins.backbones import LeNet5
 from ccl_plugins.datasets import GratingDigits
 from ccl_plugins.datasets.grating_digits import MEAN
-from ccl_plugins.experiments.results import visible
+from ccl_plugins.experiments.results import interval_of
 from ccl_plugins.transforms import SimCLRTransform
 
 ROOT = Path(__file__).parents[2]
@@ -190,14 +190,6 @@ def final(rows: Sequence[Row], form: str) -> dict[int, Row]:
     return {r["seed"]: r for r in rows if (r["form"], r["temperature"]) == (form, best)}
 
 
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """The mean, and half the width of its 95 % interval by Student's t."""
-    mean = statistics.fmean(values)
-    if len(values) < 2:
-        return mean, float("nan")
-    return mean, visible(len(values)) * statistics.stdev(values)
-
-
 def table(rows: Sequence[Row], layer: str) -> list[str]:
     """What is read from a layer, form by form."""
     head = ["| | temperature | seeds | " + " | ".join(PROBES.values()) + " |"]
@@ -206,7 +198,9 @@ def table(rows: Sequence[Row], layer: str) -> list[str]:
         runs = final(rows, form)
         if not runs:
             continue
-        cells = [interval([run["test"][layer][probe] for run in runs.values()]) for probe in PROBES]
+        cells = [
+            interval_of([run["test"][layer][probe] for run in runs.values()]) for probe in PROBES
+        ]
         shown = [f"{mean:.2f} ± {half:.2f}" for mean, half in cells]
         temperature = next(iter(runs.values()))["temperature"] or "-"
         lines.append(f"| {form} | {temperature} | {len(runs)} | " + " | ".join(shown) + " |")
@@ -220,7 +214,7 @@ def summary(rows: Sequence[Row]) -> str:
     lines = ["| | " + " | ".join(PROBES[probe] for probe in shown) + " |", "|---|---|---|---|---|"]
     for form in ("untrained", *FORMS):
         runs = final(rows, form).values()
-        cells = [interval([run["test"][layer][probe] for run in runs]) for probe in shown]
+        cells = [interval_of([run["test"][layer][probe] for run in runs]) for probe in shown]
         lines.append(
             f"| {form} | " + " | ".join(f"{m:.2f} ± {half:.2f}" for m, half in cells) + " |"
         )
@@ -244,7 +238,7 @@ def differences(rows: Sequence[Row]) -> list[str]:
             pairs = [
                 ours[s]["test"][layer][probe] - other[s]["test"][layer][probe] for s in sorted(both)
             ]
-            mean, half = interval(pairs)
+            mean, half = interval_of(pairs)
             cells.append(f"{mean:+.2f} ± {half:.2f}")
         lines.append(f"| {form} | " + " | ".join(cells) + " |")
     return lines

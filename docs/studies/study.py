@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 import ccl_plugins as ccl
-from ccl_plugins.experiments.results import visible
+from ccl_plugins.experiments.results import interval_of
 
 FOLDER = Path(__file__).parent
 BEGIN, END = "<!-- the script writes these tables -->", "<!-- here they end -->"
@@ -149,7 +149,7 @@ class Study:
             if runs := self.final(rows, title):
                 value = next(iter(runs.values()))["tried"] or "-"
                 cells = [
-                    interval([r["test"][name] for r in runs.values()]) for name in self.columns
+                    interval_of([r["test"][name] for r in runs.values()]) for name in self.columns
                 ]
                 shown = " | ".join(
                     f"{mean:.2f} ± {half:.2f}" if len(runs) > 1 else f"{mean:.2f}"
@@ -170,7 +170,7 @@ class Study:
                 cells = []
                 for name in self.columns:
                     pairs = [first[s]["test"][name] - other[s]["test"][name] for s in both]
-                    mean, half = interval(pairs)
+                    mean, half = interval_of(pairs)
                     text = f"{mean:+.2f} ± {half:.2f}"
                     cells.append(f"**{text}**" if abs(mean) > half else text)
                 lines.append(f"| {ours}, less {title} | {len(both)} | " + " | ".join(cells) + " |")
@@ -256,14 +256,6 @@ def at(settings: Any, value: float | None) -> Any:
 def of(rows: Sequence[Row], title: str, value: float | None) -> dict[int, Row]:
     """By seed, the runs of a row with a value."""
     return {r["seed"]: r for r in rows if (r["form"], r["tried"]) == (title, value)}
-
-
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """The mean, and half the width of its 95 % interval by Student's t."""
-    mean = statistics.fmean(values)
-    if len(values) < 2:
-        return mean, float("nan")
-    return mean, visible(len(values)) * statistics.stdev(values)
 
 
 def head(titles: Sequence[str]) -> list[str]:
