@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.experiments.as_toml import inline
 from ccl_plugins.experiments.export import PREPARED
+from ccl_plugins.experiments.layout import ADAPTERS, CONFIG, WEIGHTS
 from ccl_plugins.experiments.paths import shorten
 from ccl_plugins.experiments.results import result_of, spread
+from ccl_plugins.files.sums import SUMS
 from ccl_plugins.kinds import registry
 from ccl_plugins.protocols import Measurement
 from ccl_plugins.report.answers import answers, component
 from ccl_plugins.report.runs import Runs
+from ccl_plugins.sharing.loader import CONSTANTS
 
 if TYPE_CHECKING:
     from ccl_plugins.experiments.pipeline import Run
@@ -32,19 +35,22 @@ ROLES = {
 }
 """The tables of measurements, by the role of the column that they read."""
 
-FILES = {
-    "model.safetensors": "the weights",
-    "constants.safetensors": "other tensors that the backbone computes with",
-    "config.json": "the shape of the images, their mean and standard deviation, and the model for timm",
-    "load.py": "`load()` gives the backbone; `prepare(image)`, for images, what it takes",
-    "model.onnx": "the same for ONNX: `images` of any number to `features`",
-    "model.onnx.data": "its weights",
-    "adapter_model.safetensors": "what LoRA learned, which the weights include, as peft reads it",
-    "adapter_config.json": "its settings",
-    "pipeline.toml": "the whole experiment: `ccl train pipeline.toml` repeats it where its data is",
-    "SHA256SUMS": "checksums: `sha256sum --check SHA256SUMS`",
+LOADER = "load.py"
+ONNX = ("model.onnx", "model.onnx.data")
+PIPELINE = "pipeline.toml"
+ABOUT = {
+    WEIGHTS: "the weights",
+    CONSTANTS: "other tensors that the backbone computes with",
+    CONFIG: "the shape of the images, their mean and standard deviation, and the model for timm",
+    LOADER: "`load()` gives the backbone; `prepare(image)`, for images, what it takes",
+    ONNX[0]: "the same for ONNX: `images` of any number to `features`",
+    ONNX[1]: "its weights",
+    ADAPTERS[0]: "what LoRA learned, which the weights include, as peft reads it",
+    ADAPTERS[1]: "its settings",
+    PIPELINE: "the whole experiment: `ccl train pipeline.toml` repeats it where its data is",
+    SUMS: "checksums: `sha256sum --check SHA256SUMS`",
 }
-"""What each file is."""
+"""What each file of the folder is beside the card, the checksums last."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +142,7 @@ def card(shared: Shared) -> str:
         "Training": _training(shared),
         "Limits": _limits(shared),
         "License": _license(shared),
-        "Files": (f"- `{name}`: {FILES[name]}" for name in shared.files if name in FILES),
+        "Files": (f"- `{name}`: {ABOUT[name]}" for name in shared.files),
     }
     size = "x".join(map(str, shared.images.get("input_size", ())))
     shape = f" of shape {size}" if size else ""

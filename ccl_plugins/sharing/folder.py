@@ -16,23 +16,20 @@ from ccl_plugins.experiments.export import (
     unknown_to_timm,
     write_weights,
 )
-from ccl_plugins.experiments.layout import ADAPTERS, CONFIG, README, WEIGHTS
+from ccl_plugins.experiments.layout import CONFIG, README
 from ccl_plugins.experiments.paths import without_paths
 from ccl_plugins.experiments.record import write_json
 from ccl_plugins.files.atomic import replacing
 from ccl_plugins.files.sums import SUMS, write_sums
 from ccl_plugins.files.tensors import write_tensors
-from ccl_plugins.sharing.card import Shared, card
+from ccl_plugins.sharing.card import ABOUT, LOADER, ONNX, PIPELINE, Shared, card
 from ccl_plugins.sharing.loader import CONSTANTS, timm_loader, torch_loader
 from ccl_plugins.sharing.onnx_model import onnx_is_installed, write_onnx
 
 if TYPE_CHECKING:
     from ccl_plugins.experiments.pipeline import Run
 
-LOADER = "load.py"
-ONNX = ("model.onnx", "model.onnx.data")
-PIPELINE = "pipeline.toml"
-FILES = (WEIGHTS, CONSTANTS, CONFIG, LOADER, *ONNX, *ADAPTERS, PIPELINE, README, SUMS)
+FILES = (README, *ABOUT)
 """All that a folder may hold."""
 
 

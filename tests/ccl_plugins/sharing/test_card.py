@@ -10,13 +10,13 @@ from huggingface_hub import ModelCard
 import ccl_plugins as ccl
 from ccl_plugins.experiments.export import describe
 from ccl_plugins.experiments.paths import without_paths
-from ccl_plugins.sharing.card import FILES, Shared, card
+from ccl_plugins.sharing.card import ABOUT, Shared, card
 
 
 def shared(run, **given):
     format = "timm" if "timm" in run.record["backbone"]["use"] else "torch"
     record, places = without_paths(run.record)
-    return Shared(run, describe(run, format), record, format, [*FILES], places, **given)
+    return Shared(run, describe(run, format), record, format, [*ABOUT], places, **given)
 
 
 def section(text, title):
