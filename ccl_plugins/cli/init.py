@@ -181,10 +181,10 @@ def asked(found: Found, wishes: Wishes) -> Wishes:
 
 
 def _is_of_use(variable: Variable) -> bool:
-    """Whether it tells some images apart, and not all."""
-    if variable.value_type == "text":
-        return not variable.missing
-    return variable.values > 1 and not (variable.is_classes and variable.values == variable.known)
+    """Whether something can be wished of it."""
+    from ccl_plugins.scaffold.wishes import tells_nothing
+
+    return not (variable.missing if variable.value_type == "text" else tells_nothing(variable))
 
 
 def _choice(question: str, choices: dict[str, str]) -> str:

@@ -79,15 +79,20 @@ def _check_told(variable: Variable) -> None:
             f"{variable.name!r} has texts, which are captions or, with --type"
             f" {variable.name}=categorical, classes"
         )
+    if wrong := tells_nothing(variable):
+        raise ValueError(wrong)
+
+
+def tells_nothing(variable: Variable) -> str:
+    """Why a variable tells no images apart, or all of them; nothing if it tells some."""
     if variable.values < 2:
-        raise ValueError(
-            f"{variable.name!r} has {variable.values} value, and tells no two images apart"
-        )
+        return f"{variable.name!r} has {variable.values} value, and tells no two images apart"
     if variable.is_classes and variable.values == variable.known:
-        raise ValueError(
+        return (
             f"{variable.name!r} has another value for every image, so no two are alike: take a coarser"
             " column"
         )
+    return ""
 
 
 def _check_captions(variable: Variable) -> None:
