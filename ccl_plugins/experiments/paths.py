@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ def without_paths(data: Any) -> tuple[Any, list[str]]:
     Paths are texts that begin with ``/``, ``~``, dots or a drive, URLs, relative ones of what is there, and
     what a sentence has of them.  Names of components and of the Hugging Face Hub are none.
     """
-    places = list(dict.fromkeys(_places(data, "")))
-    return _shortened(data), places
+    places: dict[str, None] = {}
+    return _shortened(data, "", places), [*places]
 
 
 def shorten(text: str) -> str:
@@ -42,20 +42,18 @@ def _is_there(text: str) -> bool:
         return False
 
 
-def _shortened(data: Any) -> Any:
+def _shortened(data: Any, place: str, places: dict[str, None]) -> Any:
+    """The data with its paths shortened; the places of these are added."""
     if isinstance(data, Mapping):
-        return {key: _shortened(each) for key, each in data.items()}
+        return {
+            key: _shortened(each, f"{place}.{key}".lstrip("."), places)
+            for key, each in data.items()
+        }
     if isinstance(data, list | tuple):
-        return [_shortened(each) for each in data]
-    return shorten(data) if isinstance(data, str) else data
-
-
-def _places(data: Any, place: str) -> Iterator[str]:
-    if isinstance(data, Mapping):
-        for key, each in data.items():
-            yield from _places(each, f"{place}.{key}".lstrip("."))
-    elif isinstance(data, list | tuple):
-        for each in data:
-            yield from _places(each, place)
-    elif isinstance(data, str) and shorten(data) != data:
-        yield place
+        return [_shortened(each, place, places) for each in data]
+    if not isinstance(data, str):
+        return data
+    short = shorten(data)
+    if short != data:
+        places[place] = None
+    return short
