@@ -39,9 +39,8 @@ class FewShot:
 
     Source:
         Chen et al., A Simple Framework for Contrastive Learning of Visual Representations (2020), section
-        6: 1 % and 10 %, with
-        classes in balance; Tian et al., Rethinking Few-Shot Image Classification (2020): a linear
-        classifier on frozen features of k samples per class.
+        6: 1 % and 10 %, with classes in balance; Tian et al., Rethinking Few-Shot Image Classification
+        (2020): a linear classifier on frozen features of k samples per class.
     """
 
     def __init__(
