@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 PARTIAL = ".partial"
 
 
-@contextmanager
+@contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write to, and move the file to ``path`` once it is on the disk.
 
@@ -44,7 +44,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
     sync_folder(path.parent)
 
 
-@contextmanager
+@contextlib.contextmanager
 def replacing(folder: Path, names: Sequence[str]) -> Iterator[Path]:
     """Yield a temporary folder, and move its files into ``folder`` once all of them are on the disk.
 
@@ -103,7 +103,7 @@ def delete_abandoned(folder: Path) -> None:
         _delete(each, lock)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _private_folder(path: Path) -> Iterator[Path]:
     """A folder beside ``path`` with a lock, which tells it from those of processes that were killed.
 
@@ -116,7 +116,7 @@ def _private_folder(path: Path) -> Iterator[Path]:
         try:
             lock.acquire(blocking=False)
             break
-        except (TimeoutError, FileNotFoundError):
+        except (TimeoutError, FileNotFoundError, FileExistsError):
             continue  # another process has just taken it for one that was left
         except OSError:
             break  # the file system has no locks
@@ -133,6 +133,13 @@ def _lock(folder: Path) -> BaseFileLock:
 
 
 def _delete(folder: Path, lock: BaseFileLock) -> None:
+    """Delete a folder whose lock is held.
+
+    It goes under another name first: a writer that has just made it would else lock a new file in the
+    folder that is being deleted.
+    """
+    with contextlib.suppress(OSError):
+        folder = folder.rename(folder.with_name(f".{secrets.token_hex(8)}{PARTIAL}"))
     shutil.rmtree(folder, ignore_errors=True)
     lock.release()
     shutil.rmtree(folder, ignore_errors=True)  # NFS keeps the name of an open file
