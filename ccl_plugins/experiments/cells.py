@@ -85,6 +85,8 @@ def _check_same(sweep: Sweep, saved: Mapping[str, Any], resume: bool) -> None:
         json.loads(json.dumps(each.to_dict()))
         for each in (Sweep.from_dict(saved, sweep.out), sweep)
     )
+    # Grids that were added at the end leave the cells before them as they are.
+    now["spaces"] = {i: space for i, space in now["spaces"].items() if i in before["spaces"]}
     changed = [
         each
         for each in differences(before, now)
@@ -167,10 +169,11 @@ def _enqueue(
     study: optuna.Study, sweep: Sweep, name: str, cell: Mapping[str, Any], ended: int = 0
 ) -> None:
     """Put a cell into the queue; ``ended`` processes have ended while they worked on it."""
-    known = sweep.values
+    known = {} if sweep.trials is None else sweep.values  # the cells of grids are not drawn
     params = {
-        key: value if isinstance(known[key], Range) else json.dumps(value)
-        for key, value in cell.items()
+        key: cell[key] if isinstance(each, Range) else json.dumps(cell[key])
+        for key, each in known.items()
+        if key in cell
     }
     study.enqueue_trial(params, {"cell": name, "values": json.dumps(cell), "ended": ended})
 
@@ -199,13 +202,11 @@ def _is_abandoned(
 
 
 def _drawn(trial: optuna.Trial, sweep: Sweep) -> dict[str, Any]:
-    """The values of a trial: those that it was put into the queue with, or newly drawn ones."""
+    """The values of a trial: those of a grid's cell, or those that Optuna draws or was given."""
+    if sweep.trials is None:
+        return json.loads(trial.user_attrs["values"])
     cell: dict[str, Any] = {}
-    # Of several grids each has keys of its own.
-    own = json.loads(trial.user_attrs.get("values", "{}")) or sweep.values
     for key, each in sweep.values.items():
-        if key not in own:
-            continue
         if not isinstance(each, Range):
             labels = [json.dumps(value) for value in each]
             cell[key] = json.loads(trial.suggest_categorical(key, labels))

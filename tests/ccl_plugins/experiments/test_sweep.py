@@ -472,6 +472,24 @@ def test_two_sweeps_do_not_share_a_folder(capsys):
     assert table() == before
 
 
+def test_a_grid_may_be_added_to_a_sweep_that_is_done(capsys):
+    write(GRID, ("[0.1, 0.5]", "[0.1]"), ("[0, 1]", "[0]"), ("[grid]", "[[grid]]"))
+    assert run() == 0
+    (before,) = table()
+    added = '[[grid]]\n"objective.temperature" = [0.5]\n"fit.batch_size" = [8, 16]\n'
+    Path("sweep.toml").write_text(Path("sweep.toml").read_text() + added)
+    assert run("--resume") == 0
+    first, *others = table()
+    assert {key: first[key] for key in before} == before
+    assert [(r["objective.temperature"], r["fit.batch_size"]) for r in others] == [
+        ("0.5", "8"),
+        ("0.5", "16"),
+    ]
+    write(GRID, ("[0.1, 0.5]", "[0.1]"), ("[0, 1]", "[0]"), ("[grid]", "[[grid]]"))
+    assert run("--resume") == 2
+    assert "out holds another sweep: spaces.2: " in capsys.readouterr().err
+
+
 def test_a_folder_with_other_files_is_no_place_for_a_sweep(tmp_path):
     Path("out").mkdir()
     Path("out/notes.txt").write_text("mine")
