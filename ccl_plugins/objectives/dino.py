@@ -14,12 +14,12 @@ from ccl_plugins.pairs.pairs import Pairs
 class DINOLoss(SelfDistillation):
     r"""Cross-entropy of a student's scores of prototypes with a teacher's, of other views (DINO).
 
-    ``-Σ_c q_c log p_c`` with ``p = softmax(s / τ)`` of an anchor's scores s, and q the mean over the other
-    views of ``softmax((t - center) / τ_t)`` of the keys' scores t, without gradient.  Positives and
-    negatives: none; the center, a moving average of all keys' scores, keeps one prototype from
-    winning always, and the low temperature all from being equal.  With
-    ``centering = "sinkhorn"``, q are codes by Sinkhorn-Knopp in place of it: the keys of the batch, of all
-    views and processes, are assigned to the prototypes in equal parts.
+    ``-Σ_c q_c log p_c`` with ``p = softmax(s / τ)`` of an anchor's scores s, and
+    ``q = softmax((t - center) / τ_t)`` of the scores t of its key in another view, without gradient; all
+    pairs of an anchor and a key have equal weight.  Positives and negatives: none; the center, a moving
+    average of all keys' scores, keeps one prototype from winning always, and the low temperature all from
+    being equal.  With ``centering = "sinkhorn"``, q are codes by Sinkhorn-Knopp in place of it: the keys of
+    the batch, of all views and processes, are assigned to the prototypes in equal parts.
 
     Embeddings are scores, as the method `dino` makes them, not normalized.  In your own loop call
     ``loss(with_keys(student, teacher, first_key_view=0))``, and ``after_step()`` after each optimizer step,
@@ -27,8 +27,8 @@ class DINOLoss(SelfDistillation):
 
     Equation:
         \ell_i = -\sum_c q_{ic} \log p_{ic}
-        p_i = \operatorname{softmax}( x_i / \tau ), \quad q_i = \operatorname{mean}_{v}
-            \operatorname{softmax}( (y_i^v - m) / \tau_t )
+        p_i = \operatorname{softmax}( x_i / \tau ), \quad q_i = \operatorname{softmax}( (y_i - m) /
+            \tau_t )
 
     Shape:
         student (u, b, d), teacher (v, b, d) -> ()
