@@ -29,6 +29,8 @@ class IBOTLoss(SelfDistillation):
         \ell_p = -\sum_c q_{pc} \log p_{pc}
         p_p = \operatorname{softmax}( x_p / \tau ), \quad q_p = \operatorname{softmax}( (y_p - m) /
             \tau_t )
+        \mathcal{L} = \operatorname{mean}_{i, v} \operatorname{mean}_{p \text{ in view } v \text{ of } i}
+            \, \ell_p
 
     Shape:
         patches: student and teacher (p, d), with counts (b, v) -> ()
