@@ -31,9 +31,12 @@ class HSIC(ContrastiveObjective):
     ``guided``, or one objective of a mixture.  No gradient flows through the median.
 
     Equation:
-        \frac{\operatorname{tr}( K H L H )}{(n - 1)^2}, \quad H = I - \frac{1}{n} \mathbf{1}
-            \mathbf{1}^\top
-        K_{ij} = k(x_i, x_j), \quad L_{ij} = k(z_i, z_j)
+        \text{unbiased:} \quad \frac{1}{n (n - 3)} \left( \operatorname{tr}( K' L' ) +
+            \frac{\mathbf{1}^\top K' \mathbf{1} \; \mathbf{1}^\top L' \mathbf{1}}{(n - 1)(n - 2)} -
+            \frac{2}{n - 2} \mathbf{1}^\top K' L' \mathbf{1} \right)
+        \text{biased:} \quad \frac{\operatorname{tr}( K H L H )}{(n - 1)^2}, \quad H = I - \frac{1}{n}
+            \mathbf{1} \mathbf{1}^\top
+        K_{ij} = k_x(x_i, x_j), \quad L_{ij} = k_z(z_i, z_j)
 
     Shape:
         (b, d), ..., condition (b,) or (b, c) -> ()
