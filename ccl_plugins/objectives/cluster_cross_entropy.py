@@ -25,7 +25,7 @@ class ClusterCrossEntropy(ContrastiveObjective):
     ``classes`` are given, as your own loop needs it, otherwise from ``setup``.
 
     Equation:
-        \ell_i = -\log \frac{e^{h_{z_i}(x_i)}}{\sum_c e^{h_c(x_i)}}
+        \ell_i = -\log \frac{e^{h_{z_i}(f_i)}}{\sum_c e^{h_c(f_i)}}
 
     Args:
         dim: Width of the classified vectors; None: of the backbone's features, or of the projections.

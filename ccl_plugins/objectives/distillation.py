@@ -35,6 +35,7 @@ class Distillation(ContrastiveObjective):
             \log \frac{p_{ij}}{q_{ij}}
         p_{ij} = \operatorname{softmax}_{j \neq i} ( \langle z_i, z_j \rangle / \tau ), \quad q_{ij}
             = \operatorname{softmax}_{j \neq i} ( \langle f_i, f_j \rangle / \tau )
+        \lVert f_i \rVert = \lVert z_i \rVert = 1
 
     Shape:
         features (b, f), condition (b, c) -> ()

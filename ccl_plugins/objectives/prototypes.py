@@ -33,7 +33,7 @@ class Prototypes(GuideHead):
 
     Equation:
         \ell_i = -\log \frac{e^{\langle f_i, p_{z_i} \rangle / \tau}}{\sum_c e^{\langle f_i, p_c
-            \rangle / \tau}}
+            \rangle / \tau}}, \quad \lVert f_i \rVert = \lVert p_c \rVert = 1
 
     Shape:
         features (b, f), condition (b,) of class ids -> ()
