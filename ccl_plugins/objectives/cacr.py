@@ -27,9 +27,9 @@ class CACR(ContrastiveObjective):
     attraction is the alignment loss.
 
     Equation:
-        \ell_i = a \sum_k \pi^+_{ik} \lVert x_i - y_{ik} \rVert^2 - r \sum_{j \neq i} \pi^-_{ij}
-            \lVert x_i - x_j \rVert^2
-        \pi^+_{ik} = \operatorname{softmax}_k ( t^+ \lVert x_i - y_{ik} \rVert^2 )
+        \ell_i = a \sum_v \pi^+_{iv} \lVert x_i - y_i^v \rVert^2 - r \sum_{j \neq i} \pi^-_{ij} \lVert
+            x_i - x_j \rVert^2
+        \pi^+_{iv} = \operatorname{softmax}_v ( t^+ \lVert x_i - y_i^v \rVert^2 )
         \pi^-_{ij} = \operatorname{softmax}_{j \neq i} ( -t^- \lVert x_i - x_j \rVert^2 )
 
     Args:

@@ -25,9 +25,9 @@ class CACRMoCoV3(ContrastiveObjective):
     cost.  No weight carries gradient, and π⁺ multiplies both attraction and repulsion.
 
     Equation:
-        \ell_i = \sum_k \pi^+_{ik} \left( \lVert x_{ik} - y_i \rVert^2 + 2 \tau \log \sum_j
-            e^{-\lVert x_{ik} - y_j \rVert^2 / 2 \tau} \right)
-        \pi^+_{ik} = \operatorname{softmax}_k ( \lVert x_{ik} - y_i \rVert^2 / \tau )
+        \ell_i = \sum_v \pi^+_{iv} \left( \lVert x_i^v - y_i \rVert^2 + 2 \tau \log \sum_j e^{-\lVert
+            x_i^v - y_j \rVert^2 / (2 \tau)} \right)
+        \pi^+_{iv} = \operatorname{softmax}_v ( \lVert x_i^v - y_i \rVert^2 / \tau )
 
     Args:
         temperature: τ, above 0; it sets t⁺ = 1/τ and t⁻ = t = 1/2τ.
