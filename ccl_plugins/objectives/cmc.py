@@ -21,7 +21,7 @@ class CMC(InfoNCE):
     the same space: another augmentation, another modality, an encoder of attributes.
 
     Equation:
-        \sum_{v \neq w} \frac{1}{b} \sum_i -\log \frac{e^{s_{ii}^{vw}}}{\sum_j e^{s_{ij}^{vw}}}
+        \sum_{v \neq w} \operatorname{mean}_i -\log \frac{e^{s_{ii}^{vw}}}{\sum_j e^{s_{ij}^{vw}}}
 
     Args:
         graph: The views that are compared: ``"full"``: every two; ``"core"``: the first with each

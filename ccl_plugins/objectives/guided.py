@@ -56,7 +56,7 @@ class Guided(Mixture):
     them), so the base goes backward through the projection twice.  It is not compiled.
 
     Equation:
-        \mathcal{L} + \sum_g w_g \mathcal{L}_g
+        \mathcal{L}_{\text{base}} + \sum_g w_g \mathcal{L}_g
 
     Args:
         base: The objective that is guided.

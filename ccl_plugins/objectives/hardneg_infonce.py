@@ -25,7 +25,7 @@ class HardNegInfoNCE(InfoNCE):
 
     Equation:
         \ell_i = -\log \frac{e^{s_{ii}}}{e^{s_{ii}} + \sum_{j \in \mathcal{N}_i} e^{s_{ij}}}
-        \mathcal{N}_i = \text{the keys } j \neq i \text{ with the largest } s_{ij}
+        \mathcal{N}_i = \text{the } \mathtt{nearest} \text{ keys } j \neq i \text{ with the largest } s_{ij}
 
     Args:
         nearest: The number of negatives of an anchor, 1 or more; all if there are fewer.

@@ -31,8 +31,8 @@ class SoftInfoNCE(ContrastiveObjective):
     ``target_temperature`` and ``own=False``.
 
     Equation:
-        \ell_i = -\sum_j t_{ij} \log \frac{e^{s_{ij}}}{\sum_k e^{s_{ik}}}, \quad t_{ij} =
-            \frac{k(z_i, z_j)}{\sum_k k(z_i, z_k)}
+        \ell_i = -\sum_j t_{ij} \log \frac{e^{s_{ij}}}{\sum_l e^{s_{il}}}, \quad t_{ij} =
+            \frac{k(z_i, z_j)}{\sum_l k(z_i, z_l)}
 
     Shape:
         (b, d), (b, d), condition (b,), (b, c) or one (b, c) per view -> ()
