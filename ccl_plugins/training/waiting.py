@@ -117,7 +117,8 @@ class Waiting(Callback):
         told: set[int] = set()
         main = threading.main_thread().ident
         since, after = self._since, self.after
-        while not self._ended.wait(min(1.0, self.after / 4)):
+        # Often: Lightning looks every five seconds, and ends this process at once if one of them has ended.
+        while not self._ended.wait(min(0.02, self.after / 4)):
             for process in launched():
                 if process.pid not in told and process.poll():
                     told.add(process.pid)

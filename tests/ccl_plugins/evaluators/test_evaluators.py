@@ -195,7 +195,7 @@ def test_regression_metrics_follow_their_definitions():
     torch.testing.assert_close(
         number(metrics["color/mse"]), noise.double().square().mean(), rtol=1e-3, atol=0
     )
-    assert metrics["color/mse255"] == 255**2 * metrics["color/mse"]
+    assert metrics["color/mse255"] == pytest.approx(255**2 * metrics["color/mse"], rel=1e-12)
     total = (test.metadata["color"] - test.metadata["color"].mean(0)).square().sum(0)
     expected = (1 - noise.square().sum(0) / total).mean().double()
     torch.testing.assert_close(number(metrics["color/r2"]), expected, rtol=1e-3, atol=0)
