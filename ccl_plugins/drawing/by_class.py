@@ -63,7 +63,7 @@ class ByClassKernel:
         is_within = draws.random(len(anchors)) < self._within[group]
         # The samples of other classes: those before the group, then those after it.
         place = draws.integers(np.maximum(others, 1))
-        place += np.where(place >= first, count, 0)
+        place += np.where((place >= first) & (others > 0), count, 0)
         partners = self._same.draw(anchors, draws)
         partners = torch.where(torch.from_numpy(is_within), partners, groups.order[place])
         return torch.where(torch.from_numpy(self._alone[group]), anchors, partners)

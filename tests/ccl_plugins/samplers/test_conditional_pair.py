@@ -54,6 +54,15 @@ def test_a_kernel_may_be_unbounded_negative_or_zero():
     assert pair_counts(sampler, 4, 600).tolist() == expected
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_a_kernel_of_a_single_class_draws_from_all_samples(own):
+    classes = torch.zeros(4).long()
+    sampler = ConditionalPair(own, Delta(), condition=classes, size=4, batch_size=4, seed=0)
+    possible = (torch.ones(4, 4) if own else 1 - torch.eye(4)).double()
+    counts = pair_counts(sampler, 4, 2000)
+    assert_distributed(counts, 2000 * possible / possible.sum(1, keepdim=True))
+
+
 def test_a_delta_kernel_is_the_classes():
     sampler = ConditionalPair(kernel=Delta(), condition=CLASSES, size=96, batch_size=8, seed=0)
     pairs = torch.cat(epoch(sampler, 0))
