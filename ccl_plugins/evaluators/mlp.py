@@ -67,7 +67,10 @@ class MLP:
         (x, known), (x_test, wanted) = read(train, self.column), read(test, self.column)
         if len(x) < 20:
             raise ValueError(f"an MLP needs 20 training samples or more, there are {len(x)}")
-        center, scale = x.mean(0), x.std(0).clamp_min(1e-12)
+        # A feature that is constant in training, as of a dead unit, keeps its unit: divided by nearly 0, a
+        # test sample's other value would drown all else.
+        center, scale = x.mean(0), x.std(0)
+        scale = torch.where(scale > 1e-9 * x.abs().amax(0), scale, 1.0)
         x, x_test = (x - center) / scale, (x_test - center) / scale
         settings: dict[str, Any] = {
             "hidden_layer_sizes": (self.hidden,),

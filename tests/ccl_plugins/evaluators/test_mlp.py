@@ -52,6 +52,15 @@ def test_a_class_that_is_missing_is_left_out(caplog):
     assert "missing in 8 of 300" in caplog.text
 
 
+@pytest.mark.parametrize("level", [0.0, 0.1])
+def test_a_feature_that_only_test_samples_vary_in_drowns_no_other(level):
+    noise = torch.rand(len(TEST.features), 1, generator=torch.Generator().manual_seed(2))
+    dead = torch.full((len(TRAIN.features), 1), level)
+    train = Frozen(torch.cat([TRAIN.features, dead], 1), TRAIN.metadata)
+    test = Frozen(torch.cat([TEST.features, level + 1e-3 * noise], 1), TEST.metadata)
+    assert MLP()(train, test)[0].value > 0.85
+
+
 def test_the_same_seed_gives_the_same_number():
     assert value(MLP(epochs=3)).value == value(MLP(epochs=3)).value
     assert value(MLP(epochs=3)).value != value(MLP(epochs=3, seed=1)).value
