@@ -78,7 +78,7 @@ class CrossRetrieval:
         captions = choose(towers.captions, [self.column], "the data set's texts")[self.column]
         rows = part(len(captions), self.samples)
         own = [captions[row] for row in rows.tolist()]
-        texts = sorted({*own})
+        texts = [*dict.fromkeys(own)]  # in the order of samples, whose groups intervals are over
         if len(texts) < 2:
             raise UndefinedMetric(
                 f"all of {len(own)} measured samples have the same {self.column!r}, {texts[0]!r}:"

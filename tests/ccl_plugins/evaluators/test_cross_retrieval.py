@@ -14,6 +14,7 @@ from ccl_plugins.datasets import ColorDigits
 from ccl_plugins.evaluators import CrossRetrieval
 from ccl_plugins.evaluators import cross_retrieval as module
 from ccl_plugins.evaluators.cross_retrieval import median
+from ccl_plugins.evaluators.intervals import over_groups
 from ccl_plugins.protocols import Frozen, Towers, UndefinedMetric
 
 WAYS = ("image_to_text", "text_to_image")
@@ -102,6 +103,21 @@ def test_images_with_equal_captions_are_all_right():
     test = Frozen(torch.zeros(3, 1), {}, towers=Towers(images, project, captions))
     found = values(CrossRetrieval([1, 2])(test, test))
     assert all(value == 1 for value in found.values())
+
+
+def test_the_interval_of_texts_is_over_the_groups_of_their_samples():
+    n, wrong = 60, torch.arange(60) // 6 % 2 == 1  # in whole groups of six
+    images = vectors(n, 1)
+    captions = [f"caption {i * 7 % n:02d}" for i in range(n)]  # all different, in no order
+    texts = torch.where(wrong[:, None], -images, images)
+    table = dict(zip(captions, texts, strict=True))
+    towers = Towers(
+        images, lambda given: torch.stack([table[t] for t in given]), {"caption": captions}
+    )
+    with over_groups(torch.arange(n) // 6):
+        found = CrossRetrieval(k=[1])(*[Frozen(torch.zeros(n, 1), {}, towers=towers)] * 2)
+    of_images, of_texts = (each for each in found if each.name.endswith("recall_at_1"))
+    assert of_images.interval == of_texts.interval
 
 
 def test_another_column_and_split_have_their_own_names():
