@@ -129,7 +129,9 @@ def average_precision(scores: Tensor, bits: Tensor) -> Callable[[Tensor], Tensor
         for order, positive, ties in rankings:
             weights = counts[:, order]
             right = weights * positive
-            precision = right.cumsum(1).div_(weights.cumsum(1).clamp_min_(1))
+            # Of draws of groups, a sample may count less than once.
+            least = torch.finfo(counts.dtype).tiny
+            precision = right.cumsum(1).div_(weights.cumsum(1).clamp_min_(least))
             if ties is not None:
                 precision = precision[:, ties]
             found.append((right * precision).sum(1) / right.sum(1))

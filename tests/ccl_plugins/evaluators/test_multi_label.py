@@ -10,6 +10,7 @@ from support.measured import values
 from torchmetrics.functional.classification import multilabel_average_precision
 
 from ccl_plugins.evaluators import MultiLabel
+from ccl_plugins.evaluators.intervals import estimate, over_groups
 from ccl_plugins.evaluators.linear import softmax_regression
 from ccl_plugins.evaluators.multi_label import average_precision
 from ccl_plugins.protocols import Frozen, UndefinedMetric
@@ -59,6 +60,16 @@ def test_average_precision_of_draws_is_that_of_repeated_samples_with_ties():
             weighted = average_precision_score(bits[:, i], ties[:, i], sample_weight=draw)
             assert row[i].item() == pytest.approx(weighted, rel=1e-12)
     assert average_precision(ties, torch.zeros(40, 2).bool())(counts).isnan().all()
+
+
+def test_a_perfect_ranking_is_perfect_in_every_draw_of_groups():
+    bits = torch.arange(60)[:, None] < 20
+    measure = average_precision(-torch.arange(60.0).double()[:, None], bits)
+    # One group of forty samples and twenty of one: draws have more or fewer samples than the split.
+    order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
+    with over_groups((order - 39).clamp_min(0)):
+        found = estimate(60, lambda counts: measure(counts)[:, 0])
+    assert found["interval"] == pytest.approx((1, 1), abs=1e-12)
 
 
 def test_attributes_with_one_value_are_left_out_and_counted(caplog):
