@@ -19,7 +19,8 @@ class ClusterCrossEntropy(ContrastiveObjective):
     r"""Cross-entropy of a linear classifier of the condition's classes: the baseline without contrast.
 
     Positives and negatives: none.  Each view is classified separately, all of equal weight.  With labels
-    as the condition this is supervised training; with clusters, deep clustering.
+    as the condition this is supervised training; with clusters, deep clustering.  If pairs have partners,
+    the first view alone is classified: the others show images of other values.
 
     The linear layer is a parameter of this objective.  It exists from construction if ``dim`` and
     ``classes`` are given, as your own loop needs it, otherwise from ``setup``.
@@ -110,6 +111,8 @@ class ClusterCrossEntropy(ContrastiveObjective):
         x = pairs.samples.features
         if x is None or self.of == "projection":
             x = pairs.anchors
+        if pairs.samples.partner is not None:
+            x = x[:1]
         layer = self._layer()
         if x.shape[-1] != layer.in_features:
             raise ValueError(

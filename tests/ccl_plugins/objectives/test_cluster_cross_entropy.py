@@ -49,6 +49,13 @@ def test_classifies_backbone_features_or_projections():
         torch.testing.assert_close(objective.loss(pairs), slow(objective, chosen))
 
 
+@pytest.mark.parametrize("of", ["backbone", "projection"])
+def test_of_partners_the_first_view_alone_is_classified(of):
+    x, objective = random_views(2), with_double_weights(of=of)
+    known = Samples({"condition": IDS}, features=x, partner=torch.arange(6).flip(0))
+    torch.testing.assert_close(objective.loss(in_batch(x, known)), slow(objective, x[:1]))
+
+
 SIZES = Sizes(samples=6, embedding=4, features=5, steps=10)
 
 
