@@ -55,6 +55,7 @@ class ImageFiles(Annotated):
 
     Attributes:
         rows: (N,) the images' rows in the source.
+        read_as: Mode and levels, which make other images of the same files.
         skipped: Images of the source that were left out, as `Skipped`.
     """
 
@@ -76,6 +77,7 @@ class ImageFiles(Annotated):
         self.paths = list(paths)
         self.mode: Mode = mode
         self.levels = levels
+        self.read_as = f"{mode}, {levels and [*map(float, levels)]}"
         self.source = source
         self.rows = list(range(len(paths)))
 

@@ -61,8 +61,8 @@ def of_split(split: Any) -> str:
 
     It is what the split's method ``fingerprint`` returns, if it has one.  Else it covers every pixel of a
     split in memory (``images``); path, size and times of change of every file of a split in files
-    (``paths``, or ``samples`` as in torchvision), of which the system sets one itself; and 256 evenly
-    spaced images of any other.
+    (``paths``, or ``samples`` as in torchvision), of which the system sets one itself, and ``read_as``, how
+    they are read, if the split says so; and 256 evenly spaced images of any other.
     """
     if hasattr(split, "fingerprint"):
         return str(split.fingerprint())
@@ -72,6 +72,7 @@ def of_split(split: Any) -> str:
     digest = hashlib.sha256(str(len(split)).encode())
     paths = paths_of(split)
     if paths is not None:
+        digest.update(str(getattr(split, "read_as", "")).encode())
         for path in paths:
             found = os.stat(path)
             times = f"{found.st_mtime_ns}\0{found.st_ctime_ns}"

@@ -292,3 +292,12 @@ def test_file_names_that_are_not_utf_8_have_a_fingerprint(tmp_path):
     split = ImageFolder(root=root, test_fraction=0.5, seed=0)("train")
     split.paths[0] = os.fsdecode(name)
     assert of_split(split) == of_split(split)
+
+
+def test_files_that_are_read_otherwise_are_other_images(tmp_path):
+    root = folder_of_images(tmp_path / "images")
+    read = ({}, {"mode": "L"}, {"levels": (0, 100)}, {"levels": (0, 200)})
+    splits = [ImageFolder(root=root, test_fraction=0.5, **each)("train") for each in read]
+    assert len({of_split(split) for split in splits}) == len(read)
+    listed = ImageFolder(root=root, test_fraction=0.5, levels=[0.0, 200.0])("train")
+    assert of_split(listed) == of_split(splits[-1])
