@@ -75,7 +75,7 @@ class FineTune:
         with torch.random.fork_rng():
             torch.manual_seed(self.plan.seed)
             backbone: Any = images.copy_backbone()
-            device = next(backbone.parameters()).device
+            device = next((p.device for p in backbone.parameters()), index.device)
             linear = head(backbone.num_features, len(classes), generator)
             model = nn.Sequential(backbone, linear).to(device).train()
             for parameter in model.parameters():

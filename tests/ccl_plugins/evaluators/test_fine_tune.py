@@ -62,6 +62,13 @@ def test_a_copy_is_trained_and_the_network_stays_as_it_is(network):
         assert evaluator(train, test) == found
 
 
+def test_a_network_without_weights_has_a_trained_classifier():
+    network = nn.Identity()
+    network.num_features = 4
+    train, test = frozen(network, 60), frozen(network, 30, seed=1)
+    assert FineTune(epochs=1)(train, test)[0].name == "fine_tune/top1"
+
+
 def test_the_training_is_that_of_a_loop_written_out(network):
     network.dropout.p = 0.0
     train, test = frozen(network, 60), frozen(network, 40, seed=1)
