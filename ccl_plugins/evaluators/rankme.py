@@ -9,7 +9,7 @@ import torch
 from ccl_plugins.arguments import one_of
 from ccl_plugins.evaluators.columns import finite_features
 from ccl_plugins.evaluators.projections import projections_of
-from ccl_plugins.protocols import Frozen, Measurement
+from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
 
 
 class RankMe:
@@ -50,6 +50,8 @@ class RankMe:
             x = projections_of(test)[0].double()
         else:
             x = finite_features(test).double()
+            if len(x) < 2:
+                raise UndefinedMetric("a rank needs two samples or more, there is one")
             x = x - x.mean(dim=0)
         # The Gram matrix has their squares; that of the rows, if they are fewer, all that are not 0.
         gram = x.T @ x if len(x) >= x.shape[1] else x @ x.T

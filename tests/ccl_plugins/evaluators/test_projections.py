@@ -86,6 +86,11 @@ def test_the_rank_is_one_of_a_line_and_all_of_a_ball():
     torch.testing.assert_close(value(RankMe(), frozen(ball)), 6.0, atol=1e-4, rtol=0)
 
 
+def test_a_single_sample_has_no_rank():
+    with pytest.raises(UndefinedMetric, match="two samples or more"):
+        value(RankMe("features"), Frozen(X[:1], {}))
+
+
 @pytest.mark.parametrize("evaluator", OF_PROJECTIONS, ids=lambda each: type(each).__name__)
 def test_what_projections_do_not_define_is_said(evaluator):
     with pytest.raises(ValueError, match="come without projections of views"):
