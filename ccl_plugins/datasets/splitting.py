@@ -56,7 +56,9 @@ def hold_out(
         stratify=label.numpy(),
         random_state=seed,
     )
-    return {split: tensor(sorted(each)) for split, each in zip(SPLITS, rows, strict=True)}
+    held = {split: tensor(sorted(each)) for split, each in zip(SPLITS, rows, strict=True)}
+    # Of a class with few samples, its share may be rounded to none.
+    return _with_all_classes(held, label, "are few: give a larger test_fraction,")
 
 
 FOLDS = 20
@@ -81,10 +83,15 @@ def _hold_out_groups(
     held = arange(len(label)).new_zeros(len(label)).bool()
     held[test] = True
     rows = {"train": (~held).nonzero().flatten(), "test": test}
+    return _with_all_classes(rows, label, "are in few groups: give another seed,")
+
+
+def _with_all_classes(rows: dict[str, Tensor], label: Tensor, cure: str) -> dict[str, Tensor]:
+    """The rows of both splits, if each has a sample of every class."""
     for split, chosen in rows.items():
         if len(lacking := sorted({*label.tolist()} - {*label[chosen].tolist()})):
             raise ValueError(
-                f"{split} would have no sample of class {lacking[0]}, whose samples are in few groups:"
-                " give another seed, or name the test samples instead of giving test_fraction"
+                f"{split} would have no sample of class {lacking[0]}, whose samples {cure} or name the"
+                " test samples instead of giving test_fraction"
             )
     return rows

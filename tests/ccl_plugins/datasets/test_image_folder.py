@@ -12,6 +12,7 @@ from support.image_samples import truncate, write_image
 from ccl_plugins.datasets import ImageFolder
 from ccl_plugins.datasets.image_files import UnreadableImage, waiting
 from ccl_plugins.datasets.image_folder import find_images
+from ccl_plugins.datasets.splitting import hold_out
 
 
 @pytest.fixture
@@ -137,6 +138,14 @@ def test_what_is_not_there_is_named(root, tmp_path):
     write_image(tmp_path / "flat" / "lone" / "0.png")
     with pytest.raises(ValueError, match="class 0 has one sample"):
         ImageFolder(tmp_path / "flat", test_fraction=0.5)("train")
+
+
+def test_a_class_that_a_split_would_lack_is_named():
+    label = torch.tensor([0] * 98 + [1] * 2)
+    with pytest.raises(ValueError, match="test would have no sample of class 1, .* are few"):
+        hold_out(label, 0.1, seed=0)
+    rows = hold_out(label, 0.5, seed=0)
+    assert [(label[each] == 1).sum() for each in rows.values()] == [1, 1]
 
 
 @pytest.mark.parametrize(
