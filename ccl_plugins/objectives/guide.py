@@ -42,6 +42,13 @@ class Guide:
         """What it is guided by, for messages."""
         return type(self.by).__name__
 
+    @property
+    def reads(self) -> At:
+        """The vectors that are guided: ``at``, or the usual ones."""
+        measures = getattr(self.by, "measures_dependence", False)
+        usual: At = "features" if isinstance(self.by, GuideHead) or measures else "projection"
+        return self.at or usual
+
     def __str__(self) -> str:
         return f"the guide on {self.on!r} by {self.way}"
 
@@ -79,11 +86,12 @@ def refuse_clashes(guides: Sequence[Guide]) -> None:
         for two in guides[:i]:
             if one.on != two.on:
                 continue
-            if one.way == two.way and one.keep == two.keep and one.at == two.at:
+            same = one.at == two.at or one.reads == two.reads
+            if one.way == two.way and one.keep == two.keep and same:
                 raise ValueError(
                     f"there are two guides on {one.on!r} by {one.way}: take one, with more weight"
                 )
-            if one.keep != two.keep and one.at == two.at:
+            if one.keep != two.keep and same:
                 raise ValueError(
                     f"one guide keeps {one.on!r} and another suppresses it: take one of them"
                 )

@@ -790,6 +790,14 @@ REFUSED = {
         [{**KEEP, "by": FairCCLK(RBF())}],
         "guide on 'z' by FairCCLK would hide it: FairCCLK is for keep = false",
     ),
+    "alike, one of them by default": (
+        [{**KEEP, "by": Regression()}, {**KEEP, "by": Regression(), "at": "features"}],
+        "two guides on 'z' by Regression",
+    ),
+    "contrary, one of them by default": (
+        [{**KEEP, "by": Regression()}, {**HIDE, "by": Regression(), "at": "features"}],
+        "one guide keeps 'z' and another suppresses it",
+    ),
     "hiding reversed": (
         [{**HIDE, "by": FairCCLK(RBF()), "suppress": "reversal"}],
         "hides it by being minimized: leave suppress out",
