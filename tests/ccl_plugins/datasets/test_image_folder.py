@@ -142,7 +142,7 @@ def test_what_is_not_there_is_named(root, tmp_path):
 
 def test_a_class_that_a_split_would_lack_is_named():
     label = torch.tensor([0] * 98 + [1] * 2)
-    with pytest.raises(ValueError, match="test would have no sample of class 1, .* are few"):
+    with pytest.raises(ValueError, match=r"test would have no sample of class 1, .* are few"):
         hold_out(label, 0.1, seed=0)
     rows = hold_out(label, 0.5, seed=0)
     assert [(label[each] == 1).sum() for each in rows.values()] == [1, 1]
