@@ -247,6 +247,8 @@ def find_labels(samples: Any) -> Any:
     """
     if isinstance(samples, data.Subset):
         found = find_labels(samples.dataset)
+        if isinstance(found, list | tuple) and any(isinstance(label, str) for label in found):
+            return [found[row] for row in samples.indices]
         return None if found is None else torch.as_tensor(found)[torch.as_tensor(samples.indices)]
     for name in ("targets", "labels", "_labels"):
         found = getattr(samples, name, None)

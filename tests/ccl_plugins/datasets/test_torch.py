@@ -206,3 +206,11 @@ def test_samples_that_belong_together_are_named_by_their_column():
     assert dataset("test").group == "patient"
     with pytest.raises(ValueError, match="no column 'subject'"):
         TorchDataset(own, own, table, table, group="subject")
+
+
+def test_words_are_the_labels_of_a_part_too():
+    own = TensorDataset(torch.zeros(4, 3, 8, 8, dtype=torch.uint8))
+    own.targets = ["owl", "crow", "owl", "crow"]
+    dataset = TorchDataset(Subset(own, [1, 2]), own)
+    assert dataset("train").metadata["label"].tolist() == [0, 1]
+    assert dataset("train").vocabulary == {"label": ["crow", "owl"]}
