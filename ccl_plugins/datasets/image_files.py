@@ -27,6 +27,9 @@ OnError = Literal["error", "skip"]
 OF_THE_SYSTEM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE, errno.EINTR)
 """Errors that say nothing about a file: too many open ones, no memory, a device or server that fails."""
 
+OTHER_COLORS = ("CMYK", "YCbCr", "LAB", "HSV")
+"""Pillow's modes whose channels are neither gray nor red, green and blue."""
+
 NAMED = 5
 """The number of files that a warning names."""
 
@@ -274,6 +277,8 @@ def read_image(
         with Image.open(path) as image:
             upright = ImageOps.exif_transpose(image)
             if levels is not None or upright.mode.startswith(("I", "F")):
+                if upright.mode in OTHER_COLORS:  # an array does not say so
+                    upright = upright.convert("RGB")
                 upright = Image.fromarray(_in_8_bits(_pixels(upright), levels))
             return upright.convert(mode)
     except (UnreadableImage, MemoryError):

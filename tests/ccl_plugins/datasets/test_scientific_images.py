@@ -48,6 +48,14 @@ def test_levels_scale_images_of_8_bits_and_of_palettes_too(tmp_path):
     np.testing.assert_array_equal(half, (2 * plain.astype(int)).clip(0, 255))
 
 
+@pytest.mark.parametrize("mode", ["CMYK", "YCbCr", "LAB"])
+def test_levels_leave_the_colors_of_other_modes(tmp_path, mode):
+    path = str(tmp_path / "other.tif")
+    Image.new(mode, (4, 4), (200, 60, 90, 0) if mode == "CMYK" else (200, 60, 90)).save(path)
+    plain, scaled = read_image(path, "RGB"), read_image(path, "RGB", (0, 255))
+    assert plain.tobytes() == scaled.tobytes()
+
+
 def test_a_tensor_of_all_channels_of_all_pages(tmp_path):
     pages = [pixels(page) for page in range(5)]
     image = read_image(str(write_pages(tmp_path / "a.tif", pages)), "all", (0, 4095))
