@@ -48,8 +48,8 @@ def kmeans(
             some of them; None: `nearest`.
 
     Raises:
-        ValueError: For more clusters than points, or points that are not finite.
-            For ``gpu=True`` and a faiss that sees none.
+        ValueError: For more clusters than points, points that are not finite, and for ``gpu=True`` and a
+            faiss that sees no GPU.
         ImportError: For faiss, where it is not installed.
 
     Warns:

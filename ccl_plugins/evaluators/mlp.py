@@ -29,8 +29,9 @@ class MLP:
     holds class ids, or ``"mlp-<column>/r2"``, the explained variance averaged over its entries, if it holds
     numbers.
 
-    scikit-learn's MLP with its defaults (ReLU, Adam), on standardized features.  It holds out a tenth of
-    the training samples, and stops when these are predicted no better.
+    scikit-learn's MLP with its defaults (ReLU, Adam), on standardized features; one that is constant in
+    training is centered alone.  It holds out a tenth of the training samples, whatever their groups, and
+    stops when these are predicted no better.
 
     Split: fitted to the training split, measured on the test split.  Selection: the number of passes, by
     training samples.

@@ -87,7 +87,7 @@ class IBOT(DINO):
 
     @staticmethod
     def masked_views(parameters: Mapping[str, Any]) -> int:
-        """The number of views that the teacher sees.
+        """The number of views, the first ones, that may have masked patches: those that the teacher sees.
 
         Raises:
             ValueError: For a probability or a ratio of masks out of range, without building a network.

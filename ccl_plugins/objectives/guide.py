@@ -43,7 +43,7 @@ class Guide:
         return type(self.by).__name__
 
     @property
-    def reads(self) -> At:
+    def guided_at(self) -> At:
         """The vectors that are guided: ``at``, or the usual ones."""
         measures = getattr(self.by, "measures_dependence", False)
         usual: At = "features" if isinstance(self.by, GuideHead) or measures else "projection"
@@ -86,7 +86,7 @@ def refuse_clashes(guides: Sequence[Guide]) -> None:
         for two in guides[:i]:
             if one.on != two.on:
                 continue
-            same = one.at == two.at or one.reads == two.reads
+            same = one.at == two.at or one.guided_at == two.guided_at
             if one.way == two.way and one.keep == two.keep and same:
                 raise ValueError(
                     f"there are two guides on {one.on!r} by {one.way}: take one, with more weight"

@@ -228,7 +228,7 @@ class GuidePart(Part):
         super().__init__(objective, guide.weight)
         self.guide = replace(guide, by=objective)
         head, measure = isinstance(objective, GuideHead), objective.measures_dependence
-        self.at: At = guide.reads
+        self.at: At = guide.guided_at
         self.reversed = not head and (suppress == "reversal" or (guide.keep and measure))
         """Whether what the objective reads gets a reversed gradient; a head does this itself."""
         self.normalized = objective.embedding == "sphere" and not measure

@@ -25,7 +25,8 @@ class HSIC(ContrastiveObjective):
     With kernel matrices K of the embeddings of one view and L of the condition, over the n samples of all
     processes: ``biased`` is ``tr(K H L H) / (n - 1)²``, ``H = I - 1/n``; ``unbiased`` is
     ``( tr(K' L') + (1ᵀK'1)(1ᵀL'1) / ((n-1)(n-2)) - 2/(n-2) 1ᵀK'L'1 ) / (n (n-3))``, where K' and L' have a
-    diagonal of 0.  The mean over views.  It is 0 for fewer samples than the estimator needs, 2 and 4.
+    diagonal of 0.  The mean over views.  It is 0 for fewer samples than the estimator needs: 2, or 4 for
+    the unbiased one.
 
     Alone it has nothing to learn: equal embeddings are independent of everything.  It is a guide of
     ``guided``, or one objective of a mixture.  No gradient flows through the median.

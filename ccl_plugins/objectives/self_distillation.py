@@ -41,7 +41,8 @@ class SelfDistillation(ContrastiveObjective):
     center: Tensor | None
     """(d,); None with ``"sinkhorn"``, and before ``setup``."""
     sums: Tensor | None
-    """(d + 1,) of the teacher's scores since the last step, and their number; None: nothing is trained."""
+    """(d + 1,) of the teacher's scores since the last step, and their number; None as the center is, and in
+    an objective that was loaded without ``setup``."""
 
     def __init__(
         self,
