@@ -308,6 +308,7 @@ def name_of(group: Iterable[Result]) -> str:
     if len(names) == 1:
         return names[0]
     begin = os.path.commonprefix(names)  # noqa: RUF071 - of characters, not of folders
+    begin = re.sub(r"(-seed-)\d+$", r"\1", begin)  # seeds 10 and 11 are no runs of seed 1
     return f"{begin}*" if begin.strip("./") else ", ".join(names)
 
 

@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 from ccl_plugins.cli.batch import compared
-from ccl_plugins.experiments.results import Result, compare, judged_by, paired, spread, visible
+from ccl_plugins.experiments.results import (
+    Result,
+    compare,
+    configurations,
+    judged_by,
+    labels_of,
+    paired,
+    spread,
+    visible,
+)
 from ccl_plugins.protocols import Measurement
 
 
@@ -83,6 +92,17 @@ def test_configurations_are_compared_with_the_first_over_common_seeds():
     assert second["test"]["p"] == expected.p
     assert second["test"]["difference"] == pytest.approx(0.17 / 3)
     json.dumps([first, second], allow_nan=False)
+
+
+def test_seeds_that_begin_alike_are_not_called_a_run_of_one_seed():
+    """What 10 and 11 have in common is no seed 1."""
+    runs = [
+        result(f"runs/{name}-seed-{seed}", seed, 0.7, objective=name)
+        for name in ("fair", "plain")
+        for seed in (10, 11)
+    ]
+    assert [row["run"] for row in compare(runs)] == ["runs/fair-seed-*", "runs/plain-seed-*"]
+    assert labels_of(configurations(runs)) == ["fair", "plain"]
 
 
 def test_runs_of_other_data_sets_and_unfinished_runs_are_not_compared():
