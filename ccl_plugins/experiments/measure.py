@@ -130,6 +130,25 @@ def held_out(train: Frozen) -> tuple[Frozen, Frozen]:
     return train.take(rows), train.take(held)
 
 
+def numbered_as(train: Frozen, test: Frozen) -> Frozen:
+    """Samples of another data set, whose words have the class ids that they have in a training split.
+
+    A data set numbers its own words: that of fewer classes has other ids.  Words that the training split
+    lacks are numbered after its own.
+    """
+    metadata, vocabulary = dict(test.metadata), dict(test.vocabulary)
+    for name, words in test.vocabulary.items():
+        values = metadata[name]
+        if name not in train.vocabulary or values.is_floating_point():
+            continue
+        known = [*train.vocabulary[name]]
+        vocabulary[name] = known + [word for word in words if word not in known]
+        places = {word: i for i, word in enumerate(vocabulary[name])}
+        ids = torch.tensor([places[word] for word in words], dtype=torch.long)
+        metadata[name] = values.masked_scatter(values >= 0, ids[values[values >= 0]])
+    return replace(test, metadata=metadata, vocabulary=vocabulary)
+
+
 def of_validation(measured: Mapping[str, Measurement]) -> dict[str, Measurement]:
     """Measurements of the validation part, whose sentences name its samples and not those of the test."""
     return {

@@ -23,6 +23,7 @@ from ccl_plugins.experiments.measure import (
     freeze,
     held_out,
     measure,
+    numbered_as,
     of_validation,
     read_original,
     read_projections,
@@ -626,7 +627,7 @@ class Run:
         projections = read_projections(built)
         train = self._frozen("train", device, projections and validate)
         if on is not None:
-            test = self._features_of(on("test"), device, projections)
+            test = numbered_as(train, self._features_of(on("test"), device, projections))
         elif validate:
             train, test = held_out(train)
         else:

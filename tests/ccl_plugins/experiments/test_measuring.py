@@ -17,7 +17,7 @@ from support.vector_pipeline import ROWS, make_pipeline
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
 from ccl_plugins.experiments import Run
-from ccl_plugins.experiments.measure import held_out, measure, role_of
+from ccl_plugins.experiments.measure import held_out, measure, numbered_as, role_of
 from ccl_plugins.metadata.validation import validation_rows
 from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
 from ccl_plugins.training import features
@@ -47,6 +47,36 @@ def test_evaluators_of_projections_measure_after_training(tmp_path):
     run = make_pipeline(evaluate=evaluate, epochs=1).fit(out=tmp_path / "run", progress=False)
     names = {f"projections/{name}" for name in evaluate}
     assert run.before.keys() == names == run.evaluate().keys()
+
+
+def test_another_data_set_s_words_have_the_class_ids_of_the_training_split():
+    """A data set numbers its own words: cat is class 0 where there is no ape."""
+    train = Frozen(
+        torch.eye(3), {"label": torch.arange(3)}, vocabulary={"label": ["ape", "cat", "dog"]}
+    )
+    ids, words = torch.tensor([0, 2, -1, 1]), ["cat", "cow", "dog"]
+    other = Frozen(torch.eye(4), {"label": ids, "age": ids}, vocabulary={"label": words})
+    found = numbered_as(train, other)
+    assert found.metadata["label"].tolist() == [1, 2, -1, 3]
+    assert found.metadata["age"] is ids
+    assert found.vocabulary == {"label": ["ape", "cat", "dog", "cow"]}
+
+
+def test_validation_data_without_the_first_class_is_measured_by_its_words(run, monkeypatch):
+    run, split = again(run), run.dataset("test")
+    chosen = (split.metadata["label"] == 1).nonzero().flatten()
+    train = replace(run.features("train"), vocabulary={"label": ["ape", "cat"]})
+    frozen = run.features("test").take(chosen)
+    other = {**frozen.metadata, "label": torch.zeros(len(chosen), dtype=torch.long)}
+    monkeypatch.setattr(run, "_frozen", lambda *_: train)
+    expected = measure(run.pipeline, train, frozen, evaluators=run_knn(run))["knn/top1"].value
+    given = replace(frozen, metadata=other, vocabulary={"label": ["cat"]})
+    monkeypatch.setattr(run, "_features_of", lambda *_: given)
+    assert run.validate(on=lambda split: split)["knn/top1"] == expected
+
+
+def run_knn(run):
+    return list(zip(run.pipeline.evaluators, run.pipeline.built_evaluators, strict=True))[:1]
 
 
 def again(run):
