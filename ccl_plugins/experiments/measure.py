@@ -90,8 +90,9 @@ def measure(
     """
     measured: dict[str, Measurement] = {}
     with naming(pipeline):
-        own = zip(pipeline.evaluators, pipeline.built_evaluators, strict=True)
-        for choice, evaluator in own if evaluators is None else evaluators:
+        if evaluators is None:
+            evaluators = zip(pipeline.evaluators, pipeline.built_evaluators, strict=True)
+        for choice, evaluator in evaluators:
             try:
                 known, seen = _with_values(evaluator, train), _with_values(evaluator, test)
                 measured_of = known if getattr(evaluator, "split", "test") == "train" else seen

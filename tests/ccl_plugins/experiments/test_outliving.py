@@ -128,6 +128,14 @@ def test_what_features_need_is_named_if_it_is_gone(changed, kind):
     assert not getattr(raised.value, "__notes__", [])
 
 
+@pytest.mark.filterwarnings("ignore:.*was changed; in")
+def test_other_evaluators_measure_where_one_of_the_run_is_gone(changed):
+    def edit(record):
+        record["evaluate"].append({"use": "evaluator:ccl-gone/lost"})
+
+    assert changed(edit).measure("rankme").keys() == {"projections/rankme"}
+
+
 def test_parts_are_read_once(trained):
     run = ccl.load(trained[0])
     assert run.backbone is run.backbone
