@@ -12,7 +12,7 @@ from ccl_plugins._engine import engine
 from ccl_plugins.experiments import image_statistics, modalities, requirements
 from ccl_plugins.experiments.changes import DATA
 from ccl_plugins.experiments.overrides import override
-from ccl_plugins.experiments.record import plugins_of
+from ccl_plugins.experiments.record import nested, plugins_of
 from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.variables import place_of, variables
 from ccl_plugins.transforms.modalities import modality_of_each
@@ -165,15 +165,24 @@ class Composition:
             )
 
     def build(self) -> Parts:
-        """New networks, with weights drawn from torch's global generator, and the parts built before."""
+        """New networks, with weights drawn from torch's global generator, and the parts built before.
+
+        Of networks that are objects of the session they are copies, with the weights that these have now.
+        """
         from ccl_plugins.training.parts import Parts
 
         cache: dict[Any, Any] = {}
+        method = self._build_method(cache)
+        objective = self.choices["objective"].build(cache=cache)
+        networks = nested([self.choices[kind] for kind in ("backbone", "method", "objective")])
+        if any(each.spec.plugin == engine.LOCAL for each in networks):
+            # Trained in place they would begin the next run, and be the networks of the last one.
+            method, objective = copy.deepcopy((method, objective))
         return Parts(
             dataset=self.dataset,
             transform=self.transform,
-            method=self._build_method(cache),
-            objective=self.choices["objective"].build(cache=cache),
+            method=method,
+            objective=objective,
             conditions=self.built_conditions,
             sampler=lambda **given: self.choices["sampler"].build(given),
             sampler_on=self.sampler_on,

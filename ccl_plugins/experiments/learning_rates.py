@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import tempfile
 import warnings
@@ -133,14 +132,12 @@ def find_learning_rate(
     ):
         warnings.simplefilter("ignore")
         built = build_parts(pipeline)
-        # An object that a user gave is not built anew.
-        method, objective = copy.deepcopy((built.method, built.objective))
         split = built.dataset("train")
         check_columns(built.transform, split)
         place, losses = Path(folder), _losses(steps)
         try:
             result = fit(
-                replace(built, method=method, objective=objective),
+                built,
                 split,
                 once,
                 {},

@@ -15,6 +15,7 @@ from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_dat
 from support.vector_pipeline import ROWS, make_pipeline
 
 import ccl_plugins as ccl
+from ccl_plugins.backbones import MLP
 from ccl_plugins.cli import main
 from ccl_plugins.experiments import Run
 from ccl_plugins.experiments.measure import held_out, measure, numbered_as, role_of
@@ -73,6 +74,21 @@ def test_validation_data_without_the_first_class_is_measured_by_its_words(run, m
     given = replace(frozen, metadata=other, vocabulary={"label": ["cat"]})
     monkeypatch.setattr(run, "_features_of", lambda *_: given)
     assert run.validate(on=lambda split: split)["knn/top1"] == expected
+
+
+def test_a_network_of_ones_own_begins_each_run_as_it_was_given(tmp_path):
+    """Two runs of one session neither go on with each other's weights nor share them."""
+    choices = make_pipeline().choices | {"backbone": MLP(4, hidden=(8,))}
+    fit = {"epochs": 2, "batch_size": 16, "workers": 0}
+    pipeline, images = ccl.Pipeline(**choices, evaluate=["knn"], fit=fit), ROWS["features"]
+    first = pipeline.fit(out=tmp_path / "first", progress=False)
+    features = first.encode(images)
+    same = pipeline.fit(out=tmp_path / "same", progress=False)
+    assert torch.equal(same.encode(images), features)
+    other = pipeline.fit(out=tmp_path / "other", progress=False, seed=1)
+    assert other.before == first.before
+    assert not torch.equal(other.encode(images), features)
+    assert torch.equal(first.encode(images), features)
 
 
 def run_knn(run):
