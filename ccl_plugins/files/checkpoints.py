@@ -45,7 +45,7 @@ def write_checkpoint(path: Path, data: Mapping[str, Any]) -> None:
     """
     import torch
 
-    _require_plain(data, "")
+    require_plain(data, "")
     with atomic_write(path) as temporary, temporary.open("w+b") as file:
         try:
             torch.save(data, file)
@@ -113,7 +113,12 @@ def versions() -> dict[str, str]:
 _version = functools.cache(metadata.version)  # it parses a file of some kilobytes each time
 
 
-def _require_plain(data: Any, place: str) -> None:
+def require_plain(data: Any, place: str) -> None:
+    """Check that a checkpoint can hold data at a place.
+
+    Raises:
+        TypeError: For data that only pickle could write, naming its place.
+    """
     import torch
 
     kind = type(data)
@@ -123,10 +128,10 @@ def _require_plain(data: Any, place: str) -> None:
                 raise TypeError(
                     f"the key {key!r} at {place or 'the top'} of a checkpoint is not plain"
                 )
-            _require_plain(value, f"{place}/{key}")
+            require_plain(value, f"{place}/{key}")
     elif kind in (list, tuple):
         for i, value in enumerate(data):
-            _require_plain(value, f"{place}/{i}")
+            require_plain(value, f"{place}/{i}")
     elif not (data is None or kind in (bool, int, float, str) or isinstance(data, torch.Tensor)):
         raise TypeError(
             f"{place} of a checkpoint is a {kind.__module__}.{kind.__qualname__}, which only pickle"

@@ -22,6 +22,7 @@ from pytorch_lightning.callbacks import Callback
 from torch import Tensor
 
 from ccl_plugins.files.atomic import atomic_write
+from ccl_plugins.files.checkpoints import require_plain
 from ccl_plugins.files.sums import summed
 from ccl_plugins.objectives.scalars import Scheduled, changing
 from ccl_plugins.pairs.pairs import Pairs
@@ -120,7 +121,7 @@ class Diagnosis(Callback):
             "start": None if self._start is None else asdict(self._start),
             "recent": list(self._recent),
             "weights": [was for _, was in self._weights],
-            "symptoms": {_name(each): each.state_dict() for each in self.symptoms},
+            "symptoms": dict(self._states()),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -130,8 +131,22 @@ class Diagnosis(Callback):
             self._start = Start(Embeddings(**start["embeddings"]), start["loss"], scale)
         self._recent.extend(state_dict["recent"])
         self._first = state_dict["weights"]
-        for each in self.symptoms:
-            each.load_state_dict(state_dict["symptoms"].get(_name(each), {}))
+        for each in list(self.symptoms):
+            try:
+                each.load_state_dict(state_dict["symptoms"].get(_name(each), {}))
+            except Exception as error:
+                self._leave_out(each, error)
+
+    def _states(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """What each symptom remembers; one that could not be written would end the run."""
+        for each in list(self.symptoms):
+            try:
+                state = each.state_dict()
+                require_plain(state, _name(each))
+            except Exception as error:
+                self._leave_out(each, error)
+            else:
+                yield _name(each), state
 
     def _known(
         self, trainer: pl.Trainer, module: Any, temperatures: Iterable[tuple[str, float]]
@@ -190,17 +205,21 @@ class Diagnosis(Callback):
             try:
                 findings = [*what(symptom)]
             except Exception as error:
-                self.symptoms.remove(symptom)
-                warnings.warn(
-                    f"the symptom {_name(symptom)} is no longer looked for: it raised"
-                    f" {type(error).__name__}: {error}",
-                    stacklevel=2,
-                )
+                self._leave_out(symptom, error)
                 continue
             for finding in findings:
                 explained = any(each.explains for each in self._findings.found)
                 if not (symptom.follows and explained):
                     self._findings.say(finding)
+
+    def _leave_out(self, symptom: Symptom, error: Exception) -> None:
+        """Look no more for a symptom that raised."""
+        self.symptoms.remove(symptom)
+        warnings.warn(
+            f"the symptom {_name(symptom)} is no longer looked for: it raised"
+            f" {type(error).__name__}: {error}",
+            stacklevel=3,
+        )
 
     def _moved(self) -> float:
         """How far the weights are from where they were, in parts of their norm."""

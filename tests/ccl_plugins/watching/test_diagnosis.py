@@ -595,6 +595,30 @@ def test_a_symptom_that_raises_is_named_and_ends_no_run(tmp_path, monkeypatch):
     assert "looked-four-times" in counted
 
 
+class Collects(Symptom):
+    """Remembers what no checkpoint can hold."""
+
+    def __init__(self) -> None:
+        self.looked = {0}
+
+
+class Forgets(Counts):
+    """Cannot read what an earlier version remembered."""
+
+    def load_state_dict(self, state: Any) -> None:
+        raise KeyError("looked, once")
+
+
+def test_a_symptom_whose_memory_cannot_be_kept_or_read_ends_no_run(tmp_path, monkeypatch):
+    of_a_plugin(monkeypatch, Collects(), Forgets())
+    (line,) = said(tmp_path / "run", 1)
+    assert "Collects is no longer looked for: it raised TypeError" in line
+    assert "Collects/looked of a checkpoint is a builtins.set" in line
+    of_a_plugin(monkeypatch, Forgets())
+    (line,) = said(tmp_path / "run", 2, resume=True)
+    assert "Forgets is no longer looked for: it raised KeyError" in line
+
+
 def test_looking_changes_no_weight(tmp_path, monkeypatch):
     found = []
     for looks in (True, False):
