@@ -75,7 +75,9 @@ def _common(titles: Sequence[str]) -> str:
     if len(titles) == 1:
         return _of_seeds(titles[0], titles)
     begin = os.path.commonprefix([*titles])  # noqa: RUF071 - of characters, not of folders
-    begin = re.sub(r"([-_,/ ]*seed)?[-_,/ ]*$", "", begin)
+    begin = re.sub(
+        r"([-_,/ ]*seed[-_,/ ]*\d*)?[-_,/ ]*$", "", begin
+    )  # seeds 10 and 11 begin with 1
     return _of_seeds(begin or titles[0], titles)
 
 

@@ -31,6 +31,7 @@ from ccl_plugins.figures.anchor import derivatives, weights
 from ccl_plugins.figures.kernel_matrix import in_order
 from ccl_plugins.figures.reading import known_rows, reader
 from ccl_plugins.figures.samples import Values, features, some
+from ccl_plugins.figures.series import _common
 from ccl_plugins.figures.similarity import _draw_pairs, binned
 from ccl_plugins.figures.style import COLUMNS, on_paper
 from ccl_plugins.information import information
@@ -100,6 +101,11 @@ def images(figure):
     """The arrays of the matrices in a figure, without the bars of colors beside them."""
     found = [each.get_array() for axes in figure.axes for each in axes.images]
     return [torch.from_numpy(np.asarray(each)) for each in found if each.ndim == 2]
+
+
+def test_seeds_that_begin_alike_are_no_run_of_one_seed():
+    for titles in (["fair-seed-10", "fair-seed-11"], ["fair, seed 1", "fair, seed 12"]):
+        assert _common(titles) == "fair (2 seeds)"
 
 
 def test_the_matrices_drawn_are_the_kernel_and_the_operator(runs):
