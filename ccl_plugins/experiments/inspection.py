@@ -281,6 +281,8 @@ def _step(pipeline: Composition, parts: Any, train: Any) -> dict[str, float]:
         return {}
     seconds = statistics.median(between)
     batches = len(train) // settings.batch_size * settings.epochs
+    if settings.max_steps is not None:
+        batches = min(batches, settings.max_steps * settings.accumulate)
     return {
         "seconds": seconds * settings.accumulate,
         "hours": seconds * batches / 3600,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,17 @@ def test_what_would_keep_it_from_training_is_a_mistake(file, capsys):
         file.write_text(delta.replace(right, wrong, 1))
         assert main(["inspect", str(file), "--quick"]) == 2
         assert message in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_time_of_a_run_is_that_of_its_steps(file):
+    """With max_steps it ends before its epochs, of 10 steps here."""
+    text = TOML.replace("epochs = 2", "epochs = 2, max_steps = 4").replace('"age"', '"site"')
+    pipeline = ccl.Pipeline.from_dict(
+        tomllib.loads(text.replace('{use = "rbf", scale = 0.1}', '"delta"'))
+    )
+    step = inspect(pipeline).step
+    assert step["hours"] == pytest.approx(step["seconds"] * 4 / 3600)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
