@@ -338,7 +338,10 @@ def _run_cell(
 def _refuse_other_data(sweep: Sweep, record: Mapping[str, Any]) -> None:
     """Refuse data that another cell with the same data set did not have."""
     for file in sorted(sweep.out.glob("cells/*/pipeline.json")):
-        other = read_json(file)
+        try:
+            other = read_json(file)
+        except FileNotFoundError:  # another process begins this cell anew
+            continue
         if other.get("dataset") != record["dataset"]:
             continue
         if changed := other_data(other.get(DATA, {}), record[DATA]):
@@ -451,9 +454,10 @@ def _cell(sweep: Sweep, name: str, trial: optuna.trial.FrozenTrial) -> Cell:
     reason = trial.user_attrs.get("error", "its processes ended")
     state = _STATES.get(trial.state.name, f"failed: {reason}")
     folder = sweep.out / "cells" / name
-    if not (folder / "pipeline.json").exists():
+    try:
+        run = Run(folder)
+    except FileNotFoundError:  # not begun, or another process begins it anew
         return Cell(name, values, state, {}, {}, {})
-    run = Run(folder)
     done = state == "done"
     if not done:
         return Cell(name, values, state, run.before, {}, {})

@@ -333,6 +333,23 @@ def test_a_cell_that_another_process_works_on_is_left_to_it():
         assert again == "001"
 
 
+def test_a_record_that_another_process_has_just_put_away_is_passed_over(monkeypatch):
+    """A cell that was killed before its first checkpoint is deleted and begun anew."""
+    sweep = Sweep.from_toml(write(GRID))
+    sweeps.begin(sweep)
+    folder = sweep.out / "cells" / "001"
+    folder.mkdir(parents=True)
+    (folder / "pipeline.json").write_text("{}")
+
+    def gone(*_):
+        raise FileNotFoundError(folder)
+
+    monkeypatch.setattr(sweeps, "read_json", gone)
+    sweeps._refuse_other_data(sweep, {"dataset": "features"})
+    monkeypatch.setattr(sweeps, "Run", gone)
+    assert [each.state for each in sweeps.cells_of(sweep)] == ["waiting"] * 4
+
+
 def test_a_cell_that_is_done_while_another_process_asks_for_it_stays_done(monkeypatch):
     write(GRID, ("[0.1, 0.5]", "[0.1]"), ("[0, 1]", "[0]"))
     sweep = Sweep.from_toml("sweep.toml")
