@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zlib
 from collections.abc import Generator
 from typing import Any
@@ -18,11 +19,21 @@ class Journal(JournalFileBackend):
 
     def __init__(self, path: str, lock: Any) -> None:
         super().__init__(path, lock)
-        self.path = path
+        self.path, self.lock = path, lock
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Append lines."""
-        super().append_logs([{**each, SUM: _sum(each)} for each in logs])
+        """Append lines, in place of one that a process did not finish which was killed or had no room."""
+        self.lock.acquire()  # a process may hold it twice
+        try:
+            with open(self.path, "rb+") as file:
+                end = file.seek(0, os.SEEK_END)
+                file.seek(max(0, end - 1))
+                if file.read() not in (b"", b"\n"):
+                    file.seek(0)
+                    file.truncate(file.read().rfind(b"\n") + 1)
+            super().append_logs([{**each, SUM: _sum(each)} for each in logs])
+        finally:
+            self.lock.release()
 
     def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
         """The lines from a number on.

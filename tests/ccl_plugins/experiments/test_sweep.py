@@ -153,6 +153,17 @@ def test_a_wrong_bit_in_the_study_of_a_sweep_is_named(capsys):
     assert run("--resume") == 0
 
 
+def test_a_study_whose_last_line_was_not_finished_goes_on():
+    """As where the disk was full, or the process was killed, while the last cell was put into the queue."""
+    sweep = Sweep.from_toml(write(GRID))
+    sweeps.begin(sweep)
+    file = Path("out/study.log")
+    file.write_bytes(file.read_bytes()[:-20])
+    sweeps.begin(sweep, resume=True)
+    assert [each.state for each in sweeps.cells_of(sweep)] == ["waiting"] * 4
+    assert [each.values for each in sweeps.cells_of(sweep)] == sweep.cells
+
+
 def test_both_files_of_results_hold_the_same(capsys):
     from pyarrow import parquet
 
