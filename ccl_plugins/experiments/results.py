@@ -220,12 +220,16 @@ def _row(
 
 
 def _comparable(first: Sequence[Result], group: Sequence[Result], metric: str) -> bool:
-    one, other = first[0].record, group[0].record
+    same = on_same_data(first[0].record, group[0].record)
+    return same and not first[0].state and bool(values_of(first, metric))
+
+
+def on_same_data(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether the runs of two records had one data set, with equal content as far as it is known."""
     data, its = data_of(one), data_of(other)
-    same = one.get("dataset") == other.get("dataset") and all(
+    return one.get("dataset") == other.get("dataset") and all(
         data[split] == its[split] for split in data.keys() & its.keys()
     )
-    return same and not first[0].state and bool(values_of(first, metric))
 
 
 def values_of(group: Iterable[Result], metric: str) -> dict[Any, float]:

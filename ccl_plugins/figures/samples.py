@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
+from ccl_plugins.experiments.results import on_same_data
 from ccl_plugins.protocols import DoesNotApply, ValueType
 
 if TYPE_CHECKING:
@@ -150,12 +151,18 @@ def same_data(runs: Mapping[str, Run]) -> None:
         raise DoesNotApply("there are no runs to draw")
     (first, one), *others = runs.items()
     for title, run in others:
-        if run.record.get("dataset") != one.record.get("dataset"):
-            given = [engine.represented(each.record.get("dataset")) for each in (one, run)]
-            raise DoesNotApply(
-                f"{first} and {title} were trained on different data sets, which one figure cannot"
-                f" compare: {given[0]} and {given[1]}"
-            )
+        if on_same_data(one.record, run.record):
+            continue
+        given = [engine.represented(each.record.get("dataset")) for each in (one, run)]
+        shown = (
+            f"{given[0]} and {given[1]}"
+            if given[0] != given[1]
+            else f"{given[0]}, whose data changed"
+        )
+        raise DoesNotApply(
+            f"{first} and {title} were trained on different data sets, which one figure cannot"
+            f" compare: {shown}"
+        )
 
 
 def some(n: int, most: int) -> Tensor:

@@ -15,6 +15,7 @@ from ccl_plugins.experiments.results import (
     configurations,
     labels_of,
     name_of,
+    on_same_data,
     stem_of,
 )
 from ccl_plugins.figures.samples import conditions_of
@@ -55,8 +56,8 @@ class Runs:
             for label, group in zip(labels_of(groups), groups, strict=True)
         ]
         """The configurations."""
-        first = self.groups[0].record.get("dataset")
-        self.same_data = [each for each in self.groups if each.record.get("dataset") == first]
+        first = self.groups[0].record
+        self.same_data = [each for each in self.groups if on_same_data(first, each.record)]
         """Those on the data set of the first, which can be compared."""
 
     def first(self, each: Compared) -> Run:

@@ -20,6 +20,7 @@ from ccl_plugins.cli import main
 from ccl_plugins.experiments.as_toml import as_toml
 from ccl_plugins.experiments.results import Result, labels_of, spread
 from ccl_plugins.figures import embedding_map, figure
+from ccl_plugins.figures.samples import same_data
 from ccl_plugins.files.sums import summed
 from ccl_plugins.kinds import registry
 from ccl_plugins.protocols import DoesNotApply, Measurement
@@ -223,18 +224,24 @@ def test_what_comes_from_records_is_escaped(text, folder, tmp_path):
 
 
 @pytest.mark.usefixtures("undrawn")
+@pytest.mark.filterwarnings("ignore:.*was changed")
+@pytest.mark.parametrize("place", ["dataset", "data"])
 def test_runs_of_different_data_sets_are_shown_with_a_warning_and_not_compared(
-    runs, folder, tmp_path
+    place, runs, folder, tmp_path
 ):
+    """Of another seed, or of files that were others when the second was trained."""
     shutil.copytree(folder / "fair-seed-0", tmp_path / "other")
     file = tmp_path / "other" / "pipeline.json"
     record = json.loads(file.read_text())
     record["dataset"]["seed"] = 5
+    if place == "data":
+        record["dataset"] = runs[0].record["dataset"]
+        record["data"]["test"]["digest"] = "0" * 64
     file.write_text(json.dumps(record))
-    with pytest.warns(UserWarning, match="was changed"):
-        text = texts(
-            write_report([runs[0], ccl.load(tmp_path / "other")], tmp_path / "report.html")
-        )
+    other = ccl.load(tmp_path / "other")
+    text = texts(write_report([runs[0], other], tmp_path / "report.html"))
+    with pytest.raises(DoesNotApply, match="different data sets"):
+        same_data({"plain": runs[0], "other": other})
     assert "other: another data set than plain-seed-1" in text
     assert "There is nothing to compare" in text
     assert "paired" not in text.partition("What was compared")[0]
