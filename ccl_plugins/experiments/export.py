@@ -47,8 +47,8 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
 
     Raises:
         FolderInUse: If another process writes to the folder, or to the run that it lies in.
-        ValueError: For another format, for a backbone that timm lacks as ``"timm"``, and for one that
-            `torch.export` cannot follow.
+        ValueError: For another format, for a backbone that timm lacks as ``"timm"``, for one that
+            `torch.export` cannot follow, and for a folder whose files of these names are of no export.
     """
     from ccl_plugins.arguments import one_of
     from ccl_plugins.files.atomic import replacing
@@ -64,6 +64,7 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
     plain = plain_backbone(run)
     program = None if format == "timm" else _saved(traced(plain, run, config))
     target = Path(folder).expanduser() if folder is not None else run.layout.exports[format]
+    _refuse_other_files(target)
     with owning(run.path if folder is None else target), replacing(target, EXPORTED) as staged:
         write_weights(staged, run, plain)
         write_json(staged / CONFIG, config)
@@ -73,6 +74,16 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
         parts = (WEIGHTS, CONFIG, PROGRAM, *ADAPTERS)
         write_sums(staged, [part for part in parts if (staged / part).exists()])
     return target
+
+
+def _refuse_other_files(target: Path) -> None:
+    """Refuse a folder that holds files of an export's names and no export, whose weights come first."""
+    others = [name for name in EXPORTED if (target / name).exists()]
+    if others and WEIGHTS not in others:
+        raise ValueError(
+            f"{target} has a file {others[0]}, which is of no export and would be replaced: name a folder"
+            " of its own"
+        )
 
 
 def unknown_to_timm(run: Run) -> str:

@@ -72,6 +72,19 @@ def test_timm_loads_the_weights_by_name_and_by_folder(run, tmp_path, capsys):
         assert_same_features(model, run)
 
 
+def test_files_that_are_of_no_export_are_not_replaced(run, tmp_path):
+    """As the README of the folder where ccl runs, or the checksums of a run."""
+    (tmp_path / "README.md").write_text("mine")
+    for folder, name in ((tmp_path, "README.md"), (run.path, "SHA256SUMS")):
+        before = (folder / name).read_bytes()
+        with pytest.raises(ValueError, match=f"{name}, which is of no export"):
+            run.export(folder)
+        assert (folder / name).read_bytes() == before
+    (tmp_path / "README.md").unlink()
+    for _ in range(2):
+        run.export(tmp_path)
+
+
 def test_the_config_says_what_it_is(run):
     folder = run.export()
     assert folder == run.path / "timm"
