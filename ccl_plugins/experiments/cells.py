@@ -280,6 +280,8 @@ def work(
             try:
                 metrics = _run_cell(sweep, sweep.out / "cells" / name, cell, pruning, progress)
                 value = _of(metrics, sweep.metric)
+                if not math.isfinite(value):
+                    raise ValueError(f"{sweep.metric} is {value}, by which no cell is chosen")
                 if sweep.subject_to:  # 0 and less are within the bounds
                     trial.set_constraint("subject_to", sweep.excess(metrics))
             except (RunInterrupted, KeyboardInterrupt, OtherData):

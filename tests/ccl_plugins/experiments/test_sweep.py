@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import math
 import os
 import random
 import re
@@ -274,6 +275,17 @@ def in_a_process(work):
             work()
         os._exit(0)
     return child
+
+
+def test_a_cell_whose_metric_is_no_number_fails_and_says_so(capsys, monkeypatch):
+    """Optuna counts it as failed, without a reason."""
+    monkeypatch.setattr(sweeps, "_run_cell", lambda *_: {"knn/top1": math.nan})
+    write(GRID, ("[0, 1]", "[0]"))
+    assert run() == 1
+    assert [each["state"] for each in table()] == [
+        "failed: ValueError: knn/top1 is nan, by which no cell is chosen"
+    ] * 2
+    assert "knn/top1 is nan" in capsys.readouterr().err
 
 
 def test_six_cells_killed_at_random_end_with_the_same_table():
