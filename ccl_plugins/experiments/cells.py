@@ -543,11 +543,13 @@ def configurations(sweep: Sweep, cells: Iterable[Cell]) -> list[dict[str, Any]]:
     groups: dict[str, list[Cell]] = {}
     for each in cells:
         values = {key: value for key, value in each.values.items() if key != SEED}
-        groups.setdefault(json.dumps(values), []).append(each)
+        # Two grids may have the same keys in another order.
+        groups.setdefault(json.dumps(values, sort_keys=True), []).append(each)
     rows = []
-    for key, group in groups.items():
+    for group in groups.values():
         done = [each for each in group if each.state == "done"]
-        row: dict[str, Any] = {"values": json.loads(key), "cells": len(group), "done": len(done)}
+        values = {key: value for key, value in group[0].values.items() if key != SEED}
+        row: dict[str, Any] = {"values": values, "cells": len(group), "done": len(done)}
         for kind in ("before", "validation", "test"):
             given = [m for each in done if (m := getattr(each, kind).get(sweep.metric)) is not None]
             row[kind] = statistics.fmean(given) if given else None

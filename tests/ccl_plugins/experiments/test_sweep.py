@@ -191,6 +191,17 @@ def test_the_configuration_with_the_best_mean_over_seeds_comes_first():
     assert first["values"] == {"x": 1}
 
 
+def test_grids_with_their_keys_in_another_order_are_one_configuration():
+    """As where a grid with a further seed is added."""
+
+    def cell(values):
+        return sweeps.Cell("", values, "done", {}, {"m": 0.5}, {"m": 0.5})
+
+    cells = [cell({"x": 1, "y": 2, "fit.seed": 0}), cell({"fit.seed": 1, "y": 2, "x": 1})]
+    (row,) = sweeps.configurations(Sweep({}, [{}], Path(), "m"), cells)
+    assert (row["values"], row["done"]) == ({"x": 1, "y": 2}, 2)
+
+
 def test_a_component_is_chosen_before_its_parameters():
     values = {"objective.temperature": [0.2], "objective": ["nt_xent"]}
     write(GRID, ('"fit.seed" = [0, 1]', '"objective" = ["nt_xent", {use = "infonce"}]'))
