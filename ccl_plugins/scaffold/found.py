@@ -66,7 +66,9 @@ class Variable:
             "text": "texts",
             "continuous": f"numbers, {self.values} different",
             "multi_label": "attributes side by side",
-            "categorical": f"{self.values} classes of {self.least} images or more",
+            "categorical": f"{self.values} classes of {self.least} images or more"
+            if self.values > 1
+            else "one class alone",
         }[self.value_type]
         return what + (f", missing for {self.missing} images" if self.missing else "")
 

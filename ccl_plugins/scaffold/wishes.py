@@ -86,7 +86,8 @@ def _check_told(variable: Variable) -> None:
 def tells_nothing(variable: Variable) -> str:
     """Why a variable tells no images apart, or all of them; nothing if it tells some."""
     if variable.values < 2:
-        return f"{variable.name!r} has {variable.values} value, and tells no two images apart"
+        has = "one value" if variable.values else "no value"
+        return f"{variable.name!r} has {has}, and tells no two images apart"
     if variable.is_classes and variable.values == variable.known:
         return (
             f"{variable.name!r} has another value for every image, so no two are alike: take a coarser"
