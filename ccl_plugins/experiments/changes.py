@@ -23,7 +23,7 @@ MORE = {"fit.epochs": "epochs", "fit.max_steps": "steps"}
 """Settings that may grow: the run goes on."""
 
 ENDLESS = {"fit.max_steps"}
-"""Those of them that are no bound where they are None."""
+"""Of these, the settings that set no limit where they are None."""
 
 FREE_TABLES = ("callbacks", "loggers", "monitor", "plugins")
 """Tables of a record that may change too: what watches a run does not change what is trained."""

@@ -17,8 +17,8 @@ _INSIDE = re.compile(r"(?<![\w.~:/\\-])(?:~|[A-Za-z]:)?[/\\](?:[^\s/\\'\"]+[/\\]
 def without_paths(data: Any) -> tuple[Any, list[str]]:
     """Plain data with each path shortened to its last part, and the places of those that were.
 
-    Paths are texts that begin with ``/``, ``~``, dots or a drive, URLs, relative ones of what is there, and
-    what a sentence has of them.  Names of components and of the Hugging Face Hub are none.
+    A path is a text that begins with ``/``, ``~``, dots or a drive; a URL; a relative path of a file that
+    exists here; and such a part of a sentence.  Names of components and of the Hugging Face Hub are none.
     """
     places: dict[str, None] = {}
     return _shortened(data, "", places), [*places]

@@ -39,8 +39,8 @@ class Weights:
 
     Args:
         index: The anchor's index in the training split.
-        views: The views of the anchor's sample, the anchor's first; of another modality than the image what
-            it is made of, in words, or the anchor's view.
+        views: The views of the anchor's sample, the anchor's first.  Of a modality other than the image it
+            is the text or the values as words; where that reads no column, the anchor's view again.
         own: The share of the pull of each own key, by its view.
         positives: The other samples that the anchor is pulled to, ``[(share of the pull, index)]``, those
             that weigh most first.

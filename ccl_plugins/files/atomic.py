@@ -48,8 +48,8 @@ def atomic_write(path: Path) -> Iterator[Path]:
 def replacing(folder: Path, names: Sequence[str]) -> Iterator[Path]:
     """Yield a temporary folder, and move its files into ``folder`` once all of them are on the disk.
 
-    If writing fails, or the process is killed, ``folder`` keeps its files.  A process that is killed while
-    files are moved leaves the last of them missing, as checksums of the others.
+    If writing fails, or the process is killed, ``folder`` keeps its files.  If it is killed while
+    files are moved, the last of ``names`` is missing: it should be that of the others' checksums.
 
     Args:
         folder: The folder; it is created.

@@ -60,9 +60,9 @@ def of_split(split: Any) -> str:
     """The SHA-256 that identifies the images of a split, in their order.
 
     It is what the split's method ``fingerprint`` returns, if it has one.  Else it covers every pixel of a
-    split in memory (``images``); path, size and times of change of every file of a split in files
-    (``paths``, or ``samples`` as in torchvision), of which the system sets one itself, and ``read_as``, how
-    they are read, if the split says so; and 256 evenly spaced images of any other.
+    split in memory (``images``); path, size and two times of every file of a split in files (``paths``, or
+    ``samples`` as in torchvision): when it was written and, which no program can set, when it was changed;
+    with ``read_as``, how they are read, if the split says so; and 256 evenly spaced images of any other.
     """
     if hasattr(split, "fingerprint"):
         return str(split.fingerprint())

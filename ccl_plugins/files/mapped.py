@@ -53,7 +53,8 @@ class ChangedFile(OSError):
 class Opened(NamedTuple):
     """A file that tensors are mapped from: its path, what is known of it, its address and descriptor.
 
-    A file of passing values has no path: it is not referred to, and may lose its name.
+    A file of values that are needed for a while alone has no path: no checkpoint refers to it, and its name
+    may be deleted.
     """
 
     path: Path | None

@@ -17,7 +17,7 @@ class WrongSum(ValueError):
 
 
 def write_sums(folder: Path, names: Iterable[str]) -> None:
-    """Write checksums of files to their folder's ``SHA256SUMS``, beside those of others, atomically."""
+    """Write checksums of files to their folder's ``SHA256SUMS``, atomically; lines of other files stay."""
     names = [*names]
     lines = [f"{_sum(folder / name)}  {name}" for name in names]
     _write_lines(folder / SUMS, [*_but(folder, names), *lines])
