@@ -46,19 +46,27 @@ def check_sum(file: Path) -> bool:
     Raises:
         WrongSum: If they differ, naming the file.
     """
-    sums = file.parent / SUMS
-    for line in _lines(sums):
-        digest, _, name = line.partition("  ")
-        if name == file.name and digest != _sum(file):
-            raise WrongSum(f"{file} is damaged: it does not have its checksum in {sums.name}")
-        if name == file.name:
+    while (digest := _known(file)) is not None:
+        if digest == _sum(file):
             return True
+        # Before another process writes the file, it deletes this checksum.
+        if digest == _known(file):
+            raise WrongSum(f"{file} is damaged: it does not have its checksum in {SUMS}")
     return False
 
 
 def has_sum(file: Path) -> bool:
     """Whether the ``SHA256SUMS`` beside a file has a checksum of it, right or wrong."""
-    return any(line.partition("  ")[2] == file.name for line in _lines(file.parent / SUMS))
+    return _known(file) is not None
+
+
+def _known(file: Path) -> str | None:
+    """The checksum of a file that the ``SHA256SUMS`` beside it has."""
+    for line in _lines(file.parent / SUMS):
+        digest, _, name = line.partition("  ")
+        if name == file.name:
+            return digest
+    return None
 
 
 def _but(folder: Path, names: Iterable[str]) -> list[str]:

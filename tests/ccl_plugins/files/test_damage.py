@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch.utils.tensorboard import SummaryWriter
 
+from ccl_plugins.files import sums
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint, write_checkpoint
 from ccl_plugins.files.events import check_events
 from ccl_plugins.files.sums import WrongSum, check_sum, forget_sums, summed, write_sums
@@ -144,3 +145,24 @@ def test_a_file_that_is_changed_or_truncated_later_leaves_what_was_read(tmp_path
         file.write(b"\xff" * 64)
         file.truncate(4096)
     torch.testing.assert_close(read["values"], values, rtol=0, atol=0)
+
+
+def test_a_file_that_is_written_while_it_is_compared_is_not_called_damaged(tmp_path, monkeypatch):
+    """As the measurements of a cell, which a sweep's table reads while another process measures it."""
+    file = tmp_path / "measurements.json"
+    with summed(file):
+        file.write_text("old")
+    of_file, written = sums._sum, []
+
+    def slow(path):
+        if path == file and not written:  # once the old checksum was read
+            written.append(path)
+            with summed(file):
+                file.write_text("new")
+        return of_file(path)
+
+    monkeypatch.setattr(sums, "_sum", slow)
+    assert check_sum(file)
+    file.write_text("other")
+    with pytest.raises(WrongSum, match="is damaged"):
+        check_sum(file)
