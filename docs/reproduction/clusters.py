@@ -167,7 +167,7 @@ def write_granularity() -> str:
     rows = [
         {**row, "k": int(row["configuration"].rpartition(" ")[2])}
         for row in with_accuracy("cl_infonce_attributes")
-        if row["configuration"].startswith("attributes")
+        if row["configuration"].startswith("attributes, k")
     ]
     if not rows:
         return ""

@@ -132,13 +132,14 @@ def _configuration(
         }
     if scalars:
         logged = [read_curves(Run(sweep.out / "cells" / each.name)) for each in cells]
+        if missing := {s for s in scalars if not all(s in each for each in logged)}:
+            raise ValueError(f"{label}: {sorted(missing)} was not logged; there is {sorted(logged[0])}")
         result["curves"] = {
             scalar: [
                 [step, statistics.fmean(values), statistics.stdev(values), *values]
                 for step, *values in _by_step([dict(each[scalar]) for each in logged])
             ]
             for scalar in sorted(scalars)
-            if all(scalar in each for each in logged)
         }
     return result
 
