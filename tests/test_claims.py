@@ -232,12 +232,12 @@ def test_a_setting_is_chosen_by_validation_and_not_by_the_test_split(monkeypatch
 def test_a_curve_is_compared_seed_by_seed_over_training_or_at_a_step(monkeypatch):
     logged = {"A": [[10, 0, 0, 0.1, 0.3], [20, 0, 0, 0.5, 0.5]], "B": [[10, 0, 0, 0.2, 0.2]]}
     found = {
-        label: {"seeds": [3, 5], "curves": {"monitor/label/linear": points}}
+        label: {"seeds": [3, 5], "curves": {"monitor/linear/top1": points}}
         for label, points in logged.items()
     }
     monkeypatch.setattr(claims, "load", lambda _: found)
     pairs = [["A", "B"], ["A @ 20", "A @ 10"]]
-    row = {"item": "", "results": "", "tests": [{"curve": "monitor/label/linear", "above": pairs}]}
+    row = {"item": "", "results": "", "tests": [{"curve": "monitor/linear/top1", "above": pairs}]}
     mean, rise = claims.comparisons(row, {})
     assert (mean.estimate, mean.error) == (pytest.approx(15), pytest.approx(5))
     assert (rise.estimate, rise.n, rise.df) == (pytest.approx(30), 2, 1)

@@ -50,7 +50,8 @@ NAMES = {
     "color/r2": "R² of the color",
     "linear-holes/top1": "holes",
     "linear-slant/top1": "slant",
-    "monitor/label/linear": "accuracy while training",
+    "monitor/linear/top1": "accuracy while training",
+    "monitor/projections/conditional_entropy": "conditional entropy",
     "loss": "loss",
     "e^g": "e^g",
 }
