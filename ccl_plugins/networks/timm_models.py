@@ -419,8 +419,6 @@ def _adapted(
     weights: Mapping[str, Any], model: nn.Module, keep_head: bool, without: tuple[str, ...]
 ) -> dict[str, Any]:
     """Weights without the last layer, the first convolution's for as many channels as the model takes."""
-    from timm.models import adapt_input_conv
-
     config: Mapping[str, Any] = getattr(model, "default_cfg", {})
     # timm keeps the last layer's name, though num_classes=0 has removed the layer.
     heads = () if keep_head else tuple(f"{head}." for head in _names(config, "classifier"))
@@ -430,12 +428,24 @@ def _adapted(
     for name in (f"{first}.weight" for first in _names(config, "first_conv")):
         if name not in own or name not in kept or kept[name].shape == own[name].shape:
             continue
-        channels, kernel = kept[name].shape[1], kept[name].shape[2:]
+        kernel = kept[name].shape[2:]
         if len(kernel) == 2 and kernel == own[name].shape[2:]:
-            # Before the third parameter, timm adapted three channels alone.
-            base = () if channels == 3 else (channels,)
-            kept[name] = adapt_input_conv(own[name].shape[1], kept[name], *base)
+            kept[name] = _for_channels(kept[name], own[name].shape[1])
     return kept
+
+
+def _for_channels(weight: torch.Tensor, channels: int) -> torch.Tensor:
+    """A convolution's weight for other channels: repeated in turn and scaled, or summed for one.
+
+    As timm does, whose own function took three channels alone before 1.0.31.
+    """
+    given = weight.shape[1]
+    if channels == 1:
+        adapted = weight.float().sum(1, keepdim=True)
+    else:
+        turns = weight.float().repeat(1, -(-channels // given), 1, 1)
+        adapted = turns[:, :channels] * (given / channels)
+    return adapted.to(weight.dtype)
 
 
 def _names(config: Mapping[str, Any], entry: str) -> tuple[str, ...]:

@@ -55,6 +55,8 @@ def test_weights_of_five_channels_are_taken_for_three(tmp_path):
     path, state = saved(tmp_path, "resnet10t", in_chans=5)
     own = Timm("resnet10t", checkpoint_path=path).model
     torch.testing.assert_close(own.conv1[0].weight, state["conv1.0.weight"][:, :3] * (5 / 3))
+    gray = Timm("resnet10t", checkpoint_path=path, options={"in_chans": 1}).model
+    torch.testing.assert_close(gray.conv1[0].weight, state["conv1.0.weight"].sum(1, keepdim=True))
 
 
 def test_the_names_of_the_first_implementation_are_translated(tmp_path):
@@ -129,7 +131,7 @@ def test_the_mean_of_patches_needs_no_weights_of_another_pooling(tmp_path):
             DINOV2,
             SIZED,
             r"w\.safetensors' does not hold the 34 weights of 'vit_small_patch14_dinov2': 34 are missing"
-            r" \(cls_token, pos_embed, .*, \.\.\.\); 122 are unknown to it \(bn1\.num_batches",
+            r" \(cls_token, pos_embed, .*, \.\.\.\); 122 are unknown to it \(bn1\.",
         ),
         (DINOV2, SIZED, "resnet18", {}, r"120 are missing .*unknown to it \(blocks\.0"),
         ("resnet10t", {}, "resnet14t", {}, r"of 'resnet14t': .* are missing .*of another shape \("),
