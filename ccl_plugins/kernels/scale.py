@@ -45,7 +45,8 @@ def resolve(
     out, so that repeated values do not make the median 0; if all values are equal it is 1.  For class
     ids it is the distance of two different ids.  Without gradient and without waiting for the device.
     """
-    if isinstance(scale, float | int):
+    # No union: with it, torch 2.8 breaks the graph.
+    if isinstance(scale, (float, int)):
         return scale
     with torch.no_grad():
         if not as_vectors(b).dtype.is_floating_point:
