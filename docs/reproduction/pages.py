@@ -133,7 +133,9 @@ def _configuration(
     if scalars:
         logged = [read_curves(Run(sweep.out / "cells" / each.name)) for each in cells]
         if missing := {s for s in scalars if not all(s in each for each in logged)}:
-            raise ValueError(f"{label}: {sorted(missing)} was not logged; there is {sorted(logged[0])}")
+            raise ValueError(
+                f"{label}: {sorted(missing)} was not logged; there is {sorted(logged[0])}"
+            )
         result["curves"] = {
             scalar: [
                 [step, statistics.fmean(values), statistics.stdev(values), *values]
