@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from torch import Tensor, arange, tensor
+from torch import Tensor, arange, isin, tensor
 
 from ccl_plugins.arguments import one_of
 
@@ -88,10 +88,11 @@ def _hold_out_groups(
 
 def _with_all_classes(rows: dict[str, Tensor], label: Tensor, cure: str) -> dict[str, Tensor]:
     """The rows of both splits, if each has a sample of every class."""
+    classes = label.unique()
     for split, chosen in rows.items():
-        if len(lacking := sorted({*label.tolist()} - {*label[chosen].tolist()})):
+        if len(lacking := classes[~isin(classes, label[chosen])]):
             raise ValueError(
-                f"{split} would have no sample of class {lacking[0]}, whose samples {cure} or name the"
-                " test samples instead of giving test_fraction"
+                f"{split} would have no sample of class {lacking[0].item()}, whose samples {cure} or name"
+                " the test samples instead of giving test_fraction"
             )
     return rows
