@@ -169,11 +169,10 @@ def _enqueue(
     study: optuna.Study, sweep: Sweep, name: str, cell: Mapping[str, Any], ended: int = 0
 ) -> None:
     """Put a cell into the queue; ``ended`` processes have ended while they worked on it."""
-    known = {} if sweep.trials is None else sweep.values  # the cells of grids are not drawn
+    known, drawn = sweep.values, {} if sweep.trials is None else cell  # of grids nothing is drawn
     params = {
-        key: cell[key] if isinstance(each, Range) else json.dumps(cell[key])
-        for key, each in known.items()
-        if key in cell
+        key: value if isinstance(known[key], Range) else json.dumps(value)
+        for key, value in drawn.items()
     }
     study.enqueue_trial(params, {"cell": name, "values": json.dumps(cell), "ended": ended})
 
