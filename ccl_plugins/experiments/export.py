@@ -60,11 +60,11 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
         format = "torch" if unknown else "timm"
     if one_of("format", format, FORMATS) == "timm" and unknown:
         raise ValueError(f"{run.path} has {unknown}: the format 'torch' takes any backbone")
+    target = Path(folder).expanduser() if folder is not None else run.layout.exports[format]
+    _refuse_other_files(target)
     config = describe(run, format)
     plain = plain_backbone(run)
     program = None if format == "timm" else _saved(traced(plain, run, config))
-    target = Path(folder).expanduser() if folder is not None else run.layout.exports[format]
-    _refuse_other_files(target)
     with owning(run.path if folder is None else target), replacing(target, EXPORTED) as staged:
         write_weights(staged, run, plain)
         write_json(staged / CONFIG, config)
