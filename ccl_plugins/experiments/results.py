@@ -311,9 +311,14 @@ def name_of(group: Iterable[Result]) -> str:
     names = [str(each.path) for each in group]
     if len(names) == 1:
         return names[0]
-    begin = os.path.commonprefix(names)  # noqa: RUF071 - of characters, not of folders
-    begin = re.sub(r"(-seed-)\d+$", r"\1", begin)  # seeds 10 and 11 are no runs of seed 1
+    begin = beginning_of(names)
     return f"{begin}*" if begin.strip("./") else ", ".join(names)
+
+
+def beginning_of(names: Sequence[str]) -> str:
+    """What names of runs begin with alike, without a part of a seed's number: 10 and 11 are no seed 1."""
+    begin = os.path.commonprefix([*names])  # noqa: RUF071 - of characters, not of folders
+    return re.sub(r"(seed[-_,/ ]*)\d+$", r"\1", begin)
 
 
 def labels_of(groups: Sequence[Sequence[Result]]) -> list[str]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.experiments.results import Configuration, Result, configurations, labels_of
+from ccl_plugins.experiments.results import (
+    Configuration,
+    Result,
+    beginning_of,
+    configurations,
+    labels_of,
+)
 from ccl_plugins.figures.style import MARKERS, RUNS, figure, short
 
 if TYPE_CHECKING:
@@ -74,10 +79,7 @@ def _result(run: Run) -> Result:
 def _common(titles: Sequence[str]) -> str:
     if len(titles) == 1:
         return _of_seeds(titles[0], titles)
-    begin = os.path.commonprefix([*titles])  # noqa: RUF071 - of characters, not of folders
-    begin = re.sub(
-        r"([-_,/ ]*seed[-_,/ ]*\d*)?[-_,/ ]*$", "", begin
-    )  # seeds 10 and 11 begin with 1
+    begin = re.sub(r"([-_,/ ]*seed)?[-_,/ ]*$", "", beginning_of(titles))
     return _of_seeds(begin or titles[0], titles)
 
 
