@@ -78,7 +78,14 @@ def small(path):
     return tables
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [  # cacr_large has the same objective
+        pytest.param(path, marks=[pytest.mark.slow] * (path.stem == "cacr_small"))
+        for path in RECIPES
+    ],
+    ids=lambda path: path.stem,
+)
 def test_a_recipe_trains(path, tmp_path):
     pipeline = ccl.Pipeline.from_dict(small(path))
     seed_everything(0)  # as at the start of a run

@@ -147,6 +147,7 @@ def test_an_overwrite_killed_at_any_moment_loses_no_run(old, tmp_path, faults):
     assert at > 10
 
 
+@pytest.mark.slow  # above, each change of the deletion; in test_sweep, cells killed at random
 def test_an_overwriting_training_killed_at_random_is_old_new_or_none(old, tmp_path):
     """From the first change to the end of the new run."""
     pipeline, draw = make_pipeline(temperature=0.5), random.Random(0)

@@ -119,6 +119,7 @@ def test_settings_of_training_apply_to_both_towers(
     assert all(weight.isfinite().all() for weight in state(run).values())
 
 
+@pytest.mark.slow  # networks of one input are compiled in test_preparing
 def test_compiled_towers_train_to_the_same_weights(tmp_path: Path) -> None:
     runs = [
         pipeline(evaluate=[], monitor="off").fit(
