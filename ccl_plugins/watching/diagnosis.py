@@ -174,7 +174,7 @@ class Diagnosis(Callback):
             return
         embeddings, temperatures = _measure(module.objective, pairs)
         self._recent.append(loss)
-        scale = cache(partial(_scale, module.objective, pairs))
+        scale = cache(partial(scale_of, module.objective, pairs))
         first = self._start is None
         if self._start is None:
             self._start = Start(embeddings, loss, scale())
@@ -256,15 +256,6 @@ def _measure(objective: Any, pairs: Pairs) -> tuple[Embeddings, list[tuple[str, 
     count = len(numbers)
     settings = [setting for setting, _ in temperatures]
     return Embeddings(*copied[:count]), [*zip(settings, copied[count:], strict=True)]
-
-
-def _scale(objective: Any, pairs: Pairs) -> Scale | None:
-    try:
-        scale = scale_of(objective, pairs)
-    except Exception:  # a stranger's objective may refuse embeddings that no network gives
-        return None
-    finite = scale is not None and abs(scale.chance) < 1e6 and abs(scale.reached) < 1e6
-    return scale if finite else None
 
 
 def _temperatures(objective: Any) -> Iterator[tuple[str, Any]]:

@@ -21,6 +21,7 @@ from ccl_plugins.kinds import registry
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import HCL, AlignUniform, ClInfoNCE, InfoNCE, SupCon
 from ccl_plugins.pairs import Samples, in_batch
+from ccl_plugins.training import ranks
 from ccl_plugins.training.findings import read_findings
 from ccl_plugins.watching import Finding, Observation, Symptom, diagnosis
 from ccl_plugins.watching.chance import scale_of
@@ -662,6 +663,35 @@ def test_every_objective_has_its_own_chance(objective, candidates):
     assert scale is not None
     assert scale.distinguishes
     torch.testing.assert_close(scale.chance, torch.tensor(float(candidates)).log().item())
+
+
+def scale_of_a_part() -> Any:
+    """The scale of this process's part of a batch, of which the second half is of one class."""
+    world, size = ranks.world_size(), 64 // ranks.world_size()
+    mine = slice(ranks.rank() * size, (ranks.rank() + 1) * size)
+    classes = torch.cat([torch.arange(32) % 4, torch.full((32,), 4)])
+    samples = Samples({"condition": classes[mine]})
+    return scale_of(SupCon(0.2), in_batch(embedded()[:, mine], samples, world > 1))
+
+
+def test_all_processes_have_the_scale_of_the_whole_batch(two_processes):
+    """What a symptom decides by it, as to compute it again, all must decide."""
+    first, second = two_processes(scale_of_a_part)
+    assert first == second
+    torch.testing.assert_close(asdict(first), asdict(scale_of_a_part()), rtol=1e-5, atol=1e-5)
+
+
+class Refuses(InfoNCE):
+    """Takes no embeddings that are equal."""
+
+    def loss(self, pairs: Any) -> Tensor:
+        if bool((pairs.anchors == pairs.anchors[:, :1]).all()):
+            raise ValueError("equal embeddings")
+        return super().loss(pairs)
+
+
+def test_an_objective_that_refuses_equal_embeddings_has_no_scale():
+    assert scale_of(Refuses(), in_batch(embedded())) is None
 
 
 def test_one_class_leaves_nothing_to_distinguish():
