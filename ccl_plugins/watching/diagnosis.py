@@ -26,7 +26,7 @@ from ccl_plugins.files.checkpoints import require_plain
 from ccl_plugins.files.sums import summed
 from ccl_plugins.objectives.scalars import Scheduled, changing
 from ccl_plugins.pairs.pairs import Pairs
-from ccl_plugins.protocols import trait
+from ccl_plugins.protocols import Length, trait
 from ccl_plugins.training import ranks
 from ccl_plugins.training.findings import Finding, Findings, read_findings
 from ccl_plugins.training.loss_log import LossLog
@@ -85,8 +85,8 @@ class Diagnosis(Callback):
         self._weights = [(w, was.to(w.device)) for w, was in zip(weights, first, strict=True)]
         if ranks.rank() == 0:
             self._write()
-        settings, values = [*zip(*_temperatures(pl_module.objective), strict=True)] or [(), ()]
-        known = self._known(trainer, pl_module, zip(settings, map(float, values), strict=True))
+        temperatures = [(each, float(value)) for each, value in _temperatures(pl_module.objective)]
+        known = self._known(trainer, pl_module, temperatures)
         self._ask(lambda symptom: symptom.begin(Beginning(**known)))
 
     def on_after_backward(self, trainer: pl.Trainer, pl_module: Any) -> None:
@@ -178,7 +178,7 @@ class Diagnosis(Callback):
         first = self._start is None
         if self._start is None:
             self._start = Start(embeddings, loss, scale())
-        step, wait = trainer.global_step, patience(module.total_steps, module.settings)
+        step, wait = trainer.global_step, patience(module.length)
         before = step - module.settings.log_every
         assert self._losses is not None
         seen = Observation(
@@ -241,10 +241,10 @@ class Diagnosis(Callback):
             warnings.warn(f"{self.file} cannot be written: {error}", stacklevel=2)
 
 
-def patience(total: int, settings: Any) -> int:
+def patience(length: Length) -> int:
     """The step from which a loss that has not moved is off: after half of the run, and the warm-up."""
-    warmup = int(settings.warmup_epochs * total / max(settings.epochs, 1))
-    return max(LEAST, min(total // 2, MOST), warmup + LEAST)
+    warmup = int(length.warmup_epochs * length.steps_per_epoch)
+    return max(LEAST, min(length.steps // 2, MOST), warmup + LEAST)
 
 
 def _measure(objective: Any, pairs: Pairs) -> tuple[Embeddings, list[tuple[str, float]]]:

@@ -21,6 +21,7 @@ from ccl_plugins.kinds import registry
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import HCL, AlignUniform, ClInfoNCE, InfoNCE, SupCon
 from ccl_plugins.pairs import Samples, in_batch
+from ccl_plugins.protocols import Length
 from ccl_plugins.training import ranks
 from ccl_plugins.training.findings import read_findings
 from ccl_plugins.watching import Finding, Observation, Symptom, diagnosis
@@ -486,6 +487,20 @@ def test_the_first_steps_of_an_example_are_quiet(path, tmp_path):
 @pytest.mark.parametrize("name", MAIN)
 def test_a_whole_main_example_is_quiet(name, tmp_path):
     assert lines(tmp_path / "run", ccl.Pipeline.from_toml(ROOT / "examples" / f"{name}.toml")) == []
+
+
+@pytest.mark.parametrize(
+    ("length", "step"),
+    [
+        (Length(6, 8), 40),  # less than twice as many
+        (Length(100, 50), 2000),
+        (Length(10, 100), 500),
+        (Length(10, 100, warmup_epochs=6), 640),
+        (Length(100, 500, warmup_epochs=2, max_steps=1100), 1040),
+    ],
+)
+def test_a_loss_may_stay_until_half_of_the_run_and_the_warm_up_have_passed(length, step):
+    assert diagnosis.patience(length) == step
 
 
 def test_what_was_said_before_a_resume_is_not_said_again(tmp_path):
