@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from functools import cache, partial
@@ -49,7 +49,8 @@ class Diagnosis(Callback):
 
     def __init__(self, file: Path, symptoms: Iterable[Symptom] = ()) -> None:
         self.file = file
-        self.symptoms: list[Symptom] = [*(each() for each in SYMPTOMS), *symptoms]
+        self.symptoms = dict(_named([*(each() for each in SYMPTOMS), *symptoms]))
+        """What is looked for, by its name in checkpoints."""
         self._findings = Findings()
         self._losses: LossLog | None = None
         self._seen: Mapping[str, float] = {}
@@ -131,22 +132,22 @@ class Diagnosis(Callback):
             self._start = Start(Embeddings(**start["embeddings"]), start["loss"], scale)
         self._recent.extend(state_dict["recent"])
         self._first = state_dict["weights"]
-        for each in list(self.symptoms):
+        for name, each in [*self.symptoms.items()]:
             try:
-                each.load_state_dict(state_dict["symptoms"].get(_name(each), {}))
+                each.load_state_dict(state_dict["symptoms"].get(name, {}))
             except Exception as error:
-                self._leave_out(each, error)
+                self._leave_out(name, error)
 
     def _states(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """What each symptom remembers; one that could not be written would end the run."""
-        for each in list(self.symptoms):
+        for name, each in [*self.symptoms.items()]:
             try:
                 state = each.state_dict()
-                require_plain(state, _name(each))
+                require_plain(state, name)
             except Exception as error:
-                self._leave_out(each, error)
+                self._leave_out(name, error)
             else:
-                yield _name(each), state
+                yield name, state
 
     def _known(
         self, trainer: pl.Trainer, module: Any, temperatures: Iterable[tuple[str, float]]
@@ -201,22 +202,22 @@ class Diagnosis(Callback):
 
     def _ask(self, what: Callable[[Symptom], Iterable[Finding]]) -> None:
         """Say what symptoms find; one that raises is named, and not asked again."""
-        for symptom in list(self.symptoms):
+        for name, symptom in [*self.symptoms.items()]:
             try:
-                findings = [*what(symptom)]
+                findings = [_checked(each) for each in what(symptom)]
             except Exception as error:
-                self._leave_out(symptom, error)
+                self._leave_out(name, error)
                 continue
             for finding in findings:
                 explained = any(each.explains for each in self._findings.found)
                 if not (symptom.follows and explained):
                     self._findings.say(finding)
 
-    def _leave_out(self, symptom: Symptom, error: Exception) -> None:
+    def _leave_out(self, name: str, error: Exception) -> None:
         """Look no more for a symptom that raised."""
-        self.symptoms.remove(symptom)
+        del self.symptoms[name]
         warnings.warn(
-            f"the symptom {_name(symptom)} is no longer looked for: it raised"
+            f"the symptom {name} is no longer looked for: it raised"
             f" {type(error).__name__}: {error}",
             stacklevel=3,
         )
@@ -287,5 +288,16 @@ def _leading(weight: Tensor) -> Tensor:
     return weight.detach().flatten()[:1024]
 
 
-def _name(symptom: Symptom) -> str:
-    return f"{type(symptom).__module__}.{type(symptom).__qualname__}"
+def _named(symptoms: Iterable[Symptom]) -> Iterator[tuple[str, Symptom]]:
+    """Symptoms by their class; further ones of one class have a number."""
+    counts = Counter[str]()
+    for each in symptoms:
+        name = f"{type(each).__module__}.{type(each).__qualname__}"
+        counts[name] += 1
+        yield (f"{name}[{counts[name]}]" if counts[name] > 1 else name), each
+
+
+def _checked(found: Any) -> Finding:
+    if not isinstance(found, Finding):
+        raise TypeError(f"it must give findings, not {found!r:.80}")
+    return found

@@ -611,6 +611,41 @@ def test_a_symptom_that_raises_is_named_and_ends_no_run(tmp_path, monkeypatch):
     assert "looked-four-times" in counted
 
 
+class Words(Symptom):
+    def look(self, seen: Observation) -> Iterator[Any]:
+        yield "it looked odd"
+
+
+class OfTheDevice(Symptom):
+    def look(self, seen: Observation) -> Iterator[Finding]:
+        yield Finding("looked-odd", torch.tensor(seen.step), "it looked odd")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("symptom", "reason"),
+    [
+        (Words(), "it must give findings, not 'it looked odd'"),
+        (OfTheDevice(), "the step of a finding must be of type int, not tensor(1)"),
+    ],
+)
+def test_a_symptom_that_gives_no_findings_ends_no_run(symptom, reason, tmp_path, monkeypatch):
+    of_a_plugin(monkeypatch, symptom, Counts())
+    broken, counted = said(tmp_path / "run", 2)
+    assert f"is no longer looked for: it raised TypeError: {reason}" in broken
+    assert "looked-four-times" in counted
+
+
+def test_two_symptoms_of_one_class_have_their_own_memories(tmp_path, monkeypatch):
+    first, second = Counts(), Counts()
+    first.looks, second.looks = 10, 100
+    of_a_plugin(monkeypatch, first, second)
+    said(tmp_path / "run", 1)
+    looks = first.looks, second.looks
+    of_a_plugin(monkeypatch, first := Counts(), second := Counts())
+    said(tmp_path / "run", 2, resume=True)
+    assert second.looks - first.looks == looks[1] - looks[0]
+
+
 class Collects(Symptom):
     """Remembers what no checkpoint can hold."""
 
