@@ -409,6 +409,12 @@ LEARNING: dict[str, Callable[[], ccl.Pipeline]] = {
         "infonce, cold": {"objective": ccl.objective("infonce", temperature=0.02)},
         "infonce, warm": {"objective": ccl.objective("infonce", temperature=1.0)},
         "small batches": {"fit": {"batch_size": 8, "epochs": 2}},
+        "batches of two": {"fit": {"batch_size": 2, "epochs": 1}},
+        "one sample and a queue": {
+            "backbone": ccl.backbone("mlp", in_features=16, hidden=[32], batch_norm=False),
+            "method": moco(queue_size=32),
+            "fit": {"batch_size": 1, "epochs": 1},
+        },
         "nt_xent": {"objective": "nt_xent", "method": ccl.method("simclr", hidden=32, dim=16)},
         "ucl": {"objective": "ucl"},
         "hcl": {"objective": "hcl"},
