@@ -89,6 +89,8 @@ class Diagnosis(Callback):
         temperatures = [(each, float(value)) for each, value in _temperatures(pl_module.objective)]
         known = self._known(trainer, pl_module, temperatures)
         self._ask(lambda symptom: symptom.begin(Beginning(**known)))
+        if self._start is None:  # a resumed run looks first at what is fitted for its epoch
+            self._epochs = dict(pl_module.tables.epochs)
 
     def on_after_backward(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Keep the pairs of a batch after which an interval is logged."""
@@ -122,6 +124,7 @@ class Diagnosis(Callback):
             "start": None if self._start is None else asdict(self._start),
             "recent": list(self._recent),
             "weights": [was for _, was in self._weights],
+            "epochs": self._epochs,
             "symptoms": dict(self._states()),
         }
 
@@ -132,6 +135,7 @@ class Diagnosis(Callback):
             self._start = Start(Embeddings(**start["embeddings"]), start["loss"], scale)
         self._recent.extend(state_dict["recent"])
         self._first = state_dict["weights"]
+        self._epochs = state_dict["epochs"]
         for name, each in [*self.symptoms.items()]:
             try:
                 each.load_state_dict(state_dict["symptoms"].get(name, {}))
@@ -155,7 +159,6 @@ class Diagnosis(Callback):
         """The arguments of a `Beginning`."""
         tables = module.tables
         fresh = tuple(n for n in tables if tables.epochs[n] != self._epochs.get(n))
-        self._epochs = dict(tables.epochs)
         return {
             "step": trainer.global_step,
             "total": module.total_steps,
@@ -198,6 +201,7 @@ class Diagnosis(Callback):
             moved=cache(self._moved),
             scale=scale,
         )
+        self._epochs = dict(module.tables.epochs)
         self._ask(lambda symptom: symptom.look(seen))
 
     def _ask(self, what: Callable[[Symptom], Iterable[Finding]]) -> None:

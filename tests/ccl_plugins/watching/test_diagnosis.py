@@ -617,6 +617,30 @@ def test_a_symptom_that_raises_is_named_and_ends_no_run(tmp_path, monkeypatch):
     assert "looked-four-times" in counted
 
 
+class Fitted(Symptom):
+    """Notes where it sees a table that was fitted again."""
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+
+    def look(self, seen: Observation) -> Iterator[Finding]:
+        self.steps += [seen.step] * len(seen.fresh)
+        return iter(())
+
+
+@pytest.mark.parametrize("ends", [[3], [1, 3], [2, 3]])
+def test_a_table_is_fresh_at_the_first_look_after_it_was_fitted(ends, tmp_path, monkeypatch):
+    """As the table of an epoch with which a resumed run begins: losses with it are compared anew."""
+    for epochs in ends:
+        fitted = Fitted()
+        of_a_plugin(monkeypatch, fitted)
+        clusters = ccl.condition("clusters", k=8)
+        fit = {"epochs": epochs, "schedule": {"use": "constant"}, "log_every": 8}
+        pipeline = compose(objective="supcon", condition=clusters, fit=fit)
+        pipeline.fit(out=tmp_path / "run", resume=True, logger=False, progress=False)
+    assert fitted.steps == [16, 24]
+
+
 class Words(Symptom):
     def look(self, seen: Observation) -> Iterator[Any]:
         yield "it looked odd"
