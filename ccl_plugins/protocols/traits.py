@@ -57,7 +57,9 @@ class Trait:
         wanted = self.values or type(self.default)
         wanted = (True, False) if wanted is bool else wanted
         for each in value.values() if several else [value]:
-            if isinstance(wanted, type):
+            if wanted is float:
+                fits = isinstance(each, float | int) and not isinstance(each, bool)
+            elif isinstance(wanted, type):
                 fits = isinstance(each, wanted) and (wanted is str or not isinstance(each, str))
             else:
                 fits = any(type(each) is type(one) and each == one for one in wanted)

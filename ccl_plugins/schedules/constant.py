@@ -11,7 +11,7 @@ class Constant(WarmUp):
 
     Args:
         per: Whether the rate changes with every ``"step"``, or between epochs only, with every ``"epoch"``.
-        start: The factor that the warm-up begins above, 0 or more.
+        start: The factor that the warm-up begins above, from 0 to below 1.
 
     Raises:
         ValueError: For a value out of range.

@@ -18,7 +18,7 @@ class Step(WarmUp):
         milestones: Epochs, 1 or more, that rise.
         factor: 0 or more.
         per: Whether the warm-up rises with every ``"step"``, or with every ``"epoch"``.
-        start: The factor that the warm-up begins above, 0 or more.
+        start: The factor that the warm-up begins above, from 0 to below 1.
 
     Raises:
         TypeError: For a milestone that is no whole number.
@@ -46,4 +46,5 @@ class Step(WarmUp):
         """The factor of the learning rate."""
         at, _, warmup = self.measured(step, length)
         passed = bisect_right(self.milestones, step // length.steps_per_epoch)
-        return min(self.rise(at, warmup), self.factor**passed)
+        factor: float = self.rise(at, warmup) * self.factor**passed
+        return factor

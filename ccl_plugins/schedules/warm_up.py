@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ccl_plugins.arguments import non_negative, one_of
+from ccl_plugins.arguments import below_one, one_of
 from ccl_plugins.protocols import Length
 
 
@@ -13,7 +13,7 @@ class WarmUp:
 
     Args:
         per: Whether the rate changes with every ``"step"``, or between epochs only, with every ``"epoch"``.
-        start: The factor that the rise begins above, 0 or more.
+        start: The factor that the rise begins above, from 0 to below 1.
 
     Raises:
         ValueError: For a value out of range.
@@ -21,7 +21,7 @@ class WarmUp:
 
     def __init__(self, per: Literal["step", "epoch"] = "step", start: float = 0.0) -> None:
         self.per = one_of("per", per, ("step", "epoch"))
-        self.start = non_negative("start", start)
+        self.start = below_one("start", start)
 
     def measured(self, step: int, length: Length) -> tuple[int, int, float]:
         """A step, the run and its warm-up, each counted in steps or, per epoch, in epochs."""

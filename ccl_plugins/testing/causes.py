@@ -60,12 +60,16 @@ def cause_of(error: BaseException) -> Cause | None:
 
 def _is_ours(file: str) -> bool:
     """Whether a file is of the code that runs components: this kit, the registry, torch or Python."""
-    return any(Path(file).is_relative_to(folder) for folder in _folders())
+    path, python = Path(file), Path(functools.__file__).parent
+    if any(path.is_relative_to(folder) for folder in _folders()):
+        return True
+    # Without an environment of their own, installed packages lie in a folder of Python's modules.
+    return path.is_relative_to(python) and "site-packages" not in path.relative_to(python).parts
 
 
 @functools.cache
 def _folders() -> tuple[Path, ...]:
-    modules = [__file__, engine.__file__, functools.__file__]
+    modules = [__file__, engine.__file__]
     spec = importlib.util.find_spec("torch")
     return tuple(Path(file).parent for file in [*modules, spec and spec.origin] if file)
 

@@ -24,9 +24,16 @@ def observe(subject: Subject, dataset: Any) -> Any:
 
 def _contents(split: Any) -> Any:
     ends = [split[i] for i in (0, len(split) - 1)]
-    held = getattr(split, "texts", {}).items()
-    texts = {name: letters("\0".join(map(str, values))) for name, values in held}
-    return [(_pixels(image), target) for image, target in ends], dict(split.metadata), texts
+    columns = {**split.metadata, **getattr(split, "texts", {})}
+    held = {
+        name: letters("\0".join(map(str, values))) if _are_words(values) else values
+        for name, values in columns.items()
+    }
+    return [(_pixels(image), target) for image, target in ends], held
+
+
+def _are_words(column: Any) -> bool:
+    return not isinstance(column, Tensor) and any(isinstance(each, str) for each in column)
 
 
 def _pixels(image: Any) -> Any:
@@ -66,6 +73,8 @@ def check_schema_says_what_metadata_holds(subject: Subject) -> None:
         require({*schema} == {*split.metadata}, found)
         for column, value_type in schema.items():
             values = split.metadata[column]
+            found = f"column {column!r} holds words: give class ids, and the words in vocabulary"
+            require(not _are_words(values), found)
             if isinstance(values, Tensor):  # and values may be missing
                 check_values(column, values, value_type, len(split), missing="drop")
                 whole = not values.is_floating_point()

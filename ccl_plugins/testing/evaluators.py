@@ -72,7 +72,7 @@ def _texts(texts: Sequence[str]) -> Tensor:
 
 def _held(frozen: Frozen) -> Any:
     towers = frozen.towers and frozen.towers.images
-    return frozen.features, dict(frozen.metadata), towers, frozen.projections
+    return frozen.features, dict(frozen.metadata), towers, frozen.projections, frozen.original
 
 
 def _network() -> SmallBackbone:

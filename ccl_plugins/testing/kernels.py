@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from ccl_plugins.numerics.condition_values import as_vectors
 from ccl_plugins.numerics.joint import Joint, of_one_tensor
 from ccl_plugins.protocols import trait
 from ccl_plugins.testing.assertions import require, require_equal
@@ -156,6 +157,20 @@ def check_features_have_the_kernel_as_inner_products(subject: Subject) -> None:
         rank = rank_of(a) if (rank_of := trait(kernel, "rank")) else phi.shape[1]
         found = f"rank(a) is {rank}, features(a) is {tuple(phi.shape)}"
         require(tuple(phi.shape) == (len(a), rank), found)
+
+
+def check_radial_is_the_kernel_by_distance(subject: Subject) -> None:
+    """Optional ``radial(|a - b|^2)`` must be ``k(a, b)``, and must not increase with the distance."""
+    kernel = _build(subject)
+    if (radial := trait(kernel, "radial")) is None:
+        return
+    for name, (a, b) in values(kernel).items():
+        if a.is_floating_point():
+            square = (as_vectors(a)[:, None] - as_vectors(b)).square().sum(-1)
+            require_equal(radial(square), kernel(a, b), f"for {name}", rtol=1e-5, atol=1e-6)
+    found = radial(torch.linspace(0, 100, 1001, dtype=torch.float64))
+    rises = bool((found.diff() > 1e-9 * found[:1].abs()).any())
+    require(not rises, "it rises between 0 and 100")
 
 
 def check_class_ids_are_one_hot_if_it_says_so(subject: Subject) -> None:

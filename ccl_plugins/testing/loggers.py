@@ -117,7 +117,7 @@ def check_repeats_no_step_when_it_is_resumed(subject: Subject) -> None:
     Examined by the sizes of files, of a logger that is ``on_disk``.
     """
     logger = subject.build()
-    if not trait(logger, "on_disk") or any("*" in name for name in logger.files):
+    if not trait(logger, "on_disk") or any("*" in name for name in trait(logger, "files")):
         return  # its files have other names each time, or are not here
     with folder() as path, folder() as other:
         log(opened(logger, path), 1, 2)

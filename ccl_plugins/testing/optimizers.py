@@ -55,6 +55,19 @@ def check_a_step_changes_the_weights(subject: Subject) -> None:
         require(bool(new.isfinite().all()) and not torch.equal(old, new), f"{old} became {new}")
 
 
+def check_steps_lower_the_loss(subject: Subject) -> None:
+    """Steps on one loss must lower it: they go against the gradient."""
+    made, x = network(), normal(6, 4, seed=2)
+    optimizer, losses = subject.build()(groups(made)), []
+    for _ in range(20):
+        optimizer.zero_grad()
+        loss = made(x).square().mean()
+        losses.append(float(loss.detach()))
+        loss.backward()
+        optimizer.step()
+    require(losses[-1] < losses[0], f"the losses are {losses}")
+
+
 def check_its_rate_is_a_number(subject: Subject) -> None:
     """``lr`` must be a finite number above 0: ``[fit]`` scales it, and messages name it."""
     lr = subject.build().lr

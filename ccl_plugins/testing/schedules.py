@@ -9,12 +9,18 @@ from ccl_plugins.protocols import Length
 from ccl_plugins.testing.assertions import require, require_identical
 from ccl_plugins.testing.subject import Subject
 
-LENGTHS = (Length(4, 5), Length(4, 5, 2), Length(4, 5, 0.5), Length(1, 1))
+LENGTHS = (
+    Length(4, 5),
+    Length(4, 5, 2),
+    Length(4, 5, 0.5),
+    Length(4, 5, 1, max_steps=7),
+    Length(1, 1),
+)
 
 
 def factors(schedule: Any, length: Length) -> list[Any]:
     """The factor of every step of a run."""
-    return [schedule(step, length) for step in range(length.epochs * length.steps_per_epoch)]
+    return [schedule(step, length) for step in range(length.steps)]
 
 
 def observe(subject: Subject, schedule: Any) -> Any:

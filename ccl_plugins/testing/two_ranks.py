@@ -7,7 +7,7 @@ import multiprocessing
 import pickle
 import socket
 from collections.abc import Callable
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 
@@ -68,19 +68,31 @@ class _TwoRanks:
         return all(process.is_alive() for process in self._processes)
 
     def __call__(self, sent: bytes) -> list[Any]:
-        results, failure = [], None
         for end in self._ends:
             end.send_bytes(sent)
-        for rank, end in enumerate(self._ends):
-            if not end.poll(5 if failure else PATIENCE):
+        results: dict[int, Any] = {}
+        failure = None
+        while waiting := {end: rank for rank, end in enumerate(self._ends) if rank not in results}:
+            # Whichever answers first: one that failed leaves the other waiting for it.
+            ready = wait([*waiting], 5 if failure else PATIENCE)
+            for end, rank in waiting.items():
+                if end not in ready:
+                    continue
+                try:
+                    error, results[rank] = end.recv()
+                except EOFError:
+                    self._close()
+                    raise failure or RuntimeError(f"the process of rank {rank} ended") from None
+                except Exception as unreadable:  # of a class that cannot be made of what was sent
+                    error, results[rank] = unreadable, None
+                failure = failure or error
+            if not ready:
                 self._close()
-                raise failure or TimeoutError(f"rank {rank} did not answer in {PATIENCE} s")
-            error, result = end.recv()
-            failure = failure or error
-            results.append(result)
+                late = min(waiting.values())
+                raise failure or TimeoutError(f"rank {late} did not answer in {PATIENCE} s")
         if failure:
             raise failure
-        return results
+        return [results[rank] for rank in sorted(results)]
 
     def _close(self) -> None:
         for process in self._processes:
@@ -107,4 +119,13 @@ def _serve(rank: int, port: int, end: Connection) -> None:
             try:
                 end.send((None, function(*args)))
             except Exception as error:  # raised again where the function was called
-                end.send((error, None))
+                end.send((_sendable(error), None))
+
+
+def _sendable(error: Exception) -> Exception:
+    """An error, or its text if it cannot be sent."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from ccl_plugins.files.sums import check_sum
@@ -26,6 +26,9 @@ class Finding:
         about: What it is about, as the name of a condition, where a run may have several.
         explains: Whether it may be why a run does not learn.
         page: The page that has the section.
+
+    Raises:
+        TypeError: For a value of another type.
     """
 
     name: str
@@ -34,6 +37,14 @@ class Finding:
     about: str = ""
     explains: bool = True
     page: str = PAGE
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if type(value).__name__ != each.type:
+                raise TypeError(
+                    f"the {each.name} of a finding must be of type {each.type}, not {value!r:.80}"
+                )
 
     def __str__(self) -> str:
         return f"step {self.step}: {self.line}; see {self.page}#{self.name}"

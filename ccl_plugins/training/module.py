@@ -90,10 +90,11 @@ class TrainingModule(LightningModule):
     @property
     def total_steps(self) -> int:
         """Optimizer steps of the whole run; the last step of an epoch may have fewer batches."""
-        return self._length.steps
+        return self.length.steps
 
     @property
-    def _length(self) -> Length:
+    def length(self) -> Length:
+        """How long the run is."""
         settings = self.settings
         each = self._steps_per_epoch
         return Length(settings.epochs, each, settings.warmup_epochs, settings.max_steps)
@@ -151,7 +152,7 @@ class TrainingModule(LightningModule):
         optimizer = settings.optimizer(
             scaled(groups, settings.optimizer.lr, samples, settings.lr_per)
         )
-        length = self._length
+        length = self.length
         if length.warmup_epochs * length.steps_per_epoch > length.steps:
             raise ValueError(
                 f"max_steps is {settings.max_steps}, within the warm-up of {settings.warmup_epochs} epochs"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -57,11 +58,21 @@ def same_class(anchors: Tensor, others: Tensor, counts: Tensor) -> Tensor:
 
 
 def described_kernels(objective: Any, pairs: Any) -> dict[str, Tensor]:
-    """(2,) surviving weight and effective neighbors by condition, or several, of the kernel that reads it.
+    """By what each kernel reads, one condition or several: (2,) surviving weight, effective neighbors."""
+    return {
+        together(names): torch.stack(describe_kernel(found))
+        for _, names, _, found in kernel_matrices(objective, pairs)
+    }
 
-    Over the first 512 samples of the batch that have a value.
+
+@torch.no_grad()
+def kernel_matrices(
+    objective: Any, pairs: Any
+) -> Iterator[tuple[Any, tuple[str, ...], Any, Tensor]]:
+    """Each kernel of an objective, the names of what it reads, the values of these, and its matrix (r, r).
+
+    Over the first 512 samples of the batch that have a value; none if these are fewer than two.
     """
-    described = {}
     for kernel, names in kernels_read(objective):
         if not all(name in pairs.samples.condition for name in names):
             continue
@@ -70,7 +81,4 @@ def described_kernels(objective: Any, pairs: Any) -> dict[str, Tensor]:
         kept = take(values, (~lost).nonzero().flatten()[:SAMPLED_ROWS])
         if len(kept[names[0]]) > 1:
             read = values_read(kept, names)
-            described[together(names)] = torch.stack(
-                describe_kernel(similarities(kernel, read, read))
-            )
-    return described
+            yield kernel, names, read, similarities(kernel, read, read)

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.training import ranks
 from ccl_plugins.training.randomness import undisturbed
 
 
@@ -47,10 +48,11 @@ class Scale:
 
 
 def scale_of(objective: Any, pairs: Pairs) -> Scale | None:
-    """The scale of an objective's loss on pairs; None if the objective reads more than embeddings.
+    """The scale of an objective's loss on the pairs of all processes, the same on all.
 
-    No state changes, and no random number is drawn.  If the objective gathers tensors, all processes must
-    call this at the same time; it waits for the device.
+    None if the objective reads more than embeddings, or refuses these, as one of a plug-in may.  No state
+    changes, and no random number is drawn.  All processes must call this at the same time; it waits for the
+    device.
 
     Args:
         objective: The objective.
@@ -62,11 +64,15 @@ def scale_of(objective: Any, pairs: Pairs) -> Scale | None:
     """
     if objective.embedding != "sphere":
         return None
+    directions = [_equal, *map(_random, _classes(objective, pairs))]
     with undisturbed(), torch.no_grad():
-        losses = [objective.loss(_with(pairs, _equal))]
-        losses += [objective.loss(_with(pairs, _random(ids))) for ids in _classes(objective, pairs)]
-        chance, *reached = torch.stack([loss.float() for loss in losses]).tolist()
-    return Scale(chance, min(reached))
+        try:
+            mine = torch.stack([objective.loss(_with(pairs, each)).float() for each in directions])
+        except Exception:  # it may refuse embeddings that no network gives
+            mine = torch.full((len(directions),), torch.nan)
+    # Each process has the loss of its own anchors, and what follows from a scale must be one for all.
+    losses = (ranks.summed([mine])[0] / ranks.world_size()).tolist()
+    return Scale(losses[0], min(losses[1:])) if all(abs(each) < 1e6 for each in losses) else None
 
 
 def detached(pairs: Pairs) -> Pairs:

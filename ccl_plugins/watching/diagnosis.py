@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from functools import cache, partial
@@ -26,7 +26,7 @@ from ccl_plugins.files.checkpoints import require_plain
 from ccl_plugins.files.sums import summed
 from ccl_plugins.objectives.scalars import Scheduled, changing
 from ccl_plugins.pairs.pairs import Pairs
-from ccl_plugins.protocols import trait
+from ccl_plugins.protocols import Length, trait
 from ccl_plugins.training import ranks
 from ccl_plugins.training.findings import Finding, Findings, read_findings
 from ccl_plugins.training.loss_log import LossLog
@@ -49,7 +49,8 @@ class Diagnosis(Callback):
 
     def __init__(self, file: Path, symptoms: Iterable[Symptom] = ()) -> None:
         self.file = file
-        self.symptoms: list[Symptom] = [*(each() for each in SYMPTOMS), *symptoms]
+        self.symptoms = dict(_named([*(each() for each in SYMPTOMS), *symptoms]))
+        """What is looked for, by its name in checkpoints."""
         self._findings = Findings()
         self._losses: LossLog | None = None
         self._seen: Mapping[str, float] = {}
@@ -85,9 +86,11 @@ class Diagnosis(Callback):
         self._weights = [(w, was.to(w.device)) for w, was in zip(weights, first, strict=True)]
         if ranks.rank() == 0:
             self._write()
-        settings, values = [*zip(*_temperatures(pl_module.objective), strict=True)] or [(), ()]
-        known = self._known(trainer, pl_module, zip(settings, map(float, values), strict=True))
+        temperatures = [(each, float(value)) for each, value in _temperatures(pl_module.objective)]
+        known = self._known(trainer, pl_module, temperatures)
         self._ask(lambda symptom: symptom.begin(Beginning(**known)))
+        if self._start is None:  # a resumed run looks first at what is fitted for its epoch
+            self._epochs = dict(pl_module.tables.epochs)
 
     def on_after_backward(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Keep the pairs of a batch after which an interval is logged."""
@@ -121,6 +124,7 @@ class Diagnosis(Callback):
             "start": None if self._start is None else asdict(self._start),
             "recent": list(self._recent),
             "weights": [was for _, was in self._weights],
+            "epochs": self._epochs,
             "symptoms": dict(self._states()),
         }
 
@@ -131,22 +135,23 @@ class Diagnosis(Callback):
             self._start = Start(Embeddings(**start["embeddings"]), start["loss"], scale)
         self._recent.extend(state_dict["recent"])
         self._first = state_dict["weights"]
-        for each in list(self.symptoms):
+        self._epochs = state_dict["epochs"]
+        for name, each in [*self.symptoms.items()]:
             try:
-                each.load_state_dict(state_dict["symptoms"].get(_name(each), {}))
+                each.load_state_dict(state_dict["symptoms"].get(name, {}))
             except Exception as error:
-                self._leave_out(each, error)
+                self._leave_out(name, error)
 
     def _states(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """What each symptom remembers; one that could not be written would end the run."""
-        for each in list(self.symptoms):
+        for name, each in [*self.symptoms.items()]:
             try:
                 state = each.state_dict()
-                require_plain(state, _name(each))
+                require_plain(state, name)
             except Exception as error:
-                self._leave_out(each, error)
+                self._leave_out(name, error)
             else:
-                yield _name(each), state
+                yield name, state
 
     def _known(
         self, trainer: pl.Trainer, module: Any, temperatures: Iterable[tuple[str, float]]
@@ -154,7 +159,6 @@ class Diagnosis(Callback):
         """The arguments of a `Beginning`."""
         tables = module.tables
         fresh = tuple(n for n in tables if tables.epochs[n] != self._epochs.get(n))
-        self._epochs = dict(tables.epochs)
         return {
             "step": trainer.global_step,
             "total": module.total_steps,
@@ -174,11 +178,11 @@ class Diagnosis(Callback):
             return
         embeddings, temperatures = _measure(module.objective, pairs)
         self._recent.append(loss)
-        scale = cache(partial(_scale, module.objective, pairs))
+        scale = cache(partial(scale_of, module.objective, pairs))
         first = self._start is None
         if self._start is None:
             self._start = Start(embeddings, loss, scale())
-        step, wait = trainer.global_step, patience(module.total_steps, module.settings)
+        step, wait = trainer.global_step, patience(module.length)
         before = step - module.settings.log_every
         assert self._losses is not None
         seen = Observation(
@@ -197,26 +201,27 @@ class Diagnosis(Callback):
             moved=cache(self._moved),
             scale=scale,
         )
+        self._epochs = dict(module.tables.epochs)
         self._ask(lambda symptom: symptom.look(seen))
 
     def _ask(self, what: Callable[[Symptom], Iterable[Finding]]) -> None:
         """Say what symptoms find; one that raises is named, and not asked again."""
-        for symptom in list(self.symptoms):
+        for name, symptom in [*self.symptoms.items()]:
             try:
-                findings = [*what(symptom)]
+                findings = [_checked(each) for each in what(symptom)]
             except Exception as error:
-                self._leave_out(symptom, error)
+                self._leave_out(name, error)
                 continue
             for finding in findings:
                 explained = any(each.explains for each in self._findings.found)
                 if not (symptom.follows and explained):
                     self._findings.say(finding)
 
-    def _leave_out(self, symptom: Symptom, error: Exception) -> None:
+    def _leave_out(self, name: str, error: Exception) -> None:
         """Look no more for a symptom that raised."""
-        self.symptoms.remove(symptom)
+        del self.symptoms[name]
         warnings.warn(
-            f"the symptom {_name(symptom)} is no longer looked for: it raised"
+            f"the symptom {name} is no longer looked for: it raised"
             f" {type(error).__name__}: {error}",
             stacklevel=3,
         )
@@ -241,10 +246,10 @@ class Diagnosis(Callback):
             warnings.warn(f"{self.file} cannot be written: {error}", stacklevel=2)
 
 
-def patience(total: int, settings: Any) -> int:
+def patience(length: Length) -> int:
     """The step from which a loss that has not moved is off: after half of the run, and the warm-up."""
-    warmup = int(settings.warmup_epochs * total / max(settings.epochs, 1))
-    return max(LEAST, min(total // 2, MOST), warmup + LEAST)
+    warmup = int(length.warmup_epochs * length.steps_per_epoch)
+    return max(LEAST, min(length.steps // 2, MOST), warmup + LEAST)
 
 
 def _measure(objective: Any, pairs: Pairs) -> tuple[Embeddings, list[tuple[str, float]]]:
@@ -256,15 +261,6 @@ def _measure(objective: Any, pairs: Pairs) -> tuple[Embeddings, list[tuple[str, 
     count = len(numbers)
     settings = [setting for setting, _ in temperatures]
     return Embeddings(*copied[:count]), [*zip(settings, copied[count:], strict=True)]
-
-
-def _scale(objective: Any, pairs: Pairs) -> Scale | None:
-    try:
-        scale = scale_of(objective, pairs)
-    except Exception:  # a stranger's objective may refuse embeddings that no network gives
-        return None
-    finite = scale is not None and abs(scale.chance) < 1e6 and abs(scale.reached) < 1e6
-    return scale if finite else None
 
 
 def _temperatures(objective: Any) -> Iterator[tuple[str, Any]]:
@@ -296,5 +292,16 @@ def _leading(weight: Tensor) -> Tensor:
     return weight.detach().flatten()[:1024]
 
 
-def _name(symptom: Symptom) -> str:
-    return f"{type(symptom).__module__}.{type(symptom).__qualname__}"
+def _named(symptoms: Iterable[Symptom]) -> Iterator[tuple[str, Symptom]]:
+    """Symptoms by their class; further ones of one class have a number."""
+    counts = Counter[str]()
+    for each in symptoms:
+        name = f"{type(each).__module__}.{type(each).__qualname__}"
+        counts[name] += 1
+        yield (f"{name}[{counts[name]}]" if counts[name] > 1 else name), each
+
+
+def _checked(found: Any) -> Finding:
+    if not isinstance(found, Finding):
+        raise TypeError(f"it must give findings, not {found!r:.80}")
+    return found

@@ -87,7 +87,7 @@ class Monitor(Callback):
         module, size = pl_module, len(pl_module.split)
         settings = module.settings
         self._length, self._accumulate = len(module.train_dataloader()), settings.accumulate
-        self._last = self._length * settings.epochs
+        self._last = self._batches(module.total_steps)
         types = module.parts.dataset.schema()
         self.columns = Columns(module.tables, module.split, types, self.columns_read)
         label = self.columns.label
@@ -210,12 +210,11 @@ class Monitor(Callback):
                 with self.costs.measuring(name, features.device):
                     try:
                         measured = each(train, test if read else recent)
+                        by_name |= {one.name: float(one.value) for one in measured}
                     except Exception as error:
                         # Those that nobody chose may have too few samples.
                         if not (chosen is None and isinstance(error, ValueError)):
                             self._say(name, error)
-                        continue
-                by_name |= {one.name: float(one.value) for one in measured}
         return by_name
 
     def _say(self, name: str, error: Exception) -> None:

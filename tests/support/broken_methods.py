@@ -236,6 +236,16 @@ class Twice(SoundKeys):
         super().after_step(step, total)
 
 
+class Unevenly(SoundKeys):
+    """Updates one weight of its momentum encoder by half as much as the others."""
+
+    def after_step(self, step, total):
+        one = next(p for p in self.parameters() if not p.requires_grad)
+        before = one.clone()
+        super().after_step(step, total)
+        one.lerp_(before, 0.5)
+
+
 class Never(SoundKeys):
     """Never updates its momentum encoder."""
 
@@ -248,6 +258,7 @@ BROKEN = {
     Tracking: {CHANGES},
     OtherHead: {"projects_as_it_embeds", "gradient_reaches_every_weight"},
     Twice: {MOVES},
+    Unevenly: {MOVES},
     Never: {MOVES},
     Sound: set(),
     SoundKeys: set(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ccl_plugins.training.findings import Finding
-from ccl_plugins.watching.symptoms.symptom import Observation, Symptom
+from ccl_plugins.watching.symptoms.symptom import FEW, Observation, Symptom
 
 
 class BatchesOfOneClass(Symptom):
@@ -18,7 +18,7 @@ class BatchesOfOneClass(Symptom):
     def look(self, seen: Observation) -> Iterator[Finding]:
         """Look at the classes of the batch."""
         scale, pairs = seen.start.scale, seen.pairs
-        if scale is None or scale.distinguishes or pairs.keys.shape[1] < 4:
+        if scale is None or scale.distinguishes or pairs.keys.shape[1] < FEW:
             return
         self.looks += 1
         for name in seen.objective.conditions:

@@ -23,6 +23,8 @@ class Collapse(Symptom):
 
     def look(self, seen: Observation) -> Iterator[Finding]:
         """Compare the variance of the embeddings with 0, and with that at the start."""
+        if seen.few:
+            return
         spread, scale = seen.embeddings.spread, seen.start.scale
         equal, before = spread < SAME_ROWS, self.equal_before
         self.equal_before = equal

@@ -27,7 +27,7 @@ class OldKeys(Symptom):
             )
         if momentum is not None:
             yield from _of_momentum(momentum, span, step, total)
-        if step >= SHORT and seen.embeddings.apart > (1.0 if seen.late else 5.0):
+        if step >= SHORT and not seen.few and seen.embeddings.apart > (1.0 if seen.late else 5.0):
             yield Finding(
                 "the-keys-no-longer-match",
                 step,

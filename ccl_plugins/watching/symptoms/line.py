@@ -21,7 +21,7 @@ class Line(Symptom):
     def look(self, seen: Observation) -> Iterator[Finding]:
         """Look at their rank, unless the objective reads so few values that a line is enough."""
         now = seen.embeddings
-        if not seen.late or now.spread < SAME_ROWS or now.width <= 3:
+        if not seen.late or seen.few or now.spread < SAME_ROWS or now.width <= 3:
             return
         if any(_is_narrow(seen.tables, name) for name in seen.objective.conditions):
             return

@@ -16,6 +16,9 @@ from ccl_plugins.watching.embeddings import Embeddings
 SHORT = 20
 """Optimizer steps before which nothing is judged."""
 
+FEW = 4
+"""Samples of a batch from which it is judged: fewer lie on a line, or at one point, by their number."""
+
 UNMOVED, THROWN, FAR_THROWN = 1e-3, 2.0, 10.0
 """Changes of the weights, in parts of their norm, by a rate that is too low or too high."""
 
@@ -95,6 +98,11 @@ class Observation(Beginning):
     momentum: float | None
     moved: Callable[[], float]
     scale: Callable[[], Scale | None]
+
+    @property
+    def few(self) -> bool:
+        """Whether the batch has too few samples on this process to judge its embeddings."""
+        return self.pairs.anchors.shape[1] < FEW
 
 
 class Symptom:

@@ -44,13 +44,12 @@ class UnmovedLoss(Symptom):
         remedy = self._remedy(seen, seen.start.scale, scale)
         self.halfway = loss
         if remedy:
-            chance, at_chance = scale.chance, scale.progress(loss) < 0.1
-            of = f", the log of {round(math.exp(chance))} candidates" if 0 < chance < 20 else ""
+            at_chance = scale.progress(loss) < 0.1
             yield Finding(
                 "the-loss-stays-at-chance",
                 seen.step,
                 f"the loss {'stays at chance' if at_chance else 'does not fall'}: it is {loss:.3g},"
-                f" began at {seen.start.loss:.3g}, and guessing gives {chance:.3g}{of}; {remedy}",
+                f" began at {seen.start.loss:.3g}, and guessing gives {scale.chance:.3g}; {remedy}",
             )
 
     def _remedy(self, seen: Observation, first: Scale, scale: Scale) -> str:

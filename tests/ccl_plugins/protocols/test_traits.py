@@ -9,7 +9,7 @@ import pytest
 import ccl_plugins as ccl
 from ccl_plugins.kinds import KINDS
 from ccl_plugins.protocols import TRAITS, trait
-from ccl_plugins.protocols.traits import DEFAULTS
+from ccl_plugins.protocols.traits import DEFAULTS, wrong_traits
 
 
 class Rows:
@@ -99,6 +99,15 @@ def test_the_column_of_a_condition_is_known():
 def test_a_trait_of_a_wrong_form_is_refused_where_it_is_built(kind, base, members, message):
     with pytest.raises(ccl.InvalidParameter, match=message):
         built(kind, base, **members)
+
+
+@pytest.mark.parametrize(
+    ("momentum", "right"), [(0, True), (0.9, True), (True, False), ("1", False)]
+)
+def test_a_number_may_be_whole(momentum, right):
+    method = type("Moving", (), {"momentum": momentum})()
+    expected = [] if right else [f"momentum must be a number, not {momentum!r}"]
+    assert wrong_traits("method", method) == expected
 
 
 def test_all_wrong_traits_are_named_and_properties_are_not_read():

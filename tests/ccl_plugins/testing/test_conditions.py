@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+import torch
 from support.broken import broken_laws, names
 
 
@@ -65,6 +66,20 @@ class Sorted(Sound):
         return (split.metadata["height"].sort().values > 0.5).long()
 
 
+class OfPlaces(Sound):
+    """Class ids of places in the split, which other samples may have."""
+
+    def fit(self, split, embed, previous):
+        return torch.arange(len(split)) % 3
+
+
+class InBlocks(Sound):
+    """A class id for the first third of the split, for the second and for the last."""
+
+    def fit(self, split, embed, previous):
+        return torch.arange(len(split)) // 8
+
+
 class Shifted(Now):
     """Values of the sample before."""
 
@@ -112,6 +127,8 @@ BROKEN = {
     Fractions: {"values_have_its_value_type"},
     Counting: {"is_deterministic"},
     Sorted: {"rows_belong_to_samples"},
+    OfPlaces: {"rows_belong_to_samples"},
+    InBlocks: {"rows_belong_to_samples"},
     Shifted: {"rows_belong_to_samples"},
     Expecting: {"fits_again_after_itself"},
     Embedding: {"declares_that_it_reads_embeddings"},

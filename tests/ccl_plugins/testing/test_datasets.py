@@ -54,6 +54,18 @@ class Mislabelled(Sound):
         return {**super().schema(), "weight": "continuous"}
 
 
+class WordsSplit(Split):
+    def __init__(self, rows):
+        super().__init__(rows)
+        self.metadata["word"] = [self.vocabulary["word"][i] for i in self.metadata["word"]]
+
+
+class Words(Sound):
+    """A column of words in place of their class ids."""
+
+    split = WordsSplit
+
+
 class Uncaptioned(Sound):
     """Texts that its splits do not have."""
 
@@ -118,6 +130,7 @@ BROKEN = {
     NoLabels: {"gives_images_and_targets"},
     Ragged: {"metadata_has_a_row_per_sample", "schema_says_what_metadata_holds"},
     Mislabelled: {"schema_says_what_metadata_holds"},
+    Words: {"schema_says_what_metadata_holds"},
     Uncaptioned: {"texts_are_a_string_per_sample"},
     Drawn: {"splits_are_always_the_same"},
     Noisy: {"an_item_is_always_the_same", "splits_are_always_the_same", "a_split_pickles"},

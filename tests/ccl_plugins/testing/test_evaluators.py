@@ -113,6 +113,14 @@ class Spoiling(Sound):
         return found
 
 
+class SpoilingTheOriginal(Sound):
+    """Changes the features of the network before training."""
+
+    def __call__(self, train, test):
+        test.original.zero_()
+        return super().__call__(train, test)
+
+
 NUMBERS, SAID = {"measurements_are_named_numbers"}, {"measurements_say_what_they_are"}
 
 
@@ -153,6 +161,7 @@ BROKEN = {
     Presuming: SAID,
     Counting: {"is_deterministic"},
     Spoiling: {"leaves_the_features_as_they_are"},
+    SpoilingTheOriginal: {"leaves_the_features_as_they_are"},
 }
 
 

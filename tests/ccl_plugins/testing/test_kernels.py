@@ -7,7 +7,12 @@ import torch
 from support.broken import broken_laws, names
 
 import ccl_plugins as ccl
-from ccl_plugins.numerics.condition_values import as_vectors, inner, squared_norm
+from ccl_plugins.numerics.condition_values import (
+    as_vectors,
+    inner,
+    squared_distance,
+    squared_norm,
+)
 from ccl_plugins.testing import check
 
 
@@ -58,6 +63,32 @@ class WrongFeatures(Sound):
         return 2 * as_vectors(a)
 
 
+class Gaussian(Sound):
+    """The Gaussian kernel."""
+
+    one_hot = False
+
+    def __call__(self, a, b):
+        return self.radial(squared_distance(a, b))
+
+    def radial(self, square):
+        return torch.exp(-square)
+
+
+class OtherRadial(Gaussian):
+    """Its radial form is that of a wider kernel."""
+
+    def __call__(self, a, b):
+        return super().__call__(a, b).square()
+
+
+class Rising(Gaussian):
+    """Grows with the distance."""
+
+    def radial(self, square):
+        return 1 - torch.exp(-square)
+
+
 class CountedTwice(Sound):
     """Gives class ids other values than their one-hot vectors."""
 
@@ -84,6 +115,9 @@ BROKEN = {
     Hollow: {"is_of_values_alone"},
     Negative: {"is_positive_definite_if_it_says_so"},
     WrongFeatures: {"features_have_the_kernel_as_inner_products"},
+    Gaussian: set(),
+    OtherRadial: {"radial_is_the_kernel_by_distance"},
+    Rising: {"radial_is_the_kernel_by_distance"},
     CountedTwice: {"class_ids_are_one_hot_if_it_says_so"},
 }
 

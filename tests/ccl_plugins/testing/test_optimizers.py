@@ -25,6 +25,13 @@ class Lazy(Sound):
         return made
 
 
+class Ascending(Sound):
+    """Goes with the gradient."""
+
+    def __call__(self, groups):
+        return torch.optim.SGD(groups, self.lr, weight_decay=0.01, maximize=True)
+
+
 class Text(Sound):
     """A rate that is no number."""
 
@@ -96,7 +103,8 @@ class Forgetful(Sound):
 
 BROKEN = {
     Sound: set(),
-    Lazy: {"a_step_changes_the_weights"},
+    Lazy: {"a_step_changes_the_weights", "steps_lower_the_loss"},
+    Ascending: {"steps_lower_the_loss"},
     Text: {"its_rate_is_a_number"},
     OwnRate: {"groups_keep_what_they_have"},
     Stubborn: {"follows_the_rate_of_its_groups"},

@@ -41,6 +41,12 @@ def test_steps_multiply_the_rate_at_each_milestone() -> None:
     torch.testing.assert_close(by_step, [0.25, 0.5, 0.75, 1.0, 0.1, 0.1, 0.01, 0.01])
 
 
+def test_steps_may_raise_the_rate_and_lie_within_the_warm_up() -> None:
+    table = {"name": "step", "milestones": [1, 3], "factor": 2.0}
+    assert factors(table, epochs=4) == [1.0, 2.0, 2.0, 4.0]
+    assert factors(table, epochs=4, warmup=2) == [0.5, 2.0, 2.0, 4.0]
+
+
 def test_a_constant_rate_stays_after_its_warm_up() -> None:
     assert factors({"name": "constant"}, epochs=6, warmup=2) == [0.5, 1, 1, 1, 1, 1]
 
@@ -71,6 +77,7 @@ def test_published_schedules_are_settings_of_it(name: str) -> None:
         ({"name": "cos"}, "no schedule 'cos'. Did you mean 'cosine'"),
         ({"per": "batch"}, "per must be .*'step', 'epoch'.*, not 'batch'"),
         ({"end": -1.0}, "end must be a finite number, 0 or more, not -1.0"),
+        ({"start": 2.0}, "start must be from 0 to below 1, not 2.0"),
         ({"name": "step"}, "step needs 'milestones'"),
         ({"name": "step", "milestones": []}, r"epochs, as \[120, 160\], not \[\]"),
         ({"name": "step", "milestones": [9, 3]}, r"must rise, not \[9, 3\]"),

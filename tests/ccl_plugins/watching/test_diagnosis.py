@@ -21,6 +21,8 @@ from ccl_plugins.kinds import registry
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import HCL, AlignUniform, ClInfoNCE, InfoNCE, SupCon
 from ccl_plugins.pairs import Samples, in_batch
+from ccl_plugins.protocols import Length
+from ccl_plugins.training import ranks
 from ccl_plugins.training.findings import read_findings
 from ccl_plugins.watching import Finding, Observation, Symptom, diagnosis
 from ccl_plugins.watching.chance import scale_of
@@ -407,6 +409,12 @@ LEARNING: dict[str, Callable[[], ccl.Pipeline]] = {
         "infonce, cold": {"objective": ccl.objective("infonce", temperature=0.02)},
         "infonce, warm": {"objective": ccl.objective("infonce", temperature=1.0)},
         "small batches": {"fit": {"batch_size": 8, "epochs": 2}},
+        "batches of two": {"fit": {"batch_size": 2, "epochs": 1}},
+        "one sample and a queue": {
+            "backbone": ccl.backbone("mlp", in_features=16, hidden=[32], batch_norm=False),
+            "method": moco(queue_size=32),
+            "fit": {"batch_size": 1, "epochs": 1},
+        },
         "nt_xent": {"objective": "nt_xent", "method": ccl.method("simclr", hidden=32, dim=16)},
         "ucl": {"objective": "ucl"},
         "hcl": {"objective": "hcl"},
@@ -485,6 +493,20 @@ def test_the_first_steps_of_an_example_are_quiet(path, tmp_path):
 @pytest.mark.parametrize("name", MAIN)
 def test_a_whole_main_example_is_quiet(name, tmp_path):
     assert lines(tmp_path / "run", ccl.Pipeline.from_toml(ROOT / "examples" / f"{name}.toml")) == []
+
+
+@pytest.mark.parametrize(
+    ("length", "step"),
+    [
+        (Length(6, 8), 40),  # less than twice as many
+        (Length(100, 50), 2000),
+        (Length(10, 100), 500),
+        (Length(10, 100, warmup_epochs=6), 640),
+        (Length(100, 500, warmup_epochs=2, max_steps=1100), 1040),
+    ],
+)
+def test_a_loss_may_stay_until_half_of_the_run_and_the_warm_up_have_passed(length, step):
+    assert diagnosis.patience(length) == step
 
 
 def test_what_was_said_before_a_resume_is_not_said_again(tmp_path):
@@ -595,6 +617,65 @@ def test_a_symptom_that_raises_is_named_and_ends_no_run(tmp_path, monkeypatch):
     assert "looked-four-times" in counted
 
 
+class Fitted(Symptom):
+    """Notes where it sees a table that was fitted again."""
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+
+    def look(self, seen: Observation) -> Iterator[Finding]:
+        self.steps += [seen.step] * len(seen.fresh)
+        return iter(())
+
+
+@pytest.mark.parametrize("ends", [[3], [1, 3], [2, 3]])
+def test_a_table_is_fresh_at_the_first_look_after_it_was_fitted(ends, tmp_path, monkeypatch):
+    """As the table of an epoch with which a resumed run begins: losses with it are compared anew."""
+    for epochs in ends:
+        fitted = Fitted()
+        of_a_plugin(monkeypatch, fitted)
+        clusters = ccl.condition("clusters", k=8)
+        fit = {"epochs": epochs, "schedule": {"use": "constant"}, "log_every": 8}
+        pipeline = compose(objective="supcon", condition=clusters, fit=fit)
+        pipeline.fit(out=tmp_path / "run", resume=True, logger=False, progress=False)
+    assert fitted.steps == [16, 24]
+
+
+class Words(Symptom):
+    def look(self, seen: Observation) -> Iterator[Any]:
+        yield "it looked odd"
+
+
+class OfTheDevice(Symptom):
+    def look(self, seen: Observation) -> Iterator[Finding]:
+        yield Finding("looked-odd", torch.tensor(seen.step), "it looked odd")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("symptom", "reason"),
+    [
+        (Words(), "it must give findings, not 'it looked odd'"),
+        (OfTheDevice(), "the step of a finding must be of type int, not tensor(1)"),
+    ],
+)
+def test_a_symptom_that_gives_no_findings_ends_no_run(symptom, reason, tmp_path, monkeypatch):
+    of_a_plugin(monkeypatch, symptom, Counts())
+    broken, counted = said(tmp_path / "run", 2)
+    assert f"is no longer looked for: it raised TypeError: {reason}" in broken
+    assert "looked-four-times" in counted
+
+
+def test_two_symptoms_of_one_class_have_their_own_memories(tmp_path, monkeypatch):
+    first, second = Counts(), Counts()
+    first.looks, second.looks = 10, 100
+    of_a_plugin(monkeypatch, first, second)
+    said(tmp_path / "run", 1)
+    looks = first.looks, second.looks
+    of_a_plugin(monkeypatch, first := Counts(), second := Counts())
+    said(tmp_path / "run", 2, resume=True)
+    assert second.looks - first.looks == looks[1] - looks[0]
+
+
 class Collects(Symptom):
     """Remembers what no checkpoint can hold."""
 
@@ -662,6 +743,35 @@ def test_every_objective_has_its_own_chance(objective, candidates):
     assert scale is not None
     assert scale.distinguishes
     torch.testing.assert_close(scale.chance, torch.tensor(float(candidates)).log().item())
+
+
+def scale_of_a_part() -> Any:
+    """The scale of this process's part of a batch, of which the second half is of one class."""
+    world, size = ranks.world_size(), 64 // ranks.world_size()
+    mine = slice(ranks.rank() * size, (ranks.rank() + 1) * size)
+    classes = torch.cat([torch.arange(32) % 4, torch.full((32,), 4)])
+    samples = Samples({"condition": classes[mine]})
+    return scale_of(SupCon(0.2), in_batch(embedded()[:, mine], samples, world > 1))
+
+
+def test_all_processes_have_the_scale_of_the_whole_batch(two_processes):
+    """What a symptom decides by it, as to compute it again, all must decide."""
+    first, second = two_processes(scale_of_a_part)
+    assert first == second
+    torch.testing.assert_close(asdict(first), asdict(scale_of_a_part()), rtol=1e-5, atol=1e-5)
+
+
+class Refuses(InfoNCE):
+    """Takes no embeddings that are equal."""
+
+    def loss(self, pairs: Any) -> Tensor:
+        if bool((pairs.anchors == pairs.anchors[:, :1]).all()):
+            raise ValueError("equal embeddings")
+        return super().loss(pairs)
+
+
+def test_an_objective_that_refuses_equal_embeddings_has_no_scale():
+    assert scale_of(Refuses(), in_batch(embedded())) is None
 
 
 def test_one_class_leaves_nothing_to_distinguish():

@@ -156,6 +156,14 @@ def test_a_measurement_is_taken_when_it_is_due_and_at_the_end(tmp_path, monitor,
 
 
 @pytest.mark.parametrize(
+    ("most", "accumulate", "steps"), [(3, 1, [3]), (6, 1, [4, 6]), (8, 1, [4, 8]), (3, 3, [2, 3])]
+)
+def test_a_run_that_ends_within_an_epoch_is_measured_at_its_end(tmp_path, most, accumulate, steps):
+    seen, _ = train(tmp_path, max_steps=most, accumulate=accumulate)
+    assert list(seen.steps) == steps
+
+
+@pytest.mark.parametrize(
     "settings",
     [
         {"precision": "bf16-mixed"},
@@ -240,6 +248,20 @@ def test_the_chosen_evaluators_take_the_place_of_the_others(tmp_path):
     assert set(seen.steps[4]) == expected | information | of_batches
     names = [each["use"] for each in run.record["monitor"]["evaluate"]]
     assert names == ["evaluator:ccl-plugins/uniformity", "evaluator:ccl-plugins/knn"]
+
+
+class Pairs:
+    """Measures as an evaluator of another library does."""
+
+    def __call__(self, train: Any, test: Any) -> Any:
+        return [("pairs", 1.0)]
+
+
+def test_an_evaluator_that_gives_no_measurements_ends_no_run(tmp_path):
+    chosen = {"every_epochs": 1, "evaluate": [Pairs(), "uniformity"]}
+    with pytest.warns(UserWarning, match="the monitor has no number of Pairs: AttributeError"):
+        seen, _ = train(tmp_path, monitor=chosen, epochs=1)
+    assert "projections/uniformity" in seen.steps[4]
 
 
 def test_a_resumed_run_may_be_watched_otherwise(tmp_path):
