@@ -6,6 +6,7 @@ Errors of the first two are mistakes of the user; nothing is written or deleted 
 from __future__ import annotations
 
 import os
+import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -37,8 +38,10 @@ from ccl_plugins.watching.logging import contained, log_evaluation, opened, seal
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from ccl_plugins.training.fitting import FitResult
     from ccl_plugins.training.parts import Parts
     from ccl_plugins.training.resume_point import ResumePoint
+    from ccl_plugins.training.settings import FitSettings
 
 
 class RunExists(FileExistsError):
@@ -204,6 +207,27 @@ def build_parts(pipeline: Composition) -> Parts:
     check_method(parts.method, queued, settings.batch_size, parts.conditions)
     refuse_parts(parts.objective, settings.anchors_at_once)
     return parts
+
+
+def try_out(
+    parts: Parts, split: Any, settings: FitSettings, callback: Any, *, progress: bool = False
+) -> FitResult:
+    """Train parts in a folder that is deleted.  The errors are those of `fit`."""
+    from ccl_plugins.training.fitting import fit
+
+    with tempfile.TemporaryDirectory() as folder:
+        place = Layout(Path(folder))
+        return fit(
+            parts,
+            split,
+            settings,
+            {},
+            folder=place.folder,
+            checkpoints=place.checkpoints,
+            weights=place.weights,
+            callbacks=[callback],
+            progress=progress,
+        )
 
 
 def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True) -> Prepared:
