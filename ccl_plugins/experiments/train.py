@@ -240,6 +240,7 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
             installed or lack an option.
         OtherData: If the run to be resumed began with other data.
     """
+    from pytorch_lightning import Callback
     from pytorch_lightning.loggers import Logger
 
     from ccl_plugins.metadata.groups import check_apart
@@ -255,11 +256,10 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
         hooked = registry().call("ccl_callbacks", pipeline=pipeline, options=pipeline.hook_options)
         logging = registry().call("ccl_loggers", pipeline=pipeline, options=pipeline.hook_options)
         looking = registry().call("ccl_symptoms", pipeline=pipeline, options=pipeline.hook_options)
-        listed, loggers = _callbacks(callbacks, hooked), _loggers(logger)
-        wanted = "loggers must be a list of Lightning loggers"
-        offered = [
-            e for name, given in logging for e in _all(Logger, given, f"plugin {name}: {wanted}")
-        ]
+        wanted = "callbacks must be a list of Lightning callbacks"
+        listed = [*_all(Callback, callbacks, wanted), *_of_plugins(Callback, hooked, wanted)]
+        loggers = _loggers(logger)
+        offered = _of_plugins(Logger, logging, "loggers must be a list of Lightning loggers")
         if loggers is True:
             check_loggers(pipeline.built_loggers)
         record = pipeline.to_dict()
@@ -455,15 +455,6 @@ def _measure_before(prepared: Prepared) -> tuple[dict[str, Measurement], Tensor 
         parts.method.to("cpu")  # where every run starts
 
 
-def _callbacks(given: Any, hooked: Iterable[tuple[str, Any]]) -> list[Any]:
-    """The user's callbacks, and after them those of plug-ins."""
-    from pytorch_lightning import Callback
-
-    wanted = "callbacks must be a list of Lightning callbacks"
-    sources = [(wanted, given), *((f"plugin {name}: {wanted}", answer) for name, answer in hooked)]
-    return [each for wanted, answer in sources for each in _all(Callback, answer, wanted)]
-
-
 def _loggers(given: Any) -> Any:
     """True, False, or a list of Lightning loggers."""
     from pytorch_lightning.loggers import Logger
@@ -480,6 +471,11 @@ def _all(cls: type, given: Any, wanted: str) -> list[Any]:
     if not all(isinstance(each, cls) for each in listed):
         raise TypeError(f"{wanted}, not {given!r}")
     return listed
+
+
+def _of_plugins(cls: type, hooked: Iterable[tuple[str, Any]], wanted: str) -> list[Any]:
+    """What the hooks of plug-ins gave, all of one class."""
+    return [each for name, given in hooked for each in _all(cls, given, f"plugin {name}: {wanted}")]
 
 
 def is_first() -> bool:
