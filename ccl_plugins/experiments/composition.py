@@ -108,12 +108,8 @@ class Composition:
         self.dataset = self.choices["dataset"].build(cache=cache)
         self.evaluates_by_default = evaluate is None
         """Whether the evaluators follow from the data set's columns, and not from a choice."""
-        self.evaluators = [
-            reg.read("evaluator", choice, where=f"evaluate[{i}]")
-            for i, choice in enumerate(
-                requirements.default_evaluators(self.dataset) if evaluate is None else evaluate
-            )
-        ]
+        chosen = requirements.default_evaluators(self.dataset) if evaluate is None else evaluate
+        self.evaluators = requirements.read_all("evaluator", chosen, "evaluate")
         self._build_and_check(cache)
         # A plug-in rejects a pipeline by raising.
         reg.call("ccl_pipeline_composed", pipeline=self, options=self.hook_options)

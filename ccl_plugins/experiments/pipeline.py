@@ -39,13 +39,12 @@ from ccl_plugins.experiments.metrics import (
 from ccl_plugins.experiments.modalities import check_towers
 from ccl_plugins.experiments.record import check_plugins, read_json
 from ccl_plugins.experiments.recorded import Recorded
-from ccl_plugins.experiments.requirements import check_columns
+from ccl_plugins.experiments.requirements import check_columns, read_all
 from ccl_plugins.experiments.train import check, prepare, train
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
 from ccl_plugins.files.lock import owning
 from ccl_plugins.files.messages import one_line_warnings
 from ccl_plugins.files.tensors import read_tensors
-from ccl_plugins.kinds import registry
 from ccl_plugins.protocols import trait
 from ccl_plugins.watching.logging import log_again
 
@@ -602,10 +601,7 @@ class Run:
             RegistryError: For wrong names and parameters.
             ValueError: For a column that the data set lacks, and for texts without a text tower.
         """
-        choices = [
-            registry().read("evaluator", each, where=f"evaluators[{i}]")
-            for i, each in enumerate(evaluators)
-        ]
+        choices = read_all("evaluator", evaluators, "evaluators")
         built = [choice.build({"dataset": self.dataset}) for choice in choices]
         check_columns(built, self.dataset)
         if any(trait(each, "reads_towers") for each in built):  # others need no method

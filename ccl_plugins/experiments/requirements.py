@@ -336,6 +336,11 @@ def read_by_sampler(sampler: Any, conditions: Mapping[str, Any]) -> str | None:
     return on
 
 
+def read_all(kind: str, given: Iterable[Any], where: str) -> list[engine.Choice]:
+    """The choices in a list of a configuration."""
+    return [registry().read(kind, each, where=f"{where}[{i}]") for i, each in enumerate(given)]
+
+
 def default_evaluators(dataset: Any) -> list[Any]:
     """Probes of the label where it is class ids, and a regression of each continuous column."""
     schema = dataset.schema()
@@ -365,10 +370,7 @@ def monitor_settings(given: Any) -> MonitorSettings | None:
             raise engine.InvalidConfig(
                 f'monitor.evaluate must be a list, as ["linear", "knn"], not {engine.represented(chosen)}'
             )
-        settings["evaluate"] = [
-            registry().read("evaluator", each, where=f"monitor.evaluate[{i}]")
-            for i, each in enumerate(chosen)
-        ]
+        settings["evaluate"] = read_all("evaluator", chosen, "monitor.evaluate")
     return MonitorSettings(**settings)
 
 
