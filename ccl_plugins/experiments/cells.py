@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import optuna
-    from filelock import BaseFileLock
 
 T = TypeVar("T")
 
@@ -124,20 +123,6 @@ def _optuna() -> Any:
     return optuna
 
 
-class _Lock:
-    """A lock of the system as Optuna takes one; it is free when its process has ended."""
-
-    def __init__(self, lock: BaseFileLock) -> None:
-        self.lock = lock
-
-    def acquire(self) -> bool:
-        self.lock.acquire()
-        return True
-
-    def release(self) -> None:
-        self.lock.release()
-
-
 def _study(sweep: Sweep) -> optuna.Study:
     """The study in a sweep's folder."""
     optuna = _optuna()
@@ -147,7 +132,8 @@ def _study(sweep: Sweep) -> optuna.Study:
     from ccl_plugins.experiments.journal import Journal
 
     # Optuna's own locks outlive a process that is killed; in a relative folder they are never broken.
-    lock: Any = _Lock(FileLock(sweep.out / "study.lock"))
+    # This one is free when its process has ended.
+    lock = FileLock(sweep.out / "study.lock")
     storage = JournalStorage(Journal(str(sweep.out / "study.log"), lock))
     return optuna.create_study(
         study_name="sweep",
