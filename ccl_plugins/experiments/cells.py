@@ -445,8 +445,7 @@ def _cell(sweep: Sweep, name: str, trial: optuna.trial.FrozenTrial) -> Cell:
         run = Run(folder)
     except FileNotFoundError:  # not begun, or another process begins it anew
         return Cell(name, values, state, {}, {}, {})
-    done = state == "done"
-    if not done:
+    if state != "done":
         return Cell(name, values, state, run.before, {}, {})
     chosen_by = run.measurements("validation").get(sweep.metric)
     known = (chosen_by.interval, chosen_by.samples) if chosen_by else (None, None)

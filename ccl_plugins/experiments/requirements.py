@@ -36,11 +36,10 @@ def check_conditions(conditions: Mapping[str, Any]) -> None:
 
 def check_views(objective: Any, transform: Any) -> None:
     """Check that an objective gets as many views as it compares."""
-    name = type(objective).__name__
     if transform.count < objective.min_views:
         raise ValueError(
-            f"{name} needs at least {objective.min_views} views, and this transform gives"
-            f" {transform.count}: use transform multi with count={objective.min_views}"
+            f"{type(objective).__name__} needs at least {objective.min_views} views, and this transform"
+            f" gives {transform.count}: use transform multi with count={objective.min_views}"
         )
 
 

@@ -267,11 +267,10 @@ def _read(
     sweep = Sweep(tables, spaces, out, metric, direction, **given, slurm=slurm)
     _check_follow(sweep)
     if kind == "grid":
-        seen: list[dict[str, Any]] = []
-        for cell in sweep.cells:
-            if cell in seen:
+        cells = sweep.cells
+        for i, cell in enumerate(cells):
+            if cell in cells[:i]:
                 raise ValueError(f"two grids have the same cell: {named(cell)}")
-            seen.append(cell)
     return sweep
 
 

@@ -402,9 +402,8 @@ def _begin(prepared: Prepared) -> None:
     elif checked.resume and checked.seen != _checkpoints(layout):
         raise RunExists(f"{layout.folder}: another process has gone on with this run: start again")
     elif checked.point is None:
-        _check_free(
-            layout, overwrite=checked.resume
-        )  # it was checked before other runs were trained
+        # It was checked before other runs were trained.
+        _check_free(layout, overwrite=checked.resume)
         if layout.record.exists():
             layout.delete()  # what is left of a run that was killed before its first checkpoint
     layout.delete_partial()

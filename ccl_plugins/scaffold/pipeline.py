@@ -110,7 +110,7 @@ class _File:
             self._sampler(),
             _table("objective", self.leaf.objective),
             self._fit(),
-            self._evaluators(),
+            "".join(_table("[evaluate]", each) for each in self._measured()),
         ]
         # Keys of the file stand before its tables.
         parts.sort(key=lambda part: "\n[" in f"\n{part}")
@@ -237,9 +237,6 @@ class _File:
             " epochs are worth trying."
         )
         return _table("fit", settings, why)
-
-    def _evaluators(self) -> str:
-        return "".join(_table("[evaluate]", each) for each in self._measured())
 
     def _measured(self) -> list[dict[str, Any]]:
         wishes, found = self.wishes, self.found
