@@ -175,9 +175,9 @@ class Run:
         self._in_session = pipeline is not None
         """Whether the run was trained in this session."""
         if pipeline is not None:
-            self.__dict__["pipeline"] = self.__dict__["recorded"] = pipeline
+            self.pipeline = self.recorded = pipeline
         if splits is not None:
-            self.__dict__["splits"] = splits
+            self.splits = splits
 
     @cached_property
     def recorded(self) -> Composition | Recorded:
@@ -212,11 +212,11 @@ class Run:
 
         with torch.random.fork_rng(devices=[]):
             parts = self.pipeline.build()
-        self.__dict__["progress"], states = self._newest()
+        self.progress, states = self._newest()
         for name, state in states.items():
             parts.networks[name].load_state_dict(state)
         parts.method.eval()
-        self.__dict__["method"] = parts.method
+        self.method = parts.method
         return parts
 
     @cached_property
@@ -224,7 +224,7 @@ class Run:
         """The method with the newest readable weights; its backbone alone if it cannot be rebuilt."""
         if not isinstance(self.recorded, Recorded):
             return self.parts.method
-        self.__dict__["progress"], states = self._newest()
+        self.progress, states = self._newest()
         return self.recorded.method(states["method"])
 
     @property
