@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -72,8 +73,6 @@ class Report:
 
     def json(self) -> str:
         """The report as a JSON object."""
-        import json
-
         plugins = [{key: getattr(plugin, key) for key in TOLD} for plugin in self.plugins]
         return json.dumps({"healthy": self.healthy, **asdict(self), "plugins": plugins}, indent=2)
 

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import torch
+
 from ccl_plugins.experiments.changes import DATA
 from ccl_plugins.experiments.jobs import FOREVER, on_slurm, submitit
 from ccl_plugins.experiments.pipeline import Pipeline, Run
@@ -389,8 +391,6 @@ def launch(sweep: Sweep, jobs: int, launcher: str = "local") -> list[Any]:
     if launcher == "slurm":
         executor = on_slurm(logs, "a sweep", {"name": "ccl-sweep", **sweep.slurm})
         return list(executor.map_array(work_in, [str(sweep.out)] * jobs))
-    import torch
-
     devices = torch.cuda.device_count()
     local, started = submitit("a sweep").LocalExecutor(logs), []
     for i in range(jobs):

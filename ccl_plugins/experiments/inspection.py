@@ -25,6 +25,11 @@ from ccl_plugins.experiments.train import build_parts, try_out
 from ccl_plugins.information.entropies import entropy, information
 from ccl_plugins.metadata.values import missing_rows
 from ccl_plugins.protocols import ValueType, trait
+from ccl_plugins.training.findings import Findings
+from ccl_plugins.training.kernel_check import check_kernel, kernels_read, scales_of, together
+from ccl_plugins.training.tables import Tables
+from ccl_plugins.watching.symptoms.conditions import UnfitCondition
+from ccl_plugins.watching.symptoms.symptom import Beginning
 
 STEPS = 6
 """Optimizer steps that are timed; the first two are left out."""
@@ -193,17 +198,6 @@ def _unreadable(splits: Mapping[str, Any]) -> Iterator[str]:
 
 def _of_tables(parts: Any, train: Any, settings: Any) -> Iterator[str]:
     """What is wrong with conditions that are fitted once, and how kernels see them, without a network."""
-    from ccl_plugins.training.findings import Findings
-    from ccl_plugins.training.kernel_check import (
-        check_kernel,
-        kernels_read,
-        scales_of,
-        together,
-    )
-    from ccl_plugins.training.tables import Tables
-    from ccl_plugins.watching.symptoms.conditions import UnfitCondition
-    from ccl_plugins.watching.symptoms.symptom import Beginning
-
     tables = Tables(parts.conditions, len(train), settings.seed)
     tables.keep_once(train)
     objective, once = parts.objective, tuple(tables.tables)

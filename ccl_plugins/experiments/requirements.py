@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import difflib
+import json
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
 from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.variables import source_of
+from ccl_plugins.objectives.base import ContrastiveObjective
 from ccl_plugins.protocols import VALUE_TYPES, trait
+from ccl_plugins.training.settings import FitSettings
 
 if TYPE_CHECKING:
-    from ccl_plugins.training.settings import FitSettings
     from ccl_plugins.watching.settings import MonitorSettings
 
 
@@ -179,8 +182,6 @@ def _declared(reader: Any, member: str, reads: Any) -> Mapping[str, Any]:
 
 
 def _check_ignores(reader: Any, wanted: str) -> None:
-    from ccl_plugins.objectives.base import ContrastiveObjective
-
     for each in reader.modules():
         reads = hasattr(each, "terms") and wanted in each.conditions
         if reads and not isinstance(each, ContrastiveObjective):
@@ -350,8 +351,6 @@ def default_evaluators(dataset: Any) -> list[Any]:
 
 def monitor_settings(given: Any) -> MonitorSettings | None:
     """The ``[monitor]`` table, checked and complete; None if nothing is measured."""
-    from dataclasses import fields
-
     from ccl_plugins.watching.settings import MonitorSettings
 
     if given is False or given == "off":
@@ -382,10 +381,6 @@ def fit_settings(given: Mapping[str, Any]) -> tuple[FitSettings, dict[str, engin
 
     A table of one of these without ``use`` has options of the default one.
     """
-    from dataclasses import fields
-
-    from ccl_plugins.training.settings import FitSettings
-
     engine.known_keys(given, [field.name for field in fields(FitSettings)], "fit")
     choices = {}
     for kind, name in DEFAULT.items():
@@ -439,8 +434,6 @@ def installed(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def hook_options(given: Any) -> dict[str, dict[str, Any]]:
     """The ``[plugins]`` of a configuration: the options of each plug-in's hooks, as plain data."""
-    import json
-
     tables = registry().read_options(given or {}, "plugins")
     try:
         return {name: json.loads(json.dumps(t, allow_nan=False)) for name, t in tables.items()}

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from torch import Tensor
 
 from ccl_plugins.experiments.changes import DATA, other_run
 from ccl_plugins.experiments.composition import Composition
@@ -31,17 +33,15 @@ from ccl_plugins.experiments.requirements import check_columns, check_method, ha
 from ccl_plugins.files.lock import owning, refuse_in_use
 from ccl_plugins.files.tensors import write_tensors
 from ccl_plugins.kinds import registry
+from ccl_plugins.objectives.base import refuse_parts
 from ccl_plugins.protocols import Measurement, trait
+from ccl_plugins.training.fitting import CannotBegin, FitResult, fit, until_begun
+from ccl_plugins.training.parts import Parts
+from ccl_plugins.training.resume_point import ResumePoint
+from ccl_plugins.training.sampling import check_processes
+from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.watching.logging import check as check_loggers
 from ccl_plugins.watching.logging import contained, log_evaluation, opened, seal
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from ccl_plugins.training.fitting import FitResult
-    from ccl_plugins.training.parts import Parts
-    from ccl_plugins.training.resume_point import ResumePoint
-    from ccl_plugins.training.settings import FitSettings
 
 
 class RunExists(FileExistsError):
@@ -124,8 +124,6 @@ def check(
         ValueError: For devices that cannot share a batch, for evaluators of columns that the data set
             lacks, and if the run to be resumed is of another pipeline.
     """
-    from ccl_plugins.training.sampling import check_processes
-
     if resume and overwrite:
         raise ValueError("resume continues a run and overwrite deletes it: give one of them")
     check_processes(pipeline.settings)
@@ -165,8 +163,6 @@ def _resume_point(
     pipeline: Composition, layout: Layout, checkpoints: tuple[Path, ...]
 ) -> ResumePoint | None:
     """The checkpoint from which a folder's run can be continued as this pipeline."""
-    from ccl_plugins.training.resume_point import ResumePoint
-
     _check_free(layout, overwrite=True)
     if layout.overwritten.exists():
         return None  # what is left of that run is deleted before this one begins
@@ -200,8 +196,6 @@ def build_parts(pipeline: Composition) -> Parts:
     Raises:
         ValueError: For a batch size, conditions or ``anchors_at_once`` that a part cannot take.
     """
-    from ccl_plugins.objectives.base import refuse_parts
-
     parts, settings = pipeline.build(), pipeline.settings
     queued = has_queue(pipeline.choices["method"])
     check_method(parts.method, queued, settings.batch_size, parts.conditions)
@@ -213,8 +207,6 @@ def try_out(
     parts: Parts, split: Any, settings: FitSettings, callback: Any, *, progress: bool = False
 ) -> FitResult:
     """Train parts in a folder that is deleted.  The errors are those of `fit`."""
-    from ccl_plugins.training.fitting import fit
-
     with tempfile.TemporaryDirectory() as folder:
         place = Layout(Path(folder))
         return fit(
@@ -324,7 +316,6 @@ def train(
             be made.
         NotFinite: If the loss or the weights become NaN or infinite.
     """
-    from ccl_plugins.training.fitting import fit
     from ccl_plugins.watching.costs import Costs
     from ccl_plugins.watching.diagnosis import Diagnosis
     from ccl_plugins.watching.hyperparameters import Hyperparameters
@@ -423,7 +414,6 @@ def _is_finished(checked: Checked) -> bool:
 def _measure_before(prepared: Prepared) -> tuple[dict[str, Measurement], Tensor | None]:
     """What is measured of the backbone, and its features of the test split, if they are to be kept."""
     from ccl_plugins.networks.devices import accelerator
-    from ccl_plugins.training.fitting import CannotBegin, until_begun
     from ccl_plugins.training.randomness import undisturbed
 
     parts, checked = prepared.parts, prepared.checked
