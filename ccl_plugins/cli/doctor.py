@@ -105,13 +105,11 @@ def examine(registry: engine.Registry, *, load: bool = False) -> Report:
             continue
         for unread in documented(spec.label, spec.load(), schema)[1]:
             failures.append(engine.Failure.of(spec.plugin, spec.version, unread))
-    sections = _incomplete(registry), _unmet(registry), _names(registry), _side_effects(registry)
-    incomplete, unmet, names, effects = map(list, sections)
     return Report(
         registry.plugins,
         tuple(failures),
-        (*incomplete, *unmet),
-        (*names, *effects),
+        (*_incomplete(registry), *_unmet(registry)),
+        (*_names(registry), *_side_effects(registry)),
         {name: _version(name) or "not installed" for name in LIBRARIES},
     )
 

@@ -185,7 +185,7 @@ def _metadata(run: Run, datas: Sequence[Any], sizes: Sequence[int]) -> dict[str,
     for name in dict.fromkeys(name for data in datas for name in data.metadata):
         given = [data.metadata.get(name) for data in datas]
         value_type = schema.get(name, "continuous")
-        words = next((w for data in datas if (w := _words(data, name))), ())
+        words = next((w for data in datas if (w := getattr(data, "vocabulary", {}).get(name))), ())
         if not all(each is None or isinstance(each, torch.Tensor) for each in given):
             encoded = encode(*({name: each} for each in given if each is not None))
             tables = iter(encoded.tables)
@@ -246,10 +246,6 @@ def _lists(values: Tensor, missing: Any = None) -> pa.ListArray:
     flat = pa.array(values.contiguous().view(-1).numpy())
     mask = None if missing is None else pa.array(missing)
     return pa.ListArray.from_arrays(offsets, flat, mask=mask)
-
-
-def _words(data: Any, name: str) -> Sequence[str]:
-    return getattr(data, "vocabulary", {}).get(name, ())
 
 
 def _images(datas: Sequence[Any], places: Sequence[tuple[int, int]]) -> dict[str, pa.Array]:
